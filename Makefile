@@ -1,0 +1,62 @@
+# The two commands are `make serve` and `make test`; everything else is for people who work on Gatepost.
+PYTHON ?= python3
+DATA ?= data
+VENV := .venv
+BIN := $(VENV)/bin
+COMPILE = $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
+export UV_NO_PROGRESS := 1
+export PYTHONDONTWRITEBYTECODE :=
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test lint format docs lock bench fuzz wheel clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+serve: $(VENV)/run.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere)
+	@exec $(BIN)/gatepost serve --data $(DATA)
+
+test: $(VENV)/dev.ready ## Set up and run the tests (ARGS=… is passed to pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/dev.ready ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.ready ## Put the code into its normal form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/dev.ready ## Write the reference pages anew from the code
+	$(BIN)/python -m gatepost.cli.reference docs/reference
+
+lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
+	echo uv | $(COMPILE) - -o requirements/uv.txt
+	$(COMPILE) pyproject.toml --group build -o requirements/run.txt
+	$(COMPILE) pyproject.toml --group build --group dev -c requirements/run.txt -o requirements/dev.txt
+
+bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/RESULTS.md
+	$(BIN)/python -m bench
+
+wheel: $(VENV)/dev.ready ## Build the wheel into dist/
+	$(BIN)/uv build --wheel --no-build-isolation -o dist
+
+clean: ## Remove the environment and everything generated
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/uv.ready: requirements/uv.txt
+	@echo "Setting up $(VENV) …"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gatepost needs Python 3.11 or newer; set PYTHON=… to one.")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@touch $@
+
+$(VENV)/run.ready: $(VENV)/uv.ready requirements/run.txt pyproject.toml
+	@$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements/run.txt
+	@$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.ready: $(VENV)/run.ready requirements/dev.txt
+	@$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,155 @@
+"""The straight line that every message takes: parse, ask, check, judge.
+
+A generator that yields questions (see `asking`) and returns a `Report`. It is deterministic: the same bytes, envelope,
+context and answers give the same report, so a message can be replayed and an analysis whose worker died can start
+again elsewhere. Each stage is announced through `context.mark` before it starts, so that whoever watches from outside
+knows what a stalled worker was doing and can have the message analysed again without that stage.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from gatepost.asking import Asking
+from gatepost.auth import authenticate
+from gatepost.auth.results import Authentication
+from gatepost.checks import CHECKS, TITLES
+from gatepost.files import unfold
+from gatepost.files.tree import File
+from gatepost.findings import Finding, Outcome, Reading
+from gatepost.mail import read
+from gatepost.mail.message import Envelope, Message
+from gatepost.policy import Decision, Policy, Verdict, shipped
+from gatepost.verdict import Line, judge
+
+T = TypeVar("T")
+
+STAGES: tuple[str, ...] = ("parse", "authenticate", "files", *(f"check:{check.name}" for check in CHECKS), "judge")
+# Without these there is nothing to judge: a message that breaks them is undecided.
+INDISPENSABLE = frozenset({"parse", "judge"})
+
+
+def _unwatched(_stage: str) -> None:
+    """Nobody watches an analysis that runs in the caller's own process."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened."""
+
+    now: float
+    policy: Policy = msgspec.field(default_factory=shipped)
+    skip: Mapping[str, str] = {}
+    mark: Callable[[str], None] = _unwatched
+    checks: tuple[str, ...] = ()
+
+
+class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file in the report: where it was, what it is, and its hash, without its content."""
+
+    path: str
+    type: str
+    size: int
+    sha256: str
+    names: tuple[str, ...] = ()
+    unread: str = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The whole account of one analysis: the result and the ledger that explains it."""
+
+    verdict: Verdict
+    decision: Decision
+    tags: tuple[str, ...]
+    score: int
+    reason: str
+    lines: tuple[Line, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    authentication: Authentication = Authentication()
+    files: tuple[FileSeen, ...] = ()
+    subject: str = ""
+    senders: tuple[str, ...] = ()
+
+
+def analyse(raw: bytes, envelope: Envelope, context: Context) -> Asking[Report]:
+    """Analyse one message."""
+    outcomes: list[Outcome] = []
+    context.mark("parse")
+    message = read(raw)
+    outcomes.append(Outcome("parse", "ran"))
+    authentication = yield from _authenticated(message, envelope, context, outcomes)
+    files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
+    reading = Reading(message, envelope, authentication, files)
+    findings = [finding for check in CHECKS for finding in _checked(check.name, check.run, reading, context, outcomes)]
+    context.mark("judge")
+    judgement = judge(findings, outcomes, context.policy, TITLES)
+    return Report(
+        verdict=judgement.verdict,
+        decision=judgement.decision,
+        tags=judgement.tags,
+        score=judgement.score,
+        reason=judgement.reason,
+        lines=judgement.lines,
+        outcomes=(*outcomes, Outcome("judge", "ran")),
+        authentication=authentication,
+        files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, f.unread) for f in files),
+        subject=message.subject,
+        senders=tuple(str(sender) for sender in message.senders),
+    )
+
+
+def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:
+    """What is answered when an analysis as a whole could not conclude: never a disguised delivery."""
+    return Report("unscannable", "undecided", (), 0, reason, outcomes=tuple(outcomes))
+
+
+def _authenticated(
+    message: Message, envelope: Envelope, context: Context, outcomes: list[Outcome]
+) -> Asking[Authentication]:
+    stage = "authenticate"
+    if not _entered(stage, context, outcomes):
+        return Authentication()
+    try:
+        result = yield from authenticate(message, envelope, context.now)
+    except MemoryError:
+        raise
+    except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
+        outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
+        return Authentication()
+    outcomes.append(Outcome(stage, "ran"))
+    return result
+
+
+def _checked(
+    name: str,
+    run: Callable[[Reading], Iterable[Finding]],
+    reading: Reading,
+    context: Context,
+    outcomes: list[Outcome],
+) -> tuple[Finding, ...]:
+    if context.checks and name not in context.checks:
+        return ()
+    return _run(f"check:{name}", lambda: tuple(run(reading)), (), context, outcomes)
+
+
+def _run(stage: str, run: Callable[[], T], otherwise: T, context: Context, outcomes: list[Outcome]) -> T:
+    """Run one stage; a failure is an outcome in the ledger and the rest of the analysis goes on."""
+    if not _entered(stage, context, outcomes):
+        return otherwise
+    try:
+        result = run()
+    except MemoryError:
+        raise
+    except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
+        outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
+        return otherwise
+    outcomes.append(Outcome(stage, "ran"))
+    return result
+
+
+def _entered(stage: str, context: Context, outcomes: list[Outcome]) -> bool:
+    context.mark(stage)
+    if stage in context.skip:
+        outcomes.append(Outcome(stage, "skipped", context.skip[stage]))
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""What a message is once it has been read: frozen values, with nothing left to guess.
+
+The reader is total: any bytes become a `Message`. What was odd about them is a `Defect`, what was not read because
+a budget ran out is a `Defect` too, and where mail programs would disagree, each plausible reading is among `parts`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from gatepost.names import Address
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What the border MTA saw (RFC 5321), as far as it told."""
+
+    sender: str = ""
+    recipients: tuple[str, ...] = ()
+    remote_address: str | None = None
+    helo: str | None = None
+    tenant: str | None = None
+
+
+class Defect(msgspec.Struct, frozen=True):
+    """Something odd, ambiguous or over a budget: `kind` is the id of the finding that it becomes."""
+
+    kind: str
+    where: str
+    detail: str = ""
+
+
+class Field(msgspec.Struct, frozen=True, gc=False):
+    """One header field: `raw` is every byte of it with its folding and line end, `value` unfolded and decoded
+    (RFC 2047), `name` in lower case."""
+
+    name: str
+    value: str
+    raw: bytes
+
+
+class Headers(msgspec.Struct, frozen=True):
+    """The header fields in their order (RFC 5322 section 2.2)."""
+
+    fields: tuple[Field, ...] = ()
+
+    def all(self, name: str) -> tuple[str, ...]:
+        return tuple(field.value for field in self.fields if field.name == name)
+
+    def first(self, name: str) -> str | None:
+        return next((field.value for field in self.fields if field.name == name), None)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One MIME entity (RFC 2045 section 2.4).
+
+    `path` is its place, "1.2" being the second child of the first; a second plausible reading of the same bytes
+    has a path of its own ("1.2~b64"). `content` is the decoded body of a leaf, `names` every file name that
+    any mail program might show for it.
+    """
+
+    path: str
+    headers: Headers = Headers()
+    content_type: str = "text/plain"
+    charset: str | None = None
+    disposition: str = ""
+    names: tuple[str, ...] = ()
+    content: bytes = b""
+    children: tuple["Part", ...] = ()
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One link: `target` as written, `url` in WHATWG normal form ("" where it has none), `shown` the text a person
+    sees for it, `where` the part's path, `wrapped` the redirectors or wrappers that were peeled off, outermost first.
+    """
+
+    target: str
+    url: str
+    host: str
+    shown: str
+    where: str
+    source: Literal["text", "html", "form", "image", "script", "css", "refresh", "file", "qr"]
+    wrapped: tuple[str, ...] = ()
+
+
+class Text(msgspec.Struct, frozen=True):
+    """Text that a person reads in one part: `visible` is what shows, `hidden` what is there but does not show."""
+
+    where: str
+    form: Literal["plain", "html"]
+    visible: str
+    hidden: str = ""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A whole message as read. `parts` holds every entity of every reading, depth first; `senders` are the addresses
+    in all From fields; `header_end` is where the header section ends in `raw`."""
+
+    raw: bytes = b""
+    headers: Headers = Headers()
+    header_end: int = 0
+    parts: tuple[Part, ...] = ()
+    texts: tuple[Text, ...] = ()
+    links: tuple[Link, ...] = ()
+    subject: str = ""
+    senders: tuple[Address, ...] = ()
+    reply_to: tuple[Address, ...] = ()
+    recipients: tuple[Address, ...] = ()
+    defects: tuple[Defect, ...] = ()
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """Every leaf whose bytes a file check must see: all of them, whatever they claim to be."""
+        return tuple(part for part in self.parts if not part.children and part.content)
