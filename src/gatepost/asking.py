@@ -19,14 +19,14 @@ T = TypeVar("T")
 RecordType = Literal["A", "AAAA", "MX", "PTR", "TXT"]
 
 
-class Dns(msgspec.Struct, frozen=True, tag="dns"):
+class Dns(msgspec.Struct, frozen=True, tag_field="asks", tag="dns"):
     """All records of one type at one name (an A-label name without a trailing dot)."""
 
     name: str
     type: RecordType
 
 
-class DnsAnswer(msgspec.Struct, frozen=True, tag="dns"):
+class DnsAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="dns"):
     """What DNS said. "No such name", "no such record" and "nobody answered" are different to the end.
 
     Records are text: addresses as such; names without a trailing dot; MX as "10 mx.example"; TXT as its strings

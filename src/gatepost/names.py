@@ -1,6 +1,90 @@
-"""Names in mail: addresses, domains, who owns a domain, and which names look alike. Pure functions, none raises."""
+"""Names in mail: addresses, domains, who owns a domain, and which names look alike. Pure functions, none raises.
 
+A domain has one normal form: lower case A-labels of UTS 46 (RFC 5891) without the trailing dot. What IDNA refuses is
+kept, only lower-cased: an attacker's broken name must still be seen. Who owns a domain is told by the public suffix
+list with both of its sections: `a.github.io` and `b.github.io` have different owners, as have `a.co.uk` and `b.co.uk`.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import cache, lru_cache, wraps
+from ipaddress import ip_address
+
+import can_ada
 import msgspec
+from publicsuffixlist import PublicSuffixList
+
+MAX_LOCAL = 64
+MAX_DOMAIN = 255
+MAX_SHOWN = 100
+MAX_TRIED = 1_000
+
+_AT = str.maketrans("＠﹫", "@@")
+_DOTS = str.maketrans("。．｡", "...")
+_LOCAL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]+\Z")
+_HOST = re.compile(r"[\w-]++(?:\.[\w-]++)++")
+_QUOTED_ATOM = re.compile(r'"([\w.!#$%&\'*+/=?^`{|}~-]+)"\Z')
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+# Letters that look like a Latin one, by that letter. Compatibility forms (full-width, mathematical, circled) are not
+# here: NFKD takes them apart. An upper-case letter is here by itself only where it looks like another letter than
+# its lower case does (Greek Η is an H, η an n).
+_LOOKALIKES = {
+    "a": "аɑαᴀᎪꓮΑⲁ",
+    "b": "вьβʙƅɓᏏᏴꓐΒƀ",
+    "c": "сςᴄᏟꓚⲥҫƈȼ",
+    "d": "ԁɗɖđᴅᎠᏧꓓƌժ",
+    "e": "еєҽԑεᴇɛᎬꓰΕɇ",
+    "f": "ғƒꜰꓝϝꞙք",
+    "g": "ɡԍɢᏀᏳꓖցɠǥ",
+    "h": "һнʜħɦᎻꓧΗհ",
+    "i": "іιıɩɪᎥꓲΙɨ",
+    "j": "јϳᴊɉᎫꓙյʝ",
+    "k": "кκᴋᏦꓗΚƙҝқⲕ",
+    "l": "ӏłƚɫɭʟᏞꓡ|ǀ∣丨լ⎸",
+    "m": "мᴍᎷꓟΜɱ",
+    "n": "пηɴŋɲƞոռղΝꓠ",
+    "o": "оοσɵøᴏօஓဝ०০೦੦૦௦౦൦๐໐٥۵هסჿⲟѳꓳΟ",
+    "p": "рρᴘƥþᏢꓑΡⲣ",
+    "q": "ԛգզɋ",
+    "r": "гґʀɍɽɼᏒꓣⲅ",
+    "s": "ѕʂꜱᏚᏕꓢƽ",
+    "t": "тτᴛŧƭƫᎢꓔΤ",
+    "u": "цυᴜսʋμꓴ",
+    "v": "ѵνᴠᏙꓦ",
+    "w": "ԝѡшωᴡաᎳᏔꓪ",
+    "x": "хχΧꓫҳⲭ",
+    "y": "уүγʏƴᎽΥɏꓬ",
+    "z": "ᴢƶʐᏃꓜΖζʑ",
+    "ae": "æӕ",
+    "oe": "œ",
+}
+_SKELETON = (
+    {ord(char.upper()): latin for latin, chars in _LOOKALIKES.items() for char in chars if len(char.upper()) == 1}
+    | {ord(char): latin for latin, chars in _LOOKALIKES.items() for char in chars}
+    | {ord("0"): "o", ord("1"): "l"}
+)
+_CAPITAL_I = re.compile(r"(?<=[a-z])I")
+_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufe00-\ufe0f\ufeff]+")
+
+# Sets of scripts that ordinarily share a word (UTS 39 section 5.2, "highly restrictive").
+_TOGETHER = (
+    frozenset({"LATIN", "CJK", "HIRAGANA", "KATAKANA"}),
+    frozenset({"LATIN", "CJK", "BOPOMOFO"}),
+    frozenset({"LATIN", "CJK", "HANGUL"}),
+)
+
+
+def _remembered(function: Callable[[str], str]) -> Callable[[str], str]:
+    """Keep the answers for short texts: the same few domains come again and again, and a long text is no domain."""
+    known = lru_cache(8192)(function)
+
+    @wraps(function)
+    def answer(text: str) -> str:
+        return known(text) if len(text) <= MAX_DOMAIN else function(text)
+
+    return answer
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -12,3 +96,150 @@ class Address(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.local}@{self.domain}" if self.domain else self.local
+
+
+def addresses_in(text: str) -> tuple[Address, ...]:
+    """Addresses shown inside free text such as a display name: at most `MAX_SHOWN`, each once."""
+    found: dict[Address, None] = {}
+    text = text.translate(_AT)
+    at = text.find("@")
+    tried = 0
+    while at >= 0 and tried < MAX_TRIED and len(found) < MAX_SHOWN:
+        tried += 1
+        local = _LOCAL.search(text, max(0, at - MAX_LOCAL), at)
+        host = _HOST.match(text, at + 1, at + 1 + MAX_DOMAIN)
+        if local and host:
+            found[Address("", _fold(local.group()), normal_domain(host.group()))] = None
+        at = text.find("@", at + 1)
+    return tuple(found)
+
+
+def normal_address(text: str) -> str:
+    """The form in which addresses are compared: no angle brackets or route, case-folded, NFC, host as in
+    `normal_domain`. The `+tag` stays. The empty reverse path `<>` is ""."""
+    text = text.strip()
+    if text.startswith("<"):
+        text = text[1:].removesuffix(">").strip()
+    if text.startswith("@") and ":" in text:
+        text = text.partition(":")[2]  # RFC 5321 section 4.1.2: a source route is ignored
+    local, at, domain = text.rpartition("@")
+    if not at:
+        return _fold(text)
+    if atom := _QUOTED_ATOM.match(local):
+        local = atom.group(1)
+    return f"{_fold(local)}@{normal_domain(domain)}"
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFC", text.casefold())
+
+
+@_remembered
+def normal_domain(text: str) -> str:
+    """Lower case, A-labels, no trailing dot. What IDNA refuses is kept in lower case."""
+    domain = text.strip().rstrip(".").lower()
+    if domain.isascii() or len(domain) > MAX_DOMAIN:
+        return domain
+    domain = domain.translate(_DOTS).rstrip(".")
+    try:
+        encoded: str = can_ada.idna_encode(domain).decode("ascii", "replace")
+    except (ValueError, TypeError):  # the latter for lone surrogates
+        return domain
+    return encoded or domain
+
+
+@_remembered
+def unicode_domain(domain: str) -> str:
+    """The domain as a person may see it: A-labels decoded, those that do not decode kept."""
+    domain = normal_domain(domain)
+    if "xn--" not in domain:
+        return domain
+    return ".".join(_unicode_label(label) for label in domain.split("."))
+
+
+def _unicode_label(label: str) -> str:
+    if not label.startswith("xn--"):
+        return label
+    try:
+        return label[4:].encode("ascii").decode("punycode") or label
+    except (UnicodeError, ValueError, OverflowError):
+        return label
+
+
+def warm() -> None:
+    """Load the public suffix list now: a process that will lose its access to files must call this before."""
+    _suffixes()
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+@_remembered
+def public_suffix(domain: str) -> str:
+    """The suffix under which anybody may register a name (`co.uk`, `github.io`), "" for an IP address.
+
+    An unknown top-level domain is a suffix itself, as the list's own default rule says.
+    """
+    domain = normal_domain(domain)
+    return "" if not domain or is_ip(domain) else _suffixes().publicsuffix(domain) or ""
+
+
+@_remembered
+def org_domain(domain: str) -> str:
+    """The name that its owner registered: one label below the public suffix (ICANN and private sections).
+
+    A public suffix and an IP address are their own organisational domain, so that two of them compare as what they are.
+    """
+    domain = normal_domain(domain)
+    if not domain or is_ip(domain):
+        return domain
+    return _suffixes().privatesuffix(domain) or domain
+
+
+def is_ip(host: str) -> bool:
+    """Whether a host is an IP address, with or without the brackets of a URL or an address literal."""
+    host = host.strip("[]").removeprefix("ipv6:")
+    if not host or not (host[0].isdigit() or ":" in host):
+        return False
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False
+
+
+@_remembered
+def skeleton(text: str) -> str:
+    """Two texts that a person may take for each other have the same skeleton (after UTS 39 section 4).
+
+    Lower case, without accents and invisible characters, look-alikes as the Latin letter, `0` as `o`, `1` as `l`,
+    `rn` as `m`, `vv` as `w`. A capital I that follows a small letter poses as an l ("PayPaI").
+    """
+    if not text.isascii():
+        text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
+    text = _CAPITAL_I.sub("l", text).translate(_SKELETON).lower()
+    return text.replace("rn", "m").replace("vv", "w")
+
+
+def scripts(text: str) -> frozenset[str]:
+    """The scripts of the letters in a text, as Unicode names them: LATIN, CYRILLIC, CJK, … (digits have none)."""
+    if text.isascii():
+        return frozenset({"LATIN"}) if any(map(str.isalpha, text)) else frozenset()
+    letters = {char for char in unicodedata.normalize("NFKC", text) if char.isalpha()}
+    return frozenset(_script(char) for char in letters)
+
+
+@lru_cache(4096)
+def _script(char: str) -> str:
+    name = unicodedata.name(char, "UNKNOWN")
+    return "KATAKANA" if name.startswith("KATAKANA-HIRAGANA") else name.split(" ", 1)[0]
+
+
+def is_mixed_script(text: str) -> bool:
+    """Whether some word of the text mixes scripts that no language writes in one word (`раypal` with a Cyrillic р)."""
+    return not text.isascii() and any(_is_mixed(scripts(word)) for word in _WORD.findall(text))
+
+
+def _is_mixed(found: frozenset[str]) -> bool:
+    return len(found) > 1 and not any(found <= together for together in _TOGETHER)

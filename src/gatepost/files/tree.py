@@ -1,6 +1,11 @@
 """A file as found: attached, embedded, or inside another file."""
 
+from typing import Literal
+
 import msgspec
+
+# Why the inside of a file was not read, or not wholly.
+Unread = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported"]
 
 
 class File(msgspec.Struct, frozen=True):
@@ -13,4 +18,12 @@ class File(msgspec.Struct, frozen=True):
     sha256: str
     names: tuple[str, ...] = ()
     declared: str = ""
-    unread: str = ""
+    unread: tuple[Unread, ...] = ()
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One entry of an archive: every name that some program would give it, and its bytes as far as they were read."""
+
+    names: tuple[str, ...]
+    content: bytes
+    unread: Unread | None = None

@@ -4,15 +4,31 @@ In the files keys are written in camelCase (`mainWorkerCount`), here as Python n
 """
 
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 
-Port = Annotated[int, Field(ge=0, le=65535)]
-Milliseconds = Annotated[int, Field(ge=1)]
-Days = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=1)]
+from gatepost.settings.values import (
+    Bytes,
+    CoreHost,
+    Count,
+    Days,
+    Domain,
+    FilePath,
+    FolderPath,
+    Host,
+    ListenAddress,
+    Milliseconds,
+    Nameserver,
+    Network,
+    NextHop,
+    Port,
+    QuarantineUrl,
+    Secret,
+    StorageUrl,
+    TenantUid,
+)
 
 
 class Section(BaseModel):
@@ -24,19 +40,21 @@ class Section(BaseModel):
 class RestApi(Section):
     """The HTTPS scan source of a core; only abby gets in."""
 
-    host: str = Field("127.0.0.1", description="address to listen on")
+    host: Host = Field("127.0.0.1", description="address to listen on")
     port: Port = Field(9785, description="port to listen on")
-    secret: str | None = Field(None, description="shared with abby; `gatepost serve` makes one where it is absent")
+    secret: Secret | None = Field(None, description="shared with abby; `gatepost serve` makes one where it is absent")
     keep: Literal["none", "held"] = Field("none", description="`held` keeps the raw mail of REST scans that are held")
 
 
 class Smtp(Section):
     """The SMTP scan source of a core."""
 
-    host: str = Field("127.0.0.1", description="address to listen on")
+    host: Host = Field("127.0.0.1", description="address to listen on")
     port: Port = Field(10025, description="port to listen on")
     after_queue: bool = Field(False, description="behind a queue that would bounce: `bounce` becomes `quarantine`")
-    xclient_hosts: list[str] = Field([], description="hosts whose XCLIENT and XFORWARD are believed")
+    xclient_hosts: list[Network] = Field(
+        [], description="addresses and networks whose XCLIENT and XFORWARD are believed"
+    )
     tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
     max_connections: Count = Field(200, description="connections at once")
 
@@ -51,21 +69,25 @@ class ScanSources(Section):
 class Delivery(Section):
     """Where mail goes on to."""
 
-    next_hop: str | None = Field(None, description="`smtp://host:port`; without one, `deliver` over SMTP answers 451")
+    next_hop: NextHop | None = Field(
+        None, description="`smtp://host:port`; without one, `deliver` over SMTP answers 451"
+    )
     tls: Literal["off", "opportunistic", "required", "verified"] = Field("opportunistic", description="TLS to it")
 
 
 class Dns(Section):
     """Name servers."""
 
-    nameservers: list[str] = Field([], description="`address` or `address:port`; the system's where none is named")
+    nameservers: list[Nameserver] = Field(
+        [], description="`address` or `address:port`; the system's where none is named"
+    )
     timeout: Milliseconds = Field(2000, description="how long one question may take, in milliseconds")
 
 
 class Quarantine(Section):
     """Where held mail lies."""
 
-    url: str | None = Field(
+    url: QuarantineUrl | None = Field(
         None, description="`file:`, `s3:`, `gs:` or `az:` address; a part of the data folder if none"
     )
     retention: Days = Field(30, description="days that held mail is kept")
@@ -80,7 +102,7 @@ class History(Section):
 class Yara(Section):
     """Rules of the operator."""
 
-    folder: str = Field(description="folder with `.yar` files")
+    folder: FolderPath = Field(description="folder with `.yar` files")
 
 
 class Clamd(Section):
@@ -92,7 +114,7 @@ class Clamd(Section):
 class Storage(Section):
     """Where lists, keys, results and ledgers are kept."""
 
-    url: str = Field(
+    url: StorageUrl = Field(
         "sqlite:gatepost.db", description="`sqlite:FILE` (relative to the data folder) or `postgresql://…`"
     )
 
@@ -120,7 +142,7 @@ class Guard(Section):
     )
     analysis_timeout: Milliseconds = Field(30_000, description="the most that one message's analysis may take")
     stage_limit: Milliseconds = Field(5_000, description="the most that one stage of it may take")
-    worker_memory: Annotated[int, Field(ge=64 << 20)] = Field(1 << 30, description="bytes that one worker may hold")
+    worker_memory: Bytes = Field(1 << 30, description="bytes that one worker may hold")
     unsealed: bool = Field(False, description="start even where workers cannot be sealed off from files and network")
     scan_sources: ScanSources = Field(ScanSources(), description="where messages come from")
     delivery: Delivery = Field(Delivery(), description="where mail goes on to")
@@ -129,7 +151,7 @@ class Guard(Section):
     history: History = Field(History(), description="results and ledgers")
     yara: Yara | None = Field(None, description="the operator's YARA rules; off if not set")
     clamd: Clamd | None = Field(None, description="ClamAV; off if not set")
-    tenants: dict[str, str] = Field({}, description="recipient domain to tenant uid")
+    tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
     storage: Storage = Field(Storage(), description="the database")
     log: Log = Field(Log(), description="logging")
 
@@ -147,24 +169,37 @@ class Guard(Section):
 class Listen(Section):
     """An address and a port."""
 
-    host: str = Field("0.0.0.0", description="address to listen on")  # noqa: S104  the interface's default
+    host: Host = Field("0.0.0.0", description="address to listen on")  # noqa: S104  the interface's default
     port: Port = Field(9081, description="port to listen on")
 
 
 class Tls(Section):
     """A certificate of the operator's."""
 
-    certificate: str = Field(description="PEM file with the certificate and its chain")
-    key: str = Field(description="PEM file with the private key")
+    certificate: FilePath = Field(description="PEM file with the certificate and its chain")
+    key: FilePath = Field(description="PEM file with the private key")
+
+
+def _tls_form(value: Any) -> str:
+    """Which of the two forms a value of `tls` is meant as, so that only that one's faults are reported."""
+    return "[off]" if isinstance(value, str) else "[files]"
+
+
+TlsSetting = Annotated[
+    Annotated[Tls, Tag("[files]")] | Annotated[Literal["off"], Tag("[off]")],
+    Discriminator(_tls_form),
+]
 
 
 class Core(Section):
     """The cores that abby spreads work over."""
 
-    hosts: Annotated[list[str], Field(min_length=1)] = Field(description="base addresses, `https://host:9785`")
+    hosts: Annotated[list[CoreHost], Field(min_length=1)] = Field(description="base addresses, `https://host:9785`")
     long_request_timeout: Milliseconds = Field(3_600_000, description="the most that a scan may wait and run")
-    secret: str | None = Field(None, description="shared with the cores; `gatepost serve` makes one where it is absent")
-    ca: str | None = Field(None, description="PEM file that the cores' certificates are verified with")
+    secret: Secret | None = Field(
+        None, description="shared with the cores; `gatepost serve` makes one where it is absent"
+    )
+    ca: FilePath | None = Field(None, description="PEM file that the cores' certificates are verified with")
 
 
 class ServiceProviders(Section):
@@ -179,21 +214,23 @@ class StaticApiToken(Section):
     """One user of the Email Scanning API."""
 
     name: Annotated[str, Field(min_length=1)] = Field(description="who uses it")
-    token: Annotated[str, Field(min_length=1)] = Field(description="the secret; 64 hex digits are recommended")
+    token: Secret = Field(description="the secret; 64 hex digits are recommended")
     permissions: list[Literal["messages.read", "messages.release"]] = Field([], description="what it may do besides")
 
 
 class Metrics(Section):
     """Where `/metrics` answers."""
 
-    listen: str | None = Field(None, description="`address:port` of its own; else the service's port, loopback only")
+    listen: ListenAddress | None = Field(
+        None, description="`address:port` of its own; else the service's port, loopback only"
+    )
 
 
 class Abby(Section):
     """`abby/abby/abby.yml`: the API service."""
 
     listen: Listen = Field(Listen(), description="where it listens")
-    tls: Tls | Literal["off"] | None = Field(None, description="a certificate, or `off`; self-signed if not set")
+    tls: TlsSetting | None = Field(None, description="a certificate, or `off`; self-signed if not set")
     service_providers: ServiceProviders = Field(description="the services behind it")
     static_api_tokens: list[StaticApiToken] = Field([], description="users of the Email Scanning API")
     metrics: Metrics = Field(Metrics(), description="where `/metrics` answers")

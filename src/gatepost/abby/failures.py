@@ -1,0 +1,189 @@
+"""Where failures become responses: the one place.
+
+The outside gets a code and a sentence, the log gets the cause. Inside `/v1` and `/api` the answer is always JSON;
+elsewhere a browser that asks for text/html gets a page.
+
+An answer may come before the upload has ended: no credential, or too many bytes. A server that then closes its socket
+with bytes unread makes the kernel send a reset, and the client loses the answer that it was to read (RFC 9112 section
+9.6). So the answer is written first, what still comes is read and dropped for a while, and only then the connection ends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from html import escape
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gatepost.api.errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    Error,
+    Failure,
+)
+from gatepost.api.ids import new_id
+from gatepost.api.scanning import encode
+
+SMALL_BODY = 64 << 10
+SMALL_BODY_SECONDS = 0.25
+DRAIN_BYTES = 512 << 20
+DRAIN_SECONDS = 300.0
+DRAIN_IDLE_SECONDS = 5.0
+
+log = structlog.get_logger("gatepost.abby")
+
+Handler = Callable[[Request], Awaitable[Response | Failure | None]]
+
+JSON_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class Json(Response):
+    """A JSON answer that is already encoded; leaner than its parent, for it is on every request's way."""
+
+    def __init__(self, body: bytes, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [*JSON_HEADERS, (b"content-length", b"%d" % len(body))]
+        self.raw_headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+def answer(failure: Failure, scope: Scope) -> Response:
+    """The response to a failure."""
+    headers = failure.headers
+    if failure.error.retry_after and not any(name.lower() == "retry-after" for name, _ in headers):
+        headers = (*headers, ("Retry-After", str(failure.error.retry_after)))
+    if _wants_page(scope):
+        return _page(failure, headers)
+    return Json(encode(Error(failure.error.code, failure.message)), failure.error.status, headers)
+
+
+def _wants_page(scope: Scope) -> bool:
+    path: str = scope["path"]
+    if path in ("/v1", "/api") or path.startswith(("/v1/", "/api/")):
+        return False
+    return any(name == b"accept" and b"text/html" in value.lower() for name, value in scope["headers"])
+
+
+def _page(failure: Failure, headers: tuple[tuple[str, str], ...]) -> Response:
+    title = escape(failure.error.code.replace("_", " ").capitalize())
+    body = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f"<h1>{title}</h1><p>{escape(failure.message)}</p></html>"
+    )
+    policy = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
+    return Response(body, failure.error.status, {**policy, **dict(headers)}, "text/html")
+
+
+class Endpoint:
+    """One handler as an ASGI application. None means that the client has left and nobody waits for an answer."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        result = await self.handler(Request(scope, receive))
+        if isinstance(result, Failure):
+            result = answer(result, scope)
+        if result is not None:
+            await result(scope, receive, send)
+
+
+class Answering:
+    """The wrapper around all routes: every exception becomes an answer, every answer reaches its client."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        try:
+            await self.app(scope, exchange.receive, exchange.send)
+        except HTTPException as fault:
+            await _routed(fault, scope)(scope, exchange.receive, exchange.send)
+        except Exception as fault:  # noqa: BLE001  whatever it is, the client gets an answer and the log the cause
+            if exchange.started:
+                raise
+            await _broken(fault, scope)(scope, exchange.receive, exchange.send)
+
+
+def _routed(fault: HTTPException, scope: Scope) -> Response:
+    """What the router says: no such path, or no such method there."""
+    path, headers = scope["path"], dict(fault.headers or {})
+    allowed = headers.get("Allow", "")
+    if fault.status_code == METHOD_NOT_ALLOWED.status:
+        if scope["method"] == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": f"{allowed}, OPTIONS"})
+        message = f"{scope['method']} is not possible here; {allowed} is"
+        return answer(Failure(METHOD_NOT_ALLOWED, message, (("Allow", allowed),)), scope)
+    return answer(Failure(NOT_FOUND, f"there is nothing at {path[:200]}"), scope)
+
+
+def _broken(fault: Exception, scope: Scope) -> Response:
+    reference = new_id()
+    log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)
+    return answer(Failure(INTERNAL_ERROR, f"something broke on our side; the log has it as {reference}"), scope)
+
+
+class _Exchange:
+    """One request and its answer, with an eye on what of the body is still to come."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._closing = False
+        self.unread = _has_body(scope)
+        self.started = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body"):
+            self.unread = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            if self.unread and not await self._read_small_body():
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+                self._closing = True
+        elif self._closing and not message.get("more_body"):
+            await self._send({**message, "more_body": True})
+            await self._drain()
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+    async def _read_small_body(self) -> bool:
+        """A body that is about to end is read to its end, so that the connection can serve the next request."""
+        return False
+
+    async def _drain(self) -> None:
+        """Take what still comes, for a while."""
+        loop = asyncio.get_running_loop()
+        end, left = loop.time() + DRAIN_SECONDS, DRAIN_BYTES
+        try:
+            async with asyncio.timeout(DRAIN_IDLE_SECONDS) as patience:
+                while self.unread and left > 0:
+                    left -= len((await self.receive()).get("body", b""))
+                    patience.reschedule(min(end, loop.time() + DRAIN_IDLE_SECONDS))
+        except TimeoutError:
+            return
+
+
+def _has_body(scope: Scope) -> bool:
+    """RFC 9112 section 6: a request has a body if it says so."""
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0"):
+            return True
+    return False

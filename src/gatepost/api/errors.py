@@ -1,0 +1,97 @@
+"""Every way to fail: a closed set of codes, each with its status and what it means.
+
+Inside the services a failure is a value, `Failure`, that travels up to the one place that makes a response of it.
+`v1` may gain codes; none ever changes its meaning or its status.
+"""
+
+import msgspec
+
+
+class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of every answer that is not a success."""
+
+    error: str
+    message: str | None = None
+
+
+class ErrorCode(msgspec.Struct, frozen=True):
+    """One code. `retry_after` is the `Retry-After` in seconds that goes with it, 0 for none."""
+
+    code: str
+    status: int
+    meaning: str
+    retry_after: int = 0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One request that failed: the code, and the sentence that helps a person and names what is at fault."""
+
+    error: ErrorCode
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+MALFORMED_REQUEST = ErrorCode(
+    "malformed_request", 400, "The request cannot be parsed as what it claims to be (HTTP, multipart, JSON, UTF-8)."
+)
+MISSING_PART = ErrorCode("missing_part", 400, "The part `parameters` or `email` is absent.")
+DUPLICATE_PART = ErrorCode("duplicate_part", 400, "The part `parameters` or `email` is there twice.")
+WRONG_PART_TYPE = ErrorCode(
+    "wrong_part_type", 400, "The part `parameters` does not have `application/json` as its own content type."
+)
+INVALID_PARAMETERS = ErrorCode(
+    "invalid_parameters", 400, "A field of `parameters` fails validation; the message names each one."
+)
+INVALID_REQUEST = ErrorCode("invalid_request", 400, "A field of the body fails validation; the message names each one.")
+EMPTY_EMAIL = ErrorCode("empty_email", 400, "The part `email` has no bytes.")
+TOO_MANY_ENTRIES = ErrorCode("too_many_entries", 400, "More than 500 entries in one call.")
+INVALID_ENTRY = ErrorCode("invalid_entry", 400, "The list's kind refuses an entry; the message gives its index.")
+UNAUTHORIZED = ErrorCode("unauthorized", 401, "No, malformed, unknown, expired or revoked credential.")
+FORBIDDEN = ErrorCode("forbidden", 403, "The credential is valid and may not do this.")
+NOT_FOUND = ErrorCode("not_found", 404, "There is nothing at this path.")
+LIST_NOT_FOUND = ErrorCode("list_not_found", 404, "There is no list of this name in this scope.")
+TENANT_NOT_FOUND = ErrorCode("tenant_not_found", 404, "There is no tenant with this uid.")
+MESSAGE_NOT_FOUND = ErrorCode("message_not_found", 404, "No analysis with this ggrid is on record.")
+METHOD_NOT_ALLOWED = ErrorCode("method_not_allowed", 405, "The path exists; `Allow` says with which methods.")
+LIST_FULL = ErrorCode("list_full", 409, "The call would take the list past `maxSize`; nothing of it was applied.")
+PAYLOAD_TOO_LARGE = ErrorCode("payload_too_large", 413, "The request body is over the limit, announced or streamed.")
+UNSUPPORTED_MEDIA_TYPE = ErrorCode(
+    "unsupported_media_type", 415, "The body's content type or content encoding is not one that is taken here."
+)
+INTERNAL_ERROR = ErrorCode(
+    "internal_error", 500, "A fault of ours; the message carries a reference that is in the log."
+)
+SCANNING_DISABLED = ErrorCode("scanning_disabled", 503, "No core has `restApi` under `scanSources`.", retry_after=300)
+CORE_UNAVAILABLE = ErrorCode("core_unavailable", 503, "No core answers.", retry_after=5)
+OVERLOADED = ErrorCode(
+    "overloaded", 503, "The messages that wait for a slot hold more than 1 GiB in all.", retry_after=10
+)
+ANALYSIS_TIMEOUT = ErrorCode("analysis_timeout", 504, "No slot or no result within `longRequestTimeout`.")
+
+ERRORS: tuple[ErrorCode, ...] = (
+    MALFORMED_REQUEST,
+    MISSING_PART,
+    DUPLICATE_PART,
+    WRONG_PART_TYPE,
+    INVALID_PARAMETERS,
+    INVALID_REQUEST,
+    EMPTY_EMAIL,
+    TOO_MANY_ENTRIES,
+    INVALID_ENTRY,
+    UNAUTHORIZED,
+    FORBIDDEN,
+    NOT_FOUND,
+    LIST_NOT_FOUND,
+    TENANT_NOT_FOUND,
+    MESSAGE_NOT_FOUND,
+    METHOD_NOT_ALLOWED,
+    LIST_FULL,
+    PAYLOAD_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    INTERNAL_ERROR,
+    SCANNING_DISABLED,
+    CORE_UNAVAILABLE,
+    OVERLOADED,
+    ANALYSIS_TIMEOUT,
+)
+BY_CODE: dict[str, ErrorCode] = {error.code: error for error in ERRORS}

@@ -1,0 +1,133 @@
+"""OpenAPI 3.1 documents, generated from the types that validate requests and write answers.
+
+An interface is a table of operations; what it says about itself cannot fall behind what it does.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from gatepost.api.errors import ERRORS, Error, ErrorCode
+
+REF = "#/components/schemas/{name}"
+Schema = dict[str, Any]
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One method of one path. `body` is the `requestBody` object as it stands, `answer` the type of a success."""
+
+    method: Literal["get", "post"]
+    path: str
+    id: str
+    summary: str
+    description: str
+    answer: Any
+    errors: tuple[ErrorCode, ...]
+    body: Mapping[str, Any] | None = None
+    parameters: tuple[Mapping[str, Any], ...] = ()
+    media_type: str = "application/json"
+    secured: bool = True
+
+
+class Interface(msgspec.Struct, frozen=True):
+    """One HTTP interface. `types` are described besides those that operations name."""
+
+    title: str
+    version: str
+    description: str
+    security: Mapping[str, Any]
+    operations: tuple[Operation, ...]
+    types: tuple[type, ...] = ()
+
+
+def document(interface: Interface) -> dict[str, Any]:
+    """The whole OpenAPI document."""
+    answers = [operation.answer for operation in interface.operations if operation.answer is not None]
+    _, schemas = msgspec.json.schema_components((Error, *answers, *interface.types), ref_template=REF)
+    schemas["Error"]["properties"]["error"] |= {
+        "description": "Machine-readable error description",
+        "x-extensible-enum": [error.code for error in ERRORS if error in _errors_of(interface)],
+    }
+    schemas["Error"]["properties"]["message"] = {"type": "string", "description": "Human-readable error description"}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": interface.title,
+            "version": interface.version,
+            "description": interface.description,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": _paths(interface.operations),
+        "components": {"schemas": _plain(schemas), "securitySchemes": {"credential": dict(interface.security)}},
+    }
+
+
+def _errors_of(interface: Interface) -> set[ErrorCode]:
+    return {error for operation in interface.operations for error in operation.errors}
+
+
+def _paths(operations: Iterable[Operation]) -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = _described(operation)
+    return paths
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "description": operation.description,
+        "responses": {"200": _success(operation), **dict(_failures(operation.errors))},
+    }
+    if operation.parameters:
+        described["parameters"] = [dict(parameter) for parameter in operation.parameters]
+    if operation.body:
+        described["requestBody"] = dict(operation.body)
+    if operation.secured:
+        described["security"] = [{"credential": []}]
+    return described
+
+
+def _success(operation: Operation) -> dict[str, Any]:
+    schema = {"type": "object"} if operation.answer is None else ref(operation.answer)
+    return {"description": "Success", "content": {operation.media_type: {"schema": schema}}}
+
+
+def ref(named: type) -> dict[str, str]:
+    """A reference to a described type."""
+    return {"$ref": REF.format(name=named.__name__)}
+
+
+def _failures(errors: Iterable[ErrorCode]) -> Iterator[tuple[str, Any]]:
+    by_status: dict[int, list[ErrorCode]] = {}
+    for error in errors:
+        by_status.setdefault(error.status, []).append(error)
+    for status in sorted(by_status):
+        lines = "\n".join(f"- `{error.code}`: {error.meaning}" for error in by_status[status])
+        response: dict[str, Any] = {
+            "description": lines,
+            "content": {"application/json": {"schema": ref(Error)}},
+        }
+        headers = _headers(status)
+        if headers:
+            response["headers"] = headers
+        yield str(status), response
+
+
+def _headers(status: int) -> dict[str, Any]:
+    named = {401: "WWW-Authenticate", 405: "Allow", 503: "Retry-After"}.get(status)
+    return {named: {"schema": {"type": "string"}}} if named else {}
+
+
+def _plain(schema: Any) -> Any:
+    """Decimals go over the wire as numbers, and an optional field is absent rather than null by default."""
+    if isinstance(schema, dict):
+        if schema.get("format") == "decimal":
+            return {**{k: v for k, v in schema.items() if k != "format"}, "type": "number", "multipleOf": 0.01}
+        return {key: _plain(value) for key, value in schema.items() if not (key == "default" and value is None)}
+    if isinstance(schema, list | tuple):
+        return [_plain(item) for item in schema]
+    return schema

@@ -1,0 +1,222 @@
+"""The Email Scanning API's types: one definition that validates requests, writes answers and makes the documentation.
+
+Names are camelCase on the wire. Points are decimals with two places, written as JSON numbers: what `counted` says
+adds up to `score`, exactly, for whoever reads them as decimals.
+"""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+import msgspec
+
+from gatepost.policy import Decision, Verdict
+
+MAX_BODY = 52_428_800
+MAX_RECIPIENTS = 1000
+MAX_PARAMETERS = 1 << 20
+
+Uuid = Annotated[str, msgspec.Meta(extra_json_schema={"format": "uuid"})]
+DateTime = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+EnvelopeText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": r"^[^\r\n\u0000]*$"})]
+IpAddress = Annotated[str, msgspec.Meta(extra_json_schema={"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]})]
+Sha256 = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[0-9a-f]{64}$"})]
+Points = Decimal
+
+
+class _Wire(msgspec.Struct, frozen=True, rename="camel"):
+    """camelCase on the wire; fields that a reader does not know are ignored."""
+
+
+class BorderMtaData(_Wire, frozen=True):
+    """Data retrieved at the border MTA that received the email. Envelope strings hold any text without CR, LF and NUL;
+    addresses come with or without angle brackets."""
+
+    envelope_from: Annotated[
+        EnvelopeText, msgspec.Meta(description="Envelope FROM address; empty or `<>` for bounces, which have no sender")
+    ]
+    envelope_recipients: Annotated[
+        tuple[EnvelopeText, ...],
+        msgspec.Meta(min_length=1, max_length=MAX_RECIPIENTS, description="Envelope TO addresses"),
+    ]
+    remote_address: Annotated[
+        IpAddress | None,
+        msgspec.Meta(description="IP address of the sending MTA, as seen at the border MTA"),
+    ] = None
+    sender_helo: Annotated[
+        EnvelopeText | None,
+        msgspec.Meta(description="HELO or EHLO (host or IP) of the sending mail client, as seen at the border MTA"),
+    ] = None
+
+
+class MessageAnalysisRequest(_Wire, frozen=True):
+    """The `parameters` part of the upload."""
+
+    border_mta_data: BorderMtaData
+    tenant_uid: Annotated[
+        Uuid | None,
+        msgspec.Meta(
+            description="Tenant to which the resulting guard request is assigned; "
+            "without it only the deployment-global scope applies"
+        ),
+    ] = None
+
+
+class MessageAnalysisResult(_Wire, frozen=True):
+    """What the analysis came to. `decision` is the only field that a mail system acts on."""
+
+    ggrid: Annotated[Uuid, msgspec.Meta(description="Unique ID of the message analysis")]
+    created: Annotated[DateTime, msgspec.Meta(description="Time the analysis was opened")]
+    completed: Annotated[DateTime, msgspec.Meta(description="Time the analysis concluded")]
+    decision: Decision
+    verdict: Annotated[Verdict, msgspec.Meta(description="Verdict applied to the message")]
+    tags: Annotated[
+        tuple[str, ...], msgspec.Meta(description="All tags associated with the message: sorted, each once")
+    ]
+
+
+class SystemStatus(_Wire, frozen=True):
+    """`RED`: no core answers, or every core that answers is at its maximum. `YELLOW`: otherwise, some core throttles,
+    is full or does not answer. `GREEN`: else."""
+
+    message_queue_status: Annotated[
+        Literal["GREEN", "YELLOW", "RED"], msgspec.Meta(description="Status of the message queue")
+    ]
+
+
+class LedgerLine(_Wire, frozen=True):
+    """One finding as it was judged."""
+
+    tag: Annotated[str, msgspec.Meta(description="What was found; the tag of the result")]
+    title: Annotated[str, msgspec.Meta(description="The same as a sentence")]
+    where: Annotated[str, msgspec.Meta(description="What it was found on: a header, a part, a file, a link")]
+    facts: Annotated[dict[str, str], msgspec.Meta(description="What was seen there")]
+    weight: Annotated[Points, msgspec.Meta(description="Points that policy gives it")]
+    counted: Annotated[Points, msgspec.Meta(description="Points that remained under the caps and after overrides")]
+    verdict: Annotated[Verdict, msgspec.Meta(description="The verdict that it speaks for")]
+    conclusive: Annotated[bool, msgspec.Meta(description="It needs no threshold")]
+    group: Annotated[str, msgspec.Meta(description="Findings of one group count together up to a cap; empty for none")]
+    note: Annotated[str, msgspec.Meta(description="Why it counted less than its weight, and what overrode it")]
+
+
+class StageOutcome(_Wire, frozen=True):
+    """How one stage of the analysis went. A stage that did not run says why."""
+
+    stage: str
+    state: Literal["ran", "failed", "skipped"]
+    reason: str
+
+
+class Ledger(_Wire, frozen=True):
+    """The whole account: the `counted` points of all findings add up to `score`."""
+
+    score: Points
+    reason: Annotated[str, msgspec.Meta(description="The sentence that says how the verdict was reached")]
+    findings: tuple[LedgerLine, ...]
+    outcomes: tuple[StageOutcome, ...]
+
+
+class SpfOutcome(_Wire, frozen=True):
+    """RFC 7208."""
+
+    result: str
+    domain: str
+    scope: str
+    reason: str
+
+
+class DkimOutcome(_Wire, frozen=True):
+    """RFC 6376: one signature."""
+
+    result: str
+    domain: str
+    selector: str
+    algorithm: str
+    reason: str
+
+
+class DmarcOutcome(_Wire, frozen=True):
+    """RFC 9989."""
+
+    result: str
+    domain: str
+    policy: str
+    spf_aligned: bool
+    dkim_aligned: bool
+    reason: str
+
+
+class ArcOutcome(_Wire, frozen=True):
+    """RFC 8617."""
+
+    result: str
+    instances: int
+    sealers: tuple[str, ...]
+    reason: str
+
+
+class IprevOutcome(_Wire, frozen=True):
+    """RFC 8601 section 3."""
+
+    result: str
+    name: str
+    reason: str
+
+
+class AuthenticationOutcome(_Wire, frozen=True):
+    """Who sent the message, in the words of RFC 8601."""
+
+    host: Annotated[str, msgspec.Meta(description="Address of the sending host; empty where it is not known")]
+    host_source: Literal["border", "received", "unknown"]
+    spf: SpfOutcome
+    dkim: tuple[DkimOutcome, ...]
+    dmarc: DmarcOutcome
+    arc: ArcOutcome
+    iprev: IprevOutcome
+
+
+class AnalysedFile(_Wire, frozen=True):
+    """A file of the message: attached, embedded, or inside another file."""
+
+    path: Annotated[str, msgspec.Meta(description="The way to it from the message")]
+    type: Annotated[str, msgspec.Meta(description="What the content is")]
+    size: int
+    sha256: Sha256
+    names: tuple[str, ...]
+    unread: Annotated[str, msgspec.Meta(description="Why its inside was not read; empty where it was")]
+
+
+class RecordedEnvelope(_Wire, frozen=True):
+    """The border MTA's data as they are on record, without angle brackets."""
+
+    envelope_from: str
+    envelope_recipients: tuple[str, ...]
+    remote_address: str | None
+    sender_helo: str | None
+
+
+class AnalysedMessage(_Wire, frozen=True):
+    """A result with its ledger, as it is on record."""
+
+    ggrid: Uuid
+    created: DateTime
+    completed: DateTime
+    decision: Decision
+    verdict: Verdict
+    tags: tuple[str, ...]
+    border_mta_data: RecordedEnvelope
+    tenant_uid: Uuid | None
+    size: Annotated[int, msgspec.Meta(description="Bytes of the raw message")]
+    sha256: Annotated[Sha256, msgspec.Meta(description="Of the raw message")]
+    subject: str
+    senders: tuple[str, ...]
+    ledger: Ledger
+    authentication: AuthenticationOutcome
+    files: tuple[AnalysedFile, ...]
+
+
+ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def encode(value: object) -> bytes:
+    """A value of these types as JSON."""
+    return ENCODER.encode(value)

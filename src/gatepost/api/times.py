@@ -1,0 +1,35 @@
+"""Times on the wire: RFC 3339, UTC, milliseconds, `Z`. Inside the program a time is an int, Unix milliseconds."""
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DATE_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)",
+    re.ASCII,
+)
+
+
+def now() -> int:
+    """Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def date_time(milliseconds: int) -> str:
+    """`1700000000123` as `2023-11-14T22:13:20.123Z`."""
+    moment = EPOCH + timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def milliseconds(text: str) -> int | None:
+    """A date-time of RFC 3339 section 5.6 as Unix milliseconds; None where it is not one."""
+    if not _DATE_TIME.fullmatch(text):
+        return None
+    # A leap second (section 5.7) has no Unix time of its own; it becomes the last one before it.
+    stated = text.upper().replace(":60", ":59") if text[17:19] == "60" else text.upper()
+    try:
+        return (datetime.fromisoformat(stated) - EPOCH) // _MILLISECOND
+    except (ValueError, OverflowError):
+        return None

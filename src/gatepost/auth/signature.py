@@ -1,0 +1,262 @@
+"""What a signature says about itself: the tags of DKIM-Signature and of its ARC sisters (RFC 6376 section 3.5).
+
+Reading is total: the result is a `Signature` that can be verified, or a `Refusal` in the words of RFC 8601 section
+2.7.1. "neutral" is a signature that cannot be processed, "permerror" one that the standards call failed, "policy" one
+that could be verified but is not accepted. Domains may be written in Unicode (RFC 8616) and come out as A-labels.
+"""
+
+import binascii
+import re
+from typing import Literal
+
+import idna
+import msgspec
+
+from gatepost.auth import taglist
+
+FIELD_MAX = 32768
+NAMES_MAX = 512
+_NUMBER = re.compile(r"[0-9]{1,12}")
+_LENGTH = re.compile(r"[0-9]{1,76}")
+_LABELS = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*")
+_QUOTED = re.compile(r"=([0-9A-F]{2})")
+_FORMS = {"simple": False, "relaxed": True}
+_KNOWN = frozenset({"rsa-sha1", "rsa-sha256", "ed25519-sha256"})
+SKEW = 300
+DAY = 86400
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What is accepted. The defaults are today's rules; suites of older drafts are read with older ones."""
+
+    algorithms: frozenset[str] = frozenset({"rsa-sha256", "ed25519-sha256"})
+    versions: frozenset[str] = frozenset({"1"})
+    queries: frozenset[str] = frozenset({"dns/txt"})
+    least_bits: int = 1024
+
+
+TODAY = Rules()
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A signature that is not verified, and why."""
+
+    result: Literal["neutral", "policy", "permerror"]
+    reason: str
+    domain: str = ""
+    selector: str = ""
+    algorithm: str = ""
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """A signature that can be verified. `names` are the signed fields in lower case, in their order; `length` is l=."""
+
+    domain: str
+    selector: str
+    algorithm: str
+    value: bytes
+    body_hash: bytes = b""
+    relaxed_header: bool = True
+    relaxed_body: bool = True
+    names: tuple[str, ...] = ()
+    length: int | None = None
+    identity: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.algorithm.partition("-")[0]
+
+    @property
+    def hashing(self) -> str:
+        return self.algorithm.partition("-")[2]
+
+
+class _Unreadable(Exception):  # noqa: N818
+    """Carries a refusal out of the steps of one reading; never leaves this module."""
+
+    def __init__(self, result: Literal["neutral", "policy", "permerror"], reason: str) -> None:
+        self.result = result
+        self.reason = reason
+
+
+def tags_of(field: bytes) -> dict[str, str] | None:
+    """The tags of a header field, None where it has no tag list or is unreasonably long."""
+    if len(field) > FIELD_MAX:
+        return None
+    return taglist.parse(field.partition(b":")[2].decode("utf-8", "replace"))
+
+
+def dkim(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | Refusal:
+    """Read the tags of a DKIM-Signature."""
+    if tags.get("v", "") not in rules.versions:
+        return _refusal(tags, "neutral", "the signature has an unknown version")
+    try:
+        signature = _message_signature(tags, now, rules)
+        identity = _identity(tags, signature.domain)
+    except _Unreadable as error:
+        return _refusal(tags, error.result, error.reason)
+    if "from" not in signature.names:
+        return _refusal(tags, "permerror", "the From field is not signed")
+    return msgspec.structs.replace(signature, identity=identity)
+
+
+def arc_message(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | Refusal:
+    """Read the tags of an ARC-Message-Signature (RFC 8617 section 4.1.2): DKIM's without v=, and i= is a number."""
+    try:
+        signature = _message_signature(tags, now, rules)
+    except _Unreadable as error:
+        return _refusal(tags, error.result, error.reason)
+    if "arc-seal" in signature.names:
+        return _refusal(tags, "permerror", "the message signature signs a seal")
+    return signature
+
+
+def arc_seal(tags: dict[str, str], rules: Rules = TODAY) -> Signature | Refusal:
+    """Read the tags of an ARC-Seal (RFC 8617 section 4.1.3): it signs the ARC fields, always relaxed, and no body."""
+    if "h" in tags:
+        return _refusal(tags, "permerror", "the seal has a list of fields")
+    try:
+        _number(tags, "t")
+        return Signature(
+            domain=_domain(tags),
+            selector=_selector(tags),
+            algorithm=_algorithm(tags, rules),
+            value=_base64(tags, "b"),
+        )
+    except _Unreadable as error:
+        return _refusal(tags, error.result, error.reason)
+
+
+def _message_signature(tags: dict[str, str], now: float, rules: Rules) -> Signature:
+    relaxed_header, relaxed_body = _canonicalisation(tags.get("c", "simple/simple"))
+    _check_times(_number(tags, "t"), _number(tags, "x"), now)
+    if not rules.queries & _words(tags.get("q", "dns/txt")):
+        raise _Unreadable("neutral", "the key is to be found in an unknown way")
+    return Signature(
+        domain=_domain(tags),
+        selector=_selector(tags),
+        algorithm=_algorithm(tags, rules),
+        value=_base64(tags, "b"),
+        body_hash=_base64(tags, "bh"),
+        relaxed_header=relaxed_header,
+        relaxed_body=relaxed_body,
+        names=_names(tags),
+        length=_length(tags),
+    )
+
+
+def _refusal(tags: dict[str, str], result: Literal["neutral", "policy", "permerror"], reason: str) -> Refusal:
+    return Refusal(
+        result,
+        reason,
+        domain=dns_name(tags.get("d", "")) or "",
+        selector=dns_name(tags.get("s", "")) or "",
+        algorithm=tags["a"] if tags.get("a") in _KNOWN else "",
+    )
+
+
+def _algorithm(tags: dict[str, str], rules: Rules) -> str:
+    algorithm = tags.get("a", "")
+    if algorithm in rules.algorithms:
+        return algorithm
+    if algorithm == "rsa-sha1":
+        # RFC 8301 section 3.1: such signatures have permanently failed.
+        raise _Unreadable("permerror", "rsa-sha1 is not accepted any more")
+    raise _Unreadable("neutral", "the signature has an unknown algorithm")
+
+
+def _canonicalisation(value: str) -> tuple[bool, bool]:
+    header, _, body = value.partition("/")
+    if header not in _FORMS or (body or "simple") not in _FORMS or value.endswith("/"):
+        raise _Unreadable("neutral", "the signature has an unknown canonicalisation")
+    return _FORMS[header], _FORMS[body or "simple"]
+
+
+def _check_times(made: int | None, expires: int | None, now: float) -> None:
+    if made is not None and expires is not None and expires < made:
+        raise _Unreadable("neutral", "the signature expires before it was made")
+    if expires is not None and now > expires + SKEW:
+        raise _Unreadable("policy", "the signature has expired")
+    if made is not None and made > now + DAY:
+        raise _Unreadable("policy", "the signature is from the future")
+
+
+def _number(tags: dict[str, str], name: str) -> int | None:
+    value = tags.get(name)
+    if value is None:
+        return None
+    if not _NUMBER.fullmatch(value):
+        raise _Unreadable("neutral", f"{name}= is not a time")
+    return int(value)
+
+
+def _length(tags: dict[str, str]) -> int | None:
+    value = tags.get("l")
+    if value is None:
+        return None
+    if not _LENGTH.fullmatch(value):
+        raise _Unreadable("neutral", "l= is not a length")
+    return int(value)
+
+
+def _base64(tags: dict[str, str], name: str) -> bytes:
+    try:
+        octets = binascii.a2b_base64(taglist.compact(tags.get(name, "")), strict_mode=True)
+    except ValueError:
+        octets = b""
+    if not octets:
+        raise _Unreadable("neutral", f"{name}= is missing or is not base64")
+    return octets
+
+
+def _names(tags: dict[str, str]) -> tuple[str, ...]:
+    if "h" not in tags:
+        raise _Unreadable("neutral", "the list of signed fields is missing")
+    names = tuple(name.strip().lower() for name in tags["h"].split(":"))
+    if len(names) > NAMES_MAX:
+        raise _Unreadable("policy", f"more than {NAMES_MAX} fields are listed as signed")
+    return names
+
+
+def _words(value: str) -> set[str]:
+    return {word.strip() for word in value.split(":")}
+
+
+def _domain(tags: dict[str, str]) -> str:
+    domain = dns_name(tags.get("d", ""))
+    if not domain or "." not in domain:
+        raise _Unreadable("neutral", "d= is not a domain")
+    return domain
+
+
+def _selector(tags: dict[str, str]) -> str:
+    selector = dns_name(tags.get("s", ""))
+    if not selector or len(selector) + len(tags["d"]) > 240:
+        raise _Unreadable("neutral", "s= is not a selector")
+    return selector
+
+
+def _identity(tags: dict[str, str], domain: str) -> str:
+    """i= as local@domain, its domain at or below d=."""
+    if "i" not in tags:
+        return f"@{domain}"
+    # RFC 6376 section 2.11: octets in hexadecimal, white space dropped.
+    plain = _QUOTED.sub(lambda found: chr(int(found[1], 16)), taglist.compact(tags["i"]))
+    local, _, name = plain.rpartition("@")
+    host = dns_name(name)
+    if not host or not f".{host}".endswith(f".{domain}"):
+        raise _Unreadable("permerror", "i= is not within d=")
+    return f"{local}@{host}"
+
+
+def dns_name(name: str) -> str | None:
+    """A name as it is asked for in DNS, in lower case with A-labels (RFC 8616 section 2), None where it is none."""
+    if len(name) > 253:
+        return None
+    name = name.lower()
+    if not name.isascii():
+        try:
+            name = idna.encode(name, uts46=True).decode("ascii")
+        except (idna.IDNAError, UnicodeError):
+            return None
+    return name if len(name) <= 253 and _LABELS.fullmatch(name) else None

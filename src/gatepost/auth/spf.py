@@ -1,0 +1,307 @@
+"""SPF (RFC 7208): may this host send mail for that domain?
+
+The evaluation is plain sequential code that asks as it goes. It is hemmed in on every side: 10 terms that ask DNS,
+2 of them in vain, 10 exchangers and 10 host names each (section 4.6.4), so that no record, however it includes and
+redirects, costs more than `MAX_QUESTIONS` questions.
+
+Which name is checked: the domain of MAIL FROM; for a bounce, which has none, `postmaster@` the HELO name (section
+2.4). The HELO name itself is checked where MAIL FROM gave `none`, so that the ledger can still say something about
+the host. DMARC looks at the former only.
+"""
+
+import msgspec
+
+from gatepost.asking import Asking, Dns, DnsAnswer
+from gatepost.auth import spf_macro, spf_record
+from gatepost.auth.dnsname import IpAddress, a_labels, address, is_domain, queryable, reverse_name, reversed_labels
+from gatepost.auth.results import Result, Spf
+from gatepost.auth.spf_macro import Macro
+from gatepost.auth.spf_record import Fault, Mechanism, Record
+
+MAX_LOOKUPS = 10
+MAX_VOID = 2
+MAX_HOSTS = 10
+# The record, ten `mx` with ten hosts each, and the names of the host for %{p}.
+MAX_QUESTIONS = 1 + MAX_LOOKUPS * (1 + MAX_HOSTS) + (1 + MAX_HOSTS)
+# RFC 5321 section 4.5.3.1 allows 64 and 255 octets; more is not put into macros.
+MAX_LOCAL = 255
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """Who is checked: the host, and what it said in HELO and MAIL FROM."""
+
+    host: IpAddress
+    local: str
+    domain: str
+    helo: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What `check_host` came to; `explanation` is the name of the text that a `fail` is explained with."""
+
+    result: Result
+    reason: str = ""
+    explanation: Macro | None = None
+    domain: str = ""
+
+
+class _Stop(Exception):
+    """The check as a whole ends here, however deep in includes."""
+
+    def __init__(self, result: Result, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = Outcome(result, reason)
+
+
+class _Check:
+    """One check under way: who is checked, and what it has cost so far."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+        self.lookups = 0
+        self.voids = 0
+        self.names: tuple[str, ...] | None = None
+
+    def count_lookup(self) -> None:
+        self.lookups += 1
+        if self.lookups > MAX_LOOKUPS:
+            raise _Stop("permerror", f"over {MAX_LOOKUPS} terms that ask DNS")
+
+    def count_void(self) -> None:
+        self.voids += 1
+        if self.voids > MAX_VOID:
+            raise _Stop("permerror", f"over {MAX_VOID} terms that ask DNS in vain")
+
+
+def verify(host: IpAddress | None, mail_from: str, helo: str) -> Asking[tuple[Spf, Spf]]:
+    """Check MAIL FROM, and HELO where that gave `none`; the results for both names."""
+    if host is None:
+        return Spf(reason="sending host unknown"), Spf(scope="helo", reason="sending host unknown")
+    sender = sender_of(host, mail_from, helo)
+    outcome = yield from check_host(sender)
+    named = Spf(outcome.result, sender.domain, "mfrom" if _path(mail_from) else "helo", outcome.reason)
+    if named.scope == "helo":
+        return named, named
+    if named.result != "none":
+        return named, Spf(scope="helo", reason="not checked: MAIL FROM has a result")
+    by_helo = sender_of(host, "", helo)
+    outcome = yield from check_host(by_helo)
+    return named, Spf(outcome.result, by_helo.domain, "helo", outcome.reason)
+
+
+def sender_of(host: IpAddress, mail_from: str, helo: str) -> Sender:
+    """Take MAIL FROM apart (RFC 7208 sections 2.4 and 4.3)."""
+    path = _path(mail_from)
+    helo = helo.strip()[:MAX_LOCAL]
+    if not path:
+        return Sender(host, "postmaster", a_labels(helo), helo)
+    local, _, domain = path.rpartition("@")
+    return Sender(host, local[:MAX_LOCAL] or "postmaster", a_labels(domain), helo)
+
+
+def check_host(sender: Sender) -> Asking[Outcome]:
+    """RFC 7208 section 4."""
+    if not is_domain(sender.domain):
+        return Outcome("none", "not a domain name")
+    try:
+        return (yield from _evaluate(_Check(sender), sender.domain))
+    except _Stop as stop:
+        return stop.outcome
+
+
+def explain(sender: Sender, outcome: Outcome, now: float = 0, receiver: str = "unknown") -> Asking[str]:
+    """The text with which the domain explains a `fail` (RFC 7208 section 6.2); "" where it gives none."""
+    if outcome.result != "fail" or outcome.explanation is None:
+        return ""
+    check = _Check(sender)
+    name = yield from _expand(check, outcome.explanation, outcome.domain)
+    if not queryable(name):
+        return ""
+    (answer,) = yield (Dns(name, "TXT"),)
+    if len(answer.records) != 1 or not answer.records[0].isascii():
+        return ""
+    text = spf_macro.parse(answer.records[0][: spf_record.MAX_RECORD], spf_macro.ALL_LETTERS)
+    if text is None:
+        return ""
+    values = yield from _values(check, outcome.domain, spf_macro.letters_in(text))
+    return spf_macro.expand(text, {**values, "c": str(sender.host), "r": receiver, "t": str(int(now))})
+
+
+def _path(mail_from: str) -> str:
+    """MAIL FROM without brackets and without an obsolete source route (RFC 5321 section 4.1.2)."""
+    path = mail_from.strip().removeprefix("<").removesuffix(">")
+    return path.partition(":")[2] if path.startswith("@") and ":" in path else path
+
+
+def _evaluate(check: _Check, domain: str) -> Asking[Outcome]:
+    found = yield from _record(domain)
+    if isinstance(found, Outcome):
+        return found
+    for mechanism in found.mechanisms:
+        if (yield from _matches(check, mechanism, domain)):
+            return Outcome(mechanism.result, f"matched {mechanism.name}", found.explanation, domain)
+    if found.redirect is None:
+        return Outcome("neutral", "nothing matched")
+    check.count_lookup()
+    target = yield from _expand(check, found.redirect, domain)
+    outcome = (yield from _evaluate(check, target)) if queryable(target) else Outcome("none")
+    return Outcome("permerror", "redirect leads to no record") if outcome.result == "none" else outcome
+
+
+def _record(domain: str) -> Asking[Record | Outcome]:
+    """Find and read the one record of a domain (RFC 7208 sections 4.4 and 4.5)."""
+    (answer,) = yield (Dns(domain, "TXT"),)
+    if answer.status == "failed":
+        raise _Stop("temperror", f"DNS failed for {domain}")
+    records = [text for text in answer.records if spf_record.is_spf(text)]
+    if not records:
+        return Outcome("none", "no such name" if answer.status == "no-name" else "no record")
+    if len(records) > 1:
+        raise _Stop("permerror", f"{len(records)} records at {domain}")
+    record = spf_record.parse(records[0])
+    if isinstance(record, Fault):
+        raise _Stop("permerror", str(record))
+    return record
+
+
+def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
+    """RFC 7208 section 5."""
+    host = check.sender.host
+    match mechanism.name:
+        case "all":
+            return True
+        case "ip4":
+            return host.version == 4 and _within(int(host), mechanism.network, 32 - mechanism.length4)
+        case "ip6":
+            return host.version == 6 and _within(int(host), mechanism.network, 128 - mechanism.length6)
+    check.count_lookup()
+    target = domain
+    if mechanism.target is not None:
+        target = yield from _expand(check, mechanism.target, domain)
+        if not target.isascii():  # RFC 8616 section 4: an international local part matches nothing
+            return False
+    if mechanism.name == "include":
+        return (yield from _included(check, target))
+    if not queryable(target):
+        return False
+    match mechanism.name:
+        case "a":
+            answers = yield (_address_question(host, target),)
+            return _any_within(check, mechanism, answers)
+        case "mx":
+            return (yield from _exchanges(check, mechanism, target))
+        case "exists":
+            (answer,) = yield (Dns(target, "A"),)
+            return bool(_records(check, answer))
+    return (yield from _named(check, target))
+
+
+def _included(check: _Check, target: str) -> Asking[bool]:
+    outcome = (yield from _evaluate(check, target)) if queryable(target) else Outcome("none")
+    if outcome.result == "none":
+        raise _Stop("permerror", f"include of {target[:80]}, which has no record")
+    return outcome.result == "pass"
+
+
+def _exchanges(check: _Check, mechanism: Mechanism, target: str) -> Asking[bool]:
+    (answer,) = yield (Dns(target, "MX"),)
+    records = _records(check, answer)
+    if len(records) > MAX_HOSTS:
+        raise _Stop("permerror", f"over {MAX_HOSTS} MX records at {target}")
+    hosts = [record.rpartition(" ")[2].lower().removesuffix(".") for record in records]
+    questions = tuple(_address_question(check.sender.host, name) for name in hosts if queryable(name))
+    if not questions:
+        return False
+    return _any_within(check, mechanism, (yield questions))
+
+
+def _named(check: _Check, target: str) -> Asking[bool]:
+    """`ptr`: is the host's own name, once it leads back to the host, at or below the target?"""
+    names = yield from _host_names(check)
+    near = tuple(name for name in names if _at_or_below(name, target))
+    return bool((yield from _validated(check.sender.host, near)))
+
+
+def _host_names(check: _Check) -> Asking[tuple[str, ...]]:
+    """The names that the host's address claims; asked once in a check."""
+    if check.names is None:
+        (answer,) = yield (Dns(reverse_name(check.sender.host), "PTR"),)
+        claimed = (name.lower().removesuffix(".") for name in answer.records[:MAX_HOSTS])
+        check.names = tuple(name for name in claimed if queryable(name))
+        if not answer.records and answer.status != "failed":
+            check.count_void()
+    return check.names
+
+
+def _validated(host: IpAddress, names: tuple[str, ...]) -> Asking[tuple[str, ...]]:
+    """Those of the names that lead back to the host; a failure of DNS skips a name (RFC 7208 section 5.5)."""
+    if not names:
+        return ()
+    answers = yield tuple(_address_question(host, name) for name in names)
+    pairs = zip(names, answers, strict=False)
+    return tuple(name for name, answer in pairs if any(address(text) == host for text in answer.records))
+
+
+def _any_within(check: _Check, mechanism: Mechanism, answers: tuple[DnsAnswer, ...]) -> bool:
+    """Is the host near one of the addresses? The term is void where none of its names has one."""
+    host = check.sender.host
+    distance = 32 - mechanism.length4 if host.version == 4 else 128 - mechanism.length6
+    for answer in answers:
+        if answer.status == "failed":
+            raise _Stop("temperror", f"DNS failed for an address in {mechanism.name}")
+        found = (address(text) for text in answer.records)
+        if any(each and each.version == host.version and _within(int(host), int(each), distance) for each in found):
+            return True
+    if not any(answer.records for answer in answers):
+        check.count_void()
+    return False
+
+
+def _records(check: _Check, answer: DnsAnswer) -> tuple[str, ...]:
+    if answer.status == "failed":
+        raise _Stop("temperror", "DNS failed")
+    if not answer.records:
+        check.count_void()
+    return answer.records
+
+
+def _expand(check: _Check, macro: Macro, domain: str) -> Asking[str]:
+    if len(macro) == 1 and isinstance(macro[0], str):
+        return macro[0].removesuffix(".").lower()
+    values = yield from _values(check, domain, spf_macro.letters_in(macro))
+    return spf_macro.expand_domain(macro, values)
+
+
+def _values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, str]]:
+    """What the macro letters stand for (RFC 7208 section 7.2)."""
+    sender = check.sender
+    dotted = str(sender.host) if sender.host.version == 4 else ".".join(format(int(sender.host), "032X"))
+    return {
+        "s": f"{sender.local}@{sender.domain}",
+        "l": sender.local,
+        "o": sender.domain,
+        "d": domain,
+        "i": dotted,
+        "h": sender.helo,
+        "v": "in-addr" if sender.host.version == 4 else "ip6",
+        "p": (yield from _own_name(check, domain)) if "p" in letters else "",
+    }
+
+
+def _own_name(check: _Check, domain: str) -> Asking[str]:
+    """`%{p}`: the host's validated name, the one nearest to the domain where there are several."""
+    names = yield from _validated(check.sender.host, (yield from _host_names(check)))
+    nearest = sorted(names, key=lambda name: (name != domain, not _at_or_below(name, domain)))
+    return nearest[0] if nearest else "unknown"
+
+
+def _address_question(host: IpAddress, name: str) -> Dns:
+    return Dns(name, "A" if host.version == 4 else "AAAA")
+
+
+def _within(host: int, network: int, distance: int) -> bool:
+    return (host ^ network) >> distance == 0
+
+
+def _at_or_below(name: str, domain: str) -> bool:
+    return name == domain or name.endswith(f".{domain}")

@@ -1,0 +1,23 @@
+"""Links to a bare IP address. Sites that people are asked to visit have names; an address hides who runs them.
+
+Routers and printers inside a network write such links in their reports, so private addresses are left out.
+"""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from gatepost.findings import Finding, Kind, Reading
+
+NUMERIC = Kind("url:ip-host", "A link leads to a bare IP address")
+KINDS = (NUMERIC,)
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    for host in {link.host: None for link in reading.message.links if link.source in ("html", "text", "form")}:
+        if host[:1].isdigit() or host.startswith("["):
+            try:
+                address = ip_address(host.strip("[]"))
+            except ValueError:
+                continue
+            if address.is_global:
+                yield NUMERIC.at(f"link to {host}")

@@ -1,0 +1,18 @@
+"""Oddities of the message itself: broken or ambiguous MIME, and budgets that ran out while it was read.
+
+The readers note what was odd (`Message.defects`); this check turns each note into a finding. Honest mailers make some
+of these faults, so most weigh little; a budget that ran out means that something was not read.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.findings import Finding, Kind, Reading
+from gatepost.mail.text import DEFECTS
+
+KINDS = tuple(Kind(name, title) for name, title in sorted(DEFECTS.items()))
+_BY_ID = {kind.id: kind for kind in KINDS}
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    for defect in reading.message.defects:
+        yield _BY_ID[defect.kind].at(defect.where, **({"detail": defect.detail} if defect.detail else {}))

@@ -1,0 +1,50 @@
+"""How much may come out of the files of one message.
+
+A zip of 42 KB can hold petabytes; so every byte that comes out of an archive is paid for from one purse, and what
+could not be paid for is said, never skipped in silence. Bytes that go in are paid for too: entries may overlap, and
+a megabyte that unpacks to nothing can be named by ten thousand of them.
+"""
+
+from gatepost.files.tree import Unread
+
+MAX_DEPTH = 12
+MAX_FILES = 2_000
+MAX_BYTES = 128 << 20
+MAX_READ = 256 << 20
+MAX_RATIO = 250
+RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
+
+
+class Budget:
+    """The purse of one message; `read`, `spent` and `files` are what was used of it."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
+        self.max_bytes = max_bytes
+        self.max_files = max_files
+        self.spent = 0
+        self.read = 0
+        self.files = 0
+
+    def allowance(self, packed: int) -> int:
+        """The most that `packed` bytes of an archive may unfold to now."""
+        if self.read + packed > MAX_READ:
+            return 0
+        return min(self.max_bytes - self.spent, max(RATIO_FREE, packed * MAX_RATIO))
+
+    def shortage(self, packed: int) -> Unread:
+        """Which limit it was that `allowance(packed)` ran into."""
+        if self.read + packed > MAX_READ:
+            return "size"
+        return "ratio" if max(RATIO_FREE, packed * MAX_RATIO) < self.max_bytes - self.spent else "size"
+
+    def pay(self, packed: int, size: int) -> None:
+        """`packed` bytes were read and gave `size`."""
+        self.read += packed
+        self.spent += size
+
+    def another_file(self) -> bool:
+        """Take room for one more file; False when there is none."""
+        if self.files >= self.max_files:
+            return False
+        self.files += 1
+        return True

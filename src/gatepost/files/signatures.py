@@ -1,0 +1,163 @@
+"""What a file is, by its first bytes. Names and declared types are claims; the content is what programs open.
+
+The answer is a short name, mostly the usual extension ("exe", "pdf", "ole"); `FAMILIES` groups them and says which
+extensions each may honestly bear.
+"""
+
+import msgspec
+
+HEAD = 1024
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A type of file: the extensions that honestly go with it, and whether opening it runs code."""
+
+    extensions: frozenset[str]
+    executable: bool = False
+
+
+def _family(extensions: str, *, executable: bool = False) -> Family:
+    return Family(frozenset(extensions.split()), executable)
+
+
+_ZIP_FORMATS = (
+    "zip docx docm dotx dotm xlsx xlsm xltx xltm xlsb xlam pptx pptm potx ppsx ppsm jar apk odt ods odp epub kmz "
+    "xpi war ear whl vsix ipa key numbers pages thmx nupkg cbz usdz 3mf"
+)
+FAMILIES: dict[str, Family] = {
+    "exe": _family("exe dll scr com cpl ocx sys drv pif msstyles mui efi", executable=True),
+    "elf": _family("elf so o bin ko axf", executable=True),
+    "macho": _family("dylib bundle o", executable=True),
+    "java-class": _family("class", executable=True),
+    "lnk": _family("lnk", executable=True),
+    "script": _family("sh py pl rb bash zsh", executable=True),
+    "zip": _family(_ZIP_FORMATS),
+    "pdf": _family("pdf ai fdf"),
+    "ole": _family("doc dot xls xlt ppt pot pps msg msi msp vsd pub db thumbs wps hwp mpp"),
+    "rtf": _family("rtf doc"),
+    "onenote": _family("one onetoc2"),
+    "cab": _family("cab msu"),
+    "chm": _family("chm"),
+    "rar": _family("rar cbr r00"),
+    "7z": _family("7z cb7"),
+    "gzip": _family("gz tgz svgz emz gzip"),
+    "bzip2": _family("bz2 tbz tbz2"),
+    "xz": _family("xz txz"),
+    "zstd": _family("zst tzst"),
+    "tar": _family("tar ova gem"),
+    "iso": _family("iso img udf"),
+    "vhd": _family("vhd vhdx"),
+    "ace": _family("ace"),
+    "arj": _family("arj"),
+    "png": _family("png apng"),
+    "jpeg": _family("jpg jpeg jpe jfif"),
+    "gif": _family("gif"),
+    "bmp": _family("bmp dib"),
+    "tiff": _family("tif tiff"),
+    "webp": _family("webp"),
+    "heif": _family("heic heif avif"),
+    "html": _family("html htm xhtml shtml mht mhtml hta eml"),
+    "svg": _family("svg"),
+    "xml": _family("xml xsl xslt svg rss rels vcxproj plist xhtml html kml gpx wsdl xsd config mobileconfig"),
+    "eml": _family("eml mht mhtml nws"),
+    "ics": _family("ics ical ifb"),
+    "vcard": _family("vcf vcard"),
+    "pgp": _family("pgp gpg asc sig"),
+    "wav": _family("wav"),
+    "mp3": _family("mp3"),
+    "mp4": _family("mp4 m4a m4v mov 3gp"),
+    "eicar": _family("com txt"),
+}
+
+_PREFIXES: tuple[tuple[bytes, str], ...] = (
+    (b"MZ", "exe"),
+    (b"\x7fELF", "elf"),
+    (b"\xca\xfe\xba\xbe", "java-class"),
+    (b"\xfe\xed\xfa\xce", "macho"),
+    (b"\xfe\xed\xfa\xcf", "macho"),
+    (b"\xcf\xfa\xed\xfe", "macho"),
+    (b"\xce\xfa\xed\xfe", "macho"),
+    (b"L\0\0\0\x01\x14\x02\0", "lnk"),
+    (b"#!", "script"),
+    (b"PK\x03\x04", "zip"),
+    (b"PK\x05\x06", "zip"),
+    (b"PK\x07\x08PK\x03\x04", "zip"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
+    (b"{\\rt", "rtf"),
+    (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d", "onenote"),
+    (b"MSCF", "cab"),
+    (b"ITSF", "chm"),
+    (b"Rar!\x1a\x07", "rar"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"vhdxfile", "vhd"),
+    (b"conectix", "vhd"),
+    (b"\x60\xea", "arj"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
+    (b"BEGIN:VCALENDAR", "ics"),
+    (b"BEGIN:VCARD", "vcard"),
+    (b"-----BEGIN PGP", "pgp"),
+    (b"ID3", "mp3"),
+)
+_BY_FIRST: dict[int, tuple[tuple[bytes, str], ...]] = {
+    first: tuple(pair for pair in _PREFIXES if pair[0][0] == first) for first in {magic[0] for magic, _ in _PREFIXES}
+}
+
+
+def identify(content: bytes) -> str:
+    """The type of a file by its content; "text" or "data" where nothing tells."""
+    if not content:
+        return "empty"
+    for magic, name in _BY_FIRST.get(content[0], ()):
+        if content.startswith(magic) and _holds(name, content):
+            return name
+    return _further_in(content) or _textual(content)
+
+
+def _holds(name: str, content: bytes) -> bool:
+    """A second look where two bytes are too little: prose may start with "MZ" or "BM"."""
+    if name == "exe":
+        return (len(content) > 64 and not content[:64].isascii()) or b"\0" in content[:64]
+    if name == "bmp":
+        return content[6:10] == b"\0\0\0\0"
+    if name == "arj":
+        return len(content) > 34 and content[2] < 0xFF and content[3] < 0x0B
+    if name == "script":
+        return b"/" in content[:64].split(b"\n", 1)[0]
+    return True
+
+
+def _further_in(content: bytes) -> str:
+    """Signatures that do not stand at the start."""
+    if b"%PDF-" in content[:HEAD]:  # readers look for it in the first kilobyte
+        return "pdf"
+    if content[257:262] == b"ustar":
+        return "tar"
+    if content[7:14] == b"**ACE**":
+        return "ace"
+    if content[4:8] == b"ftyp":
+        return "heif" if content[8:12] in (b"heic", b"heix", b"mif1", b"avif") else "mp4"
+    if content[:4] == b"RIFF":
+        return {b"WEBP": "webp", b"WAVE": "wav"}.get(content[8:12], "data")
+    if content[0x8001:0x8006] == b"CD001":
+        return "iso"
+    return ""
+
+
+def _textual(content: bytes) -> str:
+    head = content[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<script")):
+        return "html"
+    if head.startswith(b"<svg") or (head.startswith(b"<?xml") and b"<svg" in head):
+        return "svg"
+    if head.startswith(b"<?xml"):
+        return "html" if b"<html" in head else "xml"
+    return "data" if b"\0" in content[:HEAD] else "text"

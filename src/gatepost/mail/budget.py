@@ -1,0 +1,107 @@
+"""How much of one message is read at most, and what the reading has cost so far.
+
+Every loop over a stranger's bytes draws on a `Budget`. When one of its limits is reached, reading goes on with less
+(the rest of the bytes as one part, the header as far as it was read), and a `limit:` defect says so: nothing is left
+out in silence. `Work` counts what was done, so that tests can say "linear" without a clock.
+"""
+
+import msgspec
+
+from gatepost.mail.message import Defect
+
+_MIB = 1 << 20
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The limits of one reading; header limits hold for each entity, all others for the whole message."""
+
+    parts: int = 2_000
+    depth: int = 100
+    delimiters: int = 200_000
+    header_bytes: int = _MIB
+    header_fields: int = 2_000
+    all_header_fields: int = 20_000
+    addresses: int = 2_000
+    encoded_words: int = 2_000
+    decoded_bytes: int = 160 * _MIB
+    alternatives: int = 200
+    alternative_bytes: int = 8 * _MIB
+    defects: int = 200
+
+
+class Work(msgspec.Struct):
+    """What a reading has done."""
+
+    parts: int = 0
+    fields: int = 0
+    delimiters: int = 0
+    decoded_bytes: int = 0
+    alternatives: int = 0
+    alternative_bytes: int = 0
+    segments: int = 0
+    addresses: int = 0
+
+
+class Budget:
+    """The mutable account of one reading: limits, work done, and the defects found on the way."""
+
+    __slots__ = ("_noted", "defects", "limits", "work")
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.work = Work()
+        self.defects: list[Defect] = []
+        self._noted: set[tuple[str, str]] = set()
+
+    def note(self, kind: str, where: str, detail: str = "") -> None:
+        """Record a defect, each kind once for each place; past the cap only kinds that are new."""
+        key = (kind, where)
+        if key in self._noted:
+            return
+        if len(self.defects) >= self.limits.defects:
+            key = (kind, "")
+            if key in self._noted:
+                return
+            self._noted.add(key)
+            if kind != "limit:defects" and any(defect.kind == kind for defect in self.defects):
+                self.note("limit:defects", "message")
+                return
+        self._noted.add(key)
+        self.defects.append(Defect(kind, where, detail[:200]))
+
+    def has(self, kind: str) -> bool:
+        return any(defect.kind == kind for defect in self.defects)
+
+    def part(self, where: str) -> bool:
+        """Draw one part; False when there are no more to have."""
+        if self.work.parts >= self.limits.parts:
+            self.note("limit:parts", where)
+            return False
+        self.work.parts += 1
+        return True
+
+    def decoded(self, size: int, where: str) -> bool:
+        """Draw the bytes of one part's content."""
+        if self.work.decoded_bytes + size > self.limits.decoded_bytes:
+            self.note("limit:decoded-size", where)
+            return False
+        self.work.decoded_bytes += size
+        return True
+
+    def alternative(self, size: int, where: str) -> bool:
+        """Draw one more reading of bytes that were read already."""
+        work, limits = self.work, self.limits
+        if work.alternatives >= limits.alternatives or work.alternative_bytes + size > limits.alternative_bytes:
+            self.note("limit:alternatives", where)
+            return False
+        work.alternatives += 1
+        work.alternative_bytes += size
+        return self.decoded(size, where)
+
+    def delimiter(self, where: str) -> bool:
+        """Draw one line that could be a boundary."""
+        if self.work.delimiters >= self.limits.delimiters:
+            self.note("limit:boundaries", where)
+            return False
+        self.work.delimiters += 1
+        return True

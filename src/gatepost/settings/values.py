@@ -1,0 +1,166 @@
+"""What a value of the configuration must look like, said as a sentence where it does not.
+
+Each type is a plain text or number with a check behind it. A check raises `ValueError` with the end of a sentence that
+starts with the key ("must be …"). Files and folders are made absolute against the folder of the configuration file,
+which comes in the validation context.
+"""
+
+import ipaddress
+import uuid
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
+
+
+def split_address(text: str, default_port: int) -> tuple[str, int]:
+    """`host`, `host:port`, `1.2.3.4:53`, `::1` and `[::1]:53` as host and port; `ValueError` for anything else."""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError("must be written as [address]:port")
+        port = rest[1:]
+    elif text.count(":") > 1:
+        host, port = text, ""
+    else:
+        host, _, port = text.partition(":")
+    if not host or (text.endswith(":") and not text.endswith("::")):
+        raise ValueError("must be an address, with :port if need be")
+    return host, _port(port) if port else default_port
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9]) <= 65535):
+        raise ValueError(f"must have a port between 0 and 65535, not {text!r}")
+    return int(text)
+
+
+def _listening_host(text: str) -> str:
+    if not text or any(character.isspace() or character in "/[]@" for character in text):
+        raise ValueError("must be an address or a host name, without a port")
+    return text
+
+
+def _nameserver(text: str) -> str:
+    host, _ = split_address(text, 53)
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError("must be an IP address, with :port if need be") from None
+    return text
+
+
+def _network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError("must be an IP address or a network like 192.0.2.0/24") from None
+    return text
+
+
+def _listen_address(text: str) -> str:
+    if not text.rpartition("]")[2].count(":"):
+        raise ValueError("must be address:port")
+    split_address(text, 0)
+    return text
+
+
+def _core_host(text: str) -> str:
+    parts = _split_url(text)
+    if parts.scheme != "https" or not parts.hostname or parts.username or parts.path.strip("/") or parts.query:
+        raise ValueError("must be a base address of the form https://host:9785")
+    return text.rstrip("/")
+
+
+def _next_hop(text: str) -> str:
+    parts = _split_url(text)
+    if parts.scheme != "smtp" or not parts.hostname or parts.path.strip("/"):
+        raise ValueError("must be of the form smtp://host:port")
+    return text
+
+
+def _split_url(text: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018  reading it is what checks it
+    except ValueError:
+        raise ValueError("must be an address with a host and, if need be, a port between 0 and 65535") from None
+    return parts
+
+
+def _storage_url(text: str) -> str:
+    scheme, _, rest = text.partition(":")
+    if scheme in {"postgresql", "postgres"} and rest.startswith("//"):
+        return text
+    if scheme != "sqlite" or not rest:
+        raise ValueError("must be sqlite:FILE or postgresql://…")
+    return text
+
+
+def _quarantine_url(text: str) -> str:
+    scheme, _, rest = text.partition(":")
+    if scheme not in QUARANTINE_SCHEMES or not rest:
+        raise ValueError("must be an address that starts with file:, s3:, gs: or az:")
+    return text
+
+
+def _uid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise ValueError("must be a tenant's uid, a UUID as `gatepost tenant create` prints it") from None
+
+
+def _domain(text: str) -> str:
+    if not text or any(character.isspace() or character in "@/:*" for character in text):
+        raise ValueError("must be a domain, without a wildcard")
+    return text.rstrip(".").lower()
+
+
+def _header_text(text: str) -> str:
+    if text != text.strip() or not (text.isascii() and text.isprintable()):
+        raise ValueError("must be printable ASCII without spaces at its ends, since it travels in a header field")
+    return text
+
+
+def _file(text: str, info: ValidationInfo) -> str:
+    path = _absolute(text, info)
+    if info.context and not path.is_file():
+        raise ValueError(f"names a file that does not exist: {path}")
+    return str(path)
+
+
+def _folder(text: str, info: ValidationInfo) -> str:
+    path = _absolute(text, info)
+    if info.context and not path.is_dir():
+        raise ValueError(f"names a folder that does not exist: {path}")
+    return str(path)
+
+
+def _absolute(text: str, info: ValidationInfo) -> Path:
+    if not text or "\0" in text:
+        raise ValueError("must be a path")
+    return Path(info.context["folder"], text) if info.context else Path(text)
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Milliseconds = Annotated[int, Field(ge=1, le=1 << 40)]
+Days = Annotated[int, Field(ge=1, le=36_500)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Bytes = Annotated[int, Field(ge=64 << 20, le=1 << 50)]
+Host = Annotated[str, AfterValidator(_listening_host)]
+Nameserver = Annotated[str, AfterValidator(_nameserver)]
+Network = Annotated[str, AfterValidator(_network)]
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+CoreHost = Annotated[str, AfterValidator(_core_host)]
+NextHop = Annotated[str, AfterValidator(_next_hop)]
+StorageUrl = Annotated[str, AfterValidator(_storage_url)]
+QuarantineUrl = Annotated[str, AfterValidator(_quarantine_url)]
+Domain = Annotated[str, AfterValidator(_domain)]
+TenantUid = Annotated[str, AfterValidator(_uid)]
+Secret = Annotated[str, Field(min_length=1), AfterValidator(_header_text)]
+FilePath = Annotated[str, AfterValidator(_file)]
+FolderPath = Annotated[str, AfterValidator(_folder)]

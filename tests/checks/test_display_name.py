@@ -1,0 +1,26 @@
+"""Names that show another address."""
+
+import pytest
+
+from gatepost.checks.display_name import SPOOF, check
+from gatepost.findings import Reading
+from gatepost.mail.message import Message
+from gatepost.names import Address
+
+
+@pytest.mark.parametrize(
+    ("name", "domain", "kinds"),
+    [
+        ("billing@bank.example", "evil.test", [SPOOF.id]),
+        ("Billing <billing@bank.example>", "evil.test", [SPOOF.id]),
+        ("billing@bank.example", "bank.example", []),
+        ("billing@bank.example", "mail.bank.example", []),  # same owner
+        ("Ann Example", "evil.test", []),
+        ("Ann @ Example", "evil.test", []),
+        ("", "evil.test", []),
+        ("ann@bank.example", "", []),
+    ],
+)
+def test_display_name(name: str, domain: str, kinds: list[str]) -> None:
+    reading = Reading(Message(senders=(Address(name, "x", domain),)))
+    assert [finding.kind for finding in check(reading)] == kinds

@@ -1,0 +1,24 @@
+"""What the owner of the From domain says."""
+
+import pytest
+
+from gatepost.auth.results import Arc, Authentication, Dmarc
+from gatepost.checks.dmarc import FAIL, PASS, REJECT, check
+from gatepost.findings import Reading
+
+
+@pytest.mark.parametrize(
+    ("dmarc", "arc", "kinds"),
+    [
+        (Dmarc("fail", "a.example", "a.example", "reject"), "none", [FAIL.id, REJECT.id]),
+        (Dmarc("fail", "a.example", "a.example", "reject"), "pass", [FAIL.id]),  # a list that sealed what it broke
+        (Dmarc("fail", "a.example", "a.example", "quarantine"), "none", [FAIL.id]),
+        (Dmarc("fail", "a.example", "a.example", "none"), "none", [FAIL.id]),
+        (Dmarc("pass", "a.example", "a.example", "reject"), "none", [PASS.id]),
+        (Dmarc("temperror", "a.example", "", ""), "none", []),  # an outage of DNS proves nothing
+        (Dmarc("none"), "none", []),
+    ],
+)
+def test_dmarc(dmarc: Dmarc, arc: str, kinds: list[str]) -> None:
+    seen = Authentication(dmarc=dmarc, arc=Arc("pass" if arc == "pass" else "none"))
+    assert [finding.kind for finding in check(Reading(authentication=seen))] == kinds

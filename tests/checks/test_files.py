@@ -1,0 +1,61 @@
+"""Archives, programs and disguises."""
+
+import pytest
+
+from gatepost.checks import archives, disguise, executable
+from gatepost.files.tree import File, Unread
+from gatepost.findings import Reading
+
+
+def file(name: str, kind: str = "data", unread: tuple[Unread, ...] = ()) -> Reading:
+    return Reading(files=(File(f"1/{name}", b"x", kind, "0" * 64, (name,), unread=unread),))
+
+
+@pytest.mark.parametrize(
+    ("unread", "kinds"),
+    [
+        (("encrypted",), ["file:encrypted-archive"]),
+        (("depth", "ratio"), ["limit:archive-depth", "limit:archive-ratio"]),
+        (("damaged",), ["file:damaged-archive"]),
+        ((), []),
+    ],
+)
+def test_archives(unread: tuple[Unread, ...], kinds: list[str]) -> None:
+    assert [finding.kind for finding in archives.check(file("a.zip", "zip", unread))] == kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "kinds"),
+    [
+        ("setup.exe", "exe", ["file:executable", "file:runnable-name"]),
+        ("photo.jpg", "exe", ["file:executable"]),
+        ("invoice.JS ", "text", ["file:runnable-name"]),
+        ("invoice.pdf", "pdf", []),
+        ("build.sh", "script", []),  # programmers mail these to each other
+        ("exe", "data", []),
+        ("notes.txt", "text", []),
+    ],
+)
+def test_executable(name: str, kind: str, kinds: list[str]) -> None:
+    assert [finding.kind for finding in executable.check(file(name, kind))] == kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "kinds"),
+    [
+        ("invoice.pdf.exe", "exe", ["file:double-extension"]),
+        ("invoice.pdf .exe", "exe", ["file:double-extension"]),
+        ("photo\u202egpj.exe", "exe", ["file:right-to-left-name"]),
+        ("photo.jpg", "exe", ["file:type-mismatch"]),
+        ("photo.jpg", "png", ["file:type-mismatch"]),
+        ("backup.tar.gz", "gzip", []),
+        ("setup.exe", "exe", []),
+        ("v1.2.exe", "exe", []),
+        ("report.docx", "zip", []),
+        ("report.docx", "data", []),  # unknown content proves nothing
+        ("report.xyz", "exe", []),  # an unknown extension promises nothing
+        ("name", "pdf", []),
+    ],
+)
+def test_disguise(name: str, kind: str, kinds: list[str]) -> None:
+    assert [finding.kind for finding in disguise.check(file(name, kind))] == kinds

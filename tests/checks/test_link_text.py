@@ -1,0 +1,29 @@
+"""Links that show one site and lead to another."""
+
+import pytest
+
+from gatepost.checks.link_text import MISMATCH, check
+from gatepost.findings import Reading
+from gatepost.mail.message import Link, Message
+
+
+@pytest.mark.parametrize(
+    ("shown", "host", "wrapped", "kinds"),
+    [
+        ("https://bank.example/login", "evil.test", (), [MISMATCH.id]),
+        ("www.bank.example", "evil.test", (), [MISMATCH.id]),
+        ("bank.example", "evil.test", (), [MISMATCH.id]),
+        ("https://bank.example/login", "bank.example", (), []),
+        ("www.bank.example", "login.bank.example", (), []),  # same owner
+        ("www.bank.example", "bank.example", ("safelinks.protection.outlook.com",), []),
+        ("shop.example", "click.mailer.test", ("shop.example",), []),
+        ("Read more at bank.example today", "evil.test", (), []),  # prose
+        ("Log in", "evil.test", (), []),
+        ("report.pdf", "files.test", (), []),  # a file name, not a site
+        ("co.uk", "evil.test", (), []),
+        ("", "evil.test", (), []),
+    ],
+)
+def test_link_text(shown: str, host: str, wrapped: tuple[str, ...], kinds: list[str]) -> None:
+    link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html", wrapped)
+    assert [finding.kind for finding in check(Reading(Message(links=(link,))))] == kinds

@@ -1,0 +1,25 @@
+"""Links to bare addresses."""
+
+import pytest
+
+from gatepost.checks.numeric_host import NUMERIC, check
+from gatepost.findings import Reading
+from gatepost.mail.message import Link, Message
+
+
+@pytest.mark.parametrize(
+    ("host", "kinds"),
+    [
+        ("8.8.8.8", [NUMERIC.id]),
+        ("[2606:4700::1111]", [NUMERIC.id]),
+        ("192.168.1.1", []),  # a router's own report
+        ("127.0.0.1", []),
+        ("[fe80::1]", []),
+        ("4chan.example", []),
+        ("1.2.3.4.example", []),
+        ("", []),
+    ],
+)
+def test_numeric_host(host: str, kinds: list[str]) -> None:
+    link = Link(f"http://{host}/", f"http://{host}/", host, "", "1", "text")
+    assert [finding.kind for finding in check(Reading(Message(links=(link, link))))] == kinds

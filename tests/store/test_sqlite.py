@@ -1,0 +1,214 @@
+"""What is kept comes back as it was, first come first kept, and in few commits."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+from gatepost.store import StorageError, open_store
+from gatepost.store.ids import uuid7
+from gatepost.store.interface import MessageRecord
+from gatepost.store.sqlite import SqliteStore
+
+NewRecord = Callable[..., MessageRecord]
+
+
+def test_a_record_comes_back_whole(tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        record = new_record(subject="s" * 5_000 + "\0", tenant=uuid7())
+        assert await store.record_message(record) == record
+        assert await store.message(record.ggrid) == record
+        assert await store.message(record.ggrid.upper()) == record
+        assert await store.message("no such") is None
+        await store.close()
+        again = open_store(f"sqlite:{tmp_path / 'g.db'}", Path("/nowhere"))
+        assert await again.message(record.ggrid) == record
+        await again.close()
+
+    asyncio.run(run())
+
+
+def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        await store.record_message(new_record("0198a000-0000-7000-8000-000000000001", tenant="t"))
+        await store.close()
+
+    asyncio.run(run())
+    connection = apsw.Connection(str(tmp_path / "g.db"))
+    columns = "tenant, verdict, decision, score, tags, sender, recipients, subject, size, sha256"
+    assert connection.execute(f"SELECT {columns} FROM messages").fetchall() == [
+        (
+            "t",
+            "spam",
+            "quarantine",
+            730,
+            '["text:lure","url:homograph"]',
+            "a@sender.example",
+            '["b@rcpt.example","ü@rcpt.example"]',
+            "Hello",
+            1_234,
+            "ab" * 32,
+        )
+    ]
+    for condition in ("completed > 5", "tenant = 't'", "sender = 'x'", "verdict = 'spam'"):
+        plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT id FROM messages WHERE {condition}").fetchall()
+        assert "INDEX" in str(plan), plan
+
+
+def test_the_first_of_a_ggrid_is_kept_and_returned(tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        first = new_record(subject="first")
+        later = msgspec.structs.replace(first, completed=9_999, report=new_record(subject="later").report)
+        other = new_record()
+        # All in one group, then the same again in another.
+        assert await asyncio.gather(*(store.record_message(r) for r in (first, later, other))) == [first, first, other]
+        assert await store.record_message(later) == first
+        assert await store.message(first.ggrid) == first
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_many_records_share_a_commit(tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = SqliteStore(tmp_path / "g.db")
+        records = [new_record() for _ in range(1_000)]
+        assert await asyncio.gather(*map(store.record_message, records)) == records
+        assert store.counters().changes == 1_000
+        assert store.counters().commits <= 20
+        for record in records[::97]:
+            assert await store.message(record.ggrid) == record
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_one_that_cannot_be_kept_does_not_harm_its_neighbours(tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = SqliteStore(tmp_path / "g.db")
+        good, bad = new_record(), new_record(subject="\ud800")
+        results = await asyncio.gather(*map(store.record_message, (good, bad)), return_exceptions=True)
+        assert results[0] == good
+        assert isinstance(results[1], Exception)
+        assert store.counters().failures == 1
+        assert await store.message(bad.ggrid) is None
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_purging_takes_the_old_ones_in_bounded_steps(tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = SqliteStore(tmp_path / "g.db")
+        records = [new_record(completed=completed) for completed in range(1_200)]
+        await asyncio.gather(*map(store.record_message, records))
+        before = store.counters().commits
+        assert await store.purge_messages(1_100) == 1_100
+        assert store.counters().commits - before == 4, "500, 500, 100, and one that finds nothing"
+        assert await store.message(records[1_099].ggrid) is None
+        assert await store.message(records[1_100].ggrid) == records[1_100]
+        assert await store.purge_messages(1_100) == 0
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_tenants(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        assert await store.tenants() == ()
+        first, second = await store.create_tenant("Müller"), await store.create_tenant("b")
+        assert first.uid != second.uid
+        assert first.name == "Müller"
+        assert await store.tenants() == (first, second)
+        assert await store.tenant(first.uid.upper()) == first
+        assert await store.tenant(uuid7()) is None
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_closed_store_says_so(tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        waiting = asyncio.gather(*(store.record_message(new_record()) for _ in range(50)))
+        await asyncio.sleep(0)
+        await store.close()
+        assert len(await waiting) == 50, "what was asked for before is kept"
+        with pytest.raises(StorageError, match="closed"):
+            await store.record_message(new_record())
+        with pytest.raises(StorageError, match="closed"):
+            await store.tenants()
+        await store.close()
+
+    asyncio.run(run())
+
+
+RECORDER = textwrap.dedent("""
+    import asyncio, sys
+    from pathlib import Path
+    from gatepost.analysis import Report
+    from gatepost.mail.message import Envelope
+    from gatepost.store import open_store
+    from gatepost.store.ids import uuid7
+    from gatepost.store.interface import MessageRecord
+
+    async def record(store):
+        ggrid = uuid7()
+        report = Report("clean", "deliver", (), 0, "nothing", subject="x" * 2000)
+        await store.record_message(MessageRecord(ggrid, 1, 2, Envelope(), 3, "", report))
+        print(ggrid, flush=True)
+
+    async def main():
+        store = open_store("sqlite:g.db", Path(sys.argv[1]))
+        async def keep_going():
+            while True:
+                await record(store)
+        await asyncio.gather(*(keep_going() for _ in range(20)))
+
+    asyncio.run(main())
+""")
+
+
+def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    recorder = subprocess.Popen([sys.executable, "-c", RECORDER, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert recorder.stdout
+    acknowledged = [recorder.stdout.readline().strip() for _ in range(1_000)]
+    recorder.kill()
+    # A last line may be cut off by the kill.
+    acknowledged += [line.strip() for line in recorder.stdout if line.endswith("\n")]
+    recorder.wait()
+    recorder.stdout.close()
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        found = await asyncio.gather(*map(store.message, acknowledged))
+        await store.close()
+        assert [ggrid for ggrid, record in zip(acknowledged, found, strict=True) if record is None] == []
+
+    asyncio.run(run())
+
+
+def test_processes_share_a_file(tmp_path: Path) -> None:
+    """Several processes create the same new file at once, then write side by side."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", RECORDER, tmp_path], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    seen = []
+    for recorder in running:
+        assert recorder.stdout
+        seen.append([recorder.stdout.readline().strip() for _ in range(30)])
+    for recorder in running:
+        recorder.kill()
+        recorder.communicate()
+    assert all(all(lines) for lines in seen), "each of them kept records while the others did"

@@ -1,0 +1,103 @@
+"""The judge: what counted adds up, caps hold, and the most severe verdict that is reached is given."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.findings import Finding, Outcome
+from gatepost.policy import VERDICTS, parse, shipped
+from gatepost.verdict import Judgement, judge
+
+POLICY = parse("""
+[verdicts]
+malware = {decision = "drop"}
+phishing = {decision = "quarantine", threshold = 5, own = 3}
+fraud = {decision = "quarantine"}
+spoofing = {decision = "quarantine"}
+unscannable = {decision = "quarantine"}
+policy = {decision = "bounce"}
+suspicious = {decision = "quarantine", threshold = 5}
+spam = {decision = "quarantine", threshold = 4, own = 2}
+bulk = {decision = "deliver"}
+clean = {decision = "deliver"}
+[groups]
+pair = {cap = 3, description = "two of a kind"}
+[kinds]
+"a:virus" = {weight = 10, verdict = "malware", conclusive = true}
+"a:lure" = {weight = 2, verdict = "phishing", group = "pair"}
+"a:trick" = {weight = 2.5, verdict = "phishing", group = "pair"}
+"a:odd" = {weight = 2, verdict = "suspicious"}
+"a:spam" = {weight = 4, verdict = "spam"}
+"a:list" = {weight = 0, verdict = "bulk", conclusive = true}
+"a:good" = {weight = -2, verdict = "clean"}
+""")
+
+
+def judged(*kinds: str, outcomes: tuple[Outcome, ...] = ()) -> Judgement:
+    return judge([Finding(kind, "here") for kind in kinds], outcomes, POLICY, {})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "verdict", "score"),
+    [
+        ((), "clean", 0),
+        (("a:odd",), "clean", 200),
+        (("a:spam",), "spam", 400),
+        (("a:spam", "a:good"), "clean", 200),
+        (("a:lure", "a:trick"), "clean", 300),  # the cap: 4.5 became 3
+        (("a:lure", "a:trick", "a:odd"), "phishing", 500),
+        (("a:lure", "a:spam"), "suspicious", 600),  # enough in all, too little of it speaks for phishing
+        (("a:virus",), "malware", 1000),
+        (("a:list",), "bulk", 0),
+        (("a:list", "a:spam"), "spam", 400),
+        (("a:spam", "a:spam"), "spam", 400),  # a kind counts once
+    ],
+)
+def test_verdicts(kinds: tuple[str, ...], verdict: str, score: int) -> None:
+    judgement = judged(*kinds)
+    assert (judgement.verdict, judgement.score) == (verdict, score)
+
+
+def test_the_decision_is_the_policy_s() -> None:
+    assert judged("a:virus").decision == "drop"
+
+
+def test_a_stage_that_did_not_run_is_never_clean() -> None:
+    broken = (Outcome("check:links", "failed", "it crashed"),)
+    assert judged("a:spam", outcomes=broken).verdict == "unscannable"
+    assert judged("a:virus", outcomes=broken).verdict == "malware"
+    assert "check:links" in judged(outcomes=broken).reason
+
+
+def test_tags_are_sorted_and_each_once() -> None:
+    assert judged("a:spam", "a:odd", "a:spam").tags == ("a:odd", "a:spam")
+
+
+KINDS = st.sampled_from([*POLICY.kinds, "a:unknown"])
+FINDINGS = st.lists(
+    st.builds(Finding, KINDS, st.text(max_size=5), st.just({}), st.floats(0, 1, allow_nan=False)), max_size=30
+)
+
+
+@given(FINDINGS)
+def test_the_ledger_adds_up(findings: list[Finding]) -> None:
+    judgement = judge(findings, (), POLICY, {})
+    assert sum(line.counted for line in judgement.lines) == judgement.score
+    assert len(judgement.lines) == len(findings)
+    pair = [line for line in judgement.lines if line.group == "pair"]
+    assert sum(line.counted for line in pair) <= 300
+    assert all(0 <= line.counted <= line.weight for line in pair)
+    assert all(line.note for line in judgement.lines if line.counted != line.weight)
+
+
+@given(FINDINGS)
+def test_the_order_of_findings_does_not_matter(findings: list[Finding]) -> None:
+    there, back = judge(findings, (), POLICY, {}), judge(findings[::-1], (), POLICY, {})
+    assert (there.verdict, there.score, there.tags) == (back.verdict, back.score, back.tags)
+
+
+@given(st.lists(st.builds(Finding, st.sampled_from(sorted(shipped().kinds)), st.just("x")), max_size=20))
+def test_more_findings_never_make_mail_better(findings: list[Finding]) -> None:
+    """Under the shipped policy no weight is negative, so each further finding can only raise the severity."""
+    verdicts = [VERDICTS.index(judge(findings[:n], (), shipped(), {}).verdict) for n in range(len(findings) + 1)]
+    assert verdicts == sorted(verdicts, reverse=True)
