@@ -17,7 +17,7 @@ from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
 from gatepost.files import unfold
 from gatepost.files.tree import File
-from gatepost.findings import Finding, Outcome, Reading
+from gatepost.findings import Check, Finding, Outcome, Reading
 from gatepost.mail import read
 from gatepost.mail.message import Envelope, Message
 from gatepost.policy import Decision, Policy, Verdict, shipped
@@ -35,13 +35,15 @@ def _unwatched(_stage: str) -> None:
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened."""
+    """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened;
+    `extra` are checks that run after the registered ones."""
 
     now: float
     policy: Policy = msgspec.field(default_factory=shipped)
     skip: Mapping[str, str] = {}
     mark: Callable[[str], None] = _unwatched
     checks: tuple[str, ...] = ()
+    extra: tuple[Check, ...] = ()
 
 
 class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,7 +82,11 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Asking[Report]:
     authentication = yield from _authenticated(message, envelope, context, outcomes)
     files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
     reading = Reading(message, envelope, authentication, files)
-    findings = [finding for check in CHECKS for finding in _checked(check.name, check.run, reading, context, outcomes)]
+    findings = [
+        finding
+        for check in (*CHECKS, *context.extra)
+        for finding in _checked(check.name, check.run, reading, context, outcomes)
+    ]
     context.mark("judge")
     judgement = judge(findings, outcomes, context.policy, TITLES)
     return Report(

@@ -169,11 +169,22 @@ def _unicode_label(label: str) -> str:
 def warm() -> None:
     """Load the public suffix list now: a process that will lose its access to files must call this before."""
     _suffixes()
+    _icann_suffixes()
 
 
 @cache
 def _suffixes() -> PublicSuffixList:
     return PublicSuffixList()
+
+
+@cache
+def _icann_suffixes() -> PublicSuffixList:
+    return PublicSuffixList(only_icann=True, accept_unknown=False)
+
+
+def is_icann_suffix(domain: str) -> bool:
+    """Whether a domain is a suffix of a registry (`com`, `co.uk`), not of a company that gives names away."""
+    return bool(domain) and _icann_suffixes().publicsuffix(domain) == domain
 
 
 @_remembered

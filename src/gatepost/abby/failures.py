@@ -5,7 +5,7 @@ elsewhere a browser that asks for text/html gets a page.
 
 An answer may come before the upload has ended: no credential, or too many bytes. A server that then closes its socket
 with bytes unread makes the kernel send a reset, and the client loses the answer that it was to read (RFC 9112 section
-9.6). So the answer is written first, what still comes is read and dropped for a while, and only then the connection ends.
+9.6). So the answer is written first, what still comes is read and dropped for a while, and then the connection ends.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class Answering:
             await self.app(scope, exchange.receive, exchange.send)
         except HTTPException as fault:
             await _routed(fault, scope)(scope, exchange.receive, exchange.send)
-        except Exception as fault:  # noqa: BLE001  whatever it is, the client gets an answer and the log the cause
+        except Exception as fault:
             if exchange.started:
                 raise
             await _broken(fault, scope)(scope, exchange.receive, exchange.send)
@@ -143,7 +143,9 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._closing = False
-        self.unread = _has_body(scope)
+        announced = _announced(scope)
+        self.unread = announced != 0
+        self._small = 0 < announced <= SMALL_BODY
         self.started = False
 
     async def receive(self) -> Message:
@@ -165,8 +167,16 @@ class _Exchange:
         await self._send(message)
 
     async def _read_small_body(self) -> bool:
-        """A body that is about to end is read to its end, so that the connection can serve the next request."""
-        return False
+        """A small body is read to its end first, so that the connection can serve the next request."""
+        if not self._small:
+            return False
+        try:
+            async with asyncio.timeout(SMALL_BODY_SECONDS):
+                while self.unread:
+                    await self.receive()
+        except TimeoutError:
+            return False
+        return True
 
     async def _drain(self) -> None:
         """Take what still comes, for a while."""
@@ -181,9 +191,15 @@ class _Exchange:
             return
 
 
-def _has_body(scope: Scope) -> bool:
-    """RFC 9112 section 6: a request has a body if it says so."""
+def _announced(scope: Scope) -> int:
+    """Bytes of body that the request says it has (RFC 9112 section 6); -1 where it only says that there are some, or
+    where the client waits for a word before it sends them."""
+    size, expects = 0, False
     for name, value in scope["headers"]:
-        if name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0"):
-            return True
-    return False
+        if name == b"content-length":
+            size = int(value) if value.isdigit() else -1
+        elif name == b"transfer-encoding":
+            return -1
+        elif name == b"expect":
+            expects = True
+    return -1 if expects and size else size

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gatepost.api.errors import MALFORMED_REQUEST, Error
 from gatepost.api.scanning import encode
@@ -35,7 +35,7 @@ class JsonHttp(HttpToolsProtocol):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        if self.parser is None or self.transport.is_closing():
+        if self.transport.is_closing():
             return
         if self._in_head:
             self._head_bytes += len(data)
@@ -64,7 +64,7 @@ class JsonHttp(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """The answer to what is no HTTP request; it never goes into the middle of another one's answer."""
-        cycle = self.cycle
+        cycle: RequestResponseCycle | None = self.cycle
         if not self.pipeline and (cycle is None or cycle.response_complete or not cycle.response_started):
             body = encode(Error(MALFORMED_REQUEST.code, msg))
             head = (b"content-type: application/json", b"content-length: %d" % len(body), b"connection: close")
@@ -89,7 +89,7 @@ def server_config(
     certificate: Path | None = None,
     key: Path | None = None,
 ) -> uvicorn.Config:
-    """uvicorn as both services run it: uvloop, no access log, no server name, TLS 1.2 or newer where a certificate is."""
+    """uvicorn as both services run it: uvloop, no access log, no server name; TLS 1.2 or newer with a certificate."""
     return uvicorn.Config(
         app,
         host=host,

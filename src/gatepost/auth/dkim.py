@@ -13,7 +13,7 @@ import hashlib
 
 import msgspec
 
-from gatepost.asking import Asking, Dns, DnsAnswer
+from gatepost.asking import Asking, DnsAnswer
 from gatepost.auth import keys
 from gatepost.auth.keys import Key, NoKey
 from gatepost.auth.results import Dkim, Result
@@ -53,10 +53,9 @@ def verify(
         return ()
     claims = [_claim(fields, place, now, rules) for place in places[:READ_MAX]]
     chosen = _chosen(claims, signable)
-    answers: dict[str, DnsAnswer] = {}
-    if names := tuple({_key_name(claim.said): None for claim in chosen}):
-        answers = dict(zip(names, (yield tuple(Dns(name, "TXT") for name in names)), strict=True))
-    results = [_result(claim, claim in chosen, signable, answers, rules) for claim in claims]
+    answers = yield from keys.ask(_key_name(claim.said) for claim in chosen)
+    places_chosen = {claim.place for claim in chosen}
+    results = [_result(claim, claim.place in places_chosen, signable, answers, rules) for claim in claims]
     if unread := len(places) - len(claims):
         results.append(Dkim("policy", reason=f"{unread} more signatures were not read"))
     return tuple(results)
@@ -128,15 +127,11 @@ def _accepted(said: Signature, key: Key, uncovered: tuple[str, ...], rules: Rule
     """What a signature that holds is worth."""
     if key.strict and said.identity.rpartition("@")[2] != said.domain:
         return "permerror", "the key is not for subdomains"
-    if _is_weak(key, rules):
+    if key.is_weak(rules.least_bits):
         return "policy", f"a key of {key.bits} bits is too weak"
     if "from" in uncovered:
         return "policy", "there is a From field that is not signed"
     return "pass", ""
-
-
-def _is_weak(key: Key, rules: Rules) -> bool:
-    return key.bits < rules.least_bits and key.bits != 256
 
 
 def _of(said: Signature, result: Result, reason: str = "", key: Key | None = None) -> Dkim:
@@ -147,6 +142,6 @@ def _of(said: Signature, result: Result, reason: str = "", key: Key | None = Non
         algorithm=said.algorithm,
         reason=reason,
         identity=said.identity,
-        weak=key is not None and _is_weak(key, TODAY),
+        weak=key is not None and key.is_weak(TODAY.least_bits),
         testing=key is not None and key.testing,
     )

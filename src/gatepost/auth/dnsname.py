@@ -1,27 +1,15 @@
-"""Names as DNS is asked for them: A-labels in lower case, within the bounds of RFC 1035 section 2.3.4.
+"""Names as DNS is asked for them, within the bounds of RFC 1035 section 2.3.4, and addresses as it answers them.
 
 Domains reach authentication from hostile places (envelope, From, macros in SPF records), so nothing here raises:
-what cannot be asked is the empty string or False.
+what cannot be asked or is no address is False or None.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
-
-import idna
 
 MAX_NAME = 253
 MAX_LABEL = 63
 
 IpAddress = IPv4Address | IPv6Address
-
-
-def a_labels(domain: str) -> str:
-    """A domain in lower case, in A-labels (RFC 5890 section 2.3), without a trailing dot; "" where it has none."""
-    domain = domain.removesuffix(".")
-    if domain.isascii():
-        return domain.lower()
-    if len(domain) > MAX_NAME:
-        return ""
-    return ".".join(_a_label(label) for label in _dots(domain).split("."))
 
 
 def queryable(name: str) -> bool:
@@ -47,25 +35,5 @@ def address(text: str) -> IpAddress | None:
 
 def reverse_name(host: IpAddress) -> str:
     """The name under which an address keeps its PTR records (RFC 1035 section 3.5, RFC 3596 section 2.5)."""
-    return f"{reversed_labels(host)}.{'in-addr' if host.version == 4 else 'ip6'}.arpa"
-
-
-def reversed_labels(host: IpAddress) -> str:
-    """The address with its most specific part first, as the reverse zones spell it."""
     parts = str(host).split(".") if host.version == 4 else format(int(host), "032x")
-    return ".".join(reversed(parts))
-
-
-def _dots(domain: str) -> str:
-    """The other full stops that Unicode text is written with (UTS 46 section 2.3)."""
-    return domain.replace("\u3002", ".").replace("\uff0e", ".").replace("\uff61", ".")
-
-
-def _a_label(label: str) -> str:
-    if label.isascii():
-        return label.lower()
-    try:
-        return idna.alabel(idna.uts46_remap(label, std3_rules=False)).decode("ascii")
-    except UnicodeError:
-        # Registries sell names that IDNA 2008 refuses (emoji); they resolve all the same.
-        return f"xn--{label.lower().encode('punycode', 'replace').decode('ascii')}"
+    return f"{'.'.join(reversed(parts))}.{'in-addr' if host.version == 4 else 'ip6'}.arpa"

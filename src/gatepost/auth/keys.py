@@ -6,6 +6,7 @@ slow to compute with (a huge modulus or exponent) is refused before it is used.
 """
 
 import binascii
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from gatepost.asking import DnsAnswer
+from gatepost.asking import Asking, Dns, DnsAnswer
 from gatepost.auth import taglist
 
 LEAST_BITS = 512
@@ -42,12 +43,17 @@ class NoKey(msgspec.Struct, frozen=True):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One usable key. `strict` is the flag t=s (i= must name the domain itself), `testing` the flag t=y."""
+    """One usable key. `bits` is the size of an RSA key (Ed25519 has but one size), `strict` the flag t=s (i= must name
+    the domain itself), `testing` the flag t=y."""
 
     public: PublicKey
-    bits: int
+    bits: int | None = None
     strict: bool = False
     testing: bool = False
+
+    def is_weak(self, least_bits: int) -> bool:
+        """Is it an RSA key of fewer bits?"""
+        return self.bits is not None and self.bits < least_bits
 
     def proves(self, signature: bytes, digest: bytes, hashing: str) -> bool:
         """Was the signature made over this digest with this key's secret half?"""
@@ -64,6 +70,15 @@ class Key(msgspec.Struct, frozen=True):
 def question(selector: str, domain: str) -> str:
     """The name under which a selector's key is found (section 3.6.2.1)."""
     return f"{selector}._domainkey.{domain}"
+
+
+def ask(names: Iterable[str]) -> Asking[dict[str, DnsAnswer]]:
+    """Look up the keys at all these names at once."""
+    wanted = tuple(dict.fromkeys(names))
+    if not wanted:
+        return {}
+    answers = yield tuple(Dns(name, "TXT") for name in wanted)
+    return dict(zip(wanted, answers, strict=True))
 
 
 def usable(answer: DnsAnswer, kind: str, hashing: str) -> tuple[Key, ...] | NoKey:
@@ -90,7 +105,7 @@ def _read(record: str, kind: str, hashing: str) -> Key | NoKey:
     if isinstance(public, str):
         return NoKey("permerror", public)
     flags = _words(tags.get("t", ""))
-    bits = public.key_size if isinstance(public, RSAPublicKey) else 256
+    bits = public.key_size if isinstance(public, RSAPublicKey) else None
     return Key(public, bits, "s" in flags, "y" in flags)
 
 

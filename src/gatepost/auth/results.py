@@ -17,7 +17,11 @@ class Spf(msgspec.Struct, frozen=True):
 
 
 class Dkim(msgspec.Struct, frozen=True):
-    """RFC 6376: one signature. `signed_bytes` is how much of the body it covers where `l=` leaves some out."""
+    """RFC 6376: one signature.
+
+    `unsigned_bytes` is how much of the body `l=` leaves out, `weak` an RSA key under 1024 bits, `testing` the key's
+    flag t=y, `uncovered` the names of fields people see of which at least one is not signed.
+    """
 
     result: Result
     domain: str = ""
@@ -27,6 +31,8 @@ class Dkim(msgspec.Struct, frozen=True):
     identity: str = ""
     unsigned_bytes: int = 0
     weak: bool = False
+    testing: bool = False
+    uncovered: tuple[str, ...] = ()
 
 
 class Dmarc(msgspec.Struct, frozen=True):
@@ -63,7 +69,9 @@ class Iprev(msgspec.Struct, frozen=True):
 
 class Authentication(msgspec.Struct, frozen=True):
     """Everything about who sent a message. `host` is the sending host's address, `host_source` how it is known:
-    told by the border MTA, or found in Received past the trusted relays."""
+    told by the border MTA, or found in Received past the trusted relays. `spf` is the result for MAIL FROM (for a
+    bounce, which has none, that of the HELO name, as its scope says); `helo` is the one for the HELO name, checked
+    where MAIL FROM gave `none`."""
 
     host: str = ""
     host_source: Literal["border", "received", "unknown"] = "unknown"
@@ -72,6 +80,7 @@ class Authentication(msgspec.Struct, frozen=True):
     dmarc: Dmarc = Dmarc()
     arc: Arc = Arc()
     iprev: Iprev = Iprev()
+    helo: Spf = Spf(scope="helo")
 
     @property
     def aligned(self) -> bool:

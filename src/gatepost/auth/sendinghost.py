@@ -12,6 +12,7 @@ is the sending host. Below that one everything was written by strangers. The nam
 import re
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -24,9 +25,11 @@ Network = IPv4Network | IPv6Network
 MAX_HOPS = 50
 MAX_TEXT = 2_000
 
+_CLAUSES = frozenset({"from", "by", "via", "with", "id", "for"})
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-_ADDRESS = re.compile(r"\[(?:IPv6:)?([0-9A-Fa-f:.]{2,45})\]|(?<![^\s(@])([0-9A-Fa-f:.]{2,45})(?![^\s,;)])", re.IGNORECASE)
-_HELO = re.compile(r"\b[he]h?lo[= ]\S*", re.IGNORECASE)
+_BRACKETED = re.compile(r"\[(?:IPv6:)?([0-9A-Fa-f:.]{2,45})\]", re.IGNORECASE)
+_BARE = re.compile(r"(?<![^\s@])[0-9A-Fa-f:.]{2,45}(?![^\s,;])")
+_HELO = re.compile(r"\b(?:helo|ehlo)[= ](\S*)", re.IGNORECASE)
 
 
 class SendingHost(msgspec.Struct, frozen=True):
@@ -50,20 +53,15 @@ def find(envelope: Envelope, fields: Iterable[Field], trusted: tuple[Network, ..
     peer = address(envelope.remote_address or "")
     if peer is not None and not _is_trusted(peer, trusted):
         return SendingHost(peer, envelope.helo or "", "border")
-    seen = 0
-    for field in fields:
-        if field.name != "received":
-            continue
-        seen += 1
+    received = (field for field in fields if field.name == "received")
+    for field in islice(received, MAX_HOPS):
         hop = _hop(field.value[:MAX_TEXT])
         if hop.local or (hop.address and (hop.address.is_loopback or _is_trusted(hop.address, trusted))):
-            if seen < MAX_HOPS:
-                continue
-            break
+            continue
         if hop.address is None:
             break
         return SendingHost(hop.address, hop.helo, "received")
-    # Nothing but trusted hops: then the nearest of them sent it.
+    # Nothing past our own relays is known: then the nearest of them sent it.
     return SendingHost(peer, envelope.helo or "", "border") if peer else SendingHost(helo=envelope.helo or "")
 
 
@@ -72,31 +70,36 @@ def _is_trusted(host: IpAddress, trusted: tuple[Network, ...]) -> bool:
 
 
 def _hop(value: str) -> _Hop:
-    words, comments, protocol = _clauses(value)
-    if not words:
+    said, comment, protocol = _clauses(value)
+    if not said:
         return _Hop(None, "", local=True)
-    said = _HELO.search(comments)
-    helo = re.split("[= ]", said[0], maxsplit=1)[1].strip("()[],") if said else words[0]
-    found = _addresses(_HELO.sub(" ", comments)) or _addresses(words[0])
-    return _Hop(found[-1] if found else None, helo, local=not found and protocol.lower() == "local")
+    helo = _HELO.search(comment)
+    found = _recorded(_HELO.sub(" ", comment)) or _recorded(said)
+    return _Hop(found, helo[1].strip("[],;") if helo else said, local=found is None and protocol == "local")
 
 
-def _clauses(value: str) -> tuple[list[str], str, str]:
-    """The words after `from`, the comments up to `by`, and the word after `with`; all empty without a `from`."""
-    words: list[str] = []
-    comments: list[str] = []
-    depth = 0
-    before = ""
-    for token in _TOKEN.findall(value):
-        if token in "()":
-            depth = max(0, depth + (1 if token == "(" else -1))
-            comments.append(token)
+def _clauses(value: str) -> tuple[str, str, str]:
+    """What the client said after `from`, the comments up to `by`, and the protocol; empty without a `from`."""
+    said, clause, depth = "", "", 0
+    comment: list[str] = []
+    for word in _TOKEN.findall(value):
+        if word in "()":
+            depth = max(0, depth + (1 if word == "(" else -1))
         elif depth:
-            comments.append(token)
+            if clause == "from":
+                comment.append(word)
+        elif clause == "from" and not said:
+            said = word
+        elif clause == "with":
+            return said, " ".join(comment), word.lower()
+        elif clause or word.lower() == "from":
+            clause = word.lower() if word.lower() in _CLAUSES else clause
         else:
-            before, last = token.lower(), before
-            words.append(token)
-            if last == "with":
-                break
-    lower = [word.lower() for word in words]
-    return lower, "", before
+            return "", "", ""
+    return said, " ".join(comment), ""
+
+
+def _recorded(text: str) -> IpAddress | None:
+    """The address that an MTA recorded: the first in brackets (a user's ident may stand before it), else a bare one."""
+    texts = [*(found[1] for found in _BRACKETED.finditer(text)), *_BARE.findall(text)]
+    return next((found for text in texts if (found := address(text))), None)

@@ -71,7 +71,7 @@ class Signature(msgspec.Struct, frozen=True):
         return self.algorithm.partition("-")[2]
 
 
-class _Unreadable(Exception):  # noqa: N818
+class _UnreadableError(Exception):
     """Carries a refusal out of the steps of one reading; never leaves this module."""
 
     def __init__(self, result: Literal["neutral", "policy", "permerror"], reason: str) -> None:
@@ -93,7 +93,7 @@ def dkim(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | 
     try:
         signature = _message_signature(tags, now, rules)
         identity = _identity(tags, signature.domain)
-    except _Unreadable as error:
+    except _UnreadableError as error:
         return _refusal(tags, error.result, error.reason)
     if "from" not in signature.names:
         return _refusal(tags, "permerror", "the From field is not signed")
@@ -101,10 +101,13 @@ def dkim(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | 
 
 
 def arc_message(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | Refusal:
-    """Read the tags of an ARC-Message-Signature (RFC 8617 section 4.1.2): DKIM's without v=, and i= is a number."""
+    """Read the tags of an ARC-Message-Signature (RFC 8617 section 4.1.2): DKIM's without v=, and i= is a number.
+
+    Without c= the published suite, and those who sign, mean relaxed; DKIM's own default would be simple.
+    """
     try:
-        signature = _message_signature(tags, now, rules)
-    except _Unreadable as error:
+        signature = _message_signature({"c": "relaxed/relaxed", **tags}, now, rules)
+    except _UnreadableError as error:
         return _refusal(tags, error.result, error.reason)
     if "arc-seal" in signature.names:
         return _refusal(tags, "permerror", "the message signature signs a seal")
@@ -118,12 +121,12 @@ def arc_seal(tags: dict[str, str], rules: Rules = TODAY) -> Signature | Refusal:
     try:
         _number(tags, "t")
         return Signature(
-            domain=_domain(tags),
-            selector=_selector(tags),
+            domain=(domain := _domain(tags)),
+            selector=_selector(tags, domain),
             algorithm=_algorithm(tags, rules),
             value=_base64(tags, "b"),
         )
-    except _Unreadable as error:
+    except _UnreadableError as error:
         return _refusal(tags, error.result, error.reason)
 
 
@@ -131,10 +134,10 @@ def _message_signature(tags: dict[str, str], now: float, rules: Rules) -> Signat
     relaxed_header, relaxed_body = _canonicalisation(tags.get("c", "simple/simple"))
     _check_times(_number(tags, "t"), _number(tags, "x"), now)
     if not rules.queries & _words(tags.get("q", "dns/txt")):
-        raise _Unreadable("neutral", "the key is to be found in an unknown way")
+        raise _UnreadableError("neutral", "the key is to be found in an unknown way")
     return Signature(
-        domain=_domain(tags),
-        selector=_selector(tags),
+        domain=(domain := _domain(tags)),
+        selector=_selector(tags, domain),
         algorithm=_algorithm(tags, rules),
         value=_base64(tags, "b"),
         body_hash=_base64(tags, "bh"),
@@ -161,24 +164,24 @@ def _algorithm(tags: dict[str, str], rules: Rules) -> str:
         return algorithm
     if algorithm == "rsa-sha1":
         # RFC 8301 section 3.1: such signatures have permanently failed.
-        raise _Unreadable("permerror", "rsa-sha1 is not accepted any more")
-    raise _Unreadable("neutral", "the signature has an unknown algorithm")
+        raise _UnreadableError("permerror", "rsa-sha1 is not accepted any more")
+    raise _UnreadableError("neutral", "the signature has an unknown algorithm")
 
 
 def _canonicalisation(value: str) -> tuple[bool, bool]:
     header, _, body = value.partition("/")
     if header not in _FORMS or (body or "simple") not in _FORMS or value.endswith("/"):
-        raise _Unreadable("neutral", "the signature has an unknown canonicalisation")
+        raise _UnreadableError("neutral", "the signature has an unknown canonicalisation")
     return _FORMS[header], _FORMS[body or "simple"]
 
 
 def _check_times(made: int | None, expires: int | None, now: float) -> None:
-    if made is not None and expires is not None and expires < made:
-        raise _Unreadable("neutral", "the signature expires before it was made")
+    if made is not None and expires is not None and expires <= made:
+        raise _UnreadableError("neutral", "the signature expires before it was made")
     if expires is not None and now > expires + SKEW:
-        raise _Unreadable("policy", "the signature has expired")
+        raise _UnreadableError("policy", "the signature has expired")
     if made is not None and made > now + DAY:
-        raise _Unreadable("policy", "the signature is from the future")
+        raise _UnreadableError("policy", "the signature is from the future")
 
 
 def _number(tags: dict[str, str], name: str) -> int | None:
@@ -186,7 +189,7 @@ def _number(tags: dict[str, str], name: str) -> int | None:
     if value is None:
         return None
     if not _NUMBER.fullmatch(value):
-        raise _Unreadable("neutral", f"{name}= is not a time")
+        raise _UnreadableError("neutral", f"{name}= is not a time")
     return int(value)
 
 
@@ -195,7 +198,7 @@ def _length(tags: dict[str, str]) -> int | None:
     if value is None:
         return None
     if not _LENGTH.fullmatch(value):
-        raise _Unreadable("neutral", "l= is not a length")
+        raise _UnreadableError("neutral", "l= is not a length")
     return int(value)
 
 
@@ -205,16 +208,16 @@ def _base64(tags: dict[str, str], name: str) -> bytes:
     except ValueError:
         octets = b""
     if not octets:
-        raise _Unreadable("neutral", f"{name}= is missing or is not base64")
+        raise _UnreadableError("neutral", f"{name}= is missing or is not base64")
     return octets
 
 
 def _names(tags: dict[str, str]) -> tuple[str, ...]:
     if "h" not in tags:
-        raise _Unreadable("neutral", "the list of signed fields is missing")
-    names = tuple(name.strip().lower() for name in tags["h"].split(":"))
+        raise _UnreadableError("neutral", "the list of signed fields is missing")
+    names = tuple(name for part in tags["h"].split(":") if (name := part.strip().lower()))
     if len(names) > NAMES_MAX:
-        raise _Unreadable("policy", f"more than {NAMES_MAX} fields are listed as signed")
+        raise _UnreadableError("policy", f"more than {NAMES_MAX} fields are listed as signed")
     return names
 
 
@@ -225,14 +228,14 @@ def _words(value: str) -> set[str]:
 def _domain(tags: dict[str, str]) -> str:
     domain = dns_name(tags.get("d", ""))
     if not domain or "." not in domain:
-        raise _Unreadable("neutral", "d= is not a domain")
+        raise _UnreadableError("neutral", "d= is not a domain")
     return domain
 
 
-def _selector(tags: dict[str, str]) -> str:
+def _selector(tags: dict[str, str], domain: str) -> str:
     selector = dns_name(tags.get("s", ""))
-    if not selector or len(selector) + len(tags["d"]) > 240:
-        raise _Unreadable("neutral", "s= is not a selector")
+    if not selector or not dns_name(f"{selector}._domainkey.{domain}"):
+        raise _UnreadableError("neutral", "s= is not a selector")
     return selector
 
 
@@ -245,7 +248,7 @@ def _identity(tags: dict[str, str], domain: str) -> str:
     local, _, name = plain.rpartition("@")
     host = dns_name(name)
     if not host or not f".{host}".endswith(f".{domain}"):
-        raise _Unreadable("permerror", "i= is not within d=")
+        raise _UnreadableError("permerror", "i= is not within d=")
     return f"{local}@{host}"
 
 

@@ -13,10 +13,11 @@ import msgspec
 
 from gatepost.asking import Asking, Dns, DnsAnswer
 from gatepost.auth import spf_macro, spf_record
-from gatepost.auth.dnsname import IpAddress, a_labels, address, is_domain, queryable, reverse_name, reversed_labels
+from gatepost.auth.dnsname import IpAddress, address, is_domain, queryable, reverse_name
 from gatepost.auth.results import Result, Spf
 from gatepost.auth.spf_macro import Macro
-from gatepost.auth.spf_record import Fault, Mechanism, Record
+from gatepost.auth.spf_record import RecordError, Mechanism, Record
+from gatepost.names import normal_domain
 
 MAX_LOOKUPS = 10
 MAX_VOID = 2
@@ -45,7 +46,7 @@ class Outcome(msgspec.Struct, frozen=True):
     domain: str = ""
 
 
-class _Stop(Exception):
+class _CheckError(Exception):
     """The check as a whole ends here, however deep in includes."""
 
     def __init__(self, result: Result, reason: str) -> None:
@@ -65,12 +66,12 @@ class _Check:
     def count_lookup(self) -> None:
         self.lookups += 1
         if self.lookups > MAX_LOOKUPS:
-            raise _Stop("permerror", f"over {MAX_LOOKUPS} terms that ask DNS")
+            raise _CheckError("permerror", f"over {MAX_LOOKUPS} terms that ask DNS")
 
     def count_void(self) -> None:
         self.voids += 1
         if self.voids > MAX_VOID:
-            raise _Stop("permerror", f"over {MAX_VOID} terms that ask DNS in vain")
+            raise _CheckError("permerror", f"over {MAX_VOID} terms that ask DNS in vain")
 
 
 def verify(host: IpAddress | None, mail_from: str, helo: str) -> Asking[tuple[Spf, Spf]]:
@@ -94,9 +95,9 @@ def sender_of(host: IpAddress, mail_from: str, helo: str) -> Sender:
     path = _path(mail_from)
     helo = helo.strip()[:MAX_LOCAL]
     if not path:
-        return Sender(host, "postmaster", a_labels(helo), helo)
+        return Sender(host, "postmaster", normal_domain(helo), helo)
     local, _, domain = path.rpartition("@")
-    return Sender(host, local[:MAX_LOCAL] or "postmaster", a_labels(domain), helo)
+    return Sender(host, local[:MAX_LOCAL] or "postmaster", normal_domain(domain), helo)
 
 
 def check_host(sender: Sender) -> Asking[Outcome]:
@@ -105,7 +106,7 @@ def check_host(sender: Sender) -> Asking[Outcome]:
         return Outcome("none", "not a domain name")
     try:
         return (yield from _evaluate(_Check(sender), sender.domain))
-    except _Stop as stop:
+    except _CheckError as stop:
         return stop.outcome
 
 
@@ -152,15 +153,15 @@ def _record(domain: str) -> Asking[Record | Outcome]:
     """Find and read the one record of a domain (RFC 7208 sections 4.4 and 4.5)."""
     (answer,) = yield (Dns(domain, "TXT"),)
     if answer.status == "failed":
-        raise _Stop("temperror", f"DNS failed for {domain}")
+        raise _CheckError("temperror", f"DNS failed for {domain}")
     records = [text for text in answer.records if spf_record.is_spf(text)]
     if not records:
         return Outcome("none", "no such name" if answer.status == "no-name" else "no record")
     if len(records) > 1:
-        raise _Stop("permerror", f"{len(records)} records at {domain}")
+        raise _CheckError("permerror", f"{len(records)} records at {domain}")
     record = spf_record.parse(records[0])
-    if isinstance(record, Fault):
-        raise _Stop("permerror", str(record))
+    if isinstance(record, RecordError):
+        raise _CheckError("permerror", str(record))
     return record
 
 
@@ -199,7 +200,7 @@ def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
 def _included(check: _Check, target: str) -> Asking[bool]:
     outcome = (yield from _evaluate(check, target)) if queryable(target) else Outcome("none")
     if outcome.result == "none":
-        raise _Stop("permerror", f"include of {target[:80]}, which has no record")
+        raise _CheckError("permerror", f"include of {target[:80]}, which has no record")
     return outcome.result == "pass"
 
 
@@ -207,7 +208,7 @@ def _exchanges(check: _Check, mechanism: Mechanism, target: str) -> Asking[bool]
     (answer,) = yield (Dns(target, "MX"),)
     records = _records(check, answer)
     if len(records) > MAX_HOSTS:
-        raise _Stop("permerror", f"over {MAX_HOSTS} MX records at {target}")
+        raise _CheckError("permerror", f"over {MAX_HOSTS} MX records at {target}")
     hosts = [record.rpartition(" ")[2].lower().removesuffix(".") for record in records]
     questions = tuple(_address_question(check.sender.host, name) for name in hosts if queryable(name))
     if not questions:
@@ -248,7 +249,7 @@ def _any_within(check: _Check, mechanism: Mechanism, answers: tuple[DnsAnswer, .
     distance = 32 - mechanism.length4 if host.version == 4 else 128 - mechanism.length6
     for answer in answers:
         if answer.status == "failed":
-            raise _Stop("temperror", f"DNS failed for an address in {mechanism.name}")
+            raise _CheckError("temperror", f"DNS failed for an address in {mechanism.name}")
         found = (address(text) for text in answer.records)
         if any(each and each.version == host.version and _within(int(host), int(each), distance) for each in found):
             return True
@@ -259,7 +260,7 @@ def _any_within(check: _Check, mechanism: Mechanism, answers: tuple[DnsAnswer, .
 
 def _records(check: _Check, answer: DnsAnswer) -> tuple[str, ...]:
     if answer.status == "failed":
-        raise _Stop("temperror", "DNS failed")
+        raise _CheckError("temperror", "DNS failed")
     if not answer.records:
         check.count_void()
     return answer.records

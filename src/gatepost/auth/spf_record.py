@@ -46,7 +46,7 @@ class Record(msgspec.Struct, frozen=True):
     explanation: Macro | None = None
 
 
-class Fault(Exception):
+class RecordError(Exception):
     """Why a record cannot be read."""
 
 
@@ -55,22 +55,22 @@ def is_spf(text: str) -> bool:
     return bool(_VERSION.match(text))
 
 
-def parse(text: str) -> Record | Fault:
+def parse(text: str) -> Record | RecordError:
     """Read a record that `is_spf`."""
     try:
         return _parse(text)
-    except Fault as fault:
+    except RecordError as fault:
         return fault
 
 
 def _parse(text: str) -> Record:
     if len(text) > MAX_RECORD:
-        raise Fault(f"record over {MAX_RECORD} octets")
+        raise RecordError(f"record over {MAX_RECORD} octets")
     if not _PRINTABLE.fullmatch(text):
-        raise Fault("record with characters that are not printable ASCII")
+        raise RecordError("record with characters that are not printable ASCII")
     terms = text[6:].split()
     if len(terms) > MAX_TERMS:
-        raise Fault(f"record over {MAX_TERMS} terms")
+        raise RecordError(f"record over {MAX_TERMS} terms")
     mechanisms: list[Mechanism] = []
     modifiers: dict[str, Macro] = {}
     for term in terms:
@@ -84,17 +84,17 @@ def _parse(text: str) -> Record:
 def _add_modifier(name: str, value: str, modifiers: dict[str, Macro]) -> None:
     if name not in ("redirect", "exp"):
         if spf_macro.parse(value, spf_macro.ALL_LETTERS) is None:
-            raise Fault(f"bad macro in {name}=")
+            raise RecordError(f"bad macro in {name}=")
         return
     if name in modifiers:
-        raise Fault(f"{name}= twice")
+        raise RecordError(f"{name}= twice")
     modifiers[name] = _domain(name, value)
 
 
 def _mechanism(term: str) -> Mechanism:
     found = _MECHANISM.fullmatch(term)
     if not found:
-        raise Fault(f"bad term {term[:40]}")
+        raise RecordError(f"bad term {term[:40]}")
     result, name, rest = _QUALIFIERS[found[1]], found[2].lower(), found[3]
     match name:
         case "all" if not rest:
@@ -107,7 +107,7 @@ def _mechanism(term: str) -> Mechanism:
             return _addresses(name, result, rest)
         case "ip4" | "ip6" if rest.startswith(":"):
             return _network(name, result, rest[1:])
-    raise Fault(f"bad term {term[:40]}")
+    raise RecordError(f"bad term {term[:40]}")
 
 
 def _addresses(name: Literal["a", "mx"], result: Qualified, rest: str) -> Mechanism:
@@ -117,10 +117,10 @@ def _addresses(name: Literal["a", "mx"], result: Qualified, rest: str) -> Mechan
     start = rest.find("/", start) if "/" in rest[start:] else len(rest)
     lengths = _LENGTHS.fullmatch(rest, start)
     if not lengths:
-        raise Fault(f"bad prefix length in {name}{rest[:40]}")
+        raise RecordError(f"bad prefix length in {name}{rest[:40]}")
     length4, length6 = int(lengths[1] or 32), int(lengths[2] or 128)
     if length4 > 32 or length6 > 128:
-        raise Fault(f"prefix length out of range in {name}{rest[:40]}")
+        raise RecordError(f"prefix length out of range in {name}{rest[:40]}")
     target = _domain(name, rest[1:start]) if start else None
     return Mechanism(name, result, target, length4=length4, length6=length6)
 
@@ -131,9 +131,9 @@ def _network(name: Literal["ip4", "ip6"], result: Qualified, text: str) -> Mecha
     try:
         number = int(IPv4Address(address)) if name == "ip4" else _ip6(address)
     except AddressValueError:
-        raise Fault(f"bad address {address[:40]}") from None
+        raise RecordError(f"bad address {address[:40]}") from None
     if slash and (not length.isdigit() or len(length) > 3 or int(length) > most or length != str(int(length))):
-        raise Fault(f"bad prefix length in {name}:{text[:40]}")
+        raise RecordError(f"bad prefix length in {name}:{text[:40]}")
     bits = int(length) if slash else most
     if name == "ip4":
         return Mechanism("ip4", result, network=number, length4=bits)
@@ -149,5 +149,5 @@ def _ip6(address: str) -> int:
 def _domain(name: str, text: str) -> Macro:
     macro = spf_macro.parse_domain(text)
     if macro is None:
-        raise Fault(f"bad domain in {name} {text[:40]}")
+        raise RecordError(f"bad domain in {name} {text[:40]}")
     return macro

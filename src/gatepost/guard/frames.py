@@ -189,3 +189,22 @@ class FrameReader:
                 yield Frame(kind), job, body
         finally:
             del self._buffer[:start]
+
+
+class Spawn(msgspec.Struct, frozen=True, tag=True):
+    """guard to loader, with the worker's socket and page: fork a worker."""
+
+    number: int
+    memory: int
+    trial: bool
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """Loader to guard: everything is imported and warm."""
+
+
+class Born(msgspec.Struct, frozen=True, tag=True):
+    """Loader to guard, with a pidfd: this worker runs."""
+
+    number: int
+    pid: int

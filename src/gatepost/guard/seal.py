@@ -36,16 +36,17 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 def seal(memory: int) -> Sealed:
-    """Seal this process, whose socket is descriptor 0, and try to get out. A layer that the system lacks is left out."""
+    """Seal this process, whose socket is descriptor 0, and try to get out. A layer that the system lacks is missing."""
     most = _data_size() + memory
-    layers = []
-    for name, shut in (
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("descriptors", lambda: os.closerange(SOCKET + 1, _descriptors())),
         ("no-new-privileges", lambda: prctl(PR_SET_NO_NEW_PRIVS, 1)),
         ("landlock", landlock),
         ("limits", lambda: _limit(most)),
         ("seccomp", seccomp.allow_only_analysis),
-    ):
+    )
+    layers = []
+    for name, shut in steps:
         with contextlib.suppress(OSError):
             shut()
             layers.append(name)

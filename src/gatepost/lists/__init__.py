@@ -1,0 +1,1 @@
+"""Lists: kinds of entries, their normal forms, and the lists that every scope has."""

@@ -7,7 +7,7 @@ yields the others, so that a file which only one program would find is found.
 
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -21,8 +21,7 @@ _SPLIT_PADDING = re.compile(rb"([A-Za-z0-9+/])=([A-Za-z0-9+/])=")
 _MOST_PIECES = 200_000
 _MOST_PARAGRAPHS = 16
 
-_SOFT_BREAK = re.compile(rb"=[ \t]*+(?:\r?\n|\r|\Z)")
-_ESCAPE = re.compile(rb"=([0-9A-Fa-f]{2})")
+_SPACED_BREAK = re.compile(rb"=[ \t]*+(?:\r?\n|\r|\Z)")
 _BAD_EQUALS = re.compile(rb"=(?![0-9A-Fa-f]{2})")
 _BAD_HALF = re.compile(rb"=[0-9A-Fa-f]?(?![0-9A-Fa-f])")
 _BAD_WHOLE = re.compile(rb"=(?![0-9A-Fa-f]{2})[^=\r\n]{0,2}")
@@ -78,23 +77,19 @@ def looks_base64(content: bytes) -> bool:
 def decode_quoted_printable(content: bytes) -> Decoded:
     """Decode quoted-printable. In broken input an equals sign that begins no escape stays as it is."""
     equals = content.count(b"=")
-    if not equals:
-        return Decoded(content)
     breaks = content.count(b"=\r\n")
-    short_breaks = content.count(b"=\n")
     if content.count(b"=\r") == breaks:
         decoded = binascii.a2b_qp(content)
-        # Each escape takes two bytes away and each soft break its own length: then nothing was irregular.
+        # Each escape and each "=" LF takes two bytes away, each "=" CR LF three: then nothing was irregular.
         if len(content) - len(decoded) == 2 * equals + breaks:
             return Decoded(decoded)
-    del short_breaks
-    joined = _SOFT_BREAK.sub(b"", content)
+    joined = _joined(content)
     return Decoded(_unescaped(joined), not _BAD_EQUALS.search(joined))
 
 
 def quoted_printable_readings(content: bytes) -> Iterator[tuple[str, bytes]]:
     """The other ways to read broken quoted-printable, each with a short label."""
-    joined = _SOFT_BREAK.sub(b"", content)
+    joined = _joined(content)
     yield "equals-dropped", _unescaped(_BAD_EQUALS.sub(b"", joined))
     yield "half-dropped", _unescaped(_BAD_HALF.sub(b"", joined))
     yield "escape-dropped", _unescaped(_BAD_WHOLE.sub(b"", joined))
@@ -106,32 +101,25 @@ def has_lower_escapes(content: bytes) -> bool:
     return _LOWER_ESCAPE.search(content) is not None
 
 
+def _joined(content: bytes) -> bytes:
+    """The content without its soft line breaks, those with white space after the equals sign included."""
+    content = content.replace(b"=\r\n", b"").replace(b"=\n", b"")
+    return _SPACED_BREAK.sub(b"", content, count=_MOST_PIECES)
+
+
 def _unescaped(content: bytes) -> bytes:
-    # Equals signs that begin no escape must not meet what follows once escapes are gone: replace from a split.
-    head, *rest = content.split(b"=")
-    return b"".join((head, *map(_escape, rest)))
-
-
-def _escape(piece: bytes) -> bytes:
-    try:
-        return _ESCAPES[piece[:2]] + piece[2:]
-    except KeyError:
-        return b"=" + piece
-
-
-_ESCAPES = {
-    spelling.encode(): bytes([byte])
-    for byte in range(256)
-    for high, low in (f"{byte:02x}",)
-    for spelling in {high + low, high.upper() + low, high + low.upper(), high.upper() + low.upper()}
-}
+    # Python reads "==" as one equals sign. Two rounds turn every such run into escapes and its last sign.
+    if b"==" in content:
+        content = content.replace(b"==", b"=3D=").replace(b"==", b"=3D=")
+    return binascii.a2b_qp(content)
 
 
 def _pieces(letters: bytes) -> bytes:
     """Decode what stands between paddings, each piece on its own."""
     if b"=" not in letters:
         return _letters(letters)
-    return b"".join(_letters(piece) for piece in _PADDING.split(letters, maxsplit=_MOST_PIECES))
+    *pieces, rest = _PADDING.split(letters, maxsplit=_MOST_PIECES)
+    return b"".join((*map(_letters, pieces), _letters(rest.translate(None, b"="))))
 
 
 def _letters(letters: bytes) -> bytes:
@@ -152,6 +140,3 @@ def _line(line: bytes) -> bytes:
     if b"=" in letters:
         return _pieces(letters)
     return _letters(letters[: len(letters) // 4 * 4])
-
-
-Decoder = Callable[[bytes], Decoded]

@@ -1,0 +1,75 @@
+"""Real mail to measure with, from the data folder beside the checkout."""
+
+import csv
+import hashlib
+import os
+import random
+import shutil
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+class NotPresentError(Exception):
+    """The data folder is not there; the benchmark cannot be run."""
+
+
+@dataclass(frozen=True)
+class Mail:
+    """One message with what its headers tell of the envelope."""
+
+    raw: bytes
+    corpus: str
+    label: str
+    path: str
+    envelope: dict[str, object]
+
+
+def unpacked(name: str) -> Path:
+    """The unpacked tree of one archive, kept outside the checkout for later runs."""
+    archive = DATA / f"{name}.tar.zst"
+    if not archive.exists():
+        raise NotPresentError(f"{name} is not present in ../shared/data")
+    stamp = f"{archive.name}:{archive.stat().st_size}:{archive.stat().st_mtime_ns}:{os.getuid()}"
+    place = Path(tempfile.gettempdir()) / f"gatepost-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}"
+    if not place.exists():
+        fresh = Path(tempfile.mkdtemp(dir=place.parent))
+        with (
+            archive.open("rb") as packed,
+            zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as tree,
+        ):
+            tree.extractall(fresh, filter="data")
+        try:
+            fresh.rename(place)
+        except OSError:  # another run was quicker
+            shutil.rmtree(fresh)
+    (inside,) = [entry for entry in place.iterdir() if entry.is_dir()]
+    return inside
+
+
+def mail(count: int, seed: int = 7, max_bytes: int = 2_000_000) -> list[Mail]:
+    """A random sample over all corpora, the same for the same seed."""
+    root = unpacked("mail-dev")
+    with (root / "INDEX.tsv").open(encoding="utf-8") as index:
+        rows = [
+            row
+            for row in csv.DictReader(index, delimiter="\t", quoting=csv.QUOTE_NONE)
+            if int(row["bytes"]) <= max_bytes
+        ]
+    random.Random(seed).shuffle(rows)
+    return [_mail(root, row) for row in rows[:count]]
+
+
+def _mail(root: Path, row: dict[str, str]) -> Mail:
+    envelope: dict[str, object] = {"envelopeFrom": row["mail_from"] or "", "envelopeRecipients": ["r@example.org"]}
+    if row["client_ip"]:
+        envelope["remoteAddress"] = row["client_ip"]
+    if row["helo"]:
+        envelope["senderHelo"] = row["helo"]
+    return Mail((root / row["path"]).read_bytes(), row["corpus"], row["label"], row["path"], envelope)

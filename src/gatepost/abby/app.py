@@ -1,0 +1,91 @@
+"""abby, the API service: routes, and what each of them needs. Everything comes in as a value; there are no globals."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from gatepost.abby.cores import Cores
+from gatepost.abby.credentials import Door, Guesses, Tokens
+from gatepost.abby.docs import docs_page
+from gatepost.abby.failures import Answering, Endpoint, Handler, Json
+from gatepost.abby.messages import Messages
+from gatepost.abby.scanning import Observer, Scanning, unobserved
+from gatepost.abby.status import Ready, Status, always_ready
+from gatepost.api.interface import SCANNING
+from gatepost.api.openapi import document
+from gatepost.api.scanning import encode
+from gatepost.guard.spool import Spool
+from gatepost.settings import StaticApiToken
+from gatepost.store.interface import Store
+
+LONG_REQUEST_SECONDS = 3600.0
+
+
+class Abby(Starlette):
+    """Starlette without its layers: one wrapper of our own stands between the server and the routes."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return Answering(self.router)
+
+
+def create_app(
+    *,
+    cores: Cores,
+    store: Store,
+    tokens: Iterable[StaticApiToken],
+    spool: Spool,
+    long_request_seconds: float = LONG_REQUEST_SECONDS,
+    ready: Ready = always_ready,
+    metrics: Callable[[], bytes] = bytes,
+    metrics_public: bool = False,
+    observe: Observer = unobserved,
+    clock: Callable[[], float] = time.monotonic,
+    routes: Iterable[BaseRoute] = (),
+) -> Starlette:
+    """The whole service. `routes` are added behind its own; `observe` is told the outcome of every scan."""
+    door = Door(Tokens(tokens), Guesses(clock))
+    scanning = Scanning(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
+    messages = Messages(door=door, store=store)
+    status = Status(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        await cores.start()
+        try:
+            yield
+        finally:
+            await cores.stop()
+
+    described = document(SCANNING)
+    own = [
+        _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
+        _route("/v1/admin/status", status.status, "POST"),
+        _route("/v1/messages/{ggrid}", messages.read, "GET"),
+        _route("/v1/openapi.json", _fixed(Json(encode(described))), "GET"),
+        _route("/docs", _fixed(docs_page([described])), "GET"),
+        _route("/healthz", status.health, "GET"),
+        _route("/readyz", status.readiness, "GET"),
+        _route("/metrics", status.metrics, "GET"),
+    ]
+    app = Abby(routes=[*own, *routes], lifespan=lifespan)
+    app.router.redirect_slashes = False
+    return app
+
+
+def _route(path: str, handler: Handler, method: str) -> Route:
+    return Route(path, Endpoint(handler), methods=[method])
+
+
+def _fixed(response: Response) -> Handler:
+    """A handler that always answers the same."""
+
+    async def handler(_request: Request) -> Response:
+        return response
+
+    return handler

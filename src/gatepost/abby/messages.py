@@ -1,0 +1,140 @@
+"""`GET /v1/messages/{ggrid}`: a result with its ledger, for tokens with `messages.read`.
+
+Inside, points are whole hundredths; here they become decimals with two places, so that they still add up.
+"""
+
+from decimal import Decimal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gatepost.abby.credentials import Door
+from gatepost.abby.failures import Json
+from gatepost.analysis import FileSeen, Report
+from gatepost.api.errors import MESSAGE_NOT_FOUND, Failure
+from gatepost.api.ids import canonical
+from gatepost.api.scanning import (
+    AnalysedFile,
+    AnalysedMessage,
+    ArcOutcome,
+    AuthenticationOutcome,
+    DkimOutcome,
+    DmarcOutcome,
+    IprevOutcome,
+    Ledger,
+    LedgerLine,
+    RecordedEnvelope,
+    SpfOutcome,
+    StageOutcome,
+    encode,
+)
+from gatepost.api.times import date_time
+from gatepost.auth.results import Authentication
+from gatepost.mail.message import Envelope
+from gatepost.store.interface import MessageRecord, Store
+from gatepost.verdict import Line
+
+
+class Messages:
+    """The endpoint that reads records."""
+
+    def __init__(self, *, door: Door, store: Store) -> None:
+        self._door = door
+        self._store = store
+
+    async def read(self, request: Request) -> Response | Failure:
+        """One record, by its ggrid in any case."""
+        caller = await self._door.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        if refusal := caller.may("messages.read"):
+            return refusal
+        ggrid = canonical(request.path_params["ggrid"])
+        record = await self._store.message(ggrid) if ggrid else None
+        if record is None:
+            return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
+        return Json(encode(described(record)))
+
+
+def described(record: MessageRecord) -> AnalysedMessage:
+    """A record as the interface shows it."""
+    report = record.report
+    return AnalysedMessage(
+        ggrid=record.ggrid,
+        created=date_time(record.created),
+        completed=date_time(record.completed),
+        decision=report.decision,
+        verdict=report.verdict,
+        tags=report.tags,
+        border_mta_data=_envelope(record.envelope),
+        tenant_uid=record.envelope.tenant,
+        size=record.size,
+        sha256=record.sha256,
+        subject=report.subject,
+        senders=report.senders,
+        ledger=ledger(report),
+        authentication=_authentication(report.authentication),
+        files=tuple(_file(file) for file in report.files),
+    )
+
+
+def ledger(report: Report) -> Ledger:
+    """The account of one analysis; also what the command line prints."""
+    return Ledger(
+        score=_points(report.score),
+        reason=report.reason,
+        findings=tuple(_line(line) for line in report.lines),
+        outcomes=tuple(StageOutcome(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes),
+    )
+
+
+def _line(line: Line) -> LedgerLine:
+    return LedgerLine(
+        tag=line.kind,
+        title=line.title,
+        where=line.where,
+        facts=line.facts,
+        weight=_points(line.weight),
+        counted=_points(line.counted),
+        verdict=line.verdict,
+        conclusive=line.conclusive,
+        group=line.group,
+        note=line.note,
+    )
+
+
+def _points(hundredths: int) -> Decimal:
+    return Decimal(hundredths).scaleb(-2)
+
+
+def _envelope(envelope: Envelope) -> RecordedEnvelope:
+    return RecordedEnvelope(envelope.sender, envelope.recipients, envelope.remote_address, envelope.helo)
+
+
+def _authentication(found: Authentication) -> AuthenticationOutcome:
+    return AuthenticationOutcome(
+        host=found.host,
+        host_source=found.host_source,
+        spf=msgspec.convert(found.spf, SpfOutcome, from_attributes=True),
+        dkim=tuple(msgspec.convert(signature, DkimOutcome, from_attributes=True) for signature in found.dkim),
+        dmarc=_dmarc(found),
+        arc=msgspec.convert(found.arc, ArcOutcome, from_attributes=True),
+        iprev=msgspec.convert(found.iprev, IprevOutcome, from_attributes=True),
+    )
+
+
+def _dmarc(found: Authentication) -> DmarcOutcome:
+    dmarc = found.dmarc
+    return DmarcOutcome(
+        result=dmarc.result,
+        domain=dmarc.domain,
+        policy=dmarc.policy,
+        spf_aligned=dmarc.spf_aligned,
+        dkim_aligned=dmarc.dkim_aligned,
+        reason=dmarc.reason,
+    )
+
+
+def _file(file: FileSeen) -> AnalysedFile:
+    return AnalysedFile(file.path, file.type, file.size, file.sha256, file.names, file.unread)

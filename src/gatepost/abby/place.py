@@ -1,0 +1,129 @@
+"""One core as abby knows it: whether it answers, and how many slots it has free.
+
+A core's load is heard now and then, and in between abby counts its own scans. `others` is what remains of the load when
+one's own are taken away: messages from SMTP or from another abby. The estimate leans to optimism: a core that turns out
+to be full says so and nothing is lost, but a slot that is believed taken stays idle.
+"""
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
+
+MISSES_UNTIL_LOST = 3
+
+log = structlog.get_logger("gatepost.abby")
+
+
+class Down(msgspec.Struct, frozen=True):
+    """The core gave no result. `begun` says whether it may have started on the message, `answered` whether it at least
+    said that it failed."""
+
+    reason: str
+    begun: bool = True
+    answered: bool = False
+
+
+class Core(Protocol):
+    """A core, in this process or far away."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def enabled(self) -> bool:
+        """Does it take scans over this interface (`restApi` under `scanSources`)?"""
+        ...
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full | Down: ...
+
+    async def load(self) -> Load | Down:
+        """Ask for the load."""
+        ...
+
+    def peek(self) -> Load | None:
+        """The load of this very moment, where that can be had without asking."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Place:
+    """One core with what is known about it."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.answers = False
+        self.mentioned = False
+        self.heard: Load | None = None
+        self.heard_at = 0.0
+        self.poked = asyncio.Event()
+        self._reserved = 0
+        self.begun = 0
+        self._others = 0
+        self._misses = 0
+        self._leashes: set[asyncio.Timeout] = set()
+
+    @property
+    def free(self) -> int:
+        """Slots that seem free."""
+        if not (self.answers and self.core.enabled and self.heard):
+            return 0
+        load = self.core.peek()
+        if load is not None:
+            self._others = max(0, load.in_processing - self.begun)
+        return self.heard.maximum - self._others - self._reserved
+
+    def hear(self, load: Load, begun: int, now: float) -> None:
+        """The core has told its load, of which `begun` were scans from here."""
+        if not self.answers:
+            log.info("core answers", core=self.core.name)
+        self.answers, self.heard, self.heard_at, self._misses = True, load, now, 0
+        self._others = max(0, load.in_processing - begun)
+
+    def fail(self, down: Down) -> None:
+        """The core did not answer; it gets no more scans until it is heard again."""
+        if self.answers or not self.mentioned:
+            log.warning("core does not answer", core=self.core.name, reason=down.reason)
+        self.answers, self.mentioned = False, True
+
+    def miss(self, down: Down) -> None:
+        """The core did not tell its load. Scans in its hands are given up once that has happened too often."""
+        self.fail(down)
+        self._misses += 1
+        if self._misses >= MISSES_UNTIL_LOST:
+            now = asyncio.get_running_loop().time()
+            for leash in self._leashes:
+                leash.reschedule(now)
+
+    def reserve(self) -> None:
+        """Keep a slot for a scan that is about to begin."""
+        self._reserved += 1
+
+    def release(self) -> None:
+        """The slot is not needed any more."""
+        self._reserved -= 1
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
+        """Have a message scanned in a slot that was reserved."""
+        self.begun += 1
+        leash = asyncio.timeout(None)
+        try:
+            async with leash:
+                self._leashes.add(leash)
+                outcome = await self.core.scan(request)
+        except TimeoutError:
+            if not leash.expired():
+                raise
+            outcome = Down("it stopped answering with the message in its hands")
+        finally:
+            self._leashes.discard(leash)
+            self.begun -= 1
+            self._reserved -= 1
+        if isinstance(outcome, Full):
+            # Whatever the figures say: it is full until something ends or it is heard again.
+            self._others = max(outcome.load.in_processing - self.begun, outcome.load.maximum - self._reserved)
+        return outcome

@@ -1,0 +1,107 @@
+"""How the service is: `POST /v1/admin/status` for its users; health, readiness and metrics for who runs it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gatepost.abby.cores import Cores
+from gatepost.abby.credentials import Door
+from gatepost.abby.failures import Json
+from gatepost.api.errors import (
+    CORE_UNAVAILABLE,
+    FORBIDDEN,
+    INVALID_PARAMETERS,
+    MALFORMED_REQUEST,
+    PAYLOAD_TOO_LARGE,
+    Failure,
+)
+from gatepost.api.scanning import SystemStatus, encode
+
+MAX_BODY = 64 << 10
+BODY_SECONDS = 10.0
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OK = b'{"status":"ok"}'
+
+Ready = Callable[[], Awaitable[str | None]]
+
+
+async def always_ready() -> str | None:
+    """Nothing besides the cores has to be there."""
+    return None
+
+
+class Status:
+    """`ready` says what is missing, None for nothing; `metrics` gives the text of Prometheus."""
+
+    def __init__(
+        self,
+        *,
+        door: Door,
+        cores: Cores,
+        ready: Ready = always_ready,
+        metrics: Callable[[], bytes] = bytes,
+        metrics_public: bool = False,
+    ) -> None:
+        self._door = door
+        self._cores = cores
+        self._ready = ready
+        self._metrics = metrics
+        self._metrics_public = metrics_public
+
+    async def status(self, request: Request) -> Response | Failure | None:
+        """The colour of the queue. The body, if any, is a JSON object; it holds nothing that is known."""
+        caller = await self._door.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        refusal = await _empty(request)
+        if refusal:
+            return refusal
+        return Json(encode(SystemStatus(await self._cores.status())))
+
+    async def health(self, _request: Request) -> Response:
+        """The process runs and serves."""
+        return Json(OK)
+
+    async def readiness(self, _request: Request) -> Response | Failure:
+        """It can do its work."""
+        missing = None if self._cores.answering else "no core answers"
+        missing = missing or await self._ready()
+        return Failure(CORE_UNAVAILABLE, missing) if missing else Json(OK)
+
+    async def metrics(self, request: Request) -> Response | Failure:
+        """For whoever asks from this machine, and not through a proxy on it."""
+        if self._metrics_public or _from_here(request):
+            return Response(self._metrics(), headers={"content-type": METRICS_TYPE})
+        return Failure(FORBIDDEN, "metrics are answered on loopback only")
+
+
+def _from_here(request: Request) -> bool:
+    if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
+        return False
+    try:
+        return ip_address(request.client.host if request.client else "").is_loopback
+    except ValueError:
+        return False
+
+
+async def _empty(request: Request) -> Failure | None:
+    data = b""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > MAX_BODY:
+                    return Failure(PAYLOAD_TOO_LARGE, "no body is needed here")
+    except TimeoutError:
+        return Failure(MALFORMED_REQUEST, "the request body stopped arriving")
+    if not data:
+        return None
+    try:
+        found = msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return Failure(MALFORMED_REQUEST, "the body is not valid JSON in UTF-8")
+    return None if isinstance(found, dict) else Failure(INVALID_PARAMETERS, "the body must be an object")

@@ -1,0 +1,214 @@
+"""DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
+
+Organisational domains are found by walking up the DNS tree (section 4.10), at most 8 names for one domain. What the
+walk will ask is known beforehand, so everything above the first name is asked in one round trip, and all walks of one
+message share their answers. An identifier that is not below the author's organisational domain cannot align, so
+foreign signers cost no question.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gatepost.asking import Asking, Dns, together
+from gatepost.auth import dmarc_record
+from gatepost.auth.dmarc_record import Policy, Record
+from gatepost.auth.dnsname import queryable
+from gatepost.auth.results import Dkim, Dmarc, Spf
+from gatepost.names import normal_domain, org_domain
+
+MAX_WALK = 8
+# A From with more domains than this is an attack or an accident; RFC 9989 section 11.5 asks for a limit.
+MAX_AUTHORS = 4
+MAX_SIGNERS = 10
+
+_SEVERITY = {"": 0, "none": 1, "quarantine": 2, "reject": 3}
+
+
+class _DnsError(Exception):
+    """DNS failed for a name that the evaluation cannot do without."""
+
+
+class Records:
+    """The DMARC records that were asked for in one message's evaluation: one, none, or a failure at each name."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Record | None] = {}
+        self.failed: set[str] = set()
+
+    def ask(self, names: Sequence[str]) -> Asking[None]:
+        """Ask for the records of names that are not known yet, in one round trip."""
+        missing = tuple(name for name in names if name not in self.known)
+        if not missing:
+            return
+        answers = yield tuple(Dns(f"_dmarc.{name}", "TXT") for name in missing)
+        for name, answer in zip(missing, answers, strict=False):
+            # Several records at one name count as none (RFC 9989 section 4.10, step 2).
+            found = [text for text in answer.records if dmarc_record.is_dmarc(text)]
+            self.known[name] = dmarc_record.parse(found[0]) if len(found) == 1 else None
+            if answer.status == "failed":
+                self.failed.add(name)
+
+    def at(self, name: str) -> Record | None:
+        """The record at a name that was asked for."""
+        if name in self.failed:
+            raise _DnsError(name)
+        return self.known.get(name)
+
+
+class _Walk(msgspec.Struct, frozen=True):
+    """Where a walk led: the organisational domain, and the public suffix that said so, if one did."""
+
+    organisation: str
+    suffix: str = ""
+
+
+def author_domains(domains: Iterable[str]) -> tuple[str, ...]:
+    """The domains in From, each once, as DNS is asked for them."""
+    return tuple(filter(_is_askable, dict.fromkeys(map(normal_domain, domains))))
+
+
+def first_records(authors: tuple[str, ...]) -> Asking[Records]:
+    """Ask what can be asked before anything else is known: the authors' own records."""
+    records = Records()
+    yield from records.ask(authors[:MAX_AUTHORS])
+    return records
+
+
+def evaluate(authors: tuple[str, ...], spf: Spf, dkim: tuple[Dkim, ...], records: Records) -> Asking[Dmarc]:
+    """Evaluate each author domain; the worst result is the message's (RFC 9989 section 11.5)."""
+    if not authors:
+        return Dmarc("permerror", reason="no domain in From")
+    if len(authors) == 1:
+        return (yield from _evaluate(authors[0], spf, dkim, records))
+    evaluations = (_evaluate(author, spf, dkim, records) for author in authors[:MAX_AUTHORS])
+    results = list((yield from together(*evaluations)))
+    if len(authors) > MAX_AUTHORS:
+        results.append(Dmarc("permerror", authors[MAX_AUTHORS], reason=f"over {MAX_AUTHORS} domains in From"))
+    worst = min(results, key=_goodness)
+    return msgspec.structs.replace(
+        worst,
+        spf_aligned=all(result.spf_aligned for result in results),
+        dkim_aligned=all(result.dkim_aligned for result in results),
+        reason=worst.reason or "several domains in From",
+    )
+
+
+def targets(domain: str) -> tuple[str, ...]:
+    """The names that a walk from a domain visits (RFC 9989 section 4.10)."""
+    labels = domain.split(".")
+    start = 1 if len(labels) < MAX_WALK else len(labels) - (MAX_WALK - 1)
+    return (domain, *(".".join(labels[index:]) for index in range(start, len(labels))))
+
+
+def _is_askable(domain: str) -> bool:
+    return not domain.startswith("[") and queryable(f"_dmarc.{domain}") and " " not in domain
+
+
+def _goodness(result: Dmarc) -> tuple[int, int]:
+    order = ("fail", "temperror", "permerror", "none", "pass")
+    return order.index(result.result), -_SEVERITY[result.policy]
+
+
+def _evaluate(author: str, spf: Spf, dkim: tuple[Dkim, ...], records: Records) -> Asking[Dmarc]:
+    try:
+        yield from records.ask((author,))
+        own = records.at(author)
+        walk = None if own else (yield from _walk(author, records))
+    except _DnsError:
+        return Dmarc("temperror", author, reason="DNS failed for the policy")
+    domain = walk.organisation if walk else author
+    record = records.known.get(domain)
+    if walk and not record:
+        domain, record = walk.suffix, records.known.get(walk.suffix)
+    if not record or not record.applies:
+        return _without_record(author, spf, dkim, "the record's policy is faulty" if record else "no record")
+    policy = yield from _policy(author, domain, record)
+    return (yield from _judged(Dmarc("fail", author, domain, policy), record, spf, dkim, records))
+
+
+def _without_record(author: str, spf: Spf, dkim: tuple[Dkim, ...], reason: str) -> Dmarc:
+    """DMARC does not apply. Whether the author is proven all the same is told by the public suffix list: allow lists
+    ask for that, and most domains that publish no policy still sign."""
+    owner = org_domain(author)
+    return Dmarc(
+        "none",
+        author,
+        spf_aligned=spf.result == "pass" and org_domain(spf.domain) == owner,
+        dkim_aligned=any(each.result == "pass" and org_domain(each.domain) == owner for each in dkim[:MAX_SIGNERS]),
+        reason=reason,
+    )
+
+
+def _policy(author: str, domain: str, record: Record) -> Asking[Policy]:
+    """`p` at the author's own record, else `sp`, or `np` where the author domain does not exist."""
+    if domain == author:
+        return record.lowered(record.policy)
+    if record.nonexistent == record.subdomains:
+        return record.lowered(record.subdomains)
+    (answer,) = yield (Dns(author, "A"),)
+    if answer.status == "failed":  # nobody is held for what is not known
+        return record.lowered(min(record.nonexistent, record.subdomains, key=_SEVERITY.__getitem__))
+    return record.lowered(record.nonexistent if answer.status == "no-name" else record.subdomains)
+
+
+def _judged(base: Dmarc, record: Record, spf: Spf, dkim: tuple[Dkim, ...], records: Records) -> Asking[Dmarc]:
+    """Does an identifier align? One whose own check failed for DNS leaves the question open, if it would align."""
+    author = base.domain
+    signers = _signers(dkim, "pass")
+    try:
+        by_spf = yield from _any_aligned(author, _sender(spf, "pass"), record.strict_spf, records)
+        by_dkim = yield from _any_aligned(author, signers, record.strict_dkim, records)
+        if by_spf or by_dkim:
+            return msgspec.structs.replace(base, result="pass", spf_aligned=by_spf, dkim_aligned=by_dkim)
+        open_spf = yield from _any_aligned(author, _sender(spf, "temperror"), record.strict_spf, records)
+        open_dkim = yield from _any_aligned(author, _signers(dkim, "temperror"), record.strict_dkim, records)
+    except _DnsError:
+        return msgspec.structs.replace(base, result="temperror", reason="DNS failed for the alignment")
+    if open_spf or open_dkim:
+        return msgspec.structs.replace(base, result="temperror", reason="DNS failed for SPF or DKIM")
+    reason = "no aligned pass" if spf.result == "pass" or signers else "neither SPF nor DKIM passed"
+    return msgspec.structs.replace(base, reason=reason)
+
+
+def _sender(spf: Spf, result: str) -> tuple[str, ...]:
+    return (normal_domain(spf.domain),) if spf.result == result else ()
+
+
+def _signers(dkim: tuple[Dkim, ...], result: str) -> tuple[str, ...]:
+    domains = dict.fromkeys(normal_domain(each.domain) for each in dkim if each.result == result)
+    return tuple(domains)[:MAX_SIGNERS]
+
+
+def _any_aligned(author: str, identifiers: tuple[str, ...], strict: bool, records: Records) -> Asking[bool]:
+    """RFC 9989 section 4.10.2. Equal names need no walk; a strict owner allows no others."""
+    if author in identifiers:
+        return True
+    if strict or not identifiers:
+        return False
+    organisation = (yield from _walk(author, records)).organisation
+    below = tuple(name for name in identifiers if name == organisation or name.endswith(f".{organisation}"))
+    for name in filter(_is_askable, below):
+        if (yield from _walk(name, records)).organisation == organisation:
+            return True
+    return False
+
+
+def _walk(domain: str, records: Records) -> Asking[_Walk]:
+    """Walk up from a domain and select its organisational domain."""
+    names = targets(domain)
+    yield from records.ask(names)
+    highest = domain
+    for name in names:
+        record = records.at(name)
+        if record is None:
+            continue
+        if record.psd == "n":
+            return _Walk(name)
+        if record.psd == "y" and name != domain:
+            below = domain.removesuffix(f".{name}").rpartition(".")[2]
+            return _Walk(f"{below}.{name}", name)
+        highest = name
+        if record.psd == "y":
+            break
+    return _Walk(highest)

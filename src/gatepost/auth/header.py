@@ -1,0 +1,114 @@
+"""The Authentication-Results field for relayed mail (RFC 8601), and which fields of strangers it replaces.
+
+Everything after the first word was chosen by whoever sent the mail: domains, selectors, names of hosts. A value is
+therefore written bare only where it is a token, else as a quoted string without control characters, so that nothing
+in it can end the value, the result or the line. An incoming field that claims to be ours is a forgery (section 5).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gatepost.auth.results import Authentication, Dkim, Spf
+from gatepost.mail.message import Field
+
+NAME = "authentication-results"
+MAX_VALUE = 255
+MAX_SIGNATURES = 20
+MAX_CLAIM = 2_000
+WIDTH = 76
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`{|}~0-9A-Za-z-]+")
+_ODD = re.compile(r"[^ -~]")
+_ID = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s;()"]+', re.DOTALL)
+
+
+def authentication_results(authserv_id: str, found: Authentication) -> bytes:
+    """The whole field, folded, with its line end."""
+    lines = [f"Authentication-Results: {_value(authserv_id)}"]
+    for result in _results(found):
+        lines[-1] += ";"
+        lines.append("\t")
+        for piece in result:
+            if len(lines[-1]) > 1 and len(lines[-1]) + len(piece) > WIDTH:
+                lines.append("\t")
+            lines[-1] += f" {piece}" if len(lines[-1]) > 1 else piece
+    return "\r\n".join([*lines, ""]).encode("ascii")
+
+
+def forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
+    """The places of the incoming fields to strip: those that claim our name, and those whose claim cannot be read."""
+    ours = authserv_id.lower()
+    return tuple(
+        index
+        for index, field in enumerate(fields)
+        if field.name.strip() == NAME and {"", ours} & {claimed_id(field.value), claimed_id(_unfolded(field.raw))}
+    )
+
+
+def claimed_id(value: str) -> str:
+    """The authserv-id of a field's value in lower case, "" where it cannot be read."""
+    value = value[:MAX_CLAIM]
+    found = _ID.match(value, _past_comments(value))
+    if not found:
+        return ""
+    text = found[0]
+    return (re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text).lower()
+
+
+def _unfolded(raw: bytes) -> str:
+    return raw.partition(b":")[2].decode("latin-1")
+
+
+def _past_comments(value: str) -> int:
+    """Where the first word starts, white space and nested comments skipped (RFC 5322 section 3.2.2)."""
+    depth = index = 0
+    while index < len(value):
+        char = value[index]
+        if char == "\\" and depth:
+            index += 1
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+        elif not depth and not char.isspace():
+            break
+        index += 1
+    return index
+
+
+def _results(found: Authentication) -> Iterator[tuple[str, ...]]:
+    """One tuple of words for each method, each word ready to be written."""
+    yield _spf(found.spf)
+    if found.spf.scope != "helo" and found.helo.result != "none":
+        yield _spf(found.helo)
+    if not found.dkim:
+        yield ("dkim=none",)
+    yield from map(_dkim, found.dkim[:MAX_SIGNATURES])
+    dmarc = found.dmarc
+    policy = (("policy.dmarc", dmarc.policy),) if dmarc.policy else ()
+    yield _result("dmarc", dmarc.result, dmarc.reason, ("header.from", dmarc.domain), *policy)
+    if found.arc.result != "none":
+        yield _result("arc", found.arc.result, found.arc.reason, ("smtp.remote-ip", found.host))
+    if found.iprev.result != "none":
+        yield _result("iprev", found.iprev.result, found.iprev.reason, ("policy.iprev", found.host))
+
+
+def _spf(spf: Spf) -> tuple[str, ...]:
+    return _result("spf", spf.result, spf.reason, ("smtp.helo" if spf.scope == "helo" else "smtp.mailfrom", spf.domain))
+
+
+def _dkim(dkim: Dkim) -> tuple[str, ...]:
+    properties = (("d", dkim.domain), ("i", dkim.identity), ("s", dkim.selector), ("a", dkim.algorithm))
+    return _result("dkim", dkim.result, dkim.reason, *((f"header.{name}", value) for name, value in properties))
+
+
+def _result(method: str, result: str, reason: str, *properties: tuple[str, str]) -> tuple[str, ...]:
+    shown = (f"reason={_value(reason)}",) if reason and result != "pass" else ()
+    return (f"{method}={result}", *shown, *(f"{name}={_value(value)}" for name, value in properties if value))
+
+
+def _value(text: str) -> str:
+    """A token, or a quoted string of printable ASCII (RFC 8601 section 2.2, `value`)."""
+    text = _ODD.sub("?", text[:MAX_VALUE])
+    if _TOKEN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

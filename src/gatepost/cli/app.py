@@ -1,0 +1,37 @@
+"""The tree of commands, each one a line here."""
+
+import typer
+
+from gatepost import __version__
+from gatepost.cli import configuration, diagnosis, policies, running, scanning, tenants
+
+app = typer.Typer(
+    name="gatepost",
+    help="Gatepost, an e-mail security service.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"gatepost {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Gatepost, an e-mail security service."""
+
+
+app.command("serve")(running.serve)
+app.command("guard")(running.guard)
+app.command("abby")(running.abby)
+app.command("scan")(scanning.scan)
+app.command("doctor")(diagnosis.doctor)
+app.add_typer(configuration.app, name="config")
+app.add_typer(tenants.app, name="tenant")
+app.add_typer(policies.app, name="policy")

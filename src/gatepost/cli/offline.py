@@ -1,0 +1,72 @@
+"""The analysis in this process: the same straight line that a worker runs, with nobody watching."""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from gatepost.abby.messages import described
+from gatepost.analysis import Context, Report, analyse, undecided
+from gatepost.api.ids import new_id
+from gatepost.api.times import now
+from gatepost.asking import Answers, Asking, DnsAnswer, Questions
+from gatepost.cli.batch import Analysed, Scanner
+from gatepost.cli.mailbox import Mail
+from gatepost.config import GUARD_FILE, load_guard
+from gatepost.mail.message import Envelope
+from gatepost.settings import Dns
+from gatepost.store.interface import MessageRecord
+
+Answer: TypeAlias = Callable[[Questions], Answers]
+
+FAILED = DnsAnswer("failed")
+
+
+class _Job(msgspec.Struct, frozen=True):
+    """One message's questions share one budget of time."""
+
+    ggrid: str
+
+
+@contextlib.contextmanager
+def scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
+    """Whoever scans a message here. With `dns`, the name servers of the configuration are asked, if there is one."""
+    if not dns:
+        yield lambda mail: _analysed(mail, envelope, lambda _ggrid, questions: (FAILED,) * len(questions))
+        return
+    from gatepost.guard.answers import Answerer
+    from gatepost.guard.dns import Resolver
+
+    settings = load_guard(config).dns if (config / GUARD_FILE).exists() else Dns()
+    with asyncio.Runner() as runner:
+        answerer = Answerer(Resolver(settings.nameservers, settings.timeout / 1000))
+        yield lambda mail: _analysed(
+            mail, envelope, lambda ggrid, questions: runner.run(answerer.answer(_Job(ggrid), questions))
+        )
+        runner.run(answerer.close())
+
+
+def _analysed(mail: Mail, envelope: Envelope, answer: Callable[[str, Questions], Answers]) -> Analysed:
+    ggrid, created = new_id(), now()
+    if mail.cut:
+        report = undecided("The message is larger than 50 MiB")
+    else:
+        context = Context(now=created / 1000)
+        report = _concluded(analyse(mail.raw, envelope, context), lambda questions: answer(ggrid, questions))
+    digest = hashlib.sha256(mail.raw).hexdigest()
+    return described(MessageRecord(ggrid, created, now(), envelope, len(mail.raw), digest, report))
+
+
+def _concluded(asking: Asking[Report], answer: Answer) -> Report:
+    try:
+        questions = next(asking)
+        while True:
+            questions = asking.send(answer(questions))
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    except Exception as fault:  # noqa: BLE001  as in a worker: an analysis that breaks is undecided
+        return undecided(f"The analysis crashed ({type(fault).__name__})")

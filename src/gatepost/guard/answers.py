@@ -1,0 +1,85 @@
+"""Answers for an analysis: its questions go out together, and all of one message's together have a limit on time.
+
+A slow name server must not hold a slot for the whole time that the analysis may take: when a message has used up its
+share, whatever is still open is answered "failed", which the analysis reports as `temperror` (RFC 8601 section 2.7).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gatepost.asking import Answers, Dns, DnsAnswer, Questions
+
+FAILED = DnsAnswer("failed")
+MAX_SECONDS = 10.0
+# Messages whose use of time is remembered; far more than can be in processing.
+MAX_REMEMBERED = 10_000
+
+
+class Named(Protocol):
+    """A job, as far as its questions are concerned."""
+
+    @property
+    def ggrid(self) -> str: ...
+
+
+class Resolves(Protocol):
+    """Whoever can look up one question; `known` has the answers that take no waiting."""
+
+    def known(self, question: Dns) -> DnsAnswer | None: ...
+
+    async def ask(self, question: Dns) -> DnsAnswer: ...
+
+    async def close(self) -> None: ...
+
+
+class Answerer:
+    """Answers the questions of analyses, each within its message's share of time."""
+
+    def __init__(
+        self, resolver: Resolves, max_seconds: float = MAX_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
+        self._used: dict[str, float] = {}
+
+    async def answer(self, job: Named, questions: Questions) -> Answers:
+        """One answer for each question, in their order."""
+        known = {question: self._resolver.known(question) for question in questions}
+        missing = [question for question, answer in known.items() if answer is None]
+        if missing:
+            known.update(await self._within_share(job.ggrid, missing))
+        return tuple(known[question] or FAILED for question in questions)
+
+    def forget(self, ggrid: str) -> None:
+        """That message's analysis has ended."""
+        self._used.pop(ggrid, None)
+
+    async def close(self) -> None:
+        """Let go of the network."""
+        await self._resolver.close()
+
+    async def _within_share(self, ggrid: str, questions: Sequence[Dns]) -> dict[Dns, DnsAnswer]:
+        left = self._max_seconds - self._used.get(ggrid, 0.0)
+        if left <= 0:
+            return {}
+        started = self._clock()
+        try:
+            return await self._asked(questions, left)
+        finally:
+            self._remember(ggrid, self._clock() - started)
+
+    async def _asked(self, questions: Sequence[Dns], left: float) -> dict[Dns, DnsAnswer]:
+        """Look questions up side by side; those that are not answered in time are left out."""
+        tasks = {question: asyncio.ensure_future(self._resolver.ask(question)) for question in questions}
+        try:
+            await asyncio.wait(tasks.values(), timeout=left)
+            return {question: task.result() for question, task in tasks.items() if task.done()}
+        finally:
+            for task in tasks.values():
+                task.cancel()
+
+    def _remember(self, ggrid: str, seconds: float) -> None:
+        self._used[ggrid] = self._used.get(ggrid, 0.0) + seconds
+        if len(self._used) > MAX_REMEMBERED:
+            del self._used[next(iter(self._used))]

@@ -1,0 +1,102 @@
+"""Which waiting analysis goes to which worker.
+
+A worker takes a new job only while nothing executes in it, and keeps few others suspended. Two queues: most jobs share
+a worker with suspended ones; a large message, or one that has broken a worker, has its worker alone. For the first of
+those a worker is reserved, which gets nothing new until it is empty, so that a stream of small mail cannot starve it;
+and large messages never hold all workers, so that they cannot starve small mail either.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+MAX_SUSPENDED = 8
+MAX_SUSPENDED_BYTES = 16 << 20
+LARGE = 1 << 20
+
+
+class Waiting(Protocol):
+    """A job as far as its place in a queue goes."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+
+class Seat(Protocol):
+    """A worker as far as its room for jobs goes."""
+
+    @property
+    def free(self) -> bool:
+        """It is ready, nothing executes in it, and it is not about to go."""
+        ...
+
+    @property
+    def suspended(self) -> int: ...
+
+    @property
+    def suspended_bytes(self) -> int: ...
+
+    @property
+    def taken_alone(self) -> bool: ...
+
+
+J = TypeVar("J", bound=Waiting)
+S = TypeVar("S", bound=Seat)
+
+
+class Queue(Generic[J]):
+    """The jobs that wait for a worker, first come first served but for `again`, which go first."""
+
+    def __init__(self) -> None:
+        self._alone: deque[J] = deque()
+        self._shared: deque[J] = deque()
+
+    def __len__(self) -> int:
+        return len(self._alone) + len(self._shared)
+
+    def put(self, job: J, *, again: bool = False) -> None:
+        """Wait at the end, or at the front if it has been waiting before."""
+        queue = self._alone if job.alone else self._shared
+        if again:
+            queue.appendleft(job)
+        else:
+            queue.append(job)
+
+    def remove(self, job: J) -> None:
+        """Wait no longer."""
+        for queue in (self._alone, self._shared):
+            if job in queue:
+                queue.remove(job)
+
+    def next(self, seats: Iterable[S]) -> tuple[J, S] | None:
+        """The next job that can start now, and where; it leaves the queue."""
+        seats = list(seats)
+        reserved = None
+        if self._alone and _may_be_alone(seats, self._alone[0]):
+            reserved = min((seat for seat in seats if not seat.taken_alone), key=_load, default=None)
+            if reserved is not None and reserved.free and not reserved.suspended:
+                return self._alone.popleft(), reserved
+        if not self._shared:
+            return None
+        size = self._shared[0].size
+        open_seats = [seat for seat in seats if seat is not reserved and _takes(seat, size)]
+        seat = min(open_seats, key=_load, default=None)
+        return (self._shared.popleft(), seat) if seat is not None else None
+
+
+def _may_be_alone(seats: list[S], job: Waiting) -> bool:
+    """All workers but one may hold a large message; a second attempt, which is short or killed, may take any."""
+    taken = sum(seat.taken_alone for seat in seats)
+    return taken < (len(seats) if job.size <= LARGE else max(1, len(seats) - 1))
+
+
+def _load(seat: Seat) -> tuple[bool, int]:
+    return not seat.free, seat.suspended
+
+
+def _takes(seat: Seat, size: int) -> bool:
+    room = seat.suspended < MAX_SUSPENDED and seat.suspended_bytes + size <= MAX_SUSPENDED_BYTES
+    return seat.free and not seat.taken_alone and room

@@ -1,0 +1,103 @@
+"""Misbehaviour on demand, for tests of everything around the analysis; only where `trial` is set.
+
+A message with `X-Gatepost-Trial: check:spin` makes its worker spin for ever in a check named `trial`; `parse:` does the
+same while the message is parsed. The rest of the analysis is the real one.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gatepost.analysis import Context
+from gatepost.findings import Check, Finding, Reading
+
+_HEADER = re.compile(rb"(?im)^X-Gatepost-Trial:[ \t]*(check|parse):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
+_LOOKED_AT = 64 << 10
+
+
+def rigged(raw: bytes, context: Context) -> Context:
+    """The context that makes this message's trial happen; the same one where it asks for none."""
+    found = _HEADER.search(raw, 0, _LOOKED_AT)
+    act = _ACTS.get(found[2].decode()) if found else None
+    if not found or not act:
+        return context
+    amount = int(found[3] or 0)
+    if found[1] == b"parse":
+        return msgspec.structs.replace(context, mark=_breaking(context.mark, lambda: act(amount)))
+    return msgspec.structs.replace(context, extra=(Check("trial", (), _check(lambda: act(amount))),))
+
+
+def _breaking(mark: Callable[[str], None], act: Callable[[], object]) -> Callable[[str], None]:
+    def marked(stage: str) -> None:
+        mark(stage)
+        if stage == "parse":
+            act()
+
+    return marked
+
+
+def _check(act: Callable[[], object]) -> Callable[[Reading], Iterable[Finding]]:
+    def check(_reading: Reading) -> Iterable[Finding]:
+        act()
+        return ()
+
+    return check
+
+
+def _spin(_amount: int) -> None:
+    while True:
+        pass
+
+
+def _grow(_amount: int) -> None:
+    held = []
+    while True:
+        held.append(b"\1" * (8 << 20))
+
+
+def _die(_amount: int) -> None:
+    ctypes.string_at(0)
+
+
+def _crash(_amount: int) -> None:
+    raise LookupError("on trial")
+
+
+def _open(_amount: int) -> None:
+    os.close(os.open("/etc/hostname", os.O_RDONLY))
+
+
+def _socket(_amount: int) -> None:
+    socket.socket().close()
+
+
+def _fork(_amount: int) -> None:
+    if os.fork() == 0:
+        os._exit(0)
+
+
+def _kill(_amount: int) -> None:
+    os.kill(os.getppid(), signal.SIGTERM)
+
+
+def _sleep(milliseconds: int) -> None:
+    time.sleep(milliseconds / 1000)
+
+
+_ACTS: dict[str, Callable[[int], None]] = {
+    "spin": _spin,
+    "grow": _grow,
+    "die": _die,
+    "crash": _crash,
+    "open": _open,
+    "socket": _socket,
+    "fork": _fork,
+    "kill": _kill,
+    "sleep": _sleep,
+}

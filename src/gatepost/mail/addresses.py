@@ -1,0 +1,119 @@
+"""Address lists: `Ann <ann@example.com>, friends: bob@example.com;` (RFC 5322 sections 3.4 and 4.4, RFC 6532).
+
+One pass over tokens, with everything that obsolete syntax allows: routes, comments as names, missing commas' worth of
+white space, groups, empty members. Encoded words are decoded after the list is taken apart, so that an encoded comma
+cannot make two senders out of one.
+"""
+
+import re
+
+from gatepost.mail import words
+from gatepost.names import Address
+
+_TOKEN = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?|<([^<>]*+)>?|([,;:])|(\()|([^\",;:<(]++)", re.DOTALL)
+_COMMENT_EDGE = re.compile(r"\\.|[()]", re.DOTALL)
+_SPACE = re.compile(r"\s+")
+_PLAIN_LOCAL = re.compile(r"\"([\w.!#$%&'*+/=?^`{|}~-]+)\"")
+_LONGEST = 1_000
+
+
+class _Mailbox:
+    """The pieces of one mailbox while its tokens are read."""
+
+    __slots__ = ("angle", "bare", "comments", "phrase")
+
+    def __init__(self) -> None:
+        self.phrase: list[str] = []
+        self.bare: list[str] = []
+        self.comments: list[str] = []
+        self.angle: str | None = None
+
+    def address(self) -> Address | None:
+        bare = "".join(self.bare)
+        if self.angle is not None:
+            return _address(_shown(" ".join(self.phrase)), self.angle)
+        if not bare.strip():
+            return None
+        if "@" not in bare:
+            return Address(_shown(" ".join(self.phrase)), "", "")
+        return _address(_shown(" ".join(self.comments)), _SPACE.sub("", bare))
+
+
+def parse(text: str, most: int) -> tuple[list[Address], bool]:
+    """The addresses in a field's value, and whether there were more than `most`. Total and linear."""
+    found: list[Address] = []
+    mailbox = _Mailbox()
+    position = 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None:
+            position += 1
+            continue
+        position = token.end()
+        if token[3] is None:
+            if token[4]:
+                comment, position = _comment(text, position)
+                mailbox.comments.append(comment)
+            else:
+                _take(mailbox, token)
+            continue
+        if token[3] == ":" and "@" not in "".join(mailbox.bare):
+            mailbox = _Mailbox()  # what stood before is the name of a group
+            continue
+        if len(found) >= most:
+            return found, True
+        _finish(mailbox, found)
+        mailbox = _Mailbox()
+    if len(found) >= most:
+        return found, True
+    _finish(mailbox, found)
+    return found, False
+
+
+def _take(mailbox: _Mailbox, token: re.Match[str]) -> None:
+    if token[2] is not None:
+        if mailbox.angle is None or not mailbox.angle.strip():
+            mailbox.angle = token[2]
+        else:
+            mailbox.phrase.append(token[2])
+    elif token[1] is not None:
+        mailbox.phrase.append(re.sub(r"\\(.)", r"\1", token[1]))
+        mailbox.bare.append(f'"{token[1]}"')
+    elif token[5] and not token[5].isspace():
+        mailbox.phrase.append(_SPACE.sub(" ", token[5].strip()))
+        mailbox.bare.append(token[5])
+
+
+def _finish(mailbox: _Mailbox, found: list[Address]) -> None:
+    address = mailbox.address()
+    if address is not None and (address.name or address.local or address.domain):
+        found.append(address)
+
+
+def _comment(text: str, start: int) -> tuple[str, int]:
+    """The comment that was opened just before `start`, and where it ends; comments nest (RFC 5322 section 3.2.2)."""
+    depth, position = 1, start
+    while edge := _COMMENT_EDGE.search(text, position):
+        position = edge.end()
+        if edge[0] == "(":
+            depth += 1
+        elif edge[0] == ")":
+            depth -= 1
+            if depth == 0:
+                return text[start : edge.start()], position
+    return text[start:], len(text)
+
+
+def _shown(name: str) -> str:
+    return words.decode(name).strip()[:_LONGEST]
+
+
+def _address(name: str, address: str) -> Address:
+    address = address.strip()[:_LONGEST]
+    if address.startswith("@") and ":" in address:
+        address = address.rpartition(":")[2]  # a route (RFC 5322 section 4.4) is not part of the address
+    local, at, domain = address.rpartition("@")
+    if not at:
+        return Address(name, domain.strip(), "")
+    plain = _PLAIN_LOCAL.fullmatch(local.strip())
+    return Address(name, plain[1] if plain else local.strip(), domain.strip(" .\t").lower())

@@ -1,0 +1,133 @@
+"""Header sections: fields in their order with their bytes, unfolded and decoded (RFC 5322 section 2.2, RFC 6532).
+
+A section ends at the first empty line. Real and hostile mail has lines in it that are no fields: one such line between
+fields is skipped, as most mail programs do; two in a row, or one before any field, are taken for the body.
+"""
+
+import re
+
+import msgspec
+
+from gatepost.mail import words
+from gatepost.mail.budget import Budget
+from gatepost.mail.charset import decode as decode_charset
+from gatepost.mail.message import Field, Headers
+
+_FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*+)(?:\n|\Z)")
+_LINE = re.compile(rb"[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z)")
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
+_BARE_CR = re.compile(rb"\r(?!\n|\Z)")
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A header section as read: where the body begins, what was not read, and whether it reads in only one way."""
+
+    headers: Headers
+    body: int
+    unread: tuple[int, int] = (0, 0)
+    odd: bool = False
+
+
+def read_section(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: Budget) -> Section:
+    """Read the header section that begins at `start`; a line that is one of `boundaries` ends it too."""
+    fields: list[Field] = []
+    position, odd = start, False
+    limit = min(len(source), start + budget.limits.header_bytes)
+    most = min(budget.limits.header_fields, budget.limits.all_header_fields - budget.work.fields)
+    while position < limit:
+        first = source[position]
+        if first == 0x2D and boundaries and is_delimiter(source, position, boundaries):
+            budget.note("mime:header-cut-short", where)
+            odd = True
+            break
+        match = _FIELD.match(source, position, limit)
+        if match is None:
+            if first == 0x0A or (first == 0x0D and source.startswith(b"\r\n", position)):
+                position += 1 if first == 0x0A else 2
+                break
+            line = _LINE.match(source, position, limit)
+            assert line is not None  # the pattern matches anything
+            if not _is_skipped(source, line, fields, start, limit):
+                odd = bool(fields) or start == 0
+                if fields:
+                    budget.note("mime:header-cut-short", where)
+                break
+            if fields:
+                budget.note("mime:junk-in-header", where, ascii(line[0][:80]))
+                odd = True
+            fields.append(Field("", _text(line[0]), line[0]))
+            position = line.end()
+        else:
+            if len(fields) >= most:
+                budget.note("limit:header-fields", where)
+                return _ended(source, start, position, fields, budget)
+            fields.append(_field(match, where, budget))
+            position = match.end()
+    if position >= limit and limit < len(source):
+        budget.note("limit:header-size", where)
+        return _ended(source, start, position, fields, budget)
+    budget.work.fields += len(fields)
+    odd |= _line_ends(source, start, position, where, budget)
+    return Section(Headers(tuple(fields)), position, odd=odd)
+
+
+def unfolded(field: Field) -> str:
+    """A field's value with its encoded words as they stand: what parameters are parsed from."""
+    return _text(field.raw.partition(b":")[2])
+
+
+def is_delimiter(source: bytes, position: int, boundaries: frozenset[bytes]) -> bool:
+    """Whether the line at `position` is `--` and one of the boundaries, or its end."""
+    end = source.find(b"\n", position, position + 1000)
+    line = source[position + 2 : end if end >= 0 else position + 1000].rstrip(b" \t\r")
+    return source.startswith(b"--", position) and (line in boundaries or line.removesuffix(b"--") in boundaries)
+
+
+def _is_skipped(source: bytes, line: re.Match[bytes], fields: list[Field], start: int, limit: int) -> bool:
+    """Whether a line that is no field is passed over: mbox's own line, or a single one among fields."""
+    if not fields:
+        return start == 0 and line[0].startswith((b"From ", b">From "))
+    after = line.end()
+    if after >= limit or source.startswith((b"\n", b"\r\n"), after):
+        return line.start() != after and limit - after > 0
+    return _FIELD.match(source, after, limit) is not None
+
+
+def _field(match: re.Match[bytes], where: str, budget: Budget) -> Field:
+    raw = match[0]
+    value = _text(match[2])
+    if "=?" in value:
+        if value.count("=?") > budget.limits.encoded_words:
+            budget.note("limit:encoded-words", where)
+        value = words.decode(value, budget.limits.encoded_words)
+    if b"\0" in raw:
+        budget.note("mime:nul", where)
+    return Field(match[1].decode("ascii").lower(), value, raw)
+
+
+def _text(value: bytes) -> str:
+    if b"\n" in value:
+        value = value.replace(b"\r\n", b"").replace(b"\n", b"")
+    if b"\0" in value:
+        value = value.replace(b"\0", b"")
+    value = value.strip()
+    return value.decode("ascii") if value.isascii() else decode_charset(value, None)[0]
+
+
+def _ended(source: bytes, start: int, position: int, fields: list[Field], budget: Budget) -> Section:
+    """A section of which only the beginning was read: its body is still where the first empty line is."""
+    budget.work.fields += len(fields)
+    end = _EMPTY_LINE.search(source, max(start, position - 1))
+    body = end.end() if end else len(source)
+    return Section(Headers(tuple(fields)), body, unread=(position, body), odd=True)
+
+
+def _line_ends(source: bytes, start: int, end: int, where: str, budget: Budget) -> bool:
+    section = source[start:end]
+    crlf = section.count(b"\r\n")
+    if section.count(b"\r") != crlf and _BARE_CR.search(section):
+        budget.note("mime:bare-cr", where)
+        return True
+    if crlf and section.count(b"\n") != crlf:
+        budget.note("mime:bare-lf", where)
+    return False

@@ -1,0 +1,154 @@
+"""HTML that would make any standard parser slow, made harmless before it is parsed.
+
+The tree construction of the HTML standard is quadratic on hostile input: each `<div>` looks up the whole stack of open
+elements, each attribute is compared with those before it, and formatting elements left open (`<p><b a=1><b a=2>…</p>`)
+are built anew in every later paragraph, which also multiplies memory. Documents with few tags cannot hurt. Others are
+split into tags as the standard's tokenizer does (HTML section 13.2.5) and written out again with a limit on depth,
+on attributes, on open formatting elements and on tags. Only what the limits refuse is left out; text never is,
+save what follows the last tag that is read.
+"""
+
+import re
+from collections import Counter
+
+import msgspec
+
+MAX_HTML = 16_000_000
+MAX_TAGS = 100_000
+MAX_DEPTH = 400
+MAX_ATTRIBUTES = 100
+MAX_REBUILT = 200_000
+FEW_TAGS = 1_500
+SHORT = 65_536
+
+_SPACE = r"[\t\n\f\r ]"
+_ATTRIBUTE = (
+    r"[^\t\n\f\r />][^\t\n\f\r />=]*+"
+    rf"(?:{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >]*+))?+"
+)
+_TOKEN = re.compile(
+    r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"
+    r"|[!?][^>]*+>?|/(?![A-Za-z])[^>]*+>?"
+    rf"|(/?)([A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|{_ATTRIBUTE})*+)(>?))",
+    re.DOTALL,
+)
+_EACH_ATTRIBUTE = re.compile(_ATTRIBUTE, re.DOTALL)
+_VOID = frozenset("area base br col embed hr img input link meta param source track wbr bgsound basefont frame".split())
+# These close each other or may stand once: they do not nest unless an element between them does.
+_UNNESTED = frozenset("a p li td th tr tbody thead tfoot dt dd option html head body colgroup caption".split())
+_FORMATTING = frozenset("b big code em font i s small strike strong tt u nobr".split())
+_RAW = frozenset("script style title textarea xmp iframe noembed noframes".split())
+_DROPPED = frozenset({"plaintext"})
+_LONG_TAG = 1_000
+
+
+class Tamed(msgspec.Struct, frozen=True):
+    """HTML that any parser reads in linear time, the `limit:` kinds that applied, and how many tags were looked at."""
+
+    html: str
+    limits: tuple[str, ...] = ()
+    tags: int = 0
+
+
+def tame(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> Tamed:
+    """The same document where it is harmless, else one cut down to the limits; `tags` is how many are left to read."""
+    count = html.count("<")
+    if count <= min(FEW_TAGS, tags) and len(html) <= SHORT and not is_strict:
+        return Tamed(html, (), count)
+    tamer = _Tamer(tags)
+    tamer.read(html[:MAX_HTML])
+    limits = tamer.limits | ({"limit:html-size"} if len(html) > MAX_HTML else set())
+    return Tamed("".join(tamer.out), tuple(sorted(limits)), tamer.tags)
+
+
+class _Tamer:
+    """One pass over a document; `open` and `dropped` count the elements of each name."""
+
+    def __init__(self, tags: int) -> None:
+        self.out: list[str] = []
+        self.limits: set[str] = set()
+        self.tags = 0
+        self._left = tags
+        self._open: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._depth = 0
+        self._formatting = 0
+        self._rebuilt = 0
+
+    def read(self, html: str) -> None:
+        at = 0
+        while token := _TOKEN.search(html, at):
+            self.tags += 1
+            if self.tags > self._left:
+                self.limits.add("limit:html-size")
+                return
+            self.out.append(html[at : token.start()])
+            at = token.end()
+            slash, name, attributes, end = token.groups()
+            if name is None:
+                self._comment(token.group())
+            elif end and name.lower() not in _DROPPED:
+                name = name.lower()
+                self.out.append(self._closing(name) if slash else self._opening(name, attributes, token.group()))
+                if name in _RAW and not slash:
+                    at = self._raw(html, at, name)
+        self.out.append(html[at:])
+
+    def _comment(self, text: str) -> None:
+        if text.startswith("<!--[if") and text.endswith("-->"):
+            self.out.append(text)
+
+    def _raw(self, html: str, at: int, name: str) -> int:
+        """Text in which tags are none ends at its own end tag; written without any `<` it is the same anywhere."""
+        end = re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search(html, at)
+        stop = end.start() if end else len(html)
+        self.out.append(html[at:stop].replace("<", " "))
+        return stop
+
+    def _opening(self, name: str, attributes: str, tag: str) -> str:
+        if name in _FORMATTING:
+            if self._rebuilt >= MAX_REBUILT:
+                return ""
+            self._formatting += 1
+        elif self._formatting:
+            self._rebuild()
+        if name not in _VOID and name not in _UNNESTED:
+            if self._depth >= MAX_DEPTH:
+                self.limits.add("limit:html-depth")
+                self._dropped[name] += 1
+                self._formatting -= name in _FORMATTING
+                return ""
+            self._open[name] += 1
+            self._depth += 1
+        return tag if len(tag) < _LONG_TAG else self._with_fewer(name, attributes)
+
+    def _closing(self, name: str) -> str:
+        if self._dropped[name]:
+            self._dropped[name] -= 1
+            return ""
+        if self._open[name]:
+            self._open[name] -= 1
+            self._depth -= 1
+            self._formatting -= name in _FORMATTING
+        elif self._formatting:
+            self._rebuild()
+        return f"</{name}>"
+
+    def _rebuild(self) -> None:
+        """Every element after open formatting may get a copy of all of it; too many copies, and it ends here."""
+        self._rebuilt += self._formatting
+        if self._rebuilt >= MAX_REBUILT:
+            self.limits.add("limit:html-depth")
+            for name in _FORMATTING & self._open.keys():
+                self.out.append(f"</{name}>" * self._open.pop(name))
+            self._depth -= self._formatting
+            self._formatting = 0
+
+    def _with_fewer(self, name: str, attributes: str) -> str:
+        found: list[str] = []
+        for attribute in _EACH_ATTRIBUTE.finditer(attributes):
+            if len(found) == MAX_ATTRIBUTES:
+                self.limits.add("limit:html-attributes")
+                break
+            found.append(attribute.group())
+        return f"<{name} {' '.join(found)} >"

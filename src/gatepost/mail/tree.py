@@ -1,0 +1,194 @@
+"""From bytes to a tree of entities in one pass (RFC 2046 section 5.1), with offsets instead of copies.
+
+Only lines that begin with `--` can end a part, so only those are looked at, each once, against a table of the
+boundaries that are open. A line that is an outer boundary ends every part inside. Nothing recurses: open multiparts lie
+on a stack, and nesting is a number with a limit.
+"""
+
+from gatepost.mail.budget import Budget
+from gatepost.mail.entity import Entity, describe
+from gatepost.mail.headers import Section, read_section
+from gatepost.mail.message import Part
+
+
+class Node:
+    """One entity while the tree is built: where its body lies in its source."""
+
+    __slots__ = ("children", "depth", "end", "entity", "outside", "part", "path", "source", "start", "unread")
+
+    def __init__(self, source: bytes, path: str, depth: int, entity: Entity, section: Section) -> None:
+        self.source = source
+        self.path = path
+        self.depth = depth
+        self.entity = entity
+        self.start = section.body
+        self.end = len(source)
+        self.unread = section.unread
+        self.outside: list[tuple[int, int]] = []
+        self.children: list[Node] = []
+        self.part: Part | None = None
+
+    @property
+    def body(self) -> bytes:
+        return self.source[self.start : self.end]
+
+
+class Tree:
+    """The entities of one source in order, and whether another program might see other ones."""
+
+    __slots__ = ("_boundaries", "_budget", "_closed", "_names", "_stack", "header_bytes", "nodes", "odd", "source")
+
+    def __init__(self, source: bytes, path: str, depth: int, budget: Budget) -> None:
+        self.source = source
+        self.nodes: list[Node] = []
+        self.odd = False
+        self.header_bytes: list[tuple[int, int]] = []
+        self._budget = budget
+        self._stack: list[Node] = []
+        self._boundaries: dict[bytes, int] = {}
+        self._names: frozenset[bytes] = frozenset()
+        self._closed: set[bytes] = set()
+        self._open(0, path, depth, "text/plain")
+        self._scan()
+
+    def _open(self, position: int, path: str, depth: int, default: str, parent: Node | None = None) -> None:
+        """Open the entity at `position`, and those that begin right inside it."""
+        budget = self._budget
+        while True:
+            section = read_section(self.source, position, self._names, path, budget)
+            entity = describe(section.headers, path, budget, default)
+            self.odd |= section.odd or entity.odd
+            self.header_bytes.append((position, section.body))
+            node = Node(self.source, path, depth, entity, section)
+            self.nodes.append(node)
+            if parent is not None:
+                parent.children.append(node)
+            self._stack.append(node)
+            if entity.is_multipart:
+                self._enter(node)
+                return
+            if not (entity.is_message and entity.encodings[0] == ""):
+                return
+            if depth >= budget.limits.depth:
+                budget.note("limit:depth", path)
+                return
+            if not budget.part(path):
+                return
+            position, depth, path, default, parent = section.body, depth + 1, f"{path}.1", "text/plain", node
+
+    def _enter(self, node: Node) -> None:
+        """Have the boundary of a multipart looked for from now on."""
+        boundaries = node.entity.boundaries
+        if node.depth >= self._budget.limits.depth:
+            self._budget.note("limit:depth", node.path)
+            return
+        if not boundaries:
+            self._budget.note("mime:missing-boundary", node.path)
+            self.odd = True
+            return
+        if len(boundaries) > 1:
+            self._budget.note("mime:competing-boundaries", node.path, " | ".join(boundaries))
+            self.odd = True
+        boundary = boundaries[0].encode("utf-8", "replace").rstrip(b" \t\r")
+        if boundary in self._boundaries:
+            self._budget.note("mime:same-boundary", node.path)
+            self.odd = True
+        self._boundaries[boundary] = len(self._stack) - 1
+        self._names = frozenset(self._boundaries)
+
+    def _scan(self) -> None:
+        source, budget = self.source, self._budget
+        position = self._stack[-1].start
+        at = -1 if position == 0 and source.startswith(b"--") else source.find(b"\n--", max(0, position - 1))
+        while self._boundaries and (at >= 0 or position == 0):
+            if not budget.delimiter("message"):
+                break
+            eol = source.find(b"\n", at + 3)
+            after = eol + 1 if eol >= 0 else len(source)
+            line = source[at + 3 : min(after, at + 1000)].rstrip(b" \t\r\n")
+            position = after
+            if line in self._boundaries:
+                if not self._next(line, at, after):
+                    return
+                position = max(after, self._stack[-1].start)
+            elif line.endswith(b"--") and line[:-2] in self._boundaries:
+                self._finish(line[:-2], at, after)
+            else:
+                self._compare(line)
+            at = source.find(b"\n--", position - 1)
+        if self._closed and at >= 0:
+            self._after_end(at)
+        if any(node.entity.is_multipart and node.children for node in self._stack):
+            budget.note("mime:missing-end", "message")
+        self._close(0, len(source))
+
+    def _next(self, boundary: bytes, at: int, after: int) -> bool:
+        """Begin the next part of the multipart that has this boundary."""
+        index = self._boundaries[boundary]
+        node = self._stack[index]
+        self._close(index + 1, self._line_end(at))
+        if not node.children:
+            node.outside.append((node.start, max(node.start, at)))
+        if not self._budget.part(node.path):
+            # What is left is one part, so that its bytes are scanned all the same.
+            rest = Node(self.source, f"{node.path}.{len(node.children) + 1}", node.depth + 1, Entity(), _AT_ONCE)
+            rest.start = after
+            node.children.append(rest)
+            self.nodes.append(rest)
+            self._close(0, len(self.source))
+            return False
+        default = "message/rfc822" if node.entity.types[0] == "multipart/digest" else "text/plain"
+        self._open(after, f"{node.path}.{len(node.children) + 1}", node.depth + 1, default, node)
+        return True
+
+    def _finish(self, boundary: bytes, at: int, after: int) -> None:
+        """End the multipart that has this boundary; what follows is its epilogue."""
+        index = self._boundaries[boundary]
+        node = self._stack[index]
+        self._close(index + 1, self._line_end(at))
+        if not node.children:
+            node.outside.append((node.start, max(node.start, at)))
+        node.outside.append((after, -1))
+        self._closed.add(boundary)
+        self._forget(index)
+
+    def _close(self, index: int, end: int) -> None:
+        for node in self._stack[index:]:
+            node.end = max(node.start, end)
+            node.outside = [(start, stop if stop >= 0 else max(start, end)) for start, stop in node.outside]
+        self._forget(index)
+        del self._stack[index:]
+
+    def _forget(self, index: int) -> None:
+        """Look no longer for boundaries of the nodes from `index` on; one that they hid counts again."""
+        if not any(place >= index for place in self._boundaries.values()):
+            return
+        self._boundaries = {name: place for name, place in self._boundaries.items() if place < index}
+        for place, node in enumerate(self._stack[:index]):
+            if node.entity.is_multipart and node.entity.boundaries and not any(stop < 0 for _, stop in node.outside):
+                name = node.entity.boundaries[0].encode("utf-8", "replace").rstrip(b" \t\r")
+                self._boundaries.setdefault(name, place)
+        self._names = frozenset(self._boundaries)
+
+    def _compare(self, line: bytes) -> None:
+        """A line that is no open boundary: does it begin with one, or is it one that has ended?"""
+        if not self.odd and line.startswith(tuple(self._boundaries)):
+            self._budget.note("mime:boundary-prefix", "message", ascii(line[:80]))
+            self.odd = True
+        elif self._closed and (line in self._closed or line.removesuffix(b"--") in self._closed):
+            self._budget.note("mime:part-after-end", "message")
+            self.odd = True
+
+    def _after_end(self, at: int) -> None:
+        """Whether a boundary comes back after everything has ended."""
+        for boundary in self._closed:
+            if self.source.find(b"\n--" + boundary, at) >= 0:
+                self._budget.note("mime:part-after-end", "message")
+                self.odd = True
+
+    def _line_end(self, at: int) -> int:
+        """Where a part ends whose delimiter's line feed is at `at`: that line end belongs to the delimiter."""
+        return at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0)
+
+
+_AT_ONCE = Section(Entity().headers, 0)

@@ -1,0 +1,123 @@
+"""The first start: from an empty folder to a service that takes mail.
+
+Every file is written whole or not at all and only where it is absent, so a start that was killed in between is
+completed by the next one, and a second start changes nothing. The administrator's password is the exception: only its
+hash is kept, so it is shown first and kept then. Whoever is interrupted between the two gets a new one.
+"""
+
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from gatepost.config import ABBY_FILE, GUARD_FILE, load_guard
+from gatepost.service.datafolder import DataFolder
+
+GUARD_YML = """\
+# Gatepost's core: where mail comes in and how it is analysed.
+# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then restart.
+
+# Messages that are worked on at once. maxGuardRequestsInProcessing (from where on mail has to wait) and
+# guardRequestThrottleThreshold (from where on it is slowed down) follow this number unless they are set.
+mainWorkerCount: 20
+
+scanSources:
+  # The Email Scanning API's way in. HTTPS, and only abby gets in; `restApi: {}` alone means the same.
+  restApi: {host: 127.0.0.1, port: 9785}
+  # smtp: {host: 127.0.0.1, port: 10025}
+
+# delivery: {nextHop: "smtp://127.0.0.1:10026"}
+
+# The system's name servers are asked unless others are named.
+# dns: {nameservers: ["192.0.2.53:53"], timeout: 2000}
+
+# Results and ledgers are kept in one file of the data folder.
+storage: {url: "sqlite:gatepost.db"}
+"""
+ABBY_YML = """\
+# Gatepost's API service: who may send mail for analysis, and which cores do the work.
+# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then restart.
+
+# Only this machine can reach it. 0.0.0.0 opens it to others; give it a certificate of yours then:
+# tls: {{certificate: /path/fullchain.pem, key: /path/privkey.pem}}
+listen: {{host: 127.0.0.1, port: 9081}}
+
+serviceProviders:
+  core:
+    # The cores that messages are spread over. Several are several machines, with PostgreSQL as storage.
+    hosts: ["https://127.0.0.1:{port}"]
+{secret}    # Milliseconds that a scan may wait for its turn and run.
+    longRequestTimeout: 3600000
+
+# Who may use the Email Scanning API: `Authorization: Bearer TOKEN`. Make more with `openssl rand -hex 32`.
+staticApiTokens:
+  - name: first
+    token: "{token}"
+    permissions: [messages.read]
+
+storage: {{url: "{storage}"}}
+"""
+EXAMPLE = """\
+From: Ann Example <ann@example.org>\r
+To: Bob Example <bob@example.com>\r
+Subject: Minutes of Tuesday\r
+Date: Tue, 10 Nov 2026 09:12:00 +0000\r
+Message-ID: <minutes-1@example.org>\r
+MIME-Version: 1.0\r
+Content-Type: text/plain; charset=utf-8\r
+\r
+Hello Bob,\r
+\r
+the minutes of Tuesday's meeting are on the shared drive as usual.\r
+\r
+Regards\r
+Ann\r
+"""
+
+
+class Administrator(msgspec.Struct, frozen=True):
+    """Who may use the web interface; the password only as its Argon2id hash."""
+
+    name: str
+    password: str
+
+
+def prepare(data: DataFolder, config: Path | None) -> Path:
+    """Complete what is missing in the data folder; returns the folder of the configuration.
+
+    A configuration that the operator keeps elsewhere is never written to.
+    """
+    if config is None:
+        _write_configuration(data)
+    data.write_once(data.secret, secrets.token_hex(32))
+    data.write_once(data.example, EXAMPLE)
+    return config or data.path
+
+
+def _write_configuration(data: DataFolder) -> None:
+    data.write_once(data.path / GUARD_FILE, GUARD_YML)
+    if (data.path / ABBY_FILE).exists():
+        return
+    data.write_once(data.token, secrets.token_hex(32))
+    guard = load_guard(data.path)
+    source = guard.scan_sources.rest_api
+    text = ABBY_YML.format(
+        port=source.port if source else 9785,
+        secret=f'    secret: "{source.secret}"\n' if source and source.secret else "",
+        token=data.token.read_text().strip(),
+        storage=guard.storage.url,
+    )
+    data.write_once(data.path / ABBY_FILE, text)
+
+
+def new_administrator() -> tuple[Administrator, str]:
+    """An administrator, and the password that is shown once."""
+    from argon2 import PasswordHasher
+
+    password = "-".join(secrets.token_hex(3) for _ in range(4))
+    return Administrator("admin", PasswordHasher().hash(password)), password
+
+
+def keep_administrator(data: DataFolder, administrator: Administrator) -> None:
+    """Keep the record, for this user's eyes only."""
+    data.write_once(data.administrator, msgspec.json.format(msgspec.json.encode(administrator)) + b"\n")

@@ -1,0 +1,57 @@
+"""Listening sockets, bound before anything starts: a busy port is one sentence, not a half-started service."""
+
+import errno
+import socket
+from collections.abc import Sequence
+
+from gatepost.service.datafolder import StartError
+
+BACKLOG = 2048
+
+_REASONS = {
+    errno.EADDRINUSE: "another program uses it",
+    errno.EADDRNOTAVAIL: "this machine does not have that address",
+    errno.EACCES: "this user may not use that port; choose one above 1023",
+}
+
+
+def listen(host: str, port: int, key: str) -> tuple[socket.socket, ...]:
+    """Sockets on every address that a host name means; `key` is the setting to change. Raises `StartError`."""
+    bound: list[socket.socket] = []
+    try:
+        for family, address in _addresses(host, port):
+            bound.append(_bound(family, address))
+    except OSError as fault:
+        close(bound)
+        reason = _REASONS.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
+        raise StartError(f"Gatepost cannot listen on {shown(host, port)} ({key}): {reason}.") from None
+    return tuple(bound)
+
+
+def close(sockets: Sequence[socket.socket]) -> None:
+    """Let go of the ports."""
+    for each in sockets:
+        each.close()
+
+
+def port_of(sockets: Sequence[socket.socket]) -> int:
+    """The port that was given, where 0 was asked for."""
+    return int(sockets[0].getsockname()[1])
+
+
+def shown(host: str, port: int) -> str:
+    """Host and port as they stand in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    several = list(dict.fromkeys((family, (str(address[0]), port)) for family, _, _, _, address in found))
+    # With port 0 each address would get a port of its own.
+    return [(int(family), address) for family, address in several][: 1 if port == 0 else None]
+
+
+def _bound(family: int, address: tuple[str, int]) -> socket.socket:
+    created = socket.create_server(address, family=family, backlog=BACKLOG)
+    created.setblocking(False)
+    return created

@@ -1,0 +1,67 @@
+"""Look-ups by exact key: what an address, a host or a URL is looked up as covers just what an entry promises."""
+
+import pytest
+
+from gatepost.lists import network, sender, url
+
+
+@pytest.mark.parametrize(
+    ("address", "entry", "hit"),
+    [
+        ("Ann@Mail.Example.com", "ann@mail.example.com", True),
+        ("ann@example.com", "example.com", True),
+        ("ann@mail.example.com", "example.com", False),
+        ("ann@mail.example.com", "*.example.com", True),
+        ("ann@example.com", "*.example.com", False),
+        ("ann+x@example.com", "ann@example.com", False),
+        ("", "example.com", False),
+        ("not an address", "example.com", False),
+    ],
+)
+def test_senders(address: str, entry: str, hit: bool) -> None:
+    assert (entry in sender.keys(address)) is hit
+
+
+@pytest.mark.parametrize(
+    ("address", "entry", "hit"),
+    [
+        ("192.0.2.9", "192.0.2.9", True),
+        ("192.0.2.9", "192.0.2.0/24", True),
+        ("::ffff:192.0.2.9", "192.0.2.0/24", True),
+        ("192.0.3.9", "192.0.2.0/24", False),
+        ("2001:db8::1", "2001:db8::/32", True),
+        ("nonsense", "192.0.2.0/24", False),
+    ],
+)
+def test_networks(address: str, entry: str, hit: bool) -> None:
+    assert (entry in network.keys(address)) is hit
+
+
+@pytest.mark.parametrize(
+    ("link", "entry", "hit"),
+    [
+        ("https://evil.example/a/b?c=d", "evil.example", True),
+        ("https://www.evil.example/", "evil.example", False),
+        ("https://www.evil.example/", "*.evil.example", True),
+        ("https://evil.example:8443/a", "evil.example", True),
+        ("https://evil.example:8443/a", "evil.example:8443", True),
+        ("https://evil.example:8443/a", "evil.example:8443/a", True),
+        ("https://evil.example/a", "evil.example:8443", False),
+        ("https://site.example/safe-evil", "site.example/safe", False),
+        ("https://site.example/safe/x", "site.example/safe", True),
+        ("https://site.example/safe/x", "site.example/safe/", True),
+        ("https://site.example/safe?x", "site.example/safe", True),
+        ("https://site.example/safe", "site.example/safe", True),
+        ("https://site.example/Safe", "site.example/safe", False),
+        ("https://site.example/a?b=c", "site.example/a?b=c", True),
+        ("https://site.example/a?b=cd", "site.example/a?b=c", False),
+        ("https://site.example/x/../safe/y", "site.example/safe", True),
+        ("mailto:x@evil.example", "evil.example", False),
+    ],
+)
+def test_urls(link: str, entry: str, hit: bool) -> None:
+    assert (entry in url.keys(link)) is hit
+
+
+def test_a_long_url_has_few_keys() -> None:
+    assert len(url.keys("https://" + "a." * 100 + "example/" + "b/" * 5_000)) < 100

@@ -1,0 +1,152 @@
+"""Normal forms: any spelling of the same entry is the same entry, and what is too wide is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, is_custom_name
+from gatepost.lists.entry import Normal, Refused
+
+HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
+
+
+@pytest.mark.parametrize(
+    ("name", "spellings", "normal"),
+    [
+        ("blocked-senders", ["Ann@Example.COM", "<ann@example.com>", " ann@example.com "], "ann@example.com"),
+        ("blocked-senders", ["ann+news@example.com"], "ann+news@example.com"),
+        ("blocked-senders", ["Jörg@BÜCHER.example", "jo\u0308rg@xn--bcher-kva.example"], "jörg@xn--bcher-kva.example"),
+        ("blocked-senders", ["Example.COM.", "@example.com", "example.com"], "example.com"),
+        ("blocked-senders", ["*.Example.COM"], "*.example.com"),
+        ("blocked-ips", ["192.0.2.77/24", "192.0.2.0/24", "::ffff:192.0.2.9/120"], "192.0.2.0/24"),
+        ("blocked-ips", ["192.0.2.1/32", "192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.1"),
+        ("blocked-ips", ["2001:DB8:0:0::/32", "2001:db8::/32"], "2001:db8::/32"),
+        ("blocked-urls", ["https://Evil.example/", "evil.example", "http://evil.example:80/#top"], "evil.example"),
+        ("blocked-urls", ["evil.example/A/../Path?q=1#frag"], "evil.example/Path?q=1"),
+        ("blocked-urls", ["http://user@evil.example:8080/x"], "evil.example:8080/x"),
+        ("blocked-urls", ["*.Evil.example"], "*.evil.example"),
+        ("blocked-urls", ["http://0x7f.1/x", "127.0.0.1/x"], "127.0.0.1/x"),
+        ("blocked-urls", ["bücher.example/ä"], "xn--bcher-kva.example/%C3%A4"),
+        ("blocked-files", [HASH, HASH.lower(), f" {HASH} "], HASH.lower()),
+        ("blocked-file-types", [".DOCM", "*.docm", "docm"], "docm"),
+        ("blocked-file-types", ["Application/ZIP"], "application/zip"),
+        (
+            "blocked-phrases",
+            ["  Überweisung   HEUTE ", "uberweisung heute", "U\u0308berweisung\theute"],
+            "uberweisung heute",
+        ),
+        ("own-domains", ["*.Example.com", "@example.com", "example.com."], "example.com"),
+        ("protected-people", ["Ann  Example <Ann@Example.com>"], "Ann  Example <ann@example.com>"),
+    ],
+)
+def test_spellings_of_one_entry(name: str, spellings: list[str], normal: str) -> None:
+    definition = BY_NAME[name]
+    forms = {definition.normalise(spelling) for spelling in spellings}
+    assert len(forms) == 1, forms
+    form = forms.pop()
+    assert isinstance(form, Normal), form
+    assert form.shown == normal
+
+
+def test_people_keep_their_spelling_and_compare_folded() -> None:
+    one, two = (
+        BY_NAME["protected-people"].normalise(text) for text in ("Ænn Éx <a@b.example>", "ænn ex <A@b.example>")
+    )
+    assert isinstance(one, Normal)
+    assert isinstance(two, Normal)
+    assert one.key == two.key
+    assert one.shown != two.shown
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("blocked-senders", "*"),
+        ("blocked-senders", ""),
+        ("blocked-senders", "com"),
+        ("blocked-senders", "co.uk"),
+        ("blocked-senders", "*.com"),
+        ("allowed-senders", "github.io"),
+        ("allowed-senders", "*.github.io"),
+        ("blocked-senders", "ann@"),
+        ("blocked-senders", "*@example.com"),
+        ("blocked-senders", "two words"),
+        ("blocked-ips", "11.0.0.0/7"),
+        ("blocked-ips", "2a00::/15"),
+        ("allowed-ips", "8.8.0.0/15"),
+        ("allowed-ips", "2a00::/31"),
+        ("blocked-ips", "example.com"),
+        ("blocked-urls", "*"),
+        ("blocked-urls", "co.uk"),
+        ("allowed-urls", "*.github.io"),
+        ("blocked-urls", "ftp://example.com/x"),
+        ("blocked-files", HASH[:-1]),
+        ("blocked-file-types", "a b"),
+        ("blocked-phrases", "ab"),
+        ("blocked-phrases", "???"),
+        ("own-domains", "co.uk"),
+        ("protected-people", "Ann Example"),
+        ("protected-people", "<ann@example.com>"),
+        ("blocked-senders", "a" * 1001 + "@example.com"),
+    ],
+)
+def test_refused(name: str, entry: str) -> None:
+    assert isinstance(BY_NAME[name].normalise(entry), Refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("blocked-senders", "github.io"),  # a suffix of a company, which may be blocked but not allowed
+        ("allowed-senders", "example.github.io"),
+        ("blocked-ips", "8.0.0.0/8"),
+        ("allowed-ips", "10.0.0.0/8"),  # private
+        ("allowed-ips", "fd00::/8"),  # private
+        ("allowed-ips", "8.8.0.0/16"),
+        ("allowed-urls", "sites.example.com/team"),
+        ("blocked-urls", "github.io/path"),
+    ],
+)
+def test_wide_but_fine(name: str, entry: str) -> None:
+    assert isinstance(BY_NAME[name].normalise(entry), Normal)
+
+
+@pytest.mark.parametrize("definition", LISTS, ids=lambda definition: definition.name)
+def test_the_example_of_each_kind_is_an_entry(definition: object) -> None:
+    from gatepost.lists.catalogue import Definition
+
+    assert isinstance(definition, Definition)
+    assert isinstance(definition.normalise(KINDS[definition.kind].example), Normal)
+
+
+def test_an_entry_to_delete_is_never_refused() -> None:
+    assert BY_NAME["blocked-senders"].key("*") == "*"
+    assert BY_NAME["blocked-senders"].key("COM") == "com"
+    assert BY_NAME["blocked-files"].key("not a hash") == "not a hash"
+
+
+def test_sizes() -> None:
+    assert {d.name for d in LISTS if d.max_size == 10_000_000} == {
+        d.name for d in LISTS if d.category in ("block", "allow")
+    }
+    assert all(d.max_size == 100_000 for d in LISTS if d.category not in ("block", "allow"))
+
+
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [("my-list", True), ("1x", True), ("-x", False), ("Big", False), ("a" * 64, False), ("own-domains", False)],
+)
+def test_custom_names(name: str, fine: bool) -> None:
+    assert is_custom_name(name) is fine
+
+
+@given(st.sampled_from(LISTS), st.text(max_size=60))
+def test_a_normal_form_is_its_own_normal_form(definition: object, text: str) -> None:
+    from gatepost.lists.catalogue import Definition
+
+    assert isinstance(definition, Definition)
+    form = definition.normalise(text)
+    if isinstance(form, Normal):
+        again = definition.normalise(form.shown)
+        assert isinstance(again, Normal)
+        assert again.key == form.key
