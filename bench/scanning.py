@@ -270,8 +270,8 @@ def table(rounds: dict[str, list[Round]], memory: dict[str, float], messages: li
         ]
         lines.append(f"| {' | '.join(cells)} |")
     setting = (
-        f"{len(messages)} messages, mean {size:.1f} KB, {CONNECTIONS} connections, {ROUNDS} rounds in turns (SpamAssassin: "
-        f"{SLOW_MESSAGES} messages), {psutil.cpu_count()} cores shared with the client; means of the rounds."
+        f"{len(messages)} messages, mean {size:.1f} KB, {CONNECTIONS} connections, {ROUNDS} rounds in turns "
+        f"(SpamAssassin: {SLOW_MESSAGES} messages), {psutil.cpu_count()} cores shared with the client; means of the rounds."
     )
     lines = [setting, "", *lines]
     return "\n".join([*lines, "", *ratios(rounds)])
@@ -281,10 +281,11 @@ def ratios(rounds: dict[str, list[Round]]) -> list[str]:
     ours = rounds["Gatepost"]
     total, workers = mean(r.cpu for r in ours), mean(r.worker_cpu for r in ours)
     idle = mean(r.cpu for r in rounds["nothing"])
-    lines = [
+    share = (
         f"- Analysis share of CPU: {workers / total:.0%}; outside the analysis {total - workers:.2f} ms, "
         f"{(total - workers) / idle:.1f} times the handler that does nothing ({idle:.2f} ms)."
-    ]
+    )
+    lines = [share]
     if "rspamd" in rounds:
         theirs = rounds["rspamd"]
         lines.insert(

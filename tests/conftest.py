@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from bench.corpus import NotPresentError, unpacked
 
 

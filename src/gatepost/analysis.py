@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gatepost.asking import Asking
+from gatepost.asking import Analysis, Asking
 from gatepost.auth import authenticate
 from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
@@ -73,7 +73,7 @@ class Report(msgspec.Struct, frozen=True):
     senders: tuple[str, ...] = ()
 
 
-def analyse(raw: bytes, envelope: Envelope, context: Context) -> Asking[Report]:
+def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
     """Analyse one message."""
     outcomes: list[Outcome] = []
     context.mark("parse")
@@ -98,7 +98,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Asking[Report]:
         lines=judgement.lines,
         outcomes=(*outcomes, Outcome("judge", "ran")),
         authentication=authentication,
-        files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, f.unread) for f in files),
+        files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, ", ".join(f.unread)) for f in files),
         subject=message.subject,
         senders=tuple(str(sender) for sender in message.senders),
     )

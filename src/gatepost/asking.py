@@ -42,7 +42,8 @@ Answer: TypeAlias = DnsAnswer
 
 Questions: TypeAlias = tuple[Question, ...]
 Answers: TypeAlias = tuple[Answer, ...]
-Asking: TypeAlias = Generator[Questions, Answers, T]
+Asking: TypeAlias = Generator[tuple[Dns, ...], tuple[DnsAnswer, ...], T]  # what needs nothing but DNS
+Analysis: TypeAlias = Generator[Questions, Answers, T]  # what may ask anything
 
 
 def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:
@@ -51,7 +52,7 @@ def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:
     Three DKIM signatures, SPF and the DMARC record cost one round trip, not five.
     """
     results: dict[int, T] = {}
-    waiting: dict[int, Questions] = {}
+    waiting: dict[int, tuple[Dns, ...]] = {}
     for index, asking in enumerate(askings):
         _advance(index, asking, None, waiting, results)
     while waiting:
@@ -69,8 +70,8 @@ def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:
 def _advance(
     index: int,
     asking: Asking[T],
-    answers: Answers | None,
-    waiting: dict[int, Questions],
+    answers: tuple[DnsAnswer, ...] | None,
+    waiting: dict[int, tuple[Dns, ...]],
     results: dict[int, T],
 ) -> None:
     try:

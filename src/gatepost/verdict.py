@@ -1,20 +1,31 @@
-"""The judge: findings and policy in, verdict and ledger out.
+"""The judge: findings, lists and policy in, verdict and ledger out.
 
 Every finding becomes one line of the ledger with the weight that policy gives it and the part of it that counted.
 Findings of one group count together up to the group's cap, heaviest first, so that ten ways to say the same thing do
 not weigh ten times. What counted adds up to the score, exactly: points are kept as whole hundredths.
+
+Lists speak last. A block is a finding like any other, and conclusive. An allow for one link or file clears the findings
+on just that one; an allow for the sender or its host lifts spam, bulk, suspicion and encryption, never an attack.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from gatepost.findings import Finding, Outcome
+from gatepost.lists.rulings import Match, Ruling
 from gatepost.policy import VERDICTS, Decision, KindRule, Policy, Verdict
+
+ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
+LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
+ENCRYPTED = frozenset({"file:encrypted-archive", "limit:encrypted"})
+
+NO_RULING = Ruling()
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finding as it was judged. Points are hundredths; `counted` is what remained of `weight` under the caps."""
+    """One finding as it was judged. Points are hundredths; `counted` is what remained of `weight`, `note` says why."""
 
     kind: str
     title: str
@@ -26,6 +37,20 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     conclusive: bool = False
     group: str = ""
     note: str = ""
+    strength: float = 1.0
+    about: str = ""
+
+
+class ListNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one list entry did to the message, or why it did nothing."""
+
+    list: str
+    scope: str
+    entry: str
+    effect: Literal["blocked", "allowed", "cleared", "refused"]
+    where: str
+    comment: str = ""
+    reason: str = ""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -37,6 +62,7 @@ class Judgement(msgspec.Struct, frozen=True):
     score: int
     lines: tuple[Line, ...]
     reason: str
+    lists: tuple[ListNote, ...] = ()
 
 
 def judge(
@@ -44,28 +70,48 @@ def judge(
     outcomes: Sequence[Outcome],
     policy: Policy,
     titles: Mapping[str, str],
+    ruling: Ruling = NO_RULING,
 ) -> Judgement:
     """Weigh, cap, add up, decide."""
-    lines = _capped(_weighed(findings, policy, titles), policy)
+    blocks = [_blocked(match) for match in ruling.blocks]
+    lines = _capped(_cleared(_weighed([*findings, *blocks], policy, titles), ruling), policy)
     score = sum(line.counted for line in lines)
     verdict, reason = _verdict(lines, score, policy)
     failed = next((outcome for outcome in outcomes if outcome.state != "ran"), None)
     if failed and VERDICTS.index("unscannable") < VERDICTS.index(verdict):
         verdict, reason = "unscannable", f"{failed.stage} did not complete: {failed.reason}"
-    tags = tuple(sorted({line.kind for line in lines}))
-    return Judgement(verdict, policy.verdicts[verdict].decision, tags, score, lines, reason)
+    if ruling.allows and verdict in LIFTABLE:
+        reason = f"{_entry(ruling.allows[0])} lifts the verdict {verdict}. {reason}"
+        verdict = "clean"
+    tags = {line.kind for line in lines} | {f"list:{match.hit.list}" for match in (*ruling.allows, *ruling.cleared)}
+    decision = policy.verdicts[verdict].decision
+    return Judgement(verdict, decision, tuple(sorted(tags)), score, lines, reason, _notes(ruling))
+
+
+def _blocked(match: Match) -> Finding:
+    facts = {"entry": match.hit.key, "scope": match.hit.scope, "found": match.subject.value[:300]}
+    if match.hit.comment:
+        facts["comment"] = match.hit.comment[:300]
+    return Finding(f"list:{match.hit.list}", match.subject.where, facts)
+
+
+def _rule(kind: str, policy: Policy) -> KindRule:
+    """The policy of a kind. A list of the operator's own has none, and says no."""
+    if kind in policy.kinds:
+        return policy.kinds[kind]
+    listed = kind.startswith("list:")
+    return KindRule(weight=0.0, verdict="policy" if listed else "clean", conclusive=listed)
 
 
 def _weighed(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str]) -> list[Line]:
     lines = []
     for finding in findings:
-        rule = policy.kinds.get(finding.kind) or KindRule(weight=0.0, verdict="clean")
+        rule = _rule(finding.kind, policy)
         weight = round(rule.weight * finding.strength * 100)
-        title = titles.get(finding.kind, finding.kind)
         lines.append(
             Line(
                 kind=finding.kind,
-                title=title,
+                title=titles.get(finding.kind) or f"An entry of {finding.kind.partition(':')[2]} matches",
                 where=finding.where,
                 facts=finding.facts,
                 weight=weight,
@@ -73,9 +119,31 @@ def _weighed(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, s
                 verdict=rule.verdict,
                 conclusive=rule.conclusive,
                 group=rule.group,
+                strength=finding.strength,
+                about=finding.about,
             )
         )
     return sorted(lines, key=lambda line: (not line.conclusive, -line.weight, line.kind, line.where))
+
+
+def _cleared(lines: list[Line], ruling: Ruling) -> list[Line]:
+    """Take out of the count what an allow covers: one link, one file, or that an allowed sender encrypts."""
+    if not ruling.cleared and not ruling.allows:
+        return lines
+    clear = ruling.clear
+    result = []
+    for line in lines:
+        match = clear.get(line.about) if line.about else None
+        if match and match.subject.role == "link" and line.conclusive and line.verdict in ATTACKS:
+            match = None
+        if not match and ruling.allows and line.kind in ENCRYPTED:
+            match = ruling.allows[0]
+        result.append(_taken_out(line, match) if match else line)
+    return result
+
+
+def _taken_out(line: Line, match: Match) -> Line:
+    return msgspec.structs.replace(line, counted=0, conclusive=False, note=f"cleared by {_entry(match)}")
 
 
 def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
@@ -84,7 +152,10 @@ def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
     seen: set[str] = set()
     result = []
     for line in lines:
-        counted, note = line.weight, ""
+        counted, note = line.counted, line.note
+        if note:
+            result.append(line)
+            continue
         if line.kind in seen:
             counted, note = 0, "counted once for its kind"
         elif line.group and line.weight > room[line.group]:
@@ -92,7 +163,7 @@ def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
         seen.add(line.kind)
         if line.group and counted > 0:
             room[line.group] -= counted
-        result.append(msgspec.structs.replace(line, counted=counted, note=note))
+        result.append(msgspec.structs.replace(line, counted=counted, note=note) if note else line)
     return tuple(result)
 
 
@@ -114,3 +185,21 @@ def _sentence(verdict: Verdict, score: int, threshold: float, lines: Sequence[Li
     strongest = max(lines, key=lambda line: line.counted, default=None)
     cause = f"; strongest: {strongest.title} ({strongest.where})" if strongest else ""
     return f"A score of {score / 100:g} reaches {threshold:g}, the threshold for {verdict}{cause}"
+
+
+def _entry(match: Match) -> str:
+    return f"{match.hit.list}: {match.hit.key} ({match.hit.scope})"
+
+
+def _notes(ruling: Ruling) -> tuple[ListNote, ...]:
+    return (
+        *(_note(match, "blocked") for match in ruling.blocks),
+        *(_note(match, "allowed") for match in ruling.allows),
+        *(_note(match, "cleared") for match in ruling.cleared),
+        *(_note(match, "refused", reason) for match, reason in ruling.refused),
+    )
+
+
+def _note(match: Match, effect: Literal["blocked", "allowed", "cleared", "refused"], reason: str = "") -> ListNote:
+    hit = match.hit
+    return ListNote(hit.list, hit.scope, hit.key, effect, match.subject.where, hit.comment, reason)

@@ -32,4 +32,4 @@ _BY_REASON: dict[Unread, Kind] = {
 def check(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         for reason in file.unread:
-            yield _BY_REASON[reason].at(file.path, type=file.type, sha256=file.sha256)
+            yield _BY_REASON[reason].at(file.path, about=file.sha256, type=file.type)

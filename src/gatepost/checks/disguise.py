@@ -24,12 +24,12 @@ def check(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         for name in file.names:
             if _OVERRIDES & set(name):
-                yield REVERSED.at(file.path, name=ascii(name))
+                yield REVERSED.at(file.path, about=file.sha256, name=ascii(name))
             parts = [part.strip().lower() for part in name.split(".")[1:]]
             if len(parts) > 1 and parts[-1] in RUNNABLE_EXTENSIONS and parts[-2] in HARMLESS:
-                yield DOUBLE.at(file.path, name=name)
+                yield DOUBLE.at(file.path, about=file.sha256, name=name)
             if _lies(parts[-1] if parts else "", file.type):
-                yield MISMATCH.at(file.path, name=name, content=file.type)
+                yield MISMATCH.at(file.path, about=file.sha256, name=name, content=file.type)
 
 
 def _lies(extension: str, kind: str) -> bool:

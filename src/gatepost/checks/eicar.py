@@ -20,4 +20,4 @@ def check(reading: Reading) -> Iterator[Finding]:
         prose = not file.names and file.declared.startswith("text/")
         place = file.content[:200].lstrip().find(SIGNATURE) if prose else file.content.find(SIGNATURE)
         if place == 0 or (place > 0 and not prose):
-            yield EICAR.at(file.path, sha256=file.sha256)
+            yield EICAR.at(file.path, about=file.sha256, sha256=file.sha256)

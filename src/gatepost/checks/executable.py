@@ -23,7 +23,7 @@ def check(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         family = FAMILIES.get(file.type)
         if family and family.executable and file.type != "script":
-            yield PROGRAM.at(file.path, type=file.type, sha256=file.sha256)
+            yield PROGRAM.at(file.path, about=file.sha256, type=file.type)
         for name in file.names:
             if name.rpartition(".")[2].strip(" .").lower() in RUNNABLE_EXTENSIONS and "." in name:
-                yield RUNNABLE.at(file.path, name=name)
+                yield RUNNABLE.at(file.path, about=file.sha256, name=name)

@@ -16,9 +16,9 @@ KINDS = (LINK, SENDER)
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    for host in {link.host: None for link in reading.message.links}:
+    for host, link in {link.host: link for link in reading.message.links}.items():
         if imitated := _imitated(host):
-            yield LINK.at(f"link to {host}", shown=unicode_domain(host), imitates=imitated)
+            yield LINK.at(link.where, about=link.url, shown=unicode_domain(host), imitates=imitated)
     for sender in reading.message.senders:
         if imitated := _imitated(sender.domain):
             yield SENDER.at("From", shown=unicode_domain(sender.domain), imitates=imitated)

@@ -26,7 +26,7 @@ def check(reading: Reading) -> Iterator[Finding]:
             continue
         shown = _host_shown(link.shown)
         if shown and org_domain(shown) not in {org_domain(host) for host in (link.host, *link.wrapped)}:
-            yield MISMATCH.at(link.where, shown=shown, leads_to=link.host)
+            yield MISMATCH.at(link.where, about=link.url, shown=shown, leads_to=link.host)
 
 
 def _host_shown(text: str) -> str:

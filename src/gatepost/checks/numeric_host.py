@@ -13,11 +13,12 @@ KINDS = (NUMERIC,)
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    for host in {link.host: None for link in reading.message.links if link.source in ("html", "text", "form")}:
+    links = {link.host: link for link in reading.message.links if link.source in ("html", "text", "form")}
+    for host, link in links.items():
         if host[:1].isdigit() or host.startswith("["):
             try:
                 address = ip_address(host.strip("[]"))
             except ValueError:
                 continue
             if address.is_global:
-                yield NUMERIC.at(f"link to {host}")
+                yield NUMERIC.at(link.where, about=link.url, host=host)

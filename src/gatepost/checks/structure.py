@@ -15,4 +15,5 @@ _BY_ID = {kind.id: kind for kind in KINDS}
 
 def check(reading: Reading) -> Iterator[Finding]:
     for defect in reading.message.defects:
-        yield _BY_ID[defect.kind].at(defect.where, **({"detail": defect.detail} if defect.detail else {}))
+        kind = _BY_ID[defect.kind]
+        yield kind.at(defect.where, detail=defect.detail) if defect.detail else kind.at(defect.where)

@@ -1,0 +1,125 @@
+"""What the hits on lists mean for one message: who is blocked, who is allowed, and what an allow may not do.
+
+Precedence holds within a pair (senders, networks, links, files): a block beats an allow of the same scope, and the
+tenant's allow beats a global block for senders and networks only. A block of another pair stands. An allowed sender
+must have proven that it is the sender; otherwise the allow is refused, and the ledger says so.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gatepost.lists.hit import Hit
+from gatepost.lists.subjects import Role, Subject
+
+_MAIL_LISTS: dict[str, frozenset[Role]] = {
+    "blocked-senders": frozenset({"envelope", "from", "sender"}),
+    "allowed-senders": frozenset({"from"}),
+    "blocked-ips": frozenset({"host"}),
+    "allowed-ips": frozenset({"host"}),
+    "blocked-urls": frozenset({"link"}),
+    "allowed-urls": frozenset({"link"}),
+    "blocked-files": frozenset({"file"}),
+    "allowed-files": frozenset({"file"}),
+    "blocked-file-types": frozenset({"type"}),
+}
+_PAIRS = {
+    "blocked-senders": "allowed-senders",
+    "blocked-ips": "allowed-ips",
+    "blocked-urls": "allowed-urls",
+    "blocked-files": "allowed-files",
+}
+_TENANT_ALLOW_WINS = frozenset({"blocked-senders", "blocked-ips"})
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A hit on one subject."""
+
+    hit: Hit
+    subject: Subject
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """`blocks` say no. `allows` lift what an allow may lift from the whole message; `cleared` links and files are those
+    on which findings do not count. `refused` are allows or blocks that had no effect, each with the reason."""
+
+    blocks: tuple[Match, ...] = ()
+    allows: tuple[Match, ...] = ()
+    cleared: tuple[Match, ...] = ()
+    refused: tuple[tuple[Match, str], ...] = ()
+
+    @property
+    def clear(self) -> dict[str, Match]:
+        """The cleared links (by URL) and files (by hash)."""
+        return {match.subject.value: match for match in self.cleared}
+
+
+def rule(
+    hits: Iterable[Hit], asked: Iterable[Subject], *, authenticated: bool, custom: dict[str, str] | None = None
+) -> Ruling:
+    """Apply the precedence of the lists. `custom` gives the category of the operator's own lists."""
+    matches = _matches(hits, asked, custom or {})
+    blocks: list[Match] = []
+    refused: list[tuple[Match, str]] = []
+    standing = {name: [match for match in matches if match.hit.list == name] for name in _MAIL_LISTS}
+    senders = standing["allowed-senders"]
+    if senders and not (authenticated or standing["allowed-ips"]):
+        refused += [(match, "its domain is not authenticated, nor is the host allowed") for match in senders]
+        standing["allowed-senders"] = []
+    for name, allow in _PAIRS.items():
+        kept, beaten, lost = _pair(standing[name], standing[allow], name in _TENANT_ALLOW_WINS)
+        blocks += kept
+        refused += beaten + lost
+        standing[allow] = [match for match in standing[allow] if match not in {gone for gone, _ in lost}]
+    blocks += standing["blocked-file-types"]
+    blocks += [
+        match for match in matches if match.hit.list not in _MAIL_LISTS and custom and custom[match.hit.list] != "allow"
+    ]
+    allows = (*standing["allowed-senders"], *standing["allowed-ips"])
+    cleared = (*standing["allowed-urls"], *standing["allowed-files"])
+    return Ruling(tuple(blocks), allows, cleared, tuple(refused))
+
+
+def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: dict[str, str]) -> list[Match]:
+    """Each hit with every subject that it covers and that its list is about."""
+    by_key: dict[str, list[Subject]] = {}
+    for subject in asked:
+        for key in subject.keys:
+            by_key.setdefault(key, []).append(subject)
+    return [
+        Match(hit, subject)
+        for hit in hits
+        for subject in by_key.get(hit.key, ())
+        if subject.role in _MAIL_LISTS.get(hit.list, ()) or hit.list in custom
+    ]
+
+
+def _pair(
+    blocks: list[Match], allows: list[Match], tenant_allow_wins: bool
+) -> tuple[list[Match], list[tuple[Match, str]], list[tuple[Match, str]]]:
+    """The blocks that stand, those that an allow beat, and the allows that a block beat."""
+    kept: list[Match] = []
+    beaten: list[tuple[Match, str]] = []
+    for block in blocks:
+        rescuer = next((a for a in allows if _beats(a, block, tenant_allow_wins)), None)
+        if rescuer:
+            beaten.append((block, f"the tenant allows {rescuer.hit.key}"))
+        else:
+            kept.append(block)
+    lost = []
+    for allow in allows:
+        winner = next((block for block in kept if _same_thing(allow, block)), None)
+        if winner:
+            lost.append((allow, f"{winner.hit.list} has {winner.hit.key}"))
+    return kept, beaten, lost
+
+
+def _beats(allow: Match, block: Match, tenant_allow_wins: bool) -> bool:
+    return (
+        tenant_allow_wins and allow.hit.scope == "tenant" and block.hit.scope == "global" and _same_thing(allow, block)
+    )
+
+
+def _same_thing(one: Match, other: Match) -> bool:
+    """Links and files are judged one by one; senders and hosts for the whole message."""
+    return one.subject.kind in ("sender", "network") or one.subject.value == other.subject.value
