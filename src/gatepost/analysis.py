@@ -7,27 +7,39 @@ knows what a stalled worker was doing and can have the message analysed again wi
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
 from typing import TypeVar
 
 import msgspec
 
-from gatepost.asking import Analysis, Asking
+from gatepost.asking import Asking
 from gatepost.auth import authenticate
 from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
 from gatepost.files import unfold
 from gatepost.files.tree import File
-from gatepost.findings import Check, Finding, Outcome, Reading
+from gatepost.findings import Check, Finding, Outcome, Protected, Reading
+from gatepost.lists.rulings import Ruling, rule
+from gatepost.lists.subjects import Subject, questions, subjects
+from gatepost.lists.unkeyed import NOTHING, Compiled, hit
 from gatepost.mail import read
 from gatepost.mail.message import Envelope, Message
 from gatepost.policy import Decision, Policy, Verdict, shipped
-from gatepost.verdict import Line, judge
+from gatepost.questions import Analysis, Lookup, LookupAnswer
+from gatepost.verdict import Line, ListNote, judge
 
 T = TypeVar("T")
 
-STAGES: tuple[str, ...] = ("parse", "authenticate", "files", *(f"check:{check.name}" for check in CHECKS), "judge")
+STAGES: tuple[str, ...] = (
+    "parse",
+    "authenticate",
+    "files",
+    "lists",
+    *(f"check:{check.name}" for check in CHECKS),
+    "judge",
+)
 # Without these there is nothing to judge: a message that breaks them is undecided.
-INDISPENSABLE = frozenset({"parse", "judge"})
+INDISPENSABLE = frozenset({"parse", "lists", "judge"})
 
 
 def _unwatched(_stage: str) -> None:
@@ -42,6 +54,7 @@ class Context(msgspec.Struct, frozen=True):
     policy: Policy = msgspec.field(default_factory=shipped)
     skip: Mapping[str, str] = {}
     mark: Callable[[str], None] = _unwatched
+    lists: Compiled = NOTHING
     checks: tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
 
@@ -71,6 +84,8 @@ class Report(msgspec.Struct, frozen=True):
     files: tuple[FileSeen, ...] = ()
     subject: str = ""
     senders: tuple[str, ...] = ()
+    lists: tuple[ListNote, ...] = ()
+    subjects: tuple[Subject, ...] = ()
 
 
 def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
@@ -81,14 +96,22 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     outcomes.append(Outcome("parse", "ran"))
     authentication = yield from _authenticated(message, envelope, context, outcomes)
     files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
-    reading = Reading(message, envelope, authentication, files)
+    context.mark("lists")
+    asked = subjects(message, envelope, authentication, files)
+    (answer,) = yield (Lookup(questions(asked)),)
+    if not isinstance(answer, LookupAnswer) or answer.failed:
+        return undecided(
+            "the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage did not answer"))
+        )
+    reading = Reading(message, envelope, authentication, files, _protected(authentication, context.lists), context.now)
     findings = [
         finding
         for check in (*CHECKS, *context.extra)
         for finding in _checked(check.name, check.run, reading, context, outcomes)
     ]
     context.mark("judge")
-    judgement = judge(findings, outcomes, context.policy, TITLES)
+    ruling = _ruled(answer, asked, reading, context.lists)
+    judgement = judge(findings, outcomes, context.policy, TITLES, ruling)
     return Report(
         verdict=judgement.verdict,
         decision=judgement.decision,
@@ -101,6 +124,8 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, ", ".join(f.unread)) for f in files),
         subject=message.subject,
         senders=tuple(str(sender) for sender in message.senders),
+        lists=judgement.lists,
+        subjects=asked,
     )
 
 
@@ -116,7 +141,7 @@ def _authenticated(
     if not _entered(stage, context, outcomes):
         return Authentication()
     try:
-        result = yield from authenticate(message, envelope, context.now)
+        result = yield from authenticate(message, envelope, context.now, (context.lists.relays,))
     except MemoryError:
         raise
     except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
@@ -124,6 +149,23 @@ def _authenticated(
         return Authentication()
     outcomes.append(Outcome(stage, "ran"))
     return result
+
+
+def _protected(authentication: Authentication, lists: Compiled) -> Protected:
+    """Who may not be imitated, and whether the sending host is one of our own relays."""
+    trusted = bool(authentication.host) and ip_address(authentication.host) in lists.relays
+    return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted)
+
+
+def _ruled(answer: LookupAnswer, asked: tuple[Subject, ...], reading: Reading, lists: Compiled) -> Ruling:
+    """What all lists together say: those that were asked, and the phrases found in what a person reads."""
+    message = reading.message
+    read_text = [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
+    found = [(entry, where) for where, text in read_text for entry in lists.phrases.within(text)]
+    hits = dict.fromkeys([*answer.hits, *(hit(entry) for entry, _ in found)])
+    spoken = tuple(Subject("text", entry.key, where) for entry, where in found)
+    authenticated = reading.authentication.aligned
+    return rule(hits, (*asked, *spoken), authenticated=authenticated, custom=lists.source.custom)
 
 
 def _checked(

@@ -1,4 +1,4 @@
-"""Questions that an analysis cannot answer by itself, and the way it asks them.
+"""Questions to DNS, and the way that code without a network asks them.
 
 Whatever parses hostile bytes has no network and no files. So code that needs DNS or a list is a *generator*: it
 yields a tuple of questions and is sent a tuple of answers, one for each, in the same order. SPF with its includes
@@ -37,13 +37,7 @@ class DnsAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="dns"):
     records: tuple[str, ...] = ()
 
 
-Question: TypeAlias = Dns
-Answer: TypeAlias = DnsAnswer
-
-Questions: TypeAlias = tuple[Question, ...]
-Answers: TypeAlias = tuple[Answer, ...]
-Asking: TypeAlias = Generator[tuple[Dns, ...], tuple[DnsAnswer, ...], T]  # what needs nothing but DNS
-Analysis: TypeAlias = Generator[Questions, Answers, T]  # what may ask anything
+Asking: TypeAlias = Generator[tuple[Dns, ...], tuple[DnsAnswer, ...], T]
 
 
 def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:

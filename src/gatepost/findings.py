@@ -3,16 +3,20 @@
 A finding states a fact with its evidence. It knows no weight and no action: policy gives those (`policy.toml`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Literal
 
 import msgspec
 
 from gatepost.auth.results import Authentication
 from gatepost.files.tree import File
-from gatepost.mail.message import Envelope, Message
+from gatepost.mail.message import Envelope, Link, Message
+from gatepost.names import Address, org_domain
 
 MAX_FACT = 300
+# What a person can follow; pictures and style sheets are fetched from anywhere and mean little.
+_FOLLOWED = frozenset({"text", "html", "form", "refresh", "file", "qr"})
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -40,13 +44,63 @@ class Kind(msgspec.Struct, frozen=True):
         return Finding(self.id, where[:MAX_FACT], shown, strength, about)
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """Everything known about one message before it is judged."""
+class Protected(msgspec.Struct, frozen=True):
+    """Whom nobody may imitate, from the operator's lists: domains with their subdomains, and people by the name they
+    are known by. `host_trusted` says that the sending host is in `allowed-ips` or `trusted-relays`."""
+
+    own_domains: frozenset[str] = frozenset()
+    partner_domains: frozenset[str] = frozenset()
+    people: tuple[Address, ...] = ()
+    host_trusted: bool = False
+
+
+class Reading(msgspec.Struct, frozen=True, dict=True):
+    """Everything known about one message before it is judged. `now` is the time of the analysis, in seconds.
+
+    What several checks need is worked out once, when the first of them asks.
+    """
 
     message: Message = Message()
     envelope: Envelope = Envelope()
     authentication: Authentication = Authentication()
     files: tuple[File, ...] = ()
+    protected: Protected = Protected()
+    now: float = 0.0
+
+    @cached_property
+    def web_links(self) -> tuple[Link, ...]:
+        """Each URL that a person can follow to a site, once."""
+        found: dict[str, Link] = {}
+        for link in self.links:
+            if link.host and link.source in _FOLLOWED and not link.url.startswith("mailto:"):
+                found.setdefault(link.url, link)
+        return tuple(found.values())
+
+    @cached_property
+    def sites(self) -> Mapping[str, Link]:
+        """One link for each host among `web_links`."""
+        found: dict[str, Link] = {}
+        for link in self.web_links:
+            found.setdefault(link.host, link)
+        return found
+
+    @cached_property
+    def sender_domains(self) -> frozenset[str]:
+        """The organisations that the mail says it is from: those of From, Sender and the envelope."""
+        domains = [sender.domain for sender in self.message.senders]
+        domains.append(self.envelope.sender.strip("<>").rpartition("@")[2])
+        return frozenset(org_domain(domain) for domain in domains if domain)
+
+    @cached_property
+    def is_discussion(self) -> bool:
+        """Whether the mail says that it came through a list to which people write (RFC 2369 section 3.4)."""
+        post = self.message.headers.first("list-post")
+        return bool(post) and (post or "").strip().lower() != "no"
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every link there is: in the text, and in files."""
+        return (*self.message.links, *(link for file in self.files for link in file.links))
 
 
 class Check(msgspec.Struct, frozen=True):

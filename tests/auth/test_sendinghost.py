@@ -39,6 +39,8 @@ def shown(found: SendingHost) -> tuple[str, str, str]:
         ("FROM a.example (b.example [192.0.2.1])\r\n\tBY mx", "192.0.2.1", "a.example"),
         ("from 192.0.2.1 by mx with HTTP", "192.0.2.1", "192.0.2.1"),
         ("from a (::ffff:192.0.2.1) by mx", "192.0.2.1", "a"),
+        ("from a [192.0.2.1] by mx with SMTP", "192.0.2.1", "a"),
+        ("from a [203.0.113.9] (b [192.0.2.1]) by mx with SMTP", "192.0.2.1", "a"),  # said more than a name
     ],
 )
 def test_shapes_of_received(value: str, address: str, helo: str) -> None:
@@ -46,6 +48,7 @@ def test_shapes_of_received(value: str, address: str, helo: str) -> None:
 
 
 FROM_STRANGER = "from evil.example (x [192.0.2.66]) by mx.ours.example"
+STRANGER = ("192.0.2.66", "evil.example", "received")
 FORGED = "from bank.example (bank.example [203.0.113.1]) by evil.example"
 
 
@@ -55,21 +58,22 @@ FORGED = "from bank.example (bank.example [203.0.113.1]) by evil.example"
         (Envelope(remote_address="192.0.2.1", helo="h"), [FORGED], ("192.0.2.1", "h", "border")),
         (Envelope(remote_address="::ffff:192.0.2.1"), [FORGED], ("192.0.2.1", "", "border")),
         (Envelope(remote_address="127.0.0.1"), [FORGED], ("127.0.0.1", "", "border")),  # what the border says, stands
-        (Envelope(remote_address="198.51.100.7", helo="r"), [FROM_STRANGER, FORGED], ("192.0.2.66", "evil.example", "received")),
+        (Envelope(remote_address="198.51.100.7", helo="r"), [FROM_STRANGER, FORGED], STRANGER),
         (Envelope(remote_address="198.51.100.7", helo="r"), [], ("198.51.100.7", "r", "border")),
-        (Envelope(remote_address="10.1.1.1"), ["from r (r [198.51.100.2]) by q", FROM_STRANGER], ("192.0.2.66", "evil.example", "received")),
-        (Envelope(), ["from r (r [IPv6:2001:db8:5::1]) by q", FROM_STRANGER, FORGED], ("192.0.2.66", "evil.example", "received")),
-        (Envelope(), ["from localhost (localhost [127.0.0.1]) by mx (amavis)", FROM_STRANGER], ("192.0.2.66", "evil.example", "received")),
-        (Envelope(), ["by mx.ours.example (Postfix, from userid 0) id 1", FROM_STRANGER], ("192.0.2.66", "evil.example", "received")),
-        (Envelope(), ["(qmail 1 invoked from network); Mon", FROM_STRANGER], ("192.0.2.66", "evil.example", "received")),
-        (Envelope(), ["from joe by mx with local (Exim 4)", FROM_STRANGER], ("192.0.2.66", "evil.example", "received")),
+        (Envelope(remote_address="10.1.1.1"), ["from r (r [198.51.100.2]) by q", FROM_STRANGER], STRANGER),
+        (Envelope(), ["from r (r [IPv6:2001:db8:5::1]) by q", FROM_STRANGER, FORGED], STRANGER),
+        (Envelope(), ["from localhost (localhost [127.0.0.1]) by mx (amavis)", FROM_STRANGER], STRANGER),
+        (Envelope(), ["by mx.ours.example (Postfix, from userid 0) id 1", FROM_STRANGER], STRANGER),
+        (Envelope(), ["(qmail 1 invoked from network); Mon", FROM_STRANGER], STRANGER),
+        (Envelope(), ["from joe by mx with local (Exim 4)", FROM_STRANGER], STRANGER),
+        (Envelope(), ["from pop [203.0.113.9] by mx with POP3 (fetchmail-5.9.0)", FROM_STRANGER], STRANGER),
         # A hop that recorded no address hides who sent: what stands below it is a stranger's word.
         (Envelope(helo="h"), ["from evil.example by mx with SMTP", FORGED], ("", "h", "unknown")),
         (Envelope(), [], ("", "", "unknown")),
-        (Envelope(remote_address="not an address"), [FROM_STRANGER], ("192.0.2.66", "evil.example", "received")),
+        (Envelope(remote_address="not an address"), [FROM_STRANGER], STRANGER),
         (Envelope(), ["from r (r [198.51.100.2]) by q"] * 3, ("", "", "unknown")),
     ],
-)  # fmt: skip
+)
 def test_past_trusted_relays(envelope: Envelope, received: list[str], found: tuple[str, str, str]) -> None:
     assert shown(find(envelope, fields(*received), RELAYS)) == found
 
@@ -81,12 +85,17 @@ def test_hops_are_bounded() -> None:
 
 
 def test_results_of_others_are_not_read() -> None:
-    claims = (Field("authentication-results", "mx; iprev=pass policy.iprev=203.0.113.5", b""),)
-    claims += (Field("x-originating-ip", "[203.0.113.5]", b""), Field("received-spf", "pass client-ip=203.0.113.5", b""))
+    claims = (
+        Field("authentication-results", "mx; iprev=pass policy.iprev=203.0.113.5", b""),
+        Field("x-originating-ip", "[203.0.113.5]", b""),
+        Field("received-spf", "pass client-ip=203.0.113.5", b""),
+    )
     assert find(Envelope(), claims).source == "unknown"
 
 
-PIECES = st.sampled_from(["from", "by", "with", "local", "(", ")", "[", "]", "192.0.2.1", "helo=", "HELO ", "x", " ", "::", "\\"])
+PIECES = st.sampled_from(
+    ["from", "by", "with", "local", "(", ")", "[", "]", "192.0.2.1", "helo=", "HELO ", "x", " ", "::", "\\"]
+)
 
 
 @given(st.lists(st.lists(PIECES | st.text(max_size=5), max_size=20).map("".join), max_size=4))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gatepost.asking import DnsAnswer
 from gatepost.auth import spf, spf_macro, spf_record
+from gatepost.auth.dnsname import MAX_ADDRESSES
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, sender_of, verify
 
 HOST = ip_address("192.0.2.1")
@@ -71,6 +72,13 @@ WIDE = {
     **{f"MX m{n}.example": tuple(f"10 h{n}-{m}.example" for m in range(10)) for n in range(10)},
     **{f"A h{n}-{m}.example": "198.51.100.1" for n in range(10) for m in range(10)},
 }
+OWN = {
+    "TXT own.example": "v=spf1 " + " ".join(f"mx:%{{p}}.m{n}.example" for n in range(10)) + " -all",
+    "PTR 1.2.0.192.in-addr.arpa": tuple(f"p{n}.example" for n in range(50)),
+    "A p9.example": "192.0.2.1",
+    **{f"MX p9.example.m{n}.example": tuple(f"10 h{n}-{m}.example" for m in range(10)) for n in range(10)},
+    **{f"A h{n}-{m}.example": "198.51.100.1" for n in range(10) for m in range(10)},
+}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,8 @@ WIDE = {
         ({"TXT a.example": "v=spf1 redirect=a.example"}, "a.example", "permerror", 11),
         ({"TXT a.example": "v=spf1 include:a.example"}, "a.example", "permerror", 11),
         ({"TXT a.example": "v=spf1 include:a.example redirect=a.example"}, "a.example", "permerror", 11),
-        (WIDE, "wide.example", "fail", MAX_QUESTIONS),
+        (WIDE, "wide.example", "fail", 111),
+        (OWN, "own.example", "fail", MAX_QUESTIONS),
         ({"TXT a.example": "v=spf1 " + "a:%{i}.b.example " * 10 + "-all"}, "a.example", "permerror", 4),
         ({"TXT a.example": "v=spf1 " + "exists:%{s}.b.example " * 300}, "a.example", "permerror", 4),
         ({"TXT a.example": "v=spf1 " + "ip4:10.0.0.1 " * 600 + "-all"}, "a.example", "permerror", 1),
@@ -95,7 +104,10 @@ WIDE = {
             2,
         ),
         (
-            {"TXT a.example": "v=spf1 exists:%{p}.a.example -all", "PTR 1.2.0.192.in-addr.arpa": ("b.example",) * 5_000},
+            {
+                "TXT a.example": "v=spf1 exists:%{p}.a.example -all",
+                "PTR 1.2.0.192.in-addr.arpa": ("b.example",) * 5_000,
+            },
             "a.example",
             "fail",
             13,
@@ -108,6 +120,18 @@ def test_cost_is_bounded(
     dns = resolver(zone)
     assert dns.run(check_host(sender_of(HOST, f"a@{domain}", "mx.example"))).result == result
     assert len(dns.asked) <= most
+
+
+def test_the_bound_is_reached(resolver: Callable[..., Any]) -> None:
+    dns = resolver(OWN)
+    dns.run(check_host(sender_of(HOST, "a@own.example", "")))
+    assert len(dns.asked) == MAX_QUESTIONS
+
+
+def test_only_so_many_addresses_are_looked_at(resolver: Callable[..., Any]) -> None:
+    for others, result in ((MAX_ADDRESSES - 1, "pass"), (MAX_ADDRESSES, "fail")):
+        zone = {"TXT a.example": "v=spf1 a -all", "A a.example": (*("198.51.100.1",) * others, "192.0.2.1")}
+        assert resolver(zone).run(check_host(sender_of(HOST, "a@a.example", ""))).result == result
 
 
 def test_exchangers_cost_one_round_trip(resolver: Callable[..., Any]) -> None:
@@ -162,10 +186,10 @@ def test_explanation_is_bounded(resolver: Callable[..., Any]) -> None:
     assert len(shown) == spf_macro.MAX_EXPANDED
 
 
-TERMS = st.sampled_from(
-    ["a", "mx", "ptr", "all", "include", "exists", "ip4", "ip6", "redirect=", "exp=", ":", "/", "//", "24", "=", "-", "+"]
-    + ["?", "~", " ", "%{", "}", "%", "d", "l2r-", "p", "h", "1.2.3.4", "::1", "example.com", ".", "b.example", "\x00", "é"]
+PIECES = (
+    "a mx ptr all include exists ip4 ip6 redirect= exp= : / // 24 = - + ? ~ %{ } % d l2r- p h 1.2.3.4 ::1 . b.example"
 )
+TERMS = st.sampled_from([*PIECES.split(), " ", "example.com", "\x00", "é"])
 RECORDS = st.lists(TERMS, max_size=30).map(lambda terms: "v=spf1 " + "".join(terms)) | st.text(max_size=200)
 RECORD_TEXTS = RECORDS | st.sampled_from(["10 mx.example.com", "192.0.2.1", "2001:db8::1", "", "host.example.com"])
 ANSWERS = st.builds(

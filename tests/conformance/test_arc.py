@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gatepost.asking import Answers, DnsAnswer, Questions
+from gatepost.asking import Dns, DnsAnswer
 from gatepost.auth.arc import validate
 from gatepost.auth.results import Arc
 from gatepost.mail.message import Field
@@ -47,7 +47,7 @@ def answered(message: bytes, zone: dict[str, str]) -> Arc:
         return result
 
 
-def _answers(questions: Questions, zone: dict[str, str]) -> Answers:
+def _answers(questions: tuple[Dns, ...], zone: dict[str, str]) -> tuple[DnsAnswer, ...]:
     return tuple(
         DnsAnswer("found", (zone[question.name],)) if question.name in zone else DnsAnswer("no-name")
         for question in questions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.asking import Answers, DnsAnswer, Questions
+from gatepost.asking import Dns, DnsAnswer
 from gatepost.auth.dkim import verify
 from gatepost.auth.results import Dkim
 from gatepost.auth.signature import TODAY, Rules
@@ -93,7 +93,7 @@ def verified(raw: bytes, zone: dict[str, DnsAnswer], rules: Rules) -> tuple[Dkim
         return result
 
 
-def _answers(questions: Questions, zone: dict[str, DnsAnswer]) -> Answers:
+def _answers(questions: tuple[Dns, ...], zone: dict[str, DnsAnswer]) -> tuple[DnsAnswer, ...]:
     return tuple(zone.get(question.name, DnsAnswer("no-name")) for question in questions)
 
 

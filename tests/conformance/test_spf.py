@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gatepost.asking import Answers, Asking, Dns, DnsAnswer
+from gatepost.asking import Asking, Dns, DnsAnswer
 from gatepost.auth.dnsname import address
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, sender_of
 
@@ -18,7 +18,7 @@ Zone = dict[str, list[Any]]
 
 
 class Answerer:
-    """The suite's DNS: SPF records stand for TXT where a name has no TXT of its own; TIMEOUT fails what is not there."""
+    """The suite's DNS: SPF records stand for TXT where a name has no TXT of its own; TIMEOUT fails the rest."""
 
     def __init__(self, zone: Zone) -> None:
         self.zone = {str(name).lower(): records for name, records in zone.items()}
@@ -54,7 +54,7 @@ def text(kind: str, value: Any) -> str:
 
 
 def answered(asking: Asking[Any], answer: Callable[[Dns], DnsAnswer]) -> Any:
-    answers: Answers | None = None
+    answers: tuple[DnsAnswer, ...] | None = None
     while True:
         try:
             questions = next(asking) if answers is None else asking.send(answers)

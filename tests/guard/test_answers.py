@@ -6,12 +6,16 @@ import msgspec
 
 from gatepost.asking import Dns, DnsAnswer
 from gatepost.guard.answers import MAX_REMEMBERED, Answerer
+from gatepost.lists.hit import Hit
+from gatepost.mail.message import Envelope
+from gatepost.questions import Answers, Lookup, LookupAnswer
 
 FAILED = DnsAnswer("failed")
 
 
 class Job(msgspec.Struct, frozen=True):
     ggrid: str = "a"
+    envelope: Envelope = Envelope(tenant="t")
 
 
 class Names:
@@ -37,8 +41,8 @@ def questions(names: str) -> tuple[Dns, ...]:
     return tuple(Dns(name, "A") for name in names.split())
 
 
-def records(answers: tuple[DnsAnswer, ...]) -> str:
-    return " ".join("".join(answer.records) or answer.status for answer in answers)
+def records(answers: Answers) -> str:
+    return " ".join("".join(a.records) or a.status if isinstance(a, DnsAnswer) else "listed" for a in answers)
 
 
 def test_order_and_duplicates() -> None:
@@ -97,3 +101,20 @@ def test_closing_closes_the_resolver() -> None:
     names = Names()
     asyncio.run(Answerer(names).close())
     assert names.closed
+
+
+def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
+    class Lists:
+        async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer:
+            return LookupAnswer((Hit("blocked-senders", "tenant", f"{tenant}:{question.keys[0][1][0]}"),))
+
+    async def run() -> None:
+        names = Names()
+        question = Lookup((("sender", ("a@b.example",)),))
+        answers = await Answerer(names, lists=Lists()).answer(Job(), (*questions("x"), question))
+        assert answers == (
+            DnsAnswer("found", ("x",)),
+            LookupAnswer((Hit("blocked-senders", "tenant", "t:a@b.example"),)),
+        )
+
+    asyncio.run(run())

@@ -152,7 +152,6 @@ CASES: list[tuple[str, RecordType, DnsAnswer]] = [
     ("nowhere.test", "A", DnsAnswer("no-name")),
     ("servfail.test", "A", DnsAnswer("failed")),
     ("refused.test", "A", DnsAnswer("failed")),
-    ("garbage.test", "A", DnsAnswer("failed")),
     ("truncated.test", "TXT", DnsAnswer("found", ("long",))),
 ]
 
@@ -164,6 +163,15 @@ def test_statuses_and_records() -> None:
             for (name, kind, expected), answer in zip(CASES, answers, strict=True):
                 assert answer == expected, (name, kind)
             assert server.by_tcp == 1
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_cannot_be_read_is_a_failure() -> None:
+    async def run() -> None:
+        async with resolving(seconds=1.0) as (resolver, _):
+            assert await resolver.ask(Dns("garbage.test", "A")) == DnsAnswer("failed")
+            assert (await resolver.ask(Dns("host.test", "A"))).status == "found"
 
     asyncio.run(run())
 
@@ -187,6 +195,8 @@ def test_every_type_can_be_asked() -> None:
         "a\n.test",
         "a\\.test",
         "a\\046test",
+        "a.test\n",
+        "a.test..",
         "\ud800.test",
     ],
 )
@@ -218,6 +228,16 @@ def test_silence_is_a_failure_within_the_time() -> None:
             assert resolver.counters().failures == 1
             assert await resolver.ask(Dns("silent.test", "A")) == DnsAnswer("failed")
             assert resolver.counters().queries == 1, "a failure is remembered for a moment"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("nameserver", ["127.0.0.1:9", "[::1]:9", "::1", "nonsense"])
+def test_a_name_server_that_is_not_there_is_a_failure(nameserver: str) -> None:
+    async def run() -> None:
+        resolver = Resolver([nameserver], 0.3)
+        assert await resolver.ask(Dns("host.test", "A")) == DnsAnswer("failed")
+        await resolver.close()
 
     asyncio.run(run())
 

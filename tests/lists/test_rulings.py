@@ -82,6 +82,10 @@ def test_a_refused_allow_does_not_beat_a_block() -> None:
 def test_custom_lists() -> None:
     ruling = ruled(("our-list", "tenant", "a.example"), custom={"our-list": "block"})
     assert names(ruling)[0] == ["our-list"]
+    assert names(ruled(("friends", "tenant", "shop.example"), custom={"friends": "allow"}))[1] == ["friends"]
+    assert names(ruled(("sites", "tenant", "a.example"), custom={"sites": "allow"}))[2] == ["sites"]
+    # The envelope sender is not allowed by a custom list either.
+    assert names(ruled(("friends", "tenant", "mailer.example"), custom={"friends": "allow"}))[1] == []
 
 
 SUSPICIOUS = [Finding("file:executable", "2/a.exe", about="b" * 64)]

@@ -103,11 +103,16 @@ class Cores:
         """Does any core answer?"""
         return any(place.answers for place in self._places)
 
+    @property
+    def colour(self) -> Status:
+        """The queue's colour as far as it is known."""
+        return colour([place.load for place in self._places])
+
     async def status(self) -> Status:
         """The queue's colour, from loads that were heard just now."""
         stale = self._now() - FRESH_SECONDS
         await asyncio.gather(*(self._hear(place) for place in self._places if place.heard_at < stale))
-        return colour([place.heard if place.answers else None for place in self._places])
+        return self.colour
 
     async def scan(self, request: ScanRequest, client: Client, seconds: float) -> ScanResult | Failure | Left:
         """Have a message scanned by some core within so many seconds."""

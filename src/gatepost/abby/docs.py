@@ -1,4 +1,4 @@
-"""`/docs`: the interfaces as a page for people, made from their OpenAPI documents. No script, nothing from elsewhere."""
+"""`/docs`: the interfaces as a page for people, made from their OpenAPI documents. No script, nothing from outside."""
 
 import base64
 import hashlib
@@ -87,8 +87,9 @@ def _fields(schema: dict[str, Any]) -> str:
     properties = schema.get("properties")
     if not properties:
         return f"<p>{_type(schema)}</p>"
+    required = set(schema.get("required", ()))
     rows = [
-        f"<tr><td><code>{escape(name)}</code><td>{_type(field)}<td>{'yes' if name in schema.get('required', ()) else ''}"
+        f"<tr><td><code>{escape(name)}</code><td>{_type(field)}<td>{'yes' if name in required else ''}"
         f"<td>{_text(field.get('description', ''))}</tr>"
         for name, field in properties.items()
     ]

@@ -14,7 +14,7 @@ from html import escape
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -25,13 +25,13 @@ from gatepost.api.errors import (
     Error,
     Failure,
 )
-from gatepost.api.ids import new_id
 from gatepost.api.scanning import encode
+from gatepost.ids import new_id
 
 SMALL_BODY = 64 << 10
 SMALL_BODY_SECONDS = 0.25
 DRAIN_BYTES = 512 << 20
-DRAIN_SECONDS = 300.0
+DRAIN_SECONDS = 120.0
 DRAIN_IDLE_SECONDS = 5.0
 
 log = structlog.get_logger("gatepost.abby")
@@ -79,7 +79,7 @@ def _page(failure: Failure, headers: tuple[tuple[str, str], ...]) -> Response:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         f"<h1>{title}</h1><p>{escape(failure.message)}</p></html>"
     )
-    policy = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
+    policy = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff", "Vary": "Accept"}
     return Response(body, failure.error.status, {**policy, **dict(headers)}, "text/html")
 
 
@@ -110,6 +110,8 @@ class Answering:
         exchange = _Exchange(scope, receive, send)
         try:
             await self.app(scope, exchange.receive, exchange.send)
+        except ClientDisconnect:
+            return
         except HTTPException as fault:
             await _routed(fault, scope)(scope, exchange.receive, exchange.send)
         except Exception as fault:
@@ -120,14 +122,13 @@ class Answering:
 
 def _routed(fault: HTTPException, scope: Scope) -> Response:
     """What the router says: no such path, or no such method there."""
-    path, headers = scope["path"], dict(fault.headers or {})
-    allowed = headers.get("Allow", "")
+    allowed = ", ".join(sorted((fault.headers or {}).get("Allow", "").split(", ")))
     if fault.status_code == METHOD_NOT_ALLOWED.status:
         if scope["method"] == "OPTIONS":
             return Response(status_code=204, headers={"Allow": f"{allowed}, OPTIONS"})
         message = f"{scope['method']} is not possible here; {allowed} is"
         return answer(Failure(METHOD_NOT_ALLOWED, message, (("Allow", allowed),)), scope)
-    return answer(Failure(NOT_FOUND, f"there is nothing at {path[:200]}"), scope)
+    return answer(Failure(NOT_FOUND, "there is nothing at this path"), scope)
 
 
 def _broken(fault: Exception, scope: Scope) -> Response:

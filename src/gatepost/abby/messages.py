@@ -13,7 +13,6 @@ from gatepost.abby.credentials import Door
 from gatepost.abby.failures import Json
 from gatepost.analysis import FileSeen, Report
 from gatepost.api.errors import MESSAGE_NOT_FOUND, Failure
-from gatepost.api.ids import canonical
 from gatepost.api.scanning import (
     AnalysedFile,
     AnalysedMessage,
@@ -31,15 +30,16 @@ from gatepost.api.scanning import (
 )
 from gatepost.api.times import date_time
 from gatepost.auth.results import Authentication
+from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import MessageRecord, Store
+from gatepost.store.interface import MessageRecord, MessageStore
 from gatepost.verdict import Line
 
 
 class Messages:
     """The endpoint that reads records."""
 
-    def __init__(self, *, door: Door, store: Store) -> None:
+    def __init__(self, *, door: Door, store: MessageStore) -> None:
         self._door = door
         self._store = store
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from gatepost.api.errors import INVALID_PARAMETERS, MALFORMED_REQUEST, Failure
-from gatepost.api.ids import canonical
 from gatepost.api.scanning import MAX_RECIPIENTS, MessageAnalysisRequest
+from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
 
 SHOWN_FAULTS = 20

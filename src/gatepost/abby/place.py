@@ -64,13 +64,21 @@ class Place:
         self._reserved = 0
         self.begun = 0
         self._others = 0
+        self._said_full = False
         self._misses = 0
         self._leashes: set[asyncio.Timeout] = set()
 
     @property
+    def load(self) -> Load | None:
+        """The load as far as it is known; None for a core that does not answer."""
+        if not self.answers or self.heard is None:
+            return None
+        return self.core.peek() or msgspec.structs.replace(self.heard, in_processing=self._others + self.begun)
+
+    @property
     def free(self) -> int:
         """Slots that seem free."""
-        if not (self.answers and self.core.enabled and self.heard):
+        if not self.answers or self.heard is None or self._said_full or not self.core.enabled:
             return 0
         load = self.core.peek()
         if load is not None:
@@ -82,6 +90,7 @@ class Place:
         if not self.answers:
             log.info("core answers", core=self.core.name)
         self.answers, self.heard, self.heard_at, self._misses = True, load, now, 0
+        self._said_full = False
         self._others = max(0, load.in_processing - begun)
 
     def fail(self, down: Down) -> None:
@@ -123,7 +132,8 @@ class Place:
             self._leashes.discard(leash)
             self.begun -= 1
             self._reserved -= 1
+        # Whatever its figures say: a core that calls itself full is full until something ends or it is heard again.
+        self._said_full = isinstance(outcome, Full)
         if isinstance(outcome, Full):
-            # Whatever the figures say: it is full until something ends or it is heard again.
-            self._others = max(outcome.load.in_processing - self.begun, outcome.load.maximum - self._reserved)
+            self._others = max(0, outcome.load.in_processing - self.begun)
         return outcome

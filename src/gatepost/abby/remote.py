@@ -14,21 +14,12 @@ import msgspec
 from gatepost.abby.place import Down
 from gatepost.guard.scan import Body, Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import SpooledBody
-from gatepost.mail.message import Envelope
+from gatepost.guard.upload import CONTENT_TYPE, Head
 
-SCAN_TYPE = "application/vnd.gatepost.scan"
 CONNECT_SECONDS = 3.0
 WRITE_SECONDS = 60.0
 MAX_ANSWER = 32 << 20
 CHUNK = 256 << 10
-
-
-class Head(msgspec.Struct, frozen=True):
-    """What goes before the message."""
-
-    ggrid: str
-    created: int
-    envelope: Envelope
 
 
 class _FullAnswer(msgspec.Struct, frozen=True):
@@ -71,7 +62,7 @@ class RemoteCore:
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
         head = msgspec.json.encode(Head(request.ggrid, request.created, request.envelope))
-        headers = {"Content-Type": SCAN_TYPE, "Content-Length": str(4 + len(head) + request.body.size)}
+        headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(4 + len(head) + request.body.size)}
         try:
             async with self._client.stream("POST", "/scan", content=_frame(head, request.body), headers=headers) as got:
                 return _outcome(got.status_code, await _bounded(got), request.ggrid)

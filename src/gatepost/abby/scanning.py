@@ -17,13 +17,13 @@ from gatepost.abby.failures import Json
 from gatepost.abby.multipart import TOO_LARGE, Left, boundary_of, read_upload
 from gatepost.abby.parameters import read_parameters
 from gatepost.api.errors import TENANT_NOT_FOUND, Failure
-from gatepost.api.ids import new_id
 from gatepost.api.scanning import MAX_BODY, MessageAnalysisResult, encode
 from gatepost.api.times import date_time
 from gatepost.guard.scan import ScanRequest, ScanResult
 from gatepost.guard.spool import Spool, SpooledBody
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import Store
+from gatepost.store.interface import TenantStore
 
 MILLISECOND = 1_000_000
 
@@ -41,7 +41,14 @@ class Scanning:
     of a request that got past its credential, with the seconds it took."""
 
     def __init__(
-        self, *, door: Door, cores: Cores, store: Store, spool: Spool, seconds: float, observe: Observer = unobserved
+        self,
+        *,
+        door: Door,
+        cores: Cores,
+        store: TenantStore,
+        spool: Spool,
+        seconds: float,
+        observe: Observer = unobserved,
     ) -> None:
         self._door = door
         self._cores = cores
@@ -91,15 +98,8 @@ class Scanning:
         if isinstance(outcome, Failure):
             log.info("scan refused", client=caller.name, error=outcome.error.code)
         else:
-            report = outcome.report
-            log.info(
-                "scanned",
-                ggrid=outcome.ggrid,
-                client=caller.name,
-                verdict=report.verdict,
-                decision=report.decision,
-                seconds=round(seconds, 4),
-            )
+            # The core logs what it found; here only who asked for it.
+            log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
 class _Waiting:

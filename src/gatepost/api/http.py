@@ -27,6 +27,7 @@ class JsonHttp(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._in_head = True
+        self._head_begun = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
@@ -42,11 +43,15 @@ class JsonHttp(HttpToolsProtocol):
         super().data_received(data)
         if self._in_head and self._head_bytes > MAX_HEAD:
             self.send_400_response("the header section is larger than 64 KiB")
-        elif self._in_head and self._head_bytes and self._head_timer is None:
+        elif self._head_begun and self._head_timer is None:
             self._expect_head()
 
+    def on_message_begin(self) -> None:
+        self._head_begun = True
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head = self._head_begun = False
         self._head_bytes = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
@@ -75,7 +80,7 @@ class JsonHttp(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
 
     def _head_is_late(self) -> None:
-        if self._head_bytes:
+        if self._head_begun:
             self.send_400_response("the header section did not arrive in time")
         else:
             self.transport.close()

@@ -17,7 +17,7 @@ MAX_PARAMETERS = 1 << 20
 
 Uuid = Annotated[str, msgspec.Meta(extra_json_schema={"format": "uuid"})]
 DateTime = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-EnvelopeText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": r"^[^\r\n\u0000]*$"})]
+EnvelopeText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": r"^[^\x00\r\n]*$"})]
 IpAddress = Annotated[str, msgspec.Meta(extra_json_schema={"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]})]
 Sha256 = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[0-9a-f]{64}$"})]
 Points = Decimal

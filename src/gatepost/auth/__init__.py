@@ -10,6 +10,7 @@ from gatepost.asking import Asking, together
 from gatepost.auth import arc, dkim, dmarc, iprev, sendinghost, spf
 from gatepost.auth.results import Authentication
 from gatepost.auth.sendinghost import Network
+from gatepost.auth.signable import Signable
 from gatepost.mail.message import Envelope, Message
 
 A = TypeVar("A")
@@ -24,14 +25,15 @@ def authenticate(
 ) -> Asking[Authentication]:
     """Check the border data and the message against what its domains publish."""
     fields = message.headers.fields
+    signable = Signable(message.raw, message.header_end, fields)  # one for both, so that the body is hashed once
     sending = sendinghost.find(envelope, fields, trusted_relays)
     authors = dmarc.author_domains(sender.domain for sender in message.senders)
     (spf_mail, spf_helo), signatures, chain, reverse, records = yield from _side_by_side(
         spf.verify(sending.address, envelope.sender, sending.helo),
-        dkim.verify(message.raw, message.header_end, fields, now),
-        arc.validate(message.raw, message.header_end, fields, now),
+        dkim.verify(message.raw, message.header_end, fields, now, signable=signable),
+        arc.validate(message.raw, message.header_end, fields, now, signable=signable),
         iprev.verify(sending.address),
-        dmarc.first_records(authors),
+        dmarc.discover(authors),
     )
     judged = yield from dmarc.evaluate(authors, spf_mail, signatures, records)
     return Authentication(

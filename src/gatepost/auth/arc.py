@@ -83,15 +83,12 @@ def _arc(result: Result, reason: str, chain: list[_Set]) -> Arc:
 
 def _chain(signable: Signable, rules: Rules) -> list[_Set] | _Broken:
     """The sets from the oldest to the newest, if they are complete and claim an unbroken chain (steps 1 to 3)."""
-    numbered = [_numbered(signable, name) for name in (RESULTS, MESSAGE, SEAL)]
-    counts = {len(kind) if kind is not None else 0 for kind in numbered}
-    if counts != {len(signable.places(SEAL))} or None in numbered:
+    results, message, seal = kinds = [_numbered(signable, name) for name in (RESULTS, MESSAGE, SEAL)]
+    instances = list(range(1, len(seal) + 1))
+    if not instances or any(sorted(kind) != instances for kind in kinds):
         return _Broken("the ARC sets are incomplete")
-    results, message, seal = (kind or {} for kind in numbered)
-    if not sorted(seal) == sorted(message) == sorted(results) == list(range(1, len(seal) + 1)):
-        return _Broken("the ARC sets are not numbered one by one")
     chain: list[_Set] = []
-    for instance in range(1, len(seal) + 1):
+    for instance in instances:
         hop = _hop(signable, results[instance], message[instance], seal[instance], rules)
         if isinstance(hop, _Broken):
             return hop
@@ -99,24 +96,23 @@ def _chain(signable: Signable, rules: Rules) -> list[_Set] | _Broken:
     return _unbroken(chain)
 
 
-def _numbered(signable: Signable, name: str) -> dict[int, int] | None:
-    """Where the fields of one kind stand, by their instance; None where one has no number or a number stands twice."""
+def _numbered(signable: Signable, name: str) -> dict[int, int]:
+    """Where the fields of one kind stand, by their number; nothing where one stands twice or there are too many."""
     places = signable.places(name)
     if len(places) > INSTANCES_MAX:
-        return None
+        return {}
     numbered = {_instance(signable.fields[place].raw, name): place for place in places}
-    return None if None in numbered or len(numbered) < len(places) else {key: numbered[key] for key in numbered if key}
+    return numbered if len(numbered) == len(places) else {}
 
 
-def _instance(raw: bytes, name: str) -> int | None:
+def _instance(raw: bytes, name: str) -> int:
+    """The number of a field's set, 0 where it has none. Authentication results have it first (section 4.1.1)."""
     if name == RESULTS:
         found = _RESULTS_INSTANCE.match(raw.partition(b":")[2][:256].decode("latin-1"))
         value = found[1] if found else ""
     else:
         value = (tags_of(raw) or {}).get("i", "")
-    if not _INSTANCE.fullmatch(value) or not 1 <= int(value) <= INSTANCES_MAX:
-        return None
-    return int(value)
+    return int(value) if _INSTANCE.fullmatch(value) else 0
 
 
 def _hop(signable: Signable, results: int, message: int, seal: int, rules: Rules) -> _Set | _Broken:
@@ -144,30 +140,30 @@ def _newest_message(signable: Signable, place: int, now: float, rules: Rules) ->
 def _verified(
     signable: Signable, chain: list[_Set], newest: Signature, answers: dict[str, DnsAnswer], rules: Rules
 ) -> tuple[Result, str]:
-    """The newest message signature, then the seals from the newest to the oldest (steps 4 and 6)."""
-    signed = signable.header(newest.names, chain[-1].message, relaxed=newest.relaxed_header)
-    digest = hashlib.new(newest.hashing, signed, usedforsecurity=False).digest()
-    outcomes = [_proven(newest, digest, answers, rules)]
-    if outcomes == [("pass", "")]:
-        outcomes.append(_body(signable, newest))
-    if all(result != "fail" for result, _ in outcomes):
-        sealed = zip(chain, _seal_digests(signable, chain), strict=True)
-        outcomes += [_proven(hop.sealed, digest, answers, rules) for hop, digest in reversed(list(sealed))]
-    wrong = [outcome for outcome in outcomes if outcome[0] != "pass"]
-    return min(wrong, key=lambda outcome: outcome[0] != "fail", default=("pass", ""))
+    """The newest message signature, then the seals from the newest to the oldest (steps 4 and 6).
+
+    Nothing is hashed before all keys are there: without one of them the chain cannot pass.
+    """
+    signatures = [newest, *(hop.sealed for hop in reversed(chain))]
+    found = [_strong(signature, answers, rules) for signature in signatures]
+    if missing := [each for each in found if isinstance(each, NoKey)]:
+        lost = min(missing, key=lambda each: each.result)
+        return ("fail" if lost.result == "permerror" else "temperror"), lost.reason
+    digests = _digests(signable, chain, newest)
+    for signature, keys_found, digest in zip(signatures, found, digests, strict=True):
+        assert not isinstance(keys_found, NoKey)
+        if not any(key.proves(signature.value, digest, signature.hashing) for key in keys_found):
+            return "fail", f"a signature of {signature.domain} does not match"
+    return _body(signable, newest)
 
 
-def _proven(signature: Signature, digest: bytes, answers: dict[str, DnsAnswer], rules: Rules) -> tuple[Result, str]:
+def _strong(signature: Signature, answers: dict[str, DnsAnswer], rules: Rules) -> tuple[Key, ...] | NoKey:
     answer = answers[keys.question(signature.selector, signature.domain)]
     found = keys.usable(answer, signature.kind, signature.hashing)
     if isinstance(found, NoKey):
-        return ("temperror" if found.result == "temperror" else "fail"), found.reason
-    strong: list[Key] = [key for key in found if not key.is_weak(rules.least_bits)]
-    if not strong:
-        return "fail", f"a key of {found[0].bits} bits is too weak"
-    if not any(key.proves(signature.value, digest, signature.hashing) for key in strong):
-        return "fail", "a signature of the chain does not match"
-    return "pass", ""
+        return found
+    strong = tuple(key for key in found if not key.is_weak(rules.least_bits))
+    return strong or NoKey("permerror", f"a key of {found[0].bits} bits is too weak")
 
 
 def _body(signable: Signable, newest: Signature) -> tuple[Result, str]:
@@ -177,8 +173,12 @@ def _body(signable: Signable, newest: Signature) -> tuple[Result, str]:
     return "pass", ""
 
 
-def _seal_digests(signable: Signable, chain: list[_Set]) -> list[bytes]:
-    """The digest under each seal: all earlier sets whole, then this set with the seal's own b= empty (section 5.1.1)."""
+def _digests(signable: Signable, chain: list[_Set], newest: Signature) -> list[bytes]:
+    """What the newest message signature signs, then what the seals do, from the newest to the oldest.
+
+    Under a seal are the earlier sets whole, then its own set with the seal's b= empty (section 5.1.1).
+    """
+    signed = signable.header(newest.names, chain[-1].message, relaxed=newest.relaxed_header)
     running = hashlib.sha256()
     digests = []
     for hop in chain:
@@ -187,4 +187,4 @@ def _seal_digests(signable: Signable, chain: list[_Set]) -> list[bytes]:
         own.update(signable.unsigned(hop.seal, relaxed=True))
         digests.append(own.digest())
         running.update(signable.relaxed(hop.seal) + b"\r\n")
-    return digests
+    return [hashlib.new(newest.hashing, signed, usedforsecurity=False).digest(), *reversed(digests)]

@@ -38,7 +38,7 @@ class Records:
 
     def ask(self, names: Sequence[str]) -> Asking[None]:
         """Ask for the records of names that are not known yet, in one round trip."""
-        missing = tuple(name for name in names if name not in self.known)
+        missing = tuple(name for name in dict.fromkeys(names) if name not in self.known)
         if not missing:
             return
         answers = yield tuple(Dns(f"_dmarc.{name}", "TXT") for name in missing)
@@ -68,10 +68,13 @@ def author_domains(domains: Iterable[str]) -> tuple[str, ...]:
     return tuple(filter(_is_askable, dict.fromkeys(map(normal_domain, domains))))
 
 
-def first_records(authors: tuple[str, ...]) -> Asking[Records]:
-    """Ask what can be asked before anything else is known: the authors' own records."""
+def discover(authors: tuple[str, ...]) -> Asking[Records]:
+    """Ask what can be asked before anything else is known: the authors' records, and the walk where there is none."""
     records = Records()
-    yield from records.ask(authors[:MAX_AUTHORS])
+    named = authors[:MAX_AUTHORS]
+    yield from records.ask(named)
+    lacking = (author for author in named if records.known[author] is None and author not in records.failed)
+    yield from records.ask([name for author in lacking for name in targets(author)])
     return records
 
 
@@ -112,9 +115,7 @@ def _goodness(result: Dmarc) -> tuple[int, int]:
 
 def _evaluate(author: str, spf: Spf, dkim: tuple[Dkim, ...], records: Records) -> Asking[Dmarc]:
     try:
-        yield from records.ask((author,))
-        own = records.at(author)
-        walk = None if own else (yield from _walk(author, records))
+        walk = None if records.at(author) else (yield from _walk(author, records))
     except _DnsError:
         return Dmarc("temperror", author, reason="DNS failed for the policy")
     domain = walk.organisation if walk else author

@@ -4,12 +4,18 @@ Domains reach authentication from hostile places (envelope, From, macros in SPF 
 what cannot be asked or is no address is False or None.
 """
 
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TypeAlias
+
+from gatepost.asking import DnsAnswer
 
 MAX_NAME = 253
 MAX_LABEL = 63
+# Addresses that are looked at in one answer: a reply over TCP can carry thousands.
+MAX_ADDRESSES = 500
 
-IpAddress = IPv4Address | IPv6Address
+IpAddress: TypeAlias = IPv4Address | IPv6Address
 
 
 def queryable(name: str) -> bool:
@@ -31,6 +37,11 @@ def address(text: str) -> IpAddress | None:
     except ValueError:
         return None
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+
+
+def addresses(answer: DnsAnswer) -> Iterator[IpAddress]:
+    """The addresses in an answer, as many as are looked at."""
+    return filter(None, map(address, answer.records[:MAX_ADDRESSES]))
 
 
 def reverse_name(host: IpAddress) -> str:

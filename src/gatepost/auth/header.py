@@ -86,7 +86,9 @@ def _results(found: Authentication) -> Iterator[tuple[str, ...]]:
     policy = (("policy.dmarc", dmarc.policy),) if dmarc.policy else ()
     yield _result("dmarc", dmarc.result, dmarc.reason, ("header.from", dmarc.domain), *policy)
     if found.arc.result != "none":
-        yield _result("arc", found.arc.result, found.arc.reason, ("smtp.remote-ip", found.host))
+        # RFC 8617 section 10.1 knows no other results; why it is not a pass stands in the reason.
+        result = "pass" if found.arc.result == "pass" else "fail"
+        yield _result("arc", result, found.arc.reason, ("smtp.remote-ip", found.host))
     if found.iprev.result != "none":
         yield _result("iprev", found.iprev.result, found.iprev.reason, ("policy.iprev", found.host))
 

@@ -4,7 +4,7 @@ Anyone can publish any name for an address of their own; only the owner of the n
 """
 
 from gatepost.asking import Asking, Dns
-from gatepost.auth.dnsname import IpAddress, address, queryable, reverse_name
+from gatepost.auth.dnsname import IpAddress, addresses, queryable, reverse_name
 from gatepost.auth.results import Iprev
 
 # RFC 8601 section 3 asks for a limit on the names that are followed.
@@ -24,7 +24,7 @@ def verify(host: IpAddress | None) -> Asking[Iprev]:
         return Iprev("permerror", reason="the host has no name")
     answers = yield tuple(Dns(name, "A" if host.version == 4 else "AAAA") for name in names)
     for name, forward in zip(names, answers, strict=False):
-        if any(address(text) == host for text in forward.records):
+        if host in addresses(forward):
             return Iprev("pass", name)
     if any(forward.status == "failed" for forward in answers):
         return Iprev("temperror", names[0], "DNS failed for the name's address")

@@ -10,23 +10,24 @@ is the sending host. Below that one everything was written by strangers. The nam
 """
 
 import re
-from collections.abc import Iterable
-from ipaddress import IPv4Network, IPv6Network
+from collections.abc import Container, Iterable
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from gatepost.auth.dnsname import IpAddress, address
 from gatepost.mail.message import Envelope, Field
 
-Network = IPv4Network | IPv6Network
+Network: TypeAlias = Container[Any]  # of addresses: one network of `ipaddress`, or a set of many
 
 MAX_HOPS = 50
 MAX_TEXT = 2_000
 
 _CLAUSES = frozenset({"from", "by", "via", "with", "id", "for"})
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+# Mail that a program of ours handed on or fetched from a mailbox of ours: no host sent it to us there.
+_OWN = frozenset({"local", "pop3", "imap"})
+_WORD = re.compile(r"[()]|[^\s()]+")
 _BRACKETED = re.compile(r"\[(?:IPv6:)?([0-9A-Fa-f:.]{2,45})\]", re.IGNORECASE)
 _BARE = re.compile(r"(?<![^\s@])[0-9A-Fa-f:.]{2,45}(?![^\s,;])")
 _HELO = re.compile(r"\b(?:helo|ehlo)[= ](\S*)", re.IGNORECASE)
@@ -70,33 +71,34 @@ def _is_trusted(host: IpAddress, trusted: tuple[Network, ...]) -> bool:
 
 
 def _hop(value: str) -> _Hop:
-    said, comment, protocol = _clauses(value)
-    if not said:
+    words, comment, protocol = _clauses(value)
+    if not words or protocol in _OWN:
         return _Hop(None, "", local=True)
     helo = _HELO.search(comment)
-    found = _recorded(_HELO.sub(" ", comment)) or _recorded(said)
-    return _Hop(found, helo[1].strip("[],;") if helo else said, local=found is None and protocol == "local")
+    found = _recorded(_HELO.sub(" ", comment)) or _recorded(" ".join(words))
+    return _Hop(found, helo[1].strip("[],;") if helo else words[0], local=False)
 
 
-def _clauses(value: str) -> tuple[str, str, str]:
-    """What the client said after `from`, the comments up to `by`, and the protocol; empty without a `from`."""
-    said, clause, depth = "", "", 0
+def _clauses(value: str) -> tuple[list[str], str, str]:
+    """The words after `from`, the comments up to `by`, and the protocol; empty without a `from`."""
+    words: list[str] = []
     comment: list[str] = []
-    for word in _TOKEN.findall(value):
+    clause, depth = "", 0
+    for word in _WORD.findall(value):
         if word in "()":
             depth = max(0, depth + (1 if word == "(" else -1))
         elif depth:
             if clause == "from":
                 comment.append(word)
-        elif clause == "from" and not said:
-            said = word
         elif clause == "with":
-            return said, " ".join(comment), word.lower()
-        elif clause or word.lower() == "from":
-            clause = word.lower() if word.lower() in _CLAUSES else clause
-        else:
-            return "", "", ""
-    return said, " ".join(comment), ""
+            return words, " ".join(comment), word.lower()
+        elif word.lower() in _CLAUSES and (words or not clause):
+            clause = word.lower()
+        elif clause == "from":
+            words.append(word)
+        elif not clause:
+            break
+    return words, " ".join(comment), ""
 
 
 def _recorded(text: str) -> IpAddress | None:

@@ -31,14 +31,14 @@ class Signable:
         self._body_start = header_end
         self._bodies: dict[tuple[bool, str, int | None], BodyHash] = {}
         self._relaxed: dict[int, bytes] = {}
-        self._places: dict[str, list[int]] | None = None
+        self._names = [field.name for field in fields]
+        self._places: dict[str, list[int]] = {}
 
     def places(self, name: str) -> list[int]:
-        """Where the fields of a name stand, the topmost first."""
-        if self._places is None:
-            self._places = {}
-            for place, field in enumerate(self.fields):
-                self._places.setdefault(field.name, []).append(place)
+        """Where the fields of a name stand, the topmost first. Most mail is not signed and needs no index."""
+        if not self._places and name in self._names:
+            for place, each in enumerate(self._names):
+                self._places.setdefault(each, []).append(place)
         return self._places.get(name, [])
 
     def relaxed(self, place: int) -> bytes:

@@ -13,10 +13,10 @@ import msgspec
 
 from gatepost.asking import Asking, Dns, DnsAnswer
 from gatepost.auth import spf_macro, spf_record
-from gatepost.auth.dnsname import IpAddress, address, is_domain, queryable, reverse_name
+from gatepost.auth.dnsname import IpAddress, addresses, is_domain, queryable, reverse_name
 from gatepost.auth.results import Result, Spf
 from gatepost.auth.spf_macro import Macro
-from gatepost.auth.spf_record import RecordError, Mechanism, Record
+from gatepost.auth.spf_record import Mechanism, Record, RecordError
 from gatepost.names import normal_domain
 
 MAX_LOOKUPS = 10
@@ -62,6 +62,7 @@ class _Check:
         self.lookups = 0
         self.voids = 0
         self.names: tuple[str, ...] | None = None
+        self.leads_back: dict[str, bool] = {}
 
     def count_lookup(self) -> None:
         self.lookups += 1
@@ -220,7 +221,7 @@ def _named(check: _Check, target: str) -> Asking[bool]:
     """`ptr`: is the host's own name, once it leads back to the host, at or below the target?"""
     names = yield from _host_names(check)
     near = tuple(name for name in names if _at_or_below(name, target))
-    return bool((yield from _validated(check.sender.host, near)))
+    return bool((yield from _validated(check, near)))
 
 
 def _host_names(check: _Check) -> Asking[tuple[str, ...]]:
@@ -234,13 +235,15 @@ def _host_names(check: _Check) -> Asking[tuple[str, ...]]:
     return check.names
 
 
-def _validated(host: IpAddress, names: tuple[str, ...]) -> Asking[tuple[str, ...]]:
+def _validated(check: _Check, names: tuple[str, ...]) -> Asking[tuple[str, ...]]:
     """Those of the names that lead back to the host; a failure of DNS skips a name (RFC 7208 section 5.5)."""
-    if not names:
-        return ()
-    answers = yield tuple(_address_question(host, name) for name in names)
-    pairs = zip(names, answers, strict=False)
-    return tuple(name for name, answer in pairs if any(address(text) == host for text in answer.records))
+    host = check.sender.host
+    unknown = tuple(name for name in dict.fromkeys(names) if name not in check.leads_back)
+    if unknown:
+        answers = yield tuple(_address_question(host, name) for name in unknown)
+        for name, answer in zip(unknown, answers, strict=False):
+            check.leads_back[name] = host in addresses(answer)
+    return tuple(name for name in names if check.leads_back.get(name))
 
 
 def _any_within(check: _Check, mechanism: Mechanism, answers: tuple[DnsAnswer, ...]) -> bool:
@@ -250,9 +253,9 @@ def _any_within(check: _Check, mechanism: Mechanism, answers: tuple[DnsAnswer, .
     for answer in answers:
         if answer.status == "failed":
             raise _CheckError("temperror", f"DNS failed for an address in {mechanism.name}")
-        found = (address(text) for text in answer.records)
-        if any(each and each.version == host.version and _within(int(host), int(each), distance) for each in found):
-            return True
+        for found in addresses(answer):
+            if found.version == host.version and _within(int(host), int(found), distance):
+                return True
     if not any(answer.records for answer in answers):
         check.count_void()
     return False
@@ -291,7 +294,7 @@ def _values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, s
 
 def _own_name(check: _Check, domain: str) -> Asking[str]:
     """`%{p}`: the host's validated name, the one nearest to the domain where there are several."""
-    names = yield from _validated(check.sender.host, (yield from _host_names(check)))
+    names = yield from _validated(check, (yield from _host_names(check)))
     nearest = sorted(names, key=lambda name: (name != domain, not _at_or_below(name, domain)))
     return nearest[0] if nearest else "unknown"
 

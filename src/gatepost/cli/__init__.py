@@ -16,9 +16,9 @@ def main() -> None:
         app()
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing is left to flush to.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         sys.exit(1)
-    except Exception as fault:  # noqa: BLE001  the known ones are told apart by what they are
+    except Exception as fault:
         sentence = _sentence(fault)
         if sentence is None:
             raise

@@ -10,6 +10,7 @@ app = typer.Typer(
     help="Gatepost, an e-mail security service.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     add_completion=False,
 )
 

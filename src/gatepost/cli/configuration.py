@@ -1,5 +1,6 @@
 """`gatepost config check`: every fault of both files, or what they set."""
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,16 +18,27 @@ def _group() -> None:
 @app.command("check")
 def check(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Read both files; print every fault, or the values that differ from their defaults."""
-    from gatepost.config import ConfigError, load
-    from gatepost.config.inforce import differing
+    from gatepost.config import ConfigError
 
-    folder = config_folder(config, data_folder(data))
     try:
-        read = load(folder)
+        values = _values(config_folder(config, data_folder(data)))
     except ConfigError as fault:
         _print_faults(fault, json)
         raise typer.Exit(1) from None
-    _print_values({"guard.yml": differing(read.guard), "abby.yml": differing(read.abby)}, json)
+    _print_values(values, json)
+
+
+def _values(folder: Path) -> dict[str, dict[str, Any]]:
+    """What differs from the defaults, by file; a machine that runs only one of the services has only its file."""
+    from gatepost.config import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
+    from gatepost.config.inforce import differing
+
+    if (folder / GUARD_FILE).exists() == (folder / ABBY_FILE).exists():
+        both = load(folder)
+        return {GUARD_FILE.name: differing(both.guard), ABBY_FILE.name: differing(both.abby)}
+    if (folder / GUARD_FILE).exists():
+        return {GUARD_FILE.name: differing(load_guard(folder))}
+    return {ABBY_FILE.name: differing(load_abby(folder))}
 
 
 def _print_faults(fault: Any, json: bool) -> None:
@@ -46,6 +58,7 @@ def _print_values(values: dict[str, dict[str, Any]], json: bool) -> None:
         print_json({"ok": True, "values": values})
         return
     out = console()
-    out.print("Both files are fine. What differs from the defaults:")
+    fine = "Both files are fine." if len(values) > 1 else f"{next(iter(values))} is fine; the other file is not here."
+    out.print(f"{fine} What differs from the defaults:")
     lines = [(file, key, str(value)) for file, settings in values.items() for key, value in settings.items()]
     out.print(rows(table("file", "key", "value"), lines))

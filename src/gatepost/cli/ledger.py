@@ -19,9 +19,13 @@ def show(out: Console, name: str, analysed: AnalysedMessage | MessageAnalysisRes
     """Print one analysis; a bare result has no ledger to show."""
     out.print(_headline(name, analysed))
     if isinstance(analysed, AnalysedMessage):
-        out.print(Padding(Group(*_sections(analysed)), (0, 0, 1, 2)))
+        out.print(Padding(Group(*_sections(analysed)), (0, 0, 1, 2), expand=False))
     else:
-        out.print(Padding(safe(f"tags: {', '.join(analysed.tags) or 'none'}; id: {analysed.ggrid}"), (0, 0, 1, 2)))
+        out.print(
+            Padding(
+                safe(f"tags: {', '.join(analysed.tags) or 'none'}; id: {analysed.ggrid}"), (0, 0, 1, 2), expand=False
+            )
+        )
 
 
 def summary(out: Console, counts: Mapping[str, int]) -> None:
@@ -67,7 +71,12 @@ def _authentication(found: AuthenticationOutcome) -> Iterator[tuple[str, ...]]:
     aligned = " and ".join(
         name for name, yes in (("DKIM", found.dmarc.dkim_aligned), ("SPF", found.dmarc.spf_aligned)) if yes
     )
-    yield "dmarc", found.dmarc.result, found.dmarc.domain, found.dmarc.reason or (f"{aligned} aligned" if aligned else "")
+    yield (
+        "dmarc",
+        found.dmarc.result,
+        found.dmarc.domain,
+        found.dmarc.reason or (f"{aligned} aligned" if aligned else ""),
+    )
     if found.arc.instances:
         yield "arc", found.arc.result, ", ".join(found.arc.sealers), found.arc.reason
 

@@ -11,13 +11,14 @@ import msgspec
 
 from gatepost.abby.messages import described
 from gatepost.analysis import Context, Report, analyse, undecided
-from gatepost.api.ids import new_id
 from gatepost.api.times import now
-from gatepost.asking import Answers, Asking, DnsAnswer, Questions
+from gatepost.asking import DnsAnswer
 from gatepost.cli.batch import Analysed, Scanner
 from gatepost.cli.mailbox import Mail
 from gatepost.config import GUARD_FILE, load_guard
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.questions import Analysis, Answers, Lookup, LookupAnswer, Questions
 from gatepost.settings import Dns
 from gatepost.store.interface import MessageRecord
 
@@ -30,13 +31,14 @@ class _Job(msgspec.Struct, frozen=True):
     """One message's questions share one budget of time."""
 
     ggrid: str
+    envelope: Envelope
 
 
 @contextlib.contextmanager
 def scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
     """Whoever scans a message here. With `dns`, the name servers of the configuration are asked, if there is one."""
     if not dns:
-        yield lambda mail: _analysed(mail, envelope, lambda _ggrid, questions: (FAILED,) * len(questions))
+        yield lambda mail: _analysed(mail, envelope, lambda _ggrid, questions: _unasked(questions))
         return
     from gatepost.guard.answers import Answerer
     from gatepost.guard.dns import Resolver
@@ -45,9 +47,14 @@ def scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
     with asyncio.Runner() as runner:
         answerer = Answerer(Resolver(settings.nameservers, settings.timeout / 1000))
         yield lambda mail: _analysed(
-            mail, envelope, lambda ggrid, questions: runner.run(answerer.answer(_Job(ggrid), questions))
+            mail, envelope, lambda ggrid, questions: runner.run(answerer.answer(_Job(ggrid, envelope), questions))
         )
         runner.run(answerer.close())
+
+
+def _unasked(questions: Questions) -> Answers:
+    """Nobody is asked: DNS has failed, and nothing is listed."""
+    return tuple(LookupAnswer() if isinstance(question, Lookup) else FAILED for question in questions)
 
 
 def _analysed(mail: Mail, envelope: Envelope, answer: Callable[[str, Questions], Answers]) -> Analysed:
@@ -61,7 +68,7 @@ def _analysed(mail: Mail, envelope: Envelope, answer: Callable[[str, Questions],
     return described(MessageRecord(ggrid, created, now(), envelope, len(mail.raw), digest, report))
 
 
-def _concluded(asking: Asking[Report], answer: Answer) -> Report:
+def _concluded(asking: Analysis[Report], answer: Answer) -> Report:
     try:
         questions = next(asking)
         while True:

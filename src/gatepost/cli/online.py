@@ -37,8 +37,15 @@ def scanner(service: Service, envelope: Envelope, data: DataFolder) -> Iterator[
     except (OSError, ValueError):
         raise StartError(f"There is no token in {token_file}; name a file that has one with --token-file.") from None
     own = data.certificate if data.certificate.exists() else None
-    with Client(service.url, token, ca=service.cacert or own, verify=service.verify) as client:
+    with _connected(service, token, service.cacert or own) as client:
         yield lambda mail: _analysed(client, mail, envelope)
+
+
+def _connected(service: Service, token: str, ca: Path | None) -> Client:
+    try:
+        return Client(service.url, token, ca=ca, verify=service.verify)
+    except OSError:
+        raise StartError(f"{ca} has no certificate that could be read.") from None
 
 
 def _analysed(client: Client, mail: Mail, envelope: Envelope) -> Analysed | NotScanned:

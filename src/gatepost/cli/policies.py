@@ -33,7 +33,9 @@ def show(json: JsonOption = False) -> None:
 
 
 @app.command("explain")
-def explain(kind: Annotated[str, typer.Argument(help="A tag, such as auth:dmarc-fail.")], json: JsonOption = False) -> None:
+def explain(
+    kind: Annotated[str, typer.Argument(help="A tag, such as auth:dmarc-fail.")], json: JsonOption = False
+) -> None:
     """Say what a kind of finding means and what it does to a message."""
     from gatepost.checks import TITLES
     from gatepost.cli.printing import print_json

@@ -1,7 +1,7 @@
 """`gatepost scan`: the analysis of a server, at the keyboard.
 
-Without `--url` the same code runs in this process. DNS is asked only with `--dns`: mail that is looked at twice must not
-tell its sender so, and a result must not depend on the day.
+Without `--url` the same code runs in this process. DNS is asked only with `--dns`: mail that is looked at twice must
+not tell its sender so, and a result must not depend on the day.
 """
 
 from pathlib import Path
@@ -18,24 +18,31 @@ def scan(
     files: Annotated[list[Path], typer.Argument(help="Messages, mailboxes (mbox), folders, or - for standard input.")],
     json: JsonOption = False,
     fail_on: Annotated[
-        list[str] | None, typer.Option("--fail-on", metavar="VERDICT", help="Exit with 3 where a message gets it; repeatable.")
+        list[str] | None,
+        typer.Option("--fail-on", metavar="VERDICT", help="Exit with 3 where a message gets it; repeatable."),
     ] = None,
     sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Envelope sender.")] = "",
-    recipients: Annotated[list[str] | None, typer.Option("--to", metavar="ADDRESS", help="Envelope recipient; repeatable.")] = None,
+    recipients: Annotated[
+        list[str] | None, typer.Option("--to", metavar="ADDRESS", help="Envelope recipient; repeatable.")
+    ] = None,
     remote_address: Annotated[str | None, typer.Option(metavar="IP", help="Address of the host that sent it.")] = None,
     helo: Annotated[str | None, typer.Option(metavar="NAME", help="What that host called itself.")] = None,
     dns: Annotated[bool, typer.Option("--dns", help="Ask DNS (offline scans only).")] = False,
     url: Annotated[str | None, typer.Option(metavar="URL", help="Have a running Gatepost do it.")] = None,
-    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with its token; the data folder's if not given.")] = None,
-    cacert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to verify it with; the data folder's if not given.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with its token; the data folder's if not given.")
+    ] = None,
+    cacert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate to verify it with; the data folder's if not given.")
+    ] = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not verify its certificate.")] = False,
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
     """Analyse messages and print verdict and ledger.
 
-    Exits with 0 when every message was analysed, whatever its verdict; with 3 when a verdict of --fail-on is among them;
-    with 1 when something could not be read or reached.
+    Exits with 0 when every message was analysed, whatever its verdict; with 3 when a verdict of --fail-on is among
+    them; with 1 when something could not be read or reached.
     """
     from gatepost.cli import batch, offline, online
     from gatepost.mail.message import Envelope

@@ -1,6 +1,5 @@
 """`gatepost tenant`: the customers of a deployment."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.service.datafolder import StartError
 
 if TYPE_CHECKING:
     from gatepost.store.interface import Store
@@ -27,7 +27,11 @@ def create(
     """Make a tenant and print its uid."""
     if not name.strip():
         raise typer.BadParameter("must not be empty", param_hint="NAME")
+    from gatepost.store.interface import Taken
+
     tenant = _with_store(config, data, lambda store: store.create_tenant(name.strip()))
+    if isinstance(tenant, Taken):
+        raise StartError(f"There is a tenant called {tenant.name} already.")
     if json:
         from gatepost.cli.printing import print_json
 
@@ -52,6 +56,8 @@ def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
 
 def _with_store(config: Path | None, data: Path | None, use: Callable[["Store"], Awaitable[T]]) -> T:
     """Use the storage that the configuration names, beside a server that may be running."""
+    import asyncio
+
     from gatepost.config import load_abby
     from gatepost.store import open_store
 

@@ -30,9 +30,15 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT = 3660.0
 CONNECT_TIMEOUT = 10.0
 PATIENT = Retries()
+# The other side speaks no TLS, or is not who it should be: that stays so.
+_HOPELESS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 
 
 def _options(url: str, token: str, ca: str | Path | None, verify: bool, timeout: float) -> dict[str, Any]:
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as fault:
+        raise UnreachableError(f"{url!r} is not an address: {fault}") from None
     context = ssl.create_default_context(cafile=str(ca) if ca else None)
     if not verify:
         context.check_hostname = False
@@ -52,7 +58,8 @@ def _reply(response: httpx.Response) -> Reply:
 
 def _no_reply(fault: httpx.TransportError) -> NoReply:
     text = str(fault) or type(fault).__name__
-    return NoReply(text, again="CERTIFICATE_VERIFY_FAILED" not in text and "WRONG_VERSION_NUMBER" not in text)
+    hopeless = isinstance(fault, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
+    return NoReply(text, again=not hopeless and not any(sign in text for sign in _HOPELESS))
 
 
 class Client:

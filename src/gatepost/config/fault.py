@@ -8,7 +8,8 @@ from gatepost.config.document import Key
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):
-    """One fault. `key` is written as in the file, `staticApiTokens[0].token`; "" is the file as a whole."""
+    """One fault. `key` is written as in the file, `staticApiTokens[0].token`. "" is the file as a whole, and line 0
+    none of its lines."""
 
     file: str
     line: int
@@ -16,7 +17,8 @@ class Fault(msgspec.Struct, frozen=True, order=True):
     sentence: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.key or 'the file'} {self.sentence}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.key or 'the file'} {self.sentence}"
 
 
 class ConfigError(Exception):

@@ -1,4 +1,4 @@
-"""Answers for an analysis: its questions go out together, and all of one message's together have a limit on time.
+"""Answers for an analysis: its questions go out together, and those to DNS have a limit on their time in all.
 
 A slow name server must not hold a slot for the whole time that the analysis may take: when a message has used up its
 share, whatever is still open is answered "failed", which the analysis reports as `temperror` (RFC 8601 section 2.7).
@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gatepost.asking import Answers, Dns, DnsAnswer, Questions
+from gatepost.asking import Dns, DnsAnswer
+from gatepost.mail.message import Envelope
+from gatepost.questions import Answer, Answers, Lookup, LookupAnswer, Question, Questions
 
 FAILED = DnsAnswer("failed")
 MAX_SECONDS = 10.0
@@ -22,6 +24,22 @@ class Named(Protocol):
 
     @property
     def ggrid(self) -> str: ...
+
+    @property
+    def envelope(self) -> Envelope: ...
+
+
+class Looks(Protocol):
+    """Whoever can look up list entries."""
+
+    async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer: ...
+
+
+class NoLists:
+    """For analyses where there is no storage: nothing is listed."""
+
+    async def answer(self, _tenant: str | None, _question: Lookup) -> LookupAnswer:
+        return LookupAnswer()
 
 
 class Resolves(Protocol):
@@ -38,18 +56,33 @@ class Answerer:
     """Answers the questions of analyses, each within its message's share of time."""
 
     def __init__(
-        self, resolver: Resolves, max_seconds: float = MAX_SECONDS, clock: Callable[[], float] = time.monotonic
+        self,
+        resolver: Resolves,
+        max_seconds: float = MAX_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        lists: Looks | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
+        self._lists = lists or NoLists()
         self._used: dict[str, float] = {}
 
     async def answer(self, job: Named, questions: Questions) -> Answers:
         """One answer for each question, in their order."""
-        known = {question: self._resolver.known(question) for question in questions}
-        missing = [question for question, answer in known.items() if answer is None]
+        found: dict[Question, Answer] = {}
+        missing: list[Dns] = []
+        for question in dict.fromkeys(questions):
+            if isinstance(question, Lookup):
+                # The tenant is the message's, whatever a worker may ask.
+                found[question] = await self._lists.answer(job.envelope.tenant, question)
+            elif known := self._resolver.known(question):
+                found[question] = known
+            else:
+                missing.append(question)
         if missing:
-            known.update(await self._within_share(job.ggrid, missing))
-        return tuple(known[question] or FAILED for question in questions)
+            looked_up = await self._within_share(job.ggrid, missing)
+            found.update((question, looked_up.get(question, FAILED)) for question in missing)
+        return tuple(found[question] for question in questions)
 
     def forget(self, ggrid: str) -> None:
         """That message's analysis has ended."""

@@ -7,18 +7,17 @@ that they were given are kept.
 """
 
 import asyncio
-from enum import Enum
 from typing import Literal
 
 import msgspec
 
 from gatepost.analysis import Report, undecided
-from gatepost.asking import Answer, Answers, Question, Questions
 from gatepost.findings import Outcome
-from gatepost.guard.page import UNSKIPPABLE
+from gatepost.guard.page import IDLE, UNSKIPPABLE
 from gatepost.guard.queueing import LARGE
 from gatepost.guard.scan import Body
 from gatepost.mail.message import Envelope
+from gatepost.questions import Answer, Answers, Question, Questions
 
 Reason = Literal["stall", "deadline", "crash", "memory"]
 
@@ -31,6 +30,14 @@ WHAT_HAPPENED: dict[Reason, str] = {
 MAX_RESTARTS = 5
 
 
+class ListSnapshot(msgspec.Struct, frozen=True):
+    """The lists of one tenant that no key finds, packed for a worker; empty `data` stands for lists that are empty."""
+
+    key: str = ""
+    version: str = ""
+    data: bytes = b""
+
+
 class AnalysisJob(msgspec.Struct, frozen=True):
     """One message to analyse: `now` is the time that signatures and dates are judged by."""
 
@@ -38,15 +45,7 @@ class AnalysisJob(msgspec.Struct, frozen=True):
     envelope: Envelope
     body: Body
     now: float
-
-
-class State(Enum):
-    """Where an attempt stands; LOADING while a large message is on its way to the worker."""
-
-    WAITING = "waiting"
-    LOADING = "loading"
-    RUNNING = "running"
-    ASKING = "asking"
+    lists: ListSnapshot = ListSnapshot()
 
 
 class Attempt:
@@ -59,7 +58,6 @@ class Attempt:
         self.result: asyncio.Future[Report] = loop.create_future()
         self.arrived = loop.time()
         self.deadline: float | None = None
-        self.state = State.WAITING
         self.number = 0
         self.step = 0
         self.skip: dict[str, str] = {}
@@ -67,18 +65,12 @@ class Attempt:
         self.helper: asyncio.Task[None] | None = None
         self._restarts = 0
 
-    @property
-    def executing(self) -> bool:
-        """Is it the worker's turn?"""
-        return self.state in (State.LOADING, State.RUNNING)
-
     def learn(self, questions: Questions, answers: Answers) -> None:
         """Keep answers, for this attempt and any later one."""
         self.known.update(zip(questions, answers, strict=True))
 
     def rest(self) -> None:
         """Back to waiting; whoever was answering or loading for it stops."""
-        self.state = State.WAITING
         self.step = 0
         if self.helper is not None:
             self.helper.cancel()
@@ -100,7 +92,7 @@ class Attempt:
 
     def late(self, stage: str | None) -> Report:
         """Its time is up, in this stage if one was executing."""
-        if stage is not None:
+        if stage is not None and stage != IDLE:
             self.skip[stage] = WHAT_HAPPENED["deadline"]
         return undecided("the analysis ran out of its time", self._outcomes())
 

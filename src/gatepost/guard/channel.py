@@ -12,6 +12,7 @@ from collections.abc import Callable
 from gatepost.guard.frames import Frame, FrameError, FrameReader
 
 _READ = 64 << 10
+_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
 
 
 class Channel:
@@ -44,10 +45,12 @@ class Channel:
         if not self._open:
             return
         idle = not self._waiting
+        if sum(map(len, buffers)) <= _JOINED:
+            buffers = (b"".join(buffers),)
         self._waiting.extend(memoryview(buffer) for buffer in buffers if buffer)
         if idle:
             self._write()
-            if self._waiting and self._open:
+            if self._waiting:
                 self._loop.add_writer(self._sock.fileno(), self._writable)
 
     def close(self) -> None:
@@ -66,16 +69,17 @@ class Channel:
 
     def _write(self) -> None:
         try:
-            sent = self._sock.sendmsg(list(self._waiting)[:16])
+            while self._waiting:
+                first = self._waiting[0]
+                sent = self._sock.send(first)
+                if sent < len(first):
+                    self._waiting[0] = first[sent:]
+                    return
+                self._waiting.popleft()
         except BlockingIOError:
             return
         except OSError:
             self._waiting.clear()
-            return
-        while self._waiting and sent >= len(self._waiting[0]):
-            sent -= len(self._waiting.popleft())
-        if sent:
-            self._waiting[0] = self._waiting[0][sent:]
 
     def _readable(self) -> None:
         try:

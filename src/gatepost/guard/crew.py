@@ -8,10 +8,11 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from gatepost.guard.attempt import Attempt, Reason, State
+from gatepost.guard.attempt import Attempt, Reason
 from gatepost.guard.channel import Channel
 from gatepost.guard.frames import Frame
-from gatepost.guard.page import Page, Place
+from gatepost.guard.page import IDLE, RECEIVE, Page, Place
+from gatepost.guard.recent import Recent
 
 
 class Hand:
@@ -19,17 +20,20 @@ class Hand:
 
     def __init__(
         self,
+        number: int,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         page: Page,
         received: Callable[["Hand", Frame, int, bytes], None],
         ended: Callable[["Hand"], None],
     ) -> None:
+        self.number = number
         self.channel = Channel(loop, sock, lambda kind, job, body: received(self, kind, job, body), lambda: ended(self))
         self.jobs: dict[int, Attempt] = {}
-        self.dropped: set[int] = set()
+        self.turns: set[int] = set()
         self.versions: dict[str, int] = {}
-        self.sealed: bool | None = None
+        self.lists: Recent[str] = Recent()
+        self.reported = False
         self.doom: Reason | None = None
         self.retiring = False
         self.served = 0
@@ -37,23 +41,25 @@ class Hand:
         self._pid = 0
         self._pidfd = -1
         self._numbers = itertools.count(1)
+        self._bytes = 0
         self._resident = 0
         self._seen = -1
         self._since = 0.0
 
     @property
     def ready(self) -> bool:
-        """Sealed or not, it has reported, and guard can end it."""
-        return self.sealed is not None and self._pidfd >= 0
+        """It has said how well it is sealed, and guard can end it."""
+        return self.reported and self._pidfd >= 0
 
     @property
     def free(self) -> bool:
         """May a new job come in?"""
-        return self.ready and self.doom is None and not self.retiring and not self.busy
+        return not self.turns and self.ready and self.doom is None and not self.retiring
 
     @property
     def busy(self) -> bool:
-        return any(attempt.executing for attempt in self.jobs.values())
+        """Is it the worker's turn in some job, one that nobody waits for any more included?"""
+        return bool(self.turns)
 
     @property
     def suspended(self) -> int:
@@ -61,18 +67,17 @@ class Hand:
 
     @property
     def suspended_bytes(self) -> int:
-        return sum(attempt.size for attempt in self.jobs.values())
+        return self._bytes
 
     @property
     def taken_alone(self) -> bool:
-        return any(attempt.alone for attempt in self.jobs.values())
+        return len(self.jobs) == 1 and any(attempt.alone for attempt in self.jobs.values())
 
     @property
     def place(self) -> Place:
         """What it says it does. Believed only of a job whose turn it is."""
         place = self._page.place
-        attempt = self.jobs.get(place.job)
-        return place if attempt is not None and attempt.executing else Place(0, place.stage)
+        return place if place.job in self.jobs and place.job in self.turns else Place(0, place.stage)
 
     @property
     def out_of_memory(self) -> bool:
@@ -82,33 +87,31 @@ class Hand:
         """It runs: from now on it can be ended."""
         self._pid, self._pidfd = pid, pidfd
 
-    def take(self, attempt: Attempt, state: State, now: float) -> None:
+    def take(self, attempt: Attempt) -> None:
         """Let a job in."""
         attempt.number = next(self._numbers)
-        attempt.state = state
         self.jobs[attempt.number] = attempt
-        self.touch(now)
+        self._bytes += attempt.size
 
-    def release(self, attempt: Attempt) -> None:
-        """Let a job go that is not done; what the worker still says about it is ignored."""
+    def turn(self, attempt: Attempt, now: float) -> None:
+        """It is the worker's turn in this job; an idle worker's time starts now."""
+        if not self.turns:
+            self._seen, self._since = -1, now
+        self.turns.add(attempt.number)
+
+    def leave(self, attempt: Attempt) -> None:
+        """A job is out: done, or given up, and then what the worker still says about it is ignored."""
         if self.jobs.pop(attempt.number, None) is not None:
-            self.dropped.add(attempt.number)
-
-    def touch(self, now: float) -> None:
-        """It was given something to do: its time starts now."""
-        self._seen, self._since = -1, now
+            self._bytes -= attempt.size
+            self.served += 1
 
     def stalled(self, now: float, limit: float) -> bool:
-        """Has it been in the same stage for too long?"""
-        for attempt in self.jobs.values():
-            if attempt.state is State.LOADING and self.channel.flushed and attempt.helper is None:
-                attempt.state = State.RUNNING
-                self.touch(now)
+        """Has it been in the same stage for too long? The way of a large message to the worker is not counted."""
         word = self._page.word
-        if word != self._seen:
+        receiving = not self.channel.flushed and self._page.place.stage in (IDLE, RECEIVE)
+        if word != self._seen or receiving:
             self._seen, self._since = word, now
-        running = any(attempt.state is State.RUNNING for attempt in self.jobs.values())
-        return running and self.doom is None and now - self._since >= limit
+        return self.busy and self.doom is None and now - self._since >= limit
 
     def kill(self, reason: Reason | None = None) -> None:
         """End the process, whatever it is doing; its socket closes and that is when it counts as gone."""

@@ -6,6 +6,7 @@ shared by all who ask it; the cache and the number of questions in flight are bo
 """
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -31,8 +32,9 @@ FAILED = DnsAnswer("failed")
 NO_NAME = DnsAnswer("no-name")
 NO_DATA = DnsAnswer("no-data")
 
-# A space ends a name and a backslash starts an escape where names are written as text (RFC 1035 section 5.1).
-_UNASKABLE = frozenset(" \\")
+# Labels of 1 to 63 visible ASCII characters. A backslash would start an escape (RFC 1035 section 5.1), and no name
+# that is worth asking for has one.
+_NAME = re.compile(r"[!-\-/-\[\]-~]{1,63}(?:\.[!-\-/-\[\]-~]{1,63})*\.?")
 _TYPES = {
     "A": pycares.QUERY_TYPE_A,
     "AAAA": pycares.QUERY_TYPE_AAAA,
@@ -108,10 +110,10 @@ class Resolver:
 
     def known(self, question: Dns) -> DnsAnswer | None:
         """The answer, if it takes no waiting."""
-        name = _askable(question.name)
-        if name is None:
+        asked = _askable(question)
+        if asked is None:
             return NO_NAME
-        answer = self._cache.get(Dns(name, question.type))
+        answer = self._cache.get(asked)
         self._hits += answer is not None
         return answer
 
@@ -120,7 +122,7 @@ class Resolver:
         known = self.known(question)
         if known:
             return known
-        question = Dns(_askable(question.name) or "", question.type)
+        question = _askable(question) or question
         task = self._asking.get(question)
         if task:
             self._hits += 1
@@ -162,7 +164,8 @@ class Resolver:
                 result = await self._connected().query_dns(question.name, question.type)
         except DNSError as fault:
             return _refusal(fault.args[0])
-        except TimeoutError:
+        except (TimeoutError, pycares.AresError, RuntimeError):
+            # No answer in time, name servers that the library does not take, or a resolver that is being closed.
             return FAILED, FAILURE_TTL
         return _answer(question, result)
 
@@ -212,11 +215,12 @@ def _name(name: str | bytes) -> str:
     return (name.decode("latin-1") if isinstance(name, bytes) else name).removesuffix(".")
 
 
-def _askable(name: str) -> str | None:
-    """The name in lower case, or None for one that DNS cannot hold (RFC 1035 section 2.3.4)."""
-    name = name.removesuffix(".")
-    if not name or len(name) > 253 or not name.isascii() or not name.isprintable() or _UNASKABLE & set(name):
+def _askable(question: Dns) -> Dns | None:
+    """The question with its name in normal form, or None for a name that DNS cannot hold (RFC 1035 section 2.3.4)."""
+    name = question.name
+    if not _NAME.fullmatch(name):
         return None
-    if any(not 1 <= len(label) <= 63 for label in name.split(".")):
+    normal = name.removesuffix(".").lower()
+    if len(normal) > 253:
         return None
-    return name.lower()
+    return question if normal == name else Dns(normal, question.type)

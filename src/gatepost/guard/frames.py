@@ -6,15 +6,14 @@ worker that sends it is ended.
 """
 
 import struct
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import Annotated, TypeVar
 
 import msgspec
 
 from gatepost.analysis import Report
-from gatepost.asking import Answer, Question
 from gatepost.mail.message import Envelope
+from gatepost.questions import Answer, Question
 
 T = TypeVar("T")
 
@@ -39,7 +38,7 @@ class Frame(IntEnum):
     FAILED = 19
 
 
-FROM_WORKER = {Frame.READY: 4096, Frame.ASK: 64 << 10, Frame.DONE: MAX_REPORT, Frame.FAILED: 4096}
+FROM_WORKER = {Frame.READY: 4096, Frame.ASK: 4 << 20, Frame.DONE: MAX_REPORT, Frame.FAILED: 4096}
 
 _Short = Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -55,11 +54,13 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 class Job(msgspec.Struct, frozen=True, array_like=True):
     """One message to analyse; its bytes follow in a frame of their own.
 
-    `skip` names stages that broke a worker; `known` are answers that an attempt before this one was given.
+    `lists` names the snapshot of lists to use; `skip` are stages that broke a worker; `known` are answers that an
+    attempt before this one was given.
     """
 
     envelope: Envelope
     now: float
+    lists: str = ""
     skip: dict[str, str] = {}
     known: tuple[tuple[Question, Answer], ...] = ()
 
@@ -172,23 +173,32 @@ class FrameReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[tuple[Frame, int, bytes]]:
-        """The frames that are complete with these bytes; `FrameError` at the first that may not be."""
-        self._buffer += data
+    def feed(self, data: bytes) -> list[tuple[Frame, int, bytes]]:
+        """The frames that are complete with these bytes; `FrameError` if one may not be."""
+        if self._buffer:
+            self._buffer += data
+            data = bytes(self._buffer) if self._complete() else b""
+        found = []
         start = 0
-        try:
-            while len(self._buffer) - start >= HEADER.size:
-                length, kind, job = HEADER.unpack_from(self._buffer, start)
-                if length > FROM_WORKER.get(kind, -1):
-                    raise FrameError(f"a frame of kind {kind} and {length} bytes")
-                end = start + HEADER.size + length
-                if end > len(self._buffer):
-                    return
-                body = bytes(memoryview(self._buffer)[start + HEADER.size : end])
-                start = end
-                yield Frame(kind), job, body
-        finally:
-            del self._buffer[:start]
+        while len(data) - start >= HEADER.size:
+            length, kind, job = HEADER.unpack_from(data, start)
+            if length > FROM_WORKER.get(kind, -1):
+                raise FrameError(f"a frame of kind {kind} and {length} bytes")
+            end = start + HEADER.size + length
+            if end > len(data):
+                break
+            found.append((Frame(kind), job, data[start + HEADER.size : end]))
+            start = end
+        if data:
+            self._buffer[:] = data[start:]
+        return found
+
+    def _complete(self) -> bool:
+        """Is at least one frame whole, or too large to be waited for?"""
+        if len(self._buffer) < HEADER.size:
+            return False
+        length, kind, _job = HEADER.unpack_from(self._buffer)
+        return bool(len(self._buffer) >= HEADER.size + length or length > FROM_WORKER.get(kind, -1))
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):

@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 
 import msgspec
 
@@ -76,6 +77,9 @@ class Loader:
             try:
                 die_with_parent(parent, signal.SIGKILL)
                 worker.live(sock, Page(page), order.memory, trial=order.trial)
+            except BaseException:
+                traceback.print_exc()
+                raise
             finally:
                 os._exit(1)
         pidfd = os.pidfd_open(pid)

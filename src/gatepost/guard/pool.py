@@ -7,40 +7,30 @@ hang with it in native code. What follows for the messages inside is in `attempt
 """
 
 import asyncio
-import itertools
-import os
-import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 import structlog
 
 from gatepost.analysis import Report, undecided
-from gatepost.asking import Answers, Questions
 from gatepost.findings import Outcome
 from gatepost.guard import frames
-from gatepost.guard.attempt import AnalysisJob, Attempt, Reason, State
+from gatepost.guard.attempt import AnalysisJob, Attempt, Reason
 from gatepost.guard.crew import Hand
 from gatepost.guard.frames import Frame, FrameError, Snapshot
-from gatepost.guard.nursery import LoaderError, Nursery
-from gatepost.guard.page import Page, new_page
 from gatepost.guard.queueing import LARGE, Queue
+from gatepost.guard.staff import SealError, Staff, described
 from gatepost.policy import Policy
+from gatepost.questions import Answers, Questions
 
 __all__ = ["AnalysisJob", "PoolCounters", "PoolSettings", "SealError", "WorkerPool"]
 
 RETIRE_AFTER = 10_000
 _LOOK_AT_MEMORY_EVERY = 200
 _MOST_GROWTH = 256 << 20
-_START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
-_PAUSE_SECONDS = (0.05, 5.0)
 
 _log = structlog.get_logger("gatepost.workers")
-
-
-class SealError(RuntimeError):
-    """Workers cannot be started, or cannot be shut in; the text is one sentence for the operator."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True):
@@ -87,36 +77,23 @@ class WorkerPool:
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
         self._queue: Queue[Attempt] = Queue()
         self._attempts: dict[Attempt, Hand | None] = {}
-        self._hands: dict[int, Hand] = {}
-        self._numbers = itertools.count(1)
+        self._staff: Staff | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
-        self._changed = asyncio.Event()
-        self._leaks: tuple[str, ...] = ()
-        self._pause = _PAUSE_SECONDS[0]
-        self._chores: set[asyncio.Task[None]] = set()
-        self._jobs = self._restarts = self._retired = 0
+        self._jobs = 0
         self._kills: dict[Reason, int] = {"stall": 0, "deadline": 0, "crash": 0, "memory": 0}
 
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop = asyncio.get_running_loop()
-        self._nursery = Nursery(self._born, self._loader_lost)
+        self._staff = Staff(self, self._settings.memory, trial=self._settings.trial)
         try:
-            await self._nursery.start()
-            for _ in range(self._settings.processes):
-                self._spawn()
-            async with asyncio.timeout(_START_SECONDS):
-                await self._all_ready()
-        except (LoaderError, TimeoutError) as fault:
+            await self._staff.start(self._settings.processes)
+            if self._staff.leaks and not self._settings.unsealed:
+                raise SealError(described(self._staff.leaks))
+        except SealError:
             await self.stop()
-            raise SealError(str(fault) or "The analysis workers do not start; the log says why.") from None
-        if self._leaks and not self._settings.unsealed:
-            await self.stop()
-            raise SealError(
-                f"The analysis workers cannot be sealed on this system ({', '.join(self._leaks)} still possible); "
-                "`unsealed: true` in guard.yml starts them all the same."
-            )
+            raise
 
     async def analyse(self, job: AnalysisJob) -> Report:
         """The report on one message. Whatever the message does to its worker, there is one."""
@@ -135,7 +112,8 @@ class WorkerPool:
 
     def publish(self, key: str, data: bytes) -> None:
         """Give every job from now on this version of a snapshot."""
-        self._snapshots[key] = Snapshot(key, self._snapshots[key].version + 1, data)
+        before = self._snapshots.get(key)
+        self._snapshots[key] = Snapshot(key, before.version + 1 if before else 1, data)
 
     async def stop(self) -> None:
         """Let analyses finish for a few seconds, leave the rest undecided, and end every process."""
@@ -146,72 +124,50 @@ class WorkerPool:
             self._settle(attempt, undecided("the service is stopping"))
         if self._timer is not None:
             self._timer.cancel()
-        for hand in self._hands.values():
-            hand.close()
-        self._hands.clear()
-        for chore in self._chores:
-            chore.cancel()
-        await self._nursery.stop()
+        if self._staff is not None:
+            await self._staff.stop()
 
     def counters(self) -> PoolCounters:
         """Figures for metrics and for the operator."""
+        staff = self._staff
         return PoolCounters(
             jobs=self._jobs,
             kills=dict(self._kills),
-            restarts=self._restarts,
-            retired=self._retired,
-            busy=sum(hand.busy for hand in self._hands.values()),
+            restarts=staff.replaced if staff else 0,
+            retired=staff.retired if staff else 0,
+            busy=sum(hand.busy for hand in self._hands),
             queued=len(self._queue),
-            workers=sum(hand.ready for hand in self._hands.values()),
-            sealed=not self._leaks,
+            workers=staff.ready if staff else 0,
+            sealed=staff is not None and not staff.leaks,
         )
 
-    def _spawn(self) -> None:
-        number = next(self._numbers)
-        ours, theirs = socket.socketpair()
-        page = new_page()
-        self._hands[number] = Hand(self._loop, ours, Page(page), self._received, lambda _hand: self._lost(number))
-        order = frames.Spawn(number, self._settings.memory, self._settings.trial)
-        self._nursery.spawn(order, theirs, page)
-        theirs.close()
-        os.close(page)
+    @property
+    def _hands(self) -> Collection[Hand]:
+        return self._staff.hands.values() if self._staff else ()
 
-    def _born(self, number: int, pid: int, pidfd: int) -> None:
-        hand = self._hands.get(number)
-        if hand is None:
-            os.close(pidfd)
-            return
-        hand.born(pid, pidfd)
-        self._joined(hand)
+    @property
+    def _staffed(self) -> Staff:
+        assert self._staff is not None
+        return self._staff
 
-    def _joined(self, hand: Hand) -> None:
-        if hand.ready:
-            hand.growth()
-            self._pause = _PAUSE_SECONDS[0]
-            self._changed.set()
-            self._dispatch()
-
-    async def _all_ready(self) -> None:
-        while self.counters().workers < self._settings.processes:
-            self._changed.clear()
-            await self._changed.wait()
+    def joined(self) -> None:
+        """A new worker may take what waits."""
+        self._dispatch()
 
     def _dispatch(self) -> None:
-        while found := self._queue.next(self._hands.values()):
+        while found := self._queue.next(self._hands):
             self._begin(*found)
 
     def _begin(self, attempt: Attempt, hand: Hand) -> None:
-        now = self._loop.time()
-        attempt.deadline = attempt.deadline or now + self._settings.analysis_timeout
+        attempt.deadline = attempt.deadline or self._loop.time() + self._settings.analysis_timeout
         self._attempts[attempt] = hand
-        large = attempt.size > LARGE
-        hand.take(attempt, State.LOADING if large else State.RUNNING, now)
-        if large:
+        hand.take(attempt)
+        if attempt.size > LARGE:
             attempt.helper = self._loop.create_task(self._load(attempt, hand))
             return
         try:
             raw = attempt.job.body.read()
-        except OSError:
+        except (OSError, ValueError):
             self._unreadable(attempt)
         else:
             self._hand_over(attempt, hand, raw)
@@ -220,7 +176,7 @@ class WorkerPool:
         """A large message is read from disk beside the event loop, and only once a worker waits for it."""
         try:
             raw = await asyncio.to_thread(attempt.job.body.read)
-        except OSError:
+        except (OSError, ValueError):
             self._unreadable(attempt)
             return
         attempt.helper = None
@@ -233,85 +189,62 @@ class WorkerPool:
     def _hand_over(self, attempt: Attempt, hand: Hand, raw: bytes) -> None:
         news = [snapshot for key, snapshot in self._snapshots.items() if hand.versions.get(key) != snapshot.version]
         hand.versions.update((snapshot.key, snapshot.version) for snapshot in news)
-        job = frames.Job(attempt.job.envelope, attempt.job.now, attempt.skip, tuple(attempt.known.items()))
+        lists = attempt.job.lists
+        if lists.data and hand.lists.get(lists.key) != lists.version:
+            hand.lists.put(lists.key, lists.version)
+            news.append(Snapshot(lists.key, 0, lists.data))
+        name = lists.key if lists.data else ""
+        job = frames.Job(attempt.job.envelope, attempt.job.now, name, attempt.skip, tuple(attempt.known.items()))
         hand.channel.send(
             *(frames.packed(Frame.SNAPSHOT, 0, snapshot) for snapshot in news),
             frames.packed(Frame.JOB, attempt.number, job),
             frames.raw_header(attempt.number, len(raw)),
             raw,
         )
+        hand.turn(attempt, self._loop.time())
 
-    def _received(self, hand: Hand, kind: Frame, number: int, body: bytes) -> None:
+    def received(self, hand: Hand, kind: Frame, number: int, body: bytes) -> None:
         """One frame of a worker; `FrameError` ends it."""
-        if kind is Frame.READY:
-            self._reported(hand, frames.ready(body))
-            return
-        if number in hand.dropped:
-            return
-        attempt = hand.jobs.get(number)
-        if attempt is None or not attempt.executing:
+        if number not in hand.turns:
             raise FrameError("not this job's turn")
-        if kind is Frame.ASK:
+        hand.turns.discard(number)
+        attempt = hand.jobs.get(number)
+        if attempt is not None and kind is Frame.ASK:
             self._asked(attempt, hand, frames.ask(body))
-        else:
+        elif attempt is not None:
             self._finished(attempt, hand, _concluded(kind, body))
         self._dispatch()
-
-    def _reported(self, hand: Hand, ready: frames.Ready) -> None:
-        if hand.sealed is not None:
-            raise FrameError("ready twice")
-        if ready.leaks:
-            self._leaks = ready.leaks
-            _log.warning("worker not sealed", possible=ready.leaks, layers=ready.layers)
-        hand.sealed = not ready.leaks
-        self._joined(hand)
 
     def _asked(self, attempt: Attempt, hand: Hand, ask: frames.Ask) -> None:
         if ask.step != attempt.step + 1:
             raise FrameError("a step out of order")
         attempt.step = ask.step
-        attempt.state = State.ASKING
         attempt.helper = self._loop.create_task(self._answered(attempt, hand, ask))
 
     async def _answered(self, attempt: Attempt, hand: Hand, ask: frames.Ask) -> None:
         try:
             answers = await self._answer(attempt.job, ask.questions)
             attempt.learn(ask.questions, answers)
-        except Exception:
+        except Exception:  # noqa: BLE001  whatever it was, it is told, and the message is not lost
             _log.exception("questions unanswered", ggrid=attempt.job.ggrid)
             self._settle(attempt, undecided("what it asked for could not be looked up"))
             return
         attempt.helper = None
-        if not hand.busy:
-            hand.touch(self._loop.time())
-        attempt.state = State.RUNNING
+        hand.turn(attempt, self._loop.time())
         hand.channel.send(frames.packed(Frame.ANSWERS, attempt.number, frames.Given(ask.step, answers)))
 
     def _finished(self, attempt: Attempt, hand: Hand, report: Report) -> None:
-        del hand.jobs[attempt.number]
-        self._attempts[attempt] = None
+        hand.leave(attempt)
+        del self._attempts[attempt]
         self._settle(attempt, report)
-        hand.served += 1
         if hand.served >= RETIRE_AFTER or self._grown(attempt, hand):
-            self._retire(hand)
-        self._leave(hand)
+            self._staffed.retire(hand)
+        self._staffed.excuse(hand)
 
     def _grown(self, attempt: Attempt, hand: Hand) -> bool:
         if hand.jobs or (attempt.size <= LARGE and hand.served % _LOOK_AT_MEMORY_EVERY):
             return False
         return hand.growth() > min(_MOST_GROWTH, self._settings.memory // 2)
-
-    def _retire(self, hand: Hand) -> None:
-        """Its successor starts at once; itself goes when the jobs inside are done."""
-        if not hand.retiring and not self._stopping:
-            hand.retiring = True
-            self._retired += 1
-            self._spawn()
-
-    def _leave(self, hand: Hand) -> None:
-        if hand.retiring and not hand.jobs:
-            hand.close()
-            self._hands = {number: other for number, other in self._hands.items() if other is not hand}
 
     def _settle(self, attempt: Attempt, report: Report) -> None:
         if not attempt.result.done():
@@ -323,13 +256,13 @@ class WorkerPool:
         if attempt not in self._attempts:
             return
         hand = self._attempts.pop(attempt)
-        attempt.rest()
         if hand is None:
             self._queue.remove(attempt)
             return
-        hand.release(attempt)
+        attempt.rest()
+        hand.leave(attempt)
         hand.channel.send(frames.frame(Frame.CANCEL, attempt.number, b""))
-        self._leave(hand)
+        self._staffed.excuse(hand)
         self._dispatch()
 
     def _watch_soon(self) -> None:
@@ -343,26 +276,25 @@ class WorkerPool:
         for attempt, hand in list(self._attempts.items()):
             if now >= (attempt.deadline or attempt.arrived + self._patience()):
                 self._expire(attempt, hand)
-        for hand in self._hands.values():
+        for hand in self._hands:
             if hand.stalled(now, self._settings.stage_seconds):
                 hand.kill("stall")
-        if self._attempts:
+        if self._attempts or any(hand.busy for hand in self._hands):
             self._watch_soon()
 
     def _patience(self) -> float:
         """How long a message may wait for its first worker: as long as it takes, if there is any worker at all."""
-        return float("inf") if any(hand.ready for hand in self._hands.values()) else self._settings.analysis_timeout
+        return float("inf") if self._staffed.ready else self._settings.analysis_timeout
 
     def _expire(self, attempt: Attempt, hand: Hand | None) -> None:
         stage = None
-        if hand is not None and attempt.executing and (hand.place.job == attempt.number or attempt.alone):
+        if hand is not None and attempt.number in hand.turns and (hand.place.job == attempt.number or attempt.alone):
             stage = hand.place.stage
             hand.kill("deadline")
         self._settle(attempt, attempt.late(stage))
 
-    def _lost(self, number: int) -> None:
-        """A worker is gone: see who was to blame, start the others again, and have it replaced."""
-        hand = self._hands.pop(number)
+    def lost(self, hand: Hand) -> None:
+        """A worker is gone: the job that executed answers for it, the others start again."""
         reason: Reason = hand.doom or ("memory" if hand.out_of_memory else "crash")
         place = hand.place
         blamed = hand.jobs.get(place.job)
@@ -370,48 +302,14 @@ class WorkerPool:
             self._attempts[attempt] = None
             attempt.rest()
             end = attempt.struck(place.stage, reason) if attempt is blamed else attempt.displaced()
-            if end is not None:
-                self._settle(attempt, end)
-            else:
+            if end is None:
                 self._queue.put(attempt, again=True)
-        hand.close()
+            else:
+                self._settle(attempt, end)
         self._kills[reason] += 1
         ggrid = blamed.job.ggrid if blamed else None
         _log.warning("worker lost", reason=reason, stage=place.stage, ggrid=ggrid, served=hand.served)
-        self._replace(hand)
         self._dispatch()
-
-    def _replace(self, hand: Hand) -> None:
-        if self._stopping or hand.retiring:
-            return
-        self._restarts += 1
-        if hand.ready or hand.served:
-            self._spawn()
-        else:  # it never came up: something is wrong that trying harder does not mend
-            self._loop.call_later(self._pause, self._spawn_again)
-            self._pause = min(self._pause * 2, _PAUSE_SECONDS[1])
-
-    def _spawn_again(self) -> None:
-        if not self._stopping:
-            self._spawn()
-
-    def _loader_lost(self) -> None:
-        """Its workers die with it, each noticed by itself; what they need is another loader."""
-        _log.error("loader lost")
-        chore = self._loop.create_task(self._reload())
-        self._chores.add(chore)
-        chore.add_done_callback(self._chores.discard)
-
-    async def _reload(self) -> None:
-        while not self._stopping:
-            await self._nursery.stop()
-            self._nursery = Nursery(self._born, self._loader_lost)
-            try:
-                await self._nursery.start()
-            except LoaderError:
-                await asyncio.sleep(_PAUSE_SECONDS[1])
-            else:
-                return
 
 
 def _concluded(kind: Frame, body: bytes) -> Report:

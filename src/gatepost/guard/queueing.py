@@ -7,7 +7,7 @@ and large messages never hold all workers, so that they cannot starve small mail
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Generic, Protocol, TypeVar
 
 MAX_SUSPENDED = 8
@@ -71,9 +71,8 @@ class Queue(Generic[J]):
             if job in queue:
                 queue.remove(job)
 
-    def next(self, seats: Iterable[S]) -> tuple[J, S] | None:
+    def next(self, seats: Collection[S]) -> tuple[J, S] | None:
         """The next job that can start now, and where; it leaves the queue."""
-        seats = list(seats)
         reserved = None
         if self._alone and _may_be_alone(seats, self._alone[0]):
             reserved = min((seat for seat in seats if not seat.taken_alone), key=_load, default=None)
@@ -81,13 +80,11 @@ class Queue(Generic[J]):
                 return self._alone.popleft(), reserved
         if not self._shared:
             return None
-        size = self._shared[0].size
-        open_seats = [seat for seat in seats if seat is not reserved and _takes(seat, size)]
-        seat = min(open_seats, key=_load, default=None)
+        seat = _emptiest(seats, self._shared[0].size, reserved)
         return (self._shared.popleft(), seat) if seat is not None else None
 
 
-def _may_be_alone(seats: list[S], job: Waiting) -> bool:
+def _may_be_alone(seats: Collection[Seat], job: Waiting) -> bool:
     """All workers but one may hold a large message; a second attempt, which is short or killed, may take any."""
     taken = sum(seat.taken_alone for seat in seats)
     return taken < (len(seats) if job.size <= LARGE else max(1, len(seats) - 1))
@@ -97,6 +94,11 @@ def _load(seat: Seat) -> tuple[bool, int]:
     return not seat.free, seat.suspended
 
 
-def _takes(seat: Seat, size: int) -> bool:
-    room = seat.suspended < MAX_SUSPENDED and seat.suspended_bytes + size <= MAX_SUSPENDED_BYTES
-    return seat.free and not seat.taken_alone and room
+def _emptiest(seats: Collection[S], size: int, reserved: S | None) -> S | None:
+    """The worker with room for so many bytes that holds the fewest others."""
+    best, fewest = None, MAX_SUSPENDED
+    for seat in seats:
+        room = seat.suspended < fewest and seat.suspended_bytes + size <= MAX_SUSPENDED_BYTES
+        if room and seat.free and seat is not reserved and not seat.taken_alone:
+            best, fewest = seat, seat.suspended
+    return best

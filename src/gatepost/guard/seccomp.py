@@ -109,17 +109,17 @@ def _zero(number: int, pointer: int) -> tuple[bytes, ...]:
 
 def install(code: bytes) -> None:
     """Put this process under a filter, for good. No-new-privileges must be set before."""
-    machine = MACHINES.get(MACHINE)
-    if machine is None:
-        raise OSError(errno.ENOSYS, f"no system call numbers are known for {MACHINE}")
     instructions = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(instructions))
-    syscall(machine.seccomp, _SET_MODE_FILTER, 0, ctypes.create_string_buffer(header, len(header)))
+    syscall(_this_machine().seccomp, _SET_MODE_FILTER, 0, ctypes.create_string_buffer(header, len(header)))
 
 
 def allow_only_analysis() -> None:
     """Put this process under the filter of this module."""
-    machine = MACHINES.get(MACHINE)
-    if machine is None:
+    install(program(_this_machine()))
+
+
+def _this_machine() -> Machine:
+    if MACHINE not in MACHINES:
         raise OSError(errno.ENOSYS, f"no system call numbers are known for {MACHINE}")
-    install(program(machine))
+    return MACHINES[MACHINE]

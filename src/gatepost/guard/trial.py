@@ -1,7 +1,7 @@
 """Misbehaviour on demand, for tests of everything around the analysis; only where `trial` is set.
 
 A message with `X-Gatepost-Trial: check:spin` makes its worker spin for ever in a check named `trial`; `parse:` does the
-same while the message is parsed. The rest of the analysis is the real one.
+same while the message is parsed, `every:` at the start of each stage. The rest of the analysis is the real one.
 """
 
 import ctypes
@@ -17,26 +17,27 @@ import msgspec
 from gatepost.analysis import Context
 from gatepost.findings import Check, Finding, Reading
 
-_HEADER = re.compile(rb"(?im)^X-Gatepost-Trial:[ \t]*(check|parse):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
+_HEADER = re.compile(rb"(?im)^X-Gatepost-Trial:[ \t]*(check|parse|every):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
 _LOOKED_AT = 64 << 10
 
 
 def rigged(raw: bytes, context: Context) -> Context:
     """The context that makes this message's trial happen; the same one where it asks for none."""
     found = _HEADER.search(raw, 0, _LOOKED_AT)
-    act = _ACTS.get(found[2].decode()) if found else None
+    act = _ACTS.get(found[2].decode().lower()) if found else None
     if not found or not act:
         return context
     amount = int(found[3] or 0)
-    if found[1] == b"parse":
-        return msgspec.structs.replace(context, mark=_breaking(context.mark, lambda: act(amount)))
+    if found[1].lower() != b"check":
+        stage = "parse" if found[1].lower() == b"parse" else None
+        return msgspec.structs.replace(context, mark=_breaking(context.mark, stage, lambda: act(amount)))
     return msgspec.structs.replace(context, extra=(Check("trial", (), _check(lambda: act(amount))),))
 
 
-def _breaking(mark: Callable[[str], None], act: Callable[[], object]) -> Callable[[str], None]:
+def _breaking(mark: Callable[[str], None], broken: str | None, act: Callable[[], object]) -> Callable[[str], None]:
     def marked(stage: str) -> None:
         mark(stage)
-        if stage == "parse":
+        if broken is None or stage == broken:
             act()
 
     return marked

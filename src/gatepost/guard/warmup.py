@@ -23,14 +23,19 @@ from email.message import EmailMessage
 
 from gatepost import names
 from gatepost.analysis import Context, Report, analyse
-from gatepost.asking import Answers, Dns, DnsAnswer, Questions
+from gatepost.asking import Dns, DnsAnswer
 from gatepost.mail.message import Envelope
+from gatepost.questions import Answer, Answers, Lookup, LookupAnswer, Question, Questions
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
 
-# Modules that a library or the interpreter fetches only when something goes wrong.
-_LATE = ("idna", "linecache", "stringprep", "traceback", "unicodedata", "encodings.idna", "encodings.punycode", "zlib")
+# Modules that the standard library fetches inside a function, at its first call.
+_LATE = (
+    *("_strptime", "bisect", "calendar", "copy", "datetime", "decimal", "fractions", "heapq", "html.entities"),
+    *("idna", "ipaddress", "linecache", "locale", "lzma", "bz2", "zlib", "quopri", "string", "stringprep", "textwrap"),
+    *("traceback", "unicodedata", "warnings", "email.utils", "encodings.idna", "encodings.punycode"),
+)
 _CHARSETS = ("utf-8", "utf-7", "utf-16", "iso-8859-1", "iso-8859-15", "windows-1251", "koi8-r", "shift_jis", "big5")
 _CHARSETS_EAST = ("iso-2022-jp", "euc-jp", "gb2312", "gb18030", "euc-kr", "hz", "cp949", "cp1252")
 _NOT_HERE = frozenset({"encodings.mbcs", "encodings.oem"})  # Windows only
@@ -41,7 +46,7 @@ _RSA_KEY = (
 )
 _ED25519_KEY = "atihJlwJRDQq9laQ1iKHgC06GESXGapGzIob4xqq3vI="
 _ZONE = {
-    Dns("sender.example", "TXT"): ("v=spf1 a mx ptr include:more.example exists:%{ir}.%{d} -all",),
+    Dns("sender.example", "TXT"): ("v=spf1 include:more.example exists:%{ir}.%{d} a ptr mx -all",),
     Dns("more.example", "TXT"): ("v=spf1 ip4:198.51.100.0/24 ip6:2001:db8::/32 ~all",),
     Dns("sender.example", "MX"): ("10 mail.sender.example",),
     Dns("sender.example", "A"): ("192.0.2.77",),
@@ -103,8 +108,14 @@ def report_on(raw: bytes) -> Report:
 
 def answers_to(questions: Questions) -> Answers:
     """What the make-believe zone says."""
-    found = (_ZONE.get(question) for question in questions)
-    return tuple(DnsAnswer("found", records) if records else DnsAnswer("no-name") for records in found)
+    return tuple(_answer_to(question) for question in questions)
+
+
+def _answer_to(question: Question) -> Answer:
+    if isinstance(question, Lookup):
+        return LookupAnswer()
+    records = _ZONE.get(question)
+    return DnsAnswer("found", records) if records else DnsAnswer("no-name")
 
 
 def _everything() -> bytes:

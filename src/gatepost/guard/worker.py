@@ -15,14 +15,16 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import Context, Report, analyse
-from gatepost.asking import Answer, Asking, Question, Questions
 from gatepost.guard import frames
 from gatepost.guard.frames import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame
 from gatepost.guard.kernel import give_back_memory
 from gatepost.guard.page import IDLE, RECEIVE, Page
+from gatepost.guard.recent import Recent
 from gatepost.guard.seal import SOCKET, seal
 from gatepost.guard.trial import rigged
+from gatepost.lists.unkeyed import NOTHING, Compiled, compiled
 from gatepost.policy import Policy
+from gatepost.questions import Analysis, Answer, Question, Questions
 
 LARGE = 1 << 20
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
@@ -41,7 +43,7 @@ class _Run:
         self.stage = RECEIVE
         self.step = 0
         self.questions: Questions = ()
-        self.analysis: Asking[Report]
+        self.analysis: Analysis[Report]
 
 
 class Worker:
@@ -53,6 +55,7 @@ class Worker:
         self._trial = trial
         self._runs: dict[int, _Run] = {}
         self._snapshots: dict[str, Any] = {}
+        self._lists: Recent[Compiled] = Recent()
 
     def loop(self) -> None:
         """Serve until guard closes the socket."""
@@ -75,6 +78,9 @@ class Worker:
 
     def _keep(self, _number: int, body: bytes) -> None:
         snapshot = frames.snapshot(body)
+        if snapshot.key not in _SNAPSHOTS:
+            self._lists.put(snapshot.key, compiled(snapshot.data))
+            return
         self._snapshots[snapshot.key] = msgspec.msgpack.decode(snapshot.data, type=_SNAPSHOTS[snapshot.key])
 
     def _start(self, number: int, body: bytes) -> None:
@@ -82,7 +88,13 @@ class Worker:
         length, _kind, _number = HEADER.unpack(self._receive(HEADER.size))
         raw = self._receive(length)
         run = _Run(number, length, dict(job.known))
-        context = Context(now=job.now, policy=self._snapshots["policy"], skip=job.skip, mark=self._marker(run))
+        context = Context(
+            now=job.now,
+            policy=self._snapshots["policy"],
+            skip=job.skip,
+            mark=self._marker(run),
+            lists=(self._lists.get(job.lists) if job.lists else None) or NOTHING,
+        )
         if self._trial:
             context = rigged(raw, context)
         run.analysis = analyse(raw, job.envelope, context)
@@ -177,11 +189,11 @@ def _without_surrogates(value: Any) -> Any:
 def live(sock: int, page: Page, memory: int, *, trial: bool) -> NoReturn:
     """A forked child becomes a worker: sealed, tested from inside, then at work until guard lets go."""
     os.dup2(sock, SOCKET)
-    sys.stdin = sys.stdout = sys.stderr = None
     gc.enable()
     gc.set_threshold(_COLLECT_EVERY, 10, 10)
-    sealed = seal(memory)
     connection = socket.socket(fileno=SOCKET)
+    sealed = seal(memory)
+    sys.stdin = sys.stdout = sys.stderr = None
     connection.sendall(frames.packed(Frame.READY, 0, frames.Ready(sealed.layers, sealed.leaks)))
     try:
         Worker(connection, page, trial=trial).loop()

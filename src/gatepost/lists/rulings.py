@@ -5,7 +5,7 @@ tenant's allow beats a global block for senders and networks only. A block of an
 must have proven that it is the sender; otherwise the allow is refused, and the ledger says so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -22,6 +22,7 @@ _MAIL_LISTS: dict[str, frozenset[Role]] = {
     "blocked-files": frozenset({"file"}),
     "allowed-files": frozenset({"file"}),
     "blocked-file-types": frozenset({"type"}),
+    "blocked-phrases": frozenset({"text"}),
 }
 _PAIRS = {
     "blocked-senders": "allowed-senders",
@@ -29,6 +30,15 @@ _PAIRS = {
     "blocked-urls": "allowed-urls",
     "blocked-files": "allowed-files",
 }
+_BLOCKING = {
+    "sender": "blocked-senders",
+    "network": "blocked-ips",
+    "url": "blocked-urls",
+    "sha256": "blocked-files",
+    "file-type": "blocked-file-types",
+    "phrase": "blocked-phrases",
+}
+_ALLOWING = {"sender": "allowed-senders", "network": "allowed-ips", "url": "allowed-urls", "sha256": "allowed-files"}
 _TENANT_ALLOW_WINS = frozenset({"blocked-senders", "blocked-ips"})
 
 
@@ -55,13 +65,14 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 def rule(
-    hits: Iterable[Hit], asked: Iterable[Subject], *, authenticated: bool, custom: dict[str, str] | None = None
+    hits: Iterable[Hit], asked: Iterable[Subject], *, authenticated: bool, custom: Mapping[str, str] | None = None
 ) -> Ruling:
     """Apply the precedence of the lists. `custom` gives the category of the operator's own lists."""
-    matches = _matches(hits, asked, custom or {})
+    standing: dict[str, list[Match]] = {name: [] for name in _MAIL_LISTS}
+    for name, match in _matches(hits, asked, custom or {}):
+        standing[name].append(match)
     blocks: list[Match] = []
     refused: list[tuple[Match, str]] = []
-    standing = {name: [match for match in matches if match.hit.list == name] for name in _MAIL_LISTS}
     senders = standing["allowed-senders"]
     if senders and not (authenticated or standing["allowed-ips"]):
         refused += [(match, "its domain is not authenticated, nor is the host allowed") for match in senders]
@@ -71,27 +82,30 @@ def rule(
         blocks += kept
         refused += beaten + lost
         standing[allow] = [match for match in standing[allow] if match not in {gone for gone, _ in lost}]
-    blocks += standing["blocked-file-types"]
-    blocks += [
-        match for match in matches if match.hit.list not in _MAIL_LISTS and custom and custom[match.hit.list] != "allow"
-    ]
+    blocks += standing["blocked-file-types"] + standing["blocked-phrases"]
     allows = (*standing["allowed-senders"], *standing["allowed-ips"])
     cleared = (*standing["allowed-urls"], *standing["allowed-files"])
     return Ruling(tuple(blocks), allows, cleared, tuple(refused))
 
 
-def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: dict[str, str]) -> list[Match]:
-    """Each hit with every subject that it covers and that its list is about."""
+def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str, str]) -> Iterator[tuple[str, Match]]:
+    """Each hit with every subject that it covers, and the list that it counts for.
+
+    A list of the operator's own counts for the usual one of its kind and category.
+    """
     by_key: dict[str, list[Subject]] = {}
     for subject in asked:
         for key in subject.keys:
             by_key.setdefault(key, []).append(subject)
-    return [
-        Match(hit, subject)
-        for hit in hits
-        for subject in by_key.get(hit.key, ())
-        if subject.role in _MAIL_LISTS.get(hit.list, ()) or hit.list in custom
-    ]
+    for hit in hits:
+        for subject in by_key.get(hit.key, ()):
+            name = _like(subject.kind, custom[hit.list]) if hit.list in custom else hit.list
+            if subject.role in _MAIL_LISTS.get(name, ()):
+                yield name, Match(hit, subject)
+
+
+def _like(kind: str, category: str) -> str:
+    return _ALLOWING.get(kind, "") if category == "allow" else _BLOCKING.get(kind, "")
 
 
 def _pair(

@@ -6,7 +6,8 @@ The same subjects are kept with the result, so that "what would this entry have 
 message.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -23,7 +24,7 @@ from gatepost.names import Address, normal_address
 MAX_LINKS = 2_000
 MAX_SENDERS = 20
 
-Role = Literal["envelope", "from", "sender", "host", "link", "file", "type"]
+Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
 _KIND: dict[Role, str] = {
     "envelope": "sender",
     "from": "sender",
@@ -32,6 +33,7 @@ _KIND: dict[Role, str] = {
     "link": "url",
     "file": "sha256",
     "type": "file-type",
+    "text": "phrase",
 }
 
 
@@ -58,7 +60,7 @@ class Subject(msgspec.Struct, frozen=True, array_like=True):
 
 
 def subjects(
-    message: Message, envelope: Envelope, authentication: Authentication, files: Iterable[File]
+    message: Message, envelope: Envelope, authentication: Authentication, files: Sequence[File]
 ) -> tuple[Subject, ...]:
     """Everything of a message that lists are asked about, each once."""
     found: dict[tuple[Role, str], Subject] = {}
@@ -74,7 +76,7 @@ def subjects(
         for agent in parse(value, MAX_SENDERS)[0]:
             add("sender", _address(agent), "Sender")
     add("host", authentication.host, "sending host")
-    for link in message.links[:MAX_LINKS]:
+    for link in islice(chain(message.links, (link for file in files for link in file.links)), MAX_LINKS):
         if link.url.startswith("http"):
             add("link", link.url, link.where)
     for file in files:

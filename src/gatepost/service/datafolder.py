@@ -92,6 +92,26 @@ class DataFolder(msgspec.Struct, frozen=True):
             yield
 
     @contextlib.contextmanager
+    def lock_patiently(self, name: str) -> Iterator[None]:
+        """Wait for a short piece of work that another process may be doing as well."""
+        file = self.path / f"{name}.lock"
+        with _explained(file):
+            stream = file.open("a+")
+        with stream:
+            fcntl.lockf(stream, fcntl.LOCK_EX)
+            yield
+
+    def is_locked(self, service: str) -> bool:
+        """Does a process hold the folder for this service?"""
+        if not (self.path / f"{service}.lock").exists():
+            return False
+        try:
+            with self._locked(service):
+                return False
+        except StartError:
+            return True
+
+    @contextlib.contextmanager
     def _locked(self, service: str) -> Iterator[None]:
         file = self.path / f"{service}.lock"
         with _explained(file):

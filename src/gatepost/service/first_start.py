@@ -89,9 +89,14 @@ def prepare(data: DataFolder, config: Path | None) -> Path:
     """
     if config is None:
         _write_configuration(data)
-    data.write_once(data.secret, secrets.token_hex(32))
+    ensure_secret(data)
     data.write_once(data.example, EXAMPLE)
     return config or data.path
+
+
+def ensure_secret(data: DataFolder) -> None:
+    """Have what abby proves itself to guard with."""
+    data.write_once(data.secret, secrets.token_hex(32))
 
 
 def _write_configuration(data: DataFolder) -> None:

@@ -1,12 +1,15 @@
-"""Listening sockets, bound before anything starts: a busy port is one sentence, not a half-started service."""
+"""Ports, taken before anything starts: a busy one is one sentence, not a half-started service.
+
+A port is bound first and listened on when the service is ready, so nobody gets through to one that is not. In between
+it must be taken for good: with SO_REUSEADDR two sockets can be bound to one port until one of them listens (socket(7)),
+so that option is used only against the remains of closed connections, and set for all once the service listens.
+"""
 
 import errno
 import socket
 from collections.abc import Sequence
 
 from gatepost.service.datafolder import StartError
-
-BACKLOG = 2048
 
 _REASONS = {
     errno.EADDRINUSE: "another program uses it",
@@ -15,7 +18,7 @@ _REASONS = {
 }
 
 
-def listen(host: str, port: int, key: str) -> tuple[socket.socket, ...]:
+def bind(host: str, port: int, key: str) -> tuple[socket.socket, ...]:
     """Sockets on every address that a host name means; `key` is the setting to change. Raises `StartError`."""
     bound: list[socket.socket] = []
     try:
@@ -52,6 +55,29 @@ def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
 
 
 def _bound(family: int, address: tuple[str, int]) -> socket.socket:
-    created = socket.create_server(address, family=family, backlog=BACKLOG)
-    created.setblocking(False)
+    try:
+        return _try(family, address, reuse=False)
+    except OSError as fault:
+        if fault.errno != errno.EADDRINUSE:
+            raise
+        return _try(family, address, reuse=True)
+
+
+def _try(family: int, address: tuple[str, int], *, reuse: bool) -> socket.socket:
+    created = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if reuse:
+            allow_reuse(created)
+        if family == socket.AF_INET6:
+            created.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        created.setblocking(False)
+        created.bind(address)
+    except OSError:
+        created.close()
+        raise
     return created
+
+
+def allow_reuse(listening: socket.socket) -> None:
+    """Let the next start have the port while connections of this one are still remembered (RFC 9293 section 3.6.1)."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

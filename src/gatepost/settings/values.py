@@ -146,7 +146,7 @@ def _absolute(text: str, info: ValidationInfo) -> Path:
     return Path(info.context["folder"], text) if info.context else Path(text)
 
 
-Port = Annotated[int, Field(ge=0, le=65535)]
+Port = Annotated[int, Field(ge=1, le=65535)]
 Milliseconds = Annotated[int, Field(ge=1, le=1 << 40)]
 Days = Annotated[int, Field(ge=1, le=36_500)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]

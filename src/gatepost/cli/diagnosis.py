@@ -1,0 +1,38 @@
+"""`gatepost doctor`: is everything reachable, fresh, sealed and in time?"""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+
+if TYPE_CHECKING:
+    from gatepost.cli.examination import Row
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+    """Examine this machine and this configuration; exits with 1 where something fails."""
+    from gatepost.cli.examination import examine
+    from gatepost.cli.printing import print_json
+
+    place = data_folder(data)
+    found = examine(config_folder(config, place), place)
+    if json:
+        print_json(found)
+    else:
+        _print(found)
+    if any(row.state == "fail" for row in found):
+        raise typer.Exit(1)
+
+
+def _print(found: "tuple[Row, ...]") -> None:
+    from rich.text import Text
+
+    from gatepost.cli.printing import console, safe, table
+
+    made = table("what", "state", "found", "what to do")
+    for row in found:
+        made.add_row(row.what, Text(row.state, _STYLES[row.state]), safe(row.found), safe(row.advice))
+    console().print(made)

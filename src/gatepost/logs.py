@@ -1,0 +1,139 @@
+"""Logs: one event a line, JSON for machines or short text for a terminal, and everybody's through the same pipe.
+
+An event says what happened to which ggrid. It never holds what is in the mail, who wrote to whom, or a secret: names
+of fields that would hold such are blanked out here, whoever logs them. Values may come from strangers, so text for
+a terminal has its control characters escaped: a log line cannot move the cursor or fake another line.
+"""
+
+import json
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Callable, MutableMapping
+from typing import Any, BinaryIO, TextIO
+
+import msgspec
+import structlog
+
+from gatepost.settings import Log
+
+BLANKED = frozenset(
+    {
+        "authorization",
+        "body",
+        "envelope",
+        "headers",
+        "password",
+        "raw",
+        "recipient",
+        "recipients",
+        "secret",
+        "sender",
+        "senders",
+        "subject",
+        "token",
+    }
+)
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_COLOURS = {"debug": "\x1b[2m", "info": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+Event = MutableMapping[str, Any]
+Renderer = Callable[[Any, str, Event], bytes]
+
+
+def configure(log: Log, stream: TextIO | None = None) -> None:
+    """Set logging up for the whole process, on standard error unless told otherwise."""
+    stream = sys.stderr if stream is None else stream
+    human = log.format == "human" or (log.format == "auto" and stream.isatty())
+    structlog.configure(
+        processors=[_completed, Human(colours=stream.isatty()) if human else as_json],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log.level]),
+        context_class=dict,
+        logger_factory=structlog.BytesLoggerFactory(_binary(stream)),
+        cache_logger_on_first_use=False,
+    )
+    _take_over_standard_logging(log.level)
+
+
+class Bridge(logging.Handler):
+    """Hands what libraries log the standard way to our pipe."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            logger = structlog.get_logger(record.name)
+            logger.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+        except Exception:  # noqa: BLE001  as the standard library has it: a log line must not break its caller
+            self.handleError(record)
+
+
+def as_json(_logger: object, _method: str, event: Event) -> bytes:
+    """One JSON object."""
+    try:
+        return _ENCODER.encode(event)
+    except (UnicodeEncodeError, TypeError, ValueError):
+        return json.dumps(event, default=str, skipkeys=True).encode("ascii")
+
+
+class Human:
+    """One line for a person; a traceback below it."""
+
+    def __init__(self, *, colours: bool) -> None:
+        self._colours = colours
+
+    def __call__(self, _logger: object, _method: str, event: Event) -> bytes:
+        moment, level, logger = event.pop("time"), event.pop("level"), event.pop("logger", "")
+        what, trace = event.pop("event"), event.pop("exception", "")
+        start, end = (_COLOURS.get(level, ""), "\x1b[0m") if self._colours else ("", "")
+        words = [moment[11:23], f"{start}{level:<7}{end}", _shown(what)]
+        words += [f"{key}={_shown(value, quoted=True)}" for key, value in event.items()]
+        if level != "info" and logger:
+            words.append(f"({_shown(logger)})")
+        lines = [" ".join(words), *(_shown(line) for line in trace.splitlines())]
+        return "\n".join(lines).encode("utf-8", "backslashreplace")
+
+
+def _completed(logger: Any, method: str, event: Event) -> Event:
+    """Time, level and origin first; blanked fields; a traceback as text."""
+    fault = event.pop("exc_info", None)
+    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1_000)
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    complete: Event = {"time": f"{moment}.{milliseconds:03}Z", "level": method, "event": event.pop("event", "")}
+    complete["logger"] = logger.name or "gatepost"
+    for key, value in event.items():
+        complete[key] = "(not logged)" if key in BLANKED else value
+    if fault:
+        complete["exception"] = _trace(fault)
+    return complete
+
+
+def _trace(fault: object) -> str:
+    """The traceback without the values of variables: those could be mail."""
+    if isinstance(fault, BaseException):
+        return "".join(traceback.format_exception(fault))
+    found = fault if isinstance(fault, tuple) else sys.exc_info()
+    return "".join(traceback.format_exception(found[1])) if found[1] else ""
+
+
+def _shown(value: object, *, quoted: bool = False) -> str:
+    text = str(value)
+    if text.isprintable() and not (quoted and (" " in text or not text)):
+        return text
+    return repr(text) if quoted else repr(text)[1:-1]
+
+
+def _take_over_standard_logging(level: str) -> None:
+    root = logging.getLogger()
+    root.handlers[:] = [Bridge()]
+    # Libraries tell of each request at `info`; only their warnings are of interest, unless somebody looks for a fault.
+    root.setLevel(logging.DEBUG if level == "debug" else max(LEVELS[level], logging.WARNING))
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+        library = logging.getLogger(name)
+        library.handlers.clear()
+        library.propagate = True
+    logging.captureWarnings(capture=True)
+
+
+def _binary(stream: TextIO) -> BinaryIO:
+    return stream.buffer

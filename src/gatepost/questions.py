@@ -1,0 +1,35 @@
+"""Everything that an analysis may ask of guard: DNS, and which list entries its message hits."""
+
+from collections.abc import Generator
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from gatepost.asking import Dns, DnsAnswer
+from gatepost.lists.hit import Hit
+
+T = TypeVar("T")
+
+
+class Lookup(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
+    """Which entries of the tenant's and the global lists have one of these keys? One question for all lists.
+
+    Keys come by kind of entry (`lists.catalogue.KINDS`). Whoever answers knows which tenant the message has: an
+    analysis cannot ask for another's.
+    """
+
+    keys: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
+    """The entries that were hit; `failed` where the lists could not be read."""
+
+    hits: tuple[Hit, ...] = ()
+    failed: bool = False
+
+
+Question: TypeAlias = Dns | Lookup
+Answer: TypeAlias = DnsAnswer | LookupAnswer
+Questions: TypeAlias = tuple[Question, ...]
+Answers: TypeAlias = tuple[Answer, ...]
+Analysis: TypeAlias = Generator[Questions, Answers, T]

@@ -1,0 +1,104 @@
+"""A guard and an abby from their settings: which parts, wired how. Nothing starts here."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
+
+from gatepost.abby.app import create_app
+from gatepost.abby.cores import Cores
+from gatepost.abby.local import LocalCore
+from gatepost.abby.place import Core
+from gatepost.abby.remote import RemoteCore
+from gatepost.config.agreement import host_and_port, is_this_machine, leads_to
+from gatepost.guard.admission import Admission
+from gatepost.guard.answers import Answerer
+from gatepost.guard.core import Guard
+from gatepost.guard.dns import Resolver
+from gatepost.guard.listing import Listing
+from gatepost.guard.metrics import GuardMetrics
+from gatepost.guard.pool import PoolSettings, WorkerPool
+from gatepost.guard.spool import Spool
+from gatepost.metrics import exposition
+from gatepost.policy import shipped
+from gatepost.service.measuring import AbbyMetrics
+from gatepost.settings import Abby as AbbySettings
+from gatepost.settings import Guard as GuardSettings
+from gatepost.store.interface import CountingStore, StorageError, Store
+
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+
+
+def build_guard(
+    settings: GuardSettings, store: CountingStore, registry: CollectorRegistry, *, trial: bool = False
+) -> Guard:
+    """A core with its workers, resolver and door. `trial` lets messages ask for misbehaviour; it is for tests only."""
+    resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
+    lists = Listing(store)
+    answerer = Answerer(resolver, lists=lists)
+    pool = WorkerPool(_pool_settings(settings, trial), answerer.answer, shipped())
+    admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    metrics = GuardMetrics(admission, pool, resolver, store)
+    registry.register(metrics)
+    return Guard(settings, store, pool, answerer, admission, lists=lists, observe=metrics.scanned)
+
+
+def _pool_settings(settings: GuardSettings, trial: bool) -> PoolSettings:
+    return PoolSettings(
+        processes=settings.worker_processes,
+        analysis_timeout=settings.analysis_timeout / 1000,
+        stage_limit=settings.stage_limit / 1000,
+        memory=settings.worker_memory,
+        unsealed=settings.unsealed,
+        trial=trial,
+    )
+
+
+def build_cores(settings: AbbySettings, secret: str, ca: Path, own: tuple[GuardSettings, Guard] | None) -> Cores:
+    """The cores that `hosts` names; the guard of this very process is talked to without a second upload."""
+
+    def core(url: str) -> Core:
+        if own and _is_own(url, own[0]):
+            return LocalCore(own[1])
+        return RemoteCore(url, secret, ca)
+
+    return Cores([core(url) for url in settings.service_providers.core.hosts])
+
+
+def _is_own(url: str, guard: GuardSettings) -> bool:
+    """A guard without `restApi` listens nowhere; an address on this machine can then only mean it."""
+    if guard.scan_sources.rest_api is None:
+        return is_this_machine(host_and_port(url)[0])
+    return leads_to(url, guard)
+
+
+def build_abby(
+    settings: AbbySettings, cores: Cores, store: Store, spool: Spool, registry: CollectorRegistry
+) -> Starlette:
+    """The API service."""
+    metrics = AbbyMetrics(cores)
+    registry.register(metrics)
+    return create_app(
+        cores=cores,
+        store=store,
+        tokens=settings.static_api_tokens,
+        spool=spool,
+        long_request_seconds=settings.service_providers.core.long_request_timeout / 1000,
+        ready=lambda: _missing(store),
+        metrics=exposed(registry),
+        observe=metrics.scanned,
+    )
+
+
+def exposed(registry: CollectorRegistry) -> Callable[[], bytes]:
+    """What `/metrics` answers, when asked."""
+    return lambda: exposition(registry)
+
+
+async def _missing(store: Store) -> str | None:
+    try:
+        await store.tenant(_NOBODY)
+    except StorageError:
+        return "storage cannot be read"
+    return None

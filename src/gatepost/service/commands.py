@@ -1,0 +1,151 @@
+"""`gatepost serve`, `guard` and `abby`: the data folder is prepared and held, the files are read, the plan runs.
+
+What runs is loaded only then: whoever has a fault in a file wants to read about it at once.
+"""
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from gatepost import config
+from gatepost.config.agreement import ANY
+from gatepost.config.inforce import differing
+from gatepost.service import first_start, sockets
+from gatepost.service.datafolder import DataFolder, StartError
+from gatepost.settings import Abby as AbbySettings
+from gatepost.settings import Guard as GuardSettings
+
+PRIVATE = 0o077
+# Lets messages ask for misbehaviour (see `guard.trial`): for tests of what surrounds the analysis, never for mail.
+TRIAL = "GATEPOST_TRIAL"
+# Keys that are read and checked, and whose room in the house is still empty.
+UNSERVED = ("scanSources.smtp", "scanSources.restApi.keep", "delivery", "quarantine", "yara", "clamd", "tenants")
+
+
+class Started(msgspec.Struct, frozen=True):
+    """What a person wants to know of a service that is up. `certificate` is set where it has to be named to clients,
+    `token_file` where the token of the first start is in force, `password` only the first time."""
+
+    url: str
+    data: DataFolder
+    config: Path
+    certificate: Path | None
+    token_file: Path | None
+    password: str | None
+    notes: tuple[str, ...]
+
+
+def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]) -> None:
+    """Run both; `greet` is told once they serve."""
+    _take(data)
+    with data.lock("guard", "abby"):
+        folder = first_start.prepare(data, given)
+        both = config.load(folder)
+        _run(data, both.guard, both.abby, lambda port: _welcome(data, folder, both, port, greet))
+
+
+def guard(data: DataFolder, folder: Path) -> None:
+    """Run the core alone."""
+    _take(data)
+    settings = config.load_guard(folder)
+    source = settings.scan_sources.rest_api
+    if source is None:
+        raise StartError(f"{folder / config.GUARD_FILE} has no restApi under scanSources: there is nothing to serve.")
+    with data.lock("guard"):
+        _run(data, settings, None, lambda port: _say("guard", source.host, port))
+
+
+def abby(data: DataFolder, folder: Path) -> None:
+    """Run the API service alone."""
+    _take(data)
+    settings = config.load_abby(folder)
+    with data.lock("abby"):
+        _run(data, None, settings, lambda port: _say("abby", settings.listen.host, port))
+
+
+def _run(
+    data: DataFolder, guard: GuardSettings | None, abby: AbbySettings | None, started: Callable[[int], None]
+) -> None:
+    from gatepost import logs
+    from gatepost.service import certificates
+    from gatepost.service.running import Plan, run_plan
+    from gatepost.service.serving import run
+
+    # guard and abby may both be first, and start at the same moment.
+    with data.lock_patiently("start"):
+        first_start.ensure_secret(data)
+        certificates.ensure(data, _hosts(guard, abby))
+    settings = guard or abby
+    assert settings is not None
+    logs.configure(settings.log)
+    plan = Plan(data, guard, abby, trial=os.environ.get(TRIAL) == "1")
+    run(lambda stop: run_plan(plan, stop, started))
+
+
+def _take(data: DataFolder) -> None:
+    """Files are private, and there are as many descriptors as the system lets us have: each client needs one."""
+    os.umask(PRIVATE)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    data.make()
+
+
+def _hosts(guard: GuardSettings | None, abby: AbbySettings | None) -> list[str]:
+    """Names and addresses that the certificate has to be good for."""
+    source = guard.scan_sources.rest_api if guard else None
+    hosts = [source.host if source else "", abby.listen.host if abby else ""]
+    return [host for host in hosts if host and host not in ANY]
+
+
+def _welcome(
+    data: DataFolder, folder: Path, both: config.Configuration, port: int, greet: Callable[[Started], None]
+) -> None:
+    administrator, password = None, None
+    if not data.administrator.exists():
+        administrator, password = first_start.new_administrator()
+    started = Started(
+        url=_url(both.abby, port),
+        data=data,
+        config=folder,
+        certificate=data.certificate if both.abby.tls is None else None,
+        token_file=_token_file(data, both.abby),
+        password=password,
+        notes=tuple(_notes(both.guard)),
+    )
+    greet(started)
+    if administrator:
+        first_start.keep_administrator(data, administrator)
+    _say("gatepost", both.abby.listen.host, port)
+
+
+def _url(settings: AbbySettings, port: int) -> str:
+    """An address that works on this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
+    return f"{'http' if settings.tls == 'off' else 'https'}://{sockets.shown(host, port)}"
+
+
+def _token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
+    if not data.token.exists():
+        return None
+    token = data.token.read_text("ascii").strip()
+    return data.token if any(entry.token == token for entry in settings.static_api_tokens) else None
+
+
+def _notes(settings: GuardSettings) -> Iterator[str]:
+    stated = differing(settings)
+    for key in UNSERVED:
+        if any(each == key or each.startswith(f"{key}.") for each in stated):
+            yield f"{key} is set, but this version does not act on it."
+    if settings.unsealed:
+        yield "unsealed is set: what parses hostile mail may reach files and network."
+    if os.environ.get(TRIAL) == "1":
+        yield f"{TRIAL} is set: messages can make workers misbehave. For tests only."
+
+
+def _say(what: str, host: str, port: int) -> None:
+    import structlog
+
+    structlog.get_logger("gatepost").info("listening", service=what, address=sockets.shown(host, port))

@@ -1,0 +1,163 @@
+"""guard and abby, together or one each, from their settings to the last request.
+
+Ports are bound first, then storage is opened, then the workers start, then the servers. What started last stops first:
+servers finish their requests while the core still works, the core ends before storage closes.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from gatepost.api.http import server_config
+from gatepost.guard.core import Guard
+from gatepost.guard.pool import SealError
+from gatepost.guard.rest import build_rest_app
+from gatepost.guard.spool import Spool
+from gatepost.service import sockets
+from gatepost.service.assembly import build_abby, build_cores, build_guard, exposed
+from gatepost.service.datafolder import DataFolder, StartError
+from gatepost.service.measuring import metrics_app
+from gatepost.service.serving import Server, serve
+from gatepost.settings import Abby as AbbySettings
+from gatepost.settings import Guard as GuardSettings
+from gatepost.settings import Tls
+from gatepost.settings.values import split_address
+from gatepost.store import open_store
+from gatepost.store.interface import CountingStore
+
+Bound = dict[str, tuple[socket.socket, ...]]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What this process runs: a core, the API service, or both. `trial` is for tests only."""
+
+    data: DataFolder
+    guard: GuardSettings | None = None
+    abby: AbbySettings | None = None
+    trial: bool = False
+
+    @property
+    def storage(self) -> str:
+        """Where both keep what they keep."""
+        settings = self.guard or self.abby
+        assert settings is not None
+        return settings.storage.url
+
+    @property
+    def secret(self) -> str:
+        """What abby proves itself to guard with."""
+        source = self.guard.scan_sources.rest_api if self.guard else None
+        stated = (source.secret if source else None) or (self.abby.service_providers.core.secret if self.abby else None)
+        return stated or self.data.secret.read_text("ascii").strip()
+
+    @property
+    def ca(self) -> Path:
+        """What guard's certificate is verified with."""
+        stated = self.abby.service_providers.core.ca if self.abby else None
+        return Path(stated) if stated else self.data.certificate
+
+
+async def run_plan(plan: Plan, stop: asyncio.Event, started: Callable[[int], None]) -> None:
+    """Run until asked to stop. `started` is called once everything serves, with abby's port, or guard's."""
+    async with contextlib.AsyncExitStack() as stack:
+        bound = _bind(plan)
+        stack.callback(_release, bound)
+        store = open_store(plan.storage, plan.data.path)
+        stack.push_async_callback(store.close)
+        spool = Spool(plan.data.spool)
+        servers: list[Server] = []
+        guard = None
+        if plan.guard:
+            registry = CollectorRegistry()
+            guard = await _started(build_guard(plan.guard, store, registry, trial=plan.trial), stack)
+            servers += _rest(plan, guard, spool, registry, bound)
+        if plan.abby:
+            servers += _abby(plan, plan.abby, guard, store, spool, bound)
+        port = sockets.port_of(bound["abby" if plan.abby else "guard"])
+        await serve(servers, stop, lambda: started(port))
+
+
+async def _started(guard: Guard, stack: contextlib.AsyncExitStack) -> Guard:
+    try:
+        await guard.start()
+    except SealError as fault:
+        raise StartError(str(fault)) from None
+    stack.push_async_callback(guard.stop)
+    return guard
+
+
+def _bind(plan: Plan) -> Bound:
+    """Every port that is needed, or none of them."""
+    bound: Bound = {}
+    try:
+        for name, host, port, key in _addresses(plan):
+            bound[name] = sockets.bind(host, port, key)
+    except StartError:
+        _release(bound)
+        raise
+    return bound
+
+
+def _release(bound: Bound) -> None:
+    for each in bound.values():
+        sockets.close(each)
+
+
+def _addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
+    wanted = []
+    if plan.abby:
+        wanted.append(("abby", plan.abby.listen.host, plan.abby.listen.port, "listen in abby.yml"))
+        if plan.abby.metrics.listen:
+            wanted.append(("metrics", *split_address(plan.abby.metrics.listen, 0), "metrics.listen in abby.yml"))
+    if plan.guard and (source := plan.guard.scan_sources.rest_api):
+        wanted.append(("guard", source.host, source.port, "scanSources.restApi in guard.yml"))
+    return wanted
+
+
+def _rest(plan: Plan, guard: Guard, spool: Spool, registry: CollectorRegistry, bound: Bound) -> list[Server]:
+    if "guard" not in bound:
+        return []
+    app = build_rest_app(guard, plan.secret, spool, registry)
+    return [_server(app, bound["guard"], plan.data.certificate, plan.data.key)]
+
+
+def _abby(
+    plan: Plan, settings: AbbySettings, guard: Guard | None, store: CountingStore, spool: Spool, bound: Bound
+) -> list[Server]:
+    registry = CollectorRegistry()
+    own = (plan.guard, guard) if plan.guard and guard else None
+    cores = build_cores(settings, plan.secret, plan.ca, own)
+    app = build_abby(settings, cores, store, spool, registry)
+    servers = [_server(app, bound["abby"], *_certificate(plan.data, settings))]
+    if "metrics" in bound:
+        servers.append(_server(metrics_app(exposed(registry)), bound["metrics"], None, None))
+    return servers
+
+
+def _certificate(data: DataFolder, settings: AbbySettings) -> tuple[Path | None, Path | None]:
+    if settings.tls == "off":
+        return None, None
+    if isinstance(settings.tls, Tls):
+        return Path(settings.tls.certificate), Path(settings.tls.key)
+    return data.certificate, data.key
+
+
+def _server(app: Any, bound: tuple[socket.socket, ...], certificate: Path | None, key: Path | None) -> Server:
+    if certificate and key:
+        _check_pair(certificate, key)
+    return Server(server_config(app, certificate=certificate, key=key), bound)
+
+
+def _check_pair(certificate: Path, key: Path) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "reason", None) or getattr(fault, "strerror", None) or str(fault)
+        raise StartError(f"The certificate {certificate} cannot be used with the key {key}: {reason}.") from None

@@ -1,0 +1,105 @@
+"""HTTP servers inside one event loop, started together and stopped together.
+
+The first SIGINT or SIGTERM lets requests in flight finish, the second ends the process at once: nothing that was
+answered is lost by that, since an answer is given only when its record is on disk.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import structlog
+import uvicorn
+import uvloop
+
+from gatepost.service.datafolder import StartError
+from gatepost.service.sockets import allow_reuse
+
+log = structlog.get_logger("gatepost")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Server(uvicorn.Server):
+    """uvicorn without signal handlers of its own, on sockets that are bound already."""
+
+    def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self._sockets = list(sockets)
+
+    async def run_here(self) -> None:
+        """Serve until `should_exit` is set."""
+        await self.serve(self._sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            raise StartError("A service could not start; the log says why.") from None
+        except OSError as fault:
+            raise StartError(f"A service cannot listen on its port: {fault.strerror or fault}.") from None
+        for each in self._sockets:
+            allow_reuse(each)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run a service in an event loop of its own; `main` gets the event that asks it to stop."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_watched(main))
+
+
+async def _watched(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, _stop, stop, number)
+    await main(stop)
+
+
+def _stop(stop: asyncio.Event, number: int) -> None:
+    if stop.is_set():
+        log.warning("stopped at once", signal=signal.Signals(number).name)
+        os._exit(128 + number)
+    log.info("stopping", signal=signal.Signals(number).name)
+    stop.set()
+
+
+async def serve(servers: Sequence[Server], stop: asyncio.Event, started: Callable[[], None]) -> None:
+    """Serve until asked to stop or until one server fails; in either case all of them end."""
+    tasks = [asyncio.create_task(server.run_here()) for server in servers]
+    try:
+        if await _first(tasks, _all_ready(servers)):
+            started()
+            await _first(tasks, stop.wait())
+    finally:
+        for server in servers:
+            server.should_exit = True
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def _all_ready(servers: Sequence[Server]) -> None:
+    for server in servers:
+        await server.ready.wait()
+
+
+async def _first(tasks: Sequence[asyncio.Task[None]], awaited: Coroutine[Any, Any, Any]) -> bool:
+    """Wait; true if what was awaited came before any of the tasks ended."""
+    waiter = asyncio.create_task(awaited)
+    await asyncio.wait([*tasks, waiter], return_when=asyncio.FIRST_COMPLETED)
+    if waiter.done():
+        return True
+    waiter.cancel()
+    return False

@@ -1,0 +1,474 @@
+"""Choosing, waiting and trying again, over cores that a test steers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gatepost.abby.cores import Cores, colour
+from gatepost.abby.multipart import Left
+from gatepost.abby.place import Down
+from gatepost.analysis import undecided
+from gatepost.api.errors import Failure
+from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
+from gatepost.mail.message import Envelope
+
+
+class Bytes:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def read(self) -> bytes:
+        return b"x" * self.size
+
+
+class Client:
+    """Waits; `leave` is when it goes."""
+
+    def __init__(self) -> None:
+        self.parked = 0
+        self.leave = asyncio.Event()
+
+    def park(self) -> None:
+        self.parked += 1
+
+    async def gone(self) -> None:
+        await self.leave.wait()
+
+
+class Core:
+    """`others` are messages that come from elsewhere. `answers` is what happens to each scan, in order; by default it
+    is done once `open` is set."""
+
+    def __init__(self, name: str = "core", maximum: int = 2, peeks: bool = False) -> None:
+        self.name, self.enabled, self.maximum, self.peeks = name, True, maximum, peeks
+        self.alive, self.others, self.mine, self.most = True, 0, 0, 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.answers: list[Any] = []
+        self.asked: list[str] = []
+        self.loads = 0
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
+        self.asked.append(request.ggrid)
+        if not self.alive:
+            return Down("dead", begun=False)
+        if self.answers:
+            answer = self.answers.pop(0)
+            outcome: ScanResult | Full | Down = await answer(request) if callable(answer) else answer
+            return outcome
+        if self.now.full:
+            return Full(self.now)
+        self.mine += 1
+        self.most = max(self.most, self.mine)
+        try:
+            await self.open.wait()
+        finally:
+            self.mine -= 1
+        return ScanResult(request.ggrid, 0, 1, undecided(""))
+
+    async def load(self) -> Load | Down:
+        self.loads += 1
+        return self.now if self.alive else Down("dead", begun=False)
+
+    def peek(self) -> Load | None:
+        return self.now if self.peeks else None
+
+    @property
+    def now(self) -> Load:
+        return Load(self.mine + self.others, self.maximum, self.maximum)
+
+    async def close(self) -> None:
+        self.alive = False
+
+
+def request(ggrid: str = "1", size: int = 10) -> ScanRequest:
+    return ScanRequest(ggrid, 0, Envelope(), Bytes(size))
+
+
+def run(test: Callable[[Cores], Awaitable[None]], *cores: Core, **options: Any) -> None:
+    async def started() -> None:
+        made = Cores(cores, **{"poll_seconds": 0.02, "grace_seconds": 0.2, **options})
+        await made.start()
+        try:
+            await asyncio.wait_for(test(made), 20)
+            assert (made.waiting, made.waiting_bytes) == (0, 0)
+        finally:
+            await made.stop()
+
+    asyncio.run(started())
+
+
+def submit(cores: Cores, ggrid: str = "1", client: Client | None = None, size: int = 10, seconds: float = 20) -> Any:
+    return asyncio.ensure_future(cores.scan(request(ggrid, size), client or Client(), seconds))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(4000):
+        if condition():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it did not happen")
+
+
+def code(outcome: Any) -> str:
+    assert isinstance(outcome, Failure)
+    return outcome.error.code
+
+
+def test_the_core_with_most_free_slots_is_taken() -> None:
+    one, two, three = Core("one", 4), Core("two", 9), Core("three", 9)
+    two.others = 8
+
+    async def test(cores: Cores) -> None:
+        await submit(cores)
+        assert (one.asked, two.asked, three.asked) == ([], [], ["1"])
+
+    run(test, one, two, three)
+
+
+def test_scans_spread_and_never_exceed_a_core() -> None:
+    one, two = Core("one", 3), Core("two", 5)
+
+    async def test(cores: Cores) -> None:
+        one.open.clear()
+        two.open.clear()
+        scans = [submit(cores, str(number)) for number in range(20)]
+        await until(lambda: one.mine == 3 and two.mine == 5)
+        assert cores.waiting == 12
+        one.open.set()
+        two.open.set()
+        results = await asyncio.gather(*scans)
+        assert [result.ggrid for result in results] == [str(number) for number in range(20)]
+        assert (one.most, two.most) == (3, 5)
+        # Nobody was sent to a full core: what is known here sufficed.
+        assert len(one.asked) + len(two.asked) == 20
+
+    run(test, one, two)
+
+
+@pytest.mark.parametrize("peeks", [False, True])
+def test_first_come_first_served(peeks: bool) -> None:
+    core = Core(maximum=1, peeks=peeks)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        scans = []
+        for number in range(10):
+            scans.append(submit(cores, str(number)))
+            await asyncio.sleep(0)
+        core.open.set()
+        await asyncio.gather(*scans)
+        assert core.asked == [str(number) for number in range(10)]
+
+    run(test, core)
+
+
+def test_a_core_that_is_full_after_all_puts_the_scan_back_to_the_head() -> None:
+    core = Core(maximum=1)
+
+    async def test(cores: Cores) -> None:
+        core.others = 1  # comes in over SMTP, unheard
+        first = submit(cores, "first")
+        await until(lambda: core.asked == ["first"])
+        second = submit(cores, "second")
+        await asyncio.sleep(0.05)
+        core.others = 0
+        assert isinstance(await first, ScanResult)
+        assert isinstance(await second, ScanResult)
+        assert core.asked == ["first", "first", "second"]
+
+    run(test, core, poll_seconds=5)
+
+
+def test_a_core_that_calls_itself_full_for_no_reason_is_not_pestered() -> None:
+    core = Core(maximum=5)
+    core.answers = [Full(Load(0, 5, 5))] * 2
+
+    async def test(cores: Cores) -> None:
+        assert isinstance(await submit(cores), ScanResult)
+        assert len(core.asked) == 3
+
+    run(test, core)
+
+
+def test_a_scan_that_waits_is_parked_once_and_one_that_does_not_is_not() -> None:
+    core = Core(maximum=1)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        quick, slow = Client(), Client()
+        scans = [submit(cores, "1", quick), submit(cores, "2", slow)]
+        await until(lambda: slow.parked == 1)
+        core.open.set()
+        await asyncio.gather(*scans)
+        assert (quick.parked, slow.parked) == (0, 1)
+
+    run(test, core)
+
+
+def test_a_client_that_leaves_gives_up_its_place() -> None:
+    core = Core(maximum=1)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        leaver = Client()
+        scans = [submit(cores, "1"), submit(cores, "2", leaver), submit(cores, "3")]
+        await until(lambda: cores.waiting == 2)
+        leaver.leave.set()
+        assert isinstance(await scans[1], Left)
+        assert cores.waiting == 1
+        core.open.set()
+        await asyncio.gather(scans[0], scans[2])
+        assert core.asked == ["1", "3"]
+
+    run(test, core)
+
+
+def test_a_cancelled_wait_loses_no_slot() -> None:
+    core = Core(maximum=1)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        first, second = submit(cores, "1"), submit(cores, "2")
+        await until(lambda: cores.waiting == 1)
+        core.open.set()
+        await first  # the slot is promised to the second in this very turn of the loop
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert isinstance(await submit(cores, "3", seconds=5), ScanResult)
+
+    run(test, core)
+
+
+def test_waiting_bytes_have_a_limit_and_running_ones_do_not_count() -> None:
+    core = Core(maximum=1)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        running, waiting = submit(cores, "1", size=1000), submit(cores, "2", size=60)
+        await until(lambda: cores.waiting == 1)
+        assert cores.waiting_bytes == 60
+        assert code(await submit(cores, "3", size=41)) == "overloaded"
+        third = submit(cores, "4", size=40)
+        await until(lambda: cores.waiting == 2)
+        core.open.set()
+        await asyncio.gather(running, waiting, third)
+
+    run(test, core, waiting_limit=100)
+
+
+def test_nothing_in_time() -> None:
+    core = Core(maximum=1)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        scans = [submit(cores, "1", seconds=0.1), submit(cores, "2", seconds=0.1)]
+        assert [code(outcome) for outcome in await asyncio.gather(*scans)] == ["analysis_timeout"] * 2
+        core.open.set()
+        assert isinstance(await submit(cores), ScanResult)
+
+    run(test, core)
+
+
+def test_a_core_that_dies_with_a_message_costs_nothing() -> None:
+    one, two = Core("one", 9), Core("two", 5)
+
+    async def die(_request: ScanRequest) -> Down:
+        one.alive = False
+        return Down("died")
+
+    one.answers = [die]
+
+    async def test(cores: Cores) -> None:
+        outcome = await submit(cores, "same")
+        assert outcome.ggrid == "same"
+        assert (one.asked, two.asked) == (["same"], ["same"])
+        assert await cores.status() == "YELLOW"
+        await submit(cores, "next")
+        assert one.asked == ["same"]
+        one.alive = True
+        await until(lambda: cores._places[0].answers)
+        await submit(cores, "last")
+        assert one.asked == ["same", "last"]
+        assert await cores.status() == "GREEN"
+
+    run(test, one, two)
+
+
+def test_a_message_that_kills_cores_is_given_up() -> None:
+    core = Core()
+    core.answers = [Down("died")] * 10
+
+    async def test(cores: Cores) -> None:
+        assert code(await submit(cores)) == "core_unavailable"
+        assert len(core.asked) == 3
+
+    run(test, core)
+
+
+def test_a_core_that_fails_one_message_still_serves_others() -> None:
+    core = Core()
+    core.answers = [Down("it answered 500", answered=True)] * 3
+
+    async def test(cores: Cores) -> None:
+        assert code(await submit(cores)) == "core_unavailable"
+        assert isinstance(await submit(cores, seconds=1), ScanResult)
+
+    run(test, core, poll_seconds=60)
+
+
+def test_a_restart_is_not_noticed() -> None:
+    core = Core()
+
+    async def test(cores: Cores) -> None:
+        core.alive = False
+        scan = submit(cores)
+        await until(lambda: cores.waiting == 1)
+        core.alive = True
+        assert isinstance(await scan, ScanResult)
+
+    run(test, core, grace_seconds=20)
+
+
+def test_when_no_core_answers() -> None:
+    core = Core()
+    core.alive = False
+
+    async def test(cores: Cores) -> None:
+        scans = [submit(cores, str(number)) for number in range(3)]
+        assert [code(outcome) for outcome in await asyncio.gather(*scans)] == ["core_unavailable"] * 3
+        assert await cores.status() == "RED"
+        assert not cores.answering
+        heard = core.loads
+        assert code(await submit(cores)) == "core_unavailable"  # at once, without a wait
+        assert core.loads == heard
+        core.alive = True
+        await until(lambda: cores.answering)
+        assert isinstance(await submit(cores), ScanResult)
+
+    run(test, core)
+
+
+def test_a_core_that_falls_silent_loses_what_it_holds() -> None:
+    """A machine that loses its power closes no connection."""
+    one, two = Core("one", 9), Core("two", 5)
+
+    async def test(cores: Cores) -> None:
+        one.open.clear()
+        scan = submit(cores)
+        await until(lambda: one.mine == 1)
+        one.alive = False
+        assert isinstance(await scan, ScanResult)
+        assert two.asked == ["1"]
+
+    run(test, one, two)
+
+
+def test_a_core_that_does_not_tell_its_load_in_time_does_not_answer() -> None:
+    core = Core()
+
+    async def hang() -> Load:
+        await asyncio.sleep(60)
+        return core.now
+
+    core.load = hang  # type: ignore[method-assign]
+
+    async def test(cores: Cores) -> None:
+        assert code(await submit(cores)) == "core_unavailable"
+
+    run(test, core, hear_seconds=0.05)
+
+
+def test_scanning_disabled() -> None:
+    one, two = Core("one", 9), Core("two", 5)
+    one.enabled = two.enabled = False
+
+    async def test(cores: Cores) -> None:
+        assert code(await submit(cores)) == "scanning_disabled"
+        two.enabled = True
+        assert isinstance(await submit(cores), ScanResult)
+        assert one.asked == []
+
+    run(test, one, two)
+
+
+def test_an_error_of_a_core_is_the_scans_alone() -> None:
+    core = Core(maximum=1)
+
+    async def fail(_request: ScanRequest) -> Down:
+        raise RuntimeError("ours")
+
+    core.answers = [fail]
+
+    async def test(cores: Cores) -> None:
+        with pytest.raises(RuntimeError):
+            await submit(cores)
+        assert isinstance(await submit(cores), ScanResult)
+
+    run(test, core)
+
+
+IDLE, BUSY, THROTTLING, FULL = Load(0, 5, 10), Load(4, 5, 10), Load(5, 5, 10), Load(10, 5, 10)
+
+
+@pytest.mark.parametrize(
+    ("loads", "expected"),
+    [
+        ([IDLE], "GREEN"),
+        ([IDLE, BUSY], "GREEN"),
+        ([IDLE, THROTTLING], "YELLOW"),
+        ([IDLE, FULL], "YELLOW"),
+        ([IDLE, None], "YELLOW"),
+        ([THROTTLING], "YELLOW"),
+        ([FULL], "RED"),
+        ([FULL, FULL], "RED"),
+        ([FULL, None], "RED"),
+        ([FULL, THROTTLING], "YELLOW"),
+        ([None], "RED"),
+        ([None, None], "RED"),
+        ([], "RED"),
+    ],
+)
+def test_colours(loads: list[Load | None], expected: str) -> None:
+    assert colour(loads) == expected
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(["done", "full", "down", "refused", "failed"]), max_size=12), st.integers(1, 3))
+def test_whatever_cores_do_every_scan_ends_and_no_slot_is_lost(script: list[str], maximum: int) -> None:
+    outcomes = {
+        "full": Full(Load(maximum, maximum, maximum)),
+        "down": Down("died"),
+        "refused": Down("refused", begun=False),
+        "failed": Down("failed", answered=True),
+    }
+
+    async def done(request: ScanRequest) -> ScanResult:
+        return ScanResult(request.ggrid, 0, 1, undecided(""))
+
+    async def scans() -> None:
+        one, two = Core("one", maximum), Core("two", maximum)
+        for index, word in enumerate(script):
+            (one, two)[index % 2].answers.append(outcomes.get(word, done))
+
+        async def test(cores: Cores) -> None:
+            for outcome in await asyncio.gather(*(submit(cores, str(number)) for number in range(8))):
+                assert isinstance(outcome, ScanResult | Failure)
+            one.answers.clear()
+            two.answers.clear()
+            again = await asyncio.gather(*(submit(cores, str(number)) for number in range(8)))
+            assert all(isinstance(outcome, ScanResult) for outcome in again)
+            assert [place._reserved for place in cores._places] == [0, 0]
+
+        made = Cores([one, two], poll_seconds=0.02, grace_seconds=5)
+        await made.start()
+        try:
+            await asyncio.wait_for(test(made), 20)
+        finally:
+            await made.stop()
+
+    asyncio.run(scans())

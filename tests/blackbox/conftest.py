@@ -1,0 +1,248 @@
+"""abby as a real server: uvicorn with TLS on a loopback port, in a thread of its own, over cores and a store that a
+test can steer."""
+
+import asyncio
+import datetime as dt
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from gatepost.abby.app import create_app
+from gatepost.abby.cores import Cores
+from gatepost.abby.place import Down
+from gatepost.analysis import Report
+from gatepost.api.http import server_config
+from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
+from gatepost.guard.spool import Spool
+from gatepost.mail.message import Envelope
+from gatepost.settings import StaticApiToken
+from gatepost.store.interface import MessageRecord, Tenant
+from gatepost.verdict import Line
+
+TOKEN = "5f" * 32
+READER = "6a" * 32
+TENANT = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
+RECORD = "0198c5a2-7c11-7d3e-9f00-0000000000ff"
+LINES = (
+    Line(kind="file:macro", title="t", where="1.2", facts={}, weight=310, counted=310, verdict="malware"),
+    Line(kind="url:qr-code", title="t", where="1.3", facts={"a": "b"}, weight=120, counted=90, verdict="phishing"),
+)
+REPORT = Report("malware", "quarantine", ("file:macro", "url:qr-code"), 400, "because", lines=LINES)
+
+
+class FakeCore:
+    """A core whose answers a test decides. `holding` keeps scans until it is cleared."""
+
+    def __init__(self, name: str = "fake", maximum: int = 20) -> None:
+        self.name = name
+        self.maximum = maximum
+        self.threshold = maximum
+        self.in_processing = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Idle and well."""
+        self.enabled = True
+        self.holding = False
+        self.alive = True
+        self.broken = False
+        self.scanned: list[ScanRequest] = []
+        self.sizes: list[int] = []
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
+        if not self.alive:
+            return Down("dead", begun=False)
+        if self.in_processing >= self.maximum:
+            return Full(self._load())
+        self.in_processing += 1
+        try:
+            self.scanned.append(request)
+            self.sizes.append(len(request.body.read()))
+            while self.holding and self.alive:  # noqa: ASYNC110  the test that steers it is in another thread
+                await asyncio.sleep(0.005)
+        finally:
+            self.in_processing -= 1
+        if self.broken:
+            raise RuntimeError("secret detail")
+        if not self._load_now():
+            return Down("died")
+        return ScanResult(request.ggrid, request.created, request.created + 7, REPORT)
+
+    async def load(self) -> Load | Down:
+        return self._load_now() or Down("dead", begun=False)
+
+    def peek(self) -> Load | None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    def _load_now(self) -> Load | None:
+        return self._load() if self.alive else None
+
+    def _load(self) -> Load:
+        return Load(self.in_processing, self.threshold, self.maximum)
+
+
+class FakeStore:
+    """One tenant and one record: all that these endpoints ask for."""
+
+    async def message(self, ggrid: str) -> MessageRecord | None:
+        envelope = Envelope("a@example.org", ("b@example.net",), "192.0.2.1", "mx.example.org", TENANT)
+        return MessageRecord(RECORD, 1, 8, envelope, 10, "0" * 64, REPORT) if ggrid == RECORD else None
+
+    async def tenant(self, uid: str) -> Tenant | None:
+        return Tenant(TENANT, "tenant", 1) if uid == TENANT else None
+
+
+class Service:
+    """A running abby."""
+
+    def __init__(
+        self, app: Any, certificate: tuple[Path, Path], cores: list[FakeCore], spool: Path, encrypted: bool
+    ) -> None:
+        self.encrypted = encrypted
+        self.cores = cores
+        self.core = cores[0]
+        self.spool = spool
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.socket.getsockname()[1]
+        self.url = f"{'https' if encrypted else 'http'}://127.0.0.1:{self.port}"
+        self.ca = str(certificate[0])
+        self.tls = ssl.create_default_context(cafile=self.ca)
+        chain, key = certificate if encrypted else (None, None)
+        self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+        self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=30, trust_env=False)
+
+    def start(self) -> None:
+        self.thread.start()
+        wait_for(lambda: self.server.started)
+
+    def stop(self) -> None:
+        self.client.close()
+        self.server.should_exit = True
+        self.thread.join(20)
+        self.socket.close()
+
+    def connect(self) -> socket.socket:
+        """A bare connection, for what no client would send."""
+        plain = socket.create_connection(("127.0.0.1", self.port), 30)
+        return self.tls.wrap_socket(plain, server_hostname="127.0.0.1") if self.encrypted else plain
+
+    def submit(self, parameters: Any = None, email: bytes = b"Subject: x\r\n\r\ny", **options: Any) -> httpx.Response:
+        """A scan as an ordinary client sends it."""
+        headers = {"Authorization": f"Bearer {options.pop('token', TOKEN)}"}
+        stated = parameters if isinstance(parameters, bytes) else json.dumps(parameters or PARAMETERS).encode()
+        files = {"parameters": (None, stated, "application/json"), "email": ("m.eml", email, "message/rfc822")}
+        return self.client.post("/v1/messageQueue/submitEmail", files=files, headers=headers, **options)
+
+
+PARAMETERS = {"borderMtaData": {"envelopeFrom": "a@example.org", "envelopeRecipients": ["b@example.net"]}}
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for the loopback address, with its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = dt.datetime.now(dt.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=2))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(private)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def launched(
+    certificate: tuple[Path, Path],
+    folder: Path,
+    cores: list[FakeCore] | None = None,
+    waiting_limit: int = 1 << 30,
+    encrypted: bool = True,
+    **options: Any,
+) -> Service:
+    """Start an abby over these cores."""
+    fakes = cores or [FakeCore()]
+    tokens = [
+        StaticApiToken(name="mta", token=TOKEN),
+        StaticApiToken(name="reader", token=READER, permissions=["messages.read"]),
+    ]
+    made = Cores(fakes, waiting_limit=waiting_limit, poll_seconds=0.1, grace_seconds=0.5)
+    store: Any = FakeStore()
+    app = create_app(cores=made, store=store, tokens=tokens, spool=Spool(folder), **options)
+    service = Service(app, certificate, fakes, folder, encrypted)
+    service.start()
+    return service
+
+
+@pytest.fixture
+def start(certificate: tuple[Path, Path], tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """`start([cores], …)` is an abby of the test's own; it ends with the test."""
+    running: list[Service] = []
+
+    def started(cores: list[FakeCore] | None = None, **options: Any) -> Service:
+        running.append(launched(certificate, tmp_path / "spool", cores, **options))
+        return running[-1]
+
+    yield started
+    for service in running:
+        for core in service.cores:
+            core.holding = False
+        service.stop()
+
+
+@pytest.fixture
+def fake_core() -> type[FakeCore]:
+    return FakeCore
+
+
+@pytest.fixture(scope="session")
+def lasting_service(certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = launched(certificate, tmp_path_factory.mktemp("spool"))
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def service(lasting_service: Service) -> Service:
+    """An abby over one idle core, which tests share and find as new."""
+    lasting_service.core.reset()
+    wait_for(lambda: lasting_service.client.get("/readyz").status_code == 200)
+    return lasting_service

@@ -1,0 +1,150 @@
+"""A core over real HTTPS: guard's own source, with a guard behind it that a test steers."""
+
+import asyncio
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from gatepost.abby.place import Down
+from gatepost.abby.remote import RemoteCore
+from gatepost.analysis import undecided
+from gatepost.api.http import server_config
+from gatepost.guard.rest import build_rest_app
+from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
+from gatepost.guard.spool import Spool
+from gatepost.mail.message import Envelope
+
+GGRID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
+ENVELOPE = Envelope("ä@b.example", ("c@d.example",), "192.0.2.1", "mx", GGRID)
+
+
+class Guard:
+    def __init__(self) -> None:
+        self.busy = 0
+        self.scanned: list[tuple[ScanRequest, bytes]] = []
+        self.broken = False
+        self.other = False
+
+    def load(self) -> Load:
+        return Load(self.busy, 2, 2)
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+        if self.broken:
+            raise RuntimeError("broken")
+        self.scanned.append((request, request.body.read()))
+        ggrid = "another" if self.other else request.ggrid
+        return ScanResult(ggrid, request.created, 9, undecided("why"))
+
+
+class Far:
+    """A running guard source."""
+
+    def __init__(self, certificate: tuple[Path, Path], folder: Path) -> None:
+        self.guard = Guard()
+        self.spool = Spool(folder, memory_limit=1000)
+        app = build_rest_app(self.guard, "secret", self.spool, CollectorRegistry())
+        self.server = uvicorn.Server(server_config(app, certificate=certificate[0], key=certificate[1]))
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        end = time.monotonic() + 20
+        while not self.server.started:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        self.port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.ca = certificate[0]
+
+    def core(
+        self, secret: str = "secret", ca: Path | ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> RemoteCore:
+        return RemoteCore(f"https://{host}:{self.port}", secret, ca or self.ca)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
+
+
+@pytest.fixture
+def far(certificate: tuple[Path, Path], tmp_path: Path) -> Iterator[Far]:
+    running = Far(certificate, tmp_path / "spool")
+    yield running
+    running.stop()
+
+
+def ask(core: RemoteCore, far: Far, content: bytes = b"mail") -> Any:
+    async def asked() -> tuple[Any, Any]:
+        try:
+            with far.spool.new() as body:
+                body.write(content)
+                body.finish()
+                return await core.load(), await core.scan(ScanRequest(GGRID, 5, ENVELOPE, body))
+        finally:
+            await core.close()
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize("size", [1, 1000, 3_000_000])
+def test_a_message_there_and_its_result_back(far: Far, size: int) -> None:
+    load, result = ask(far.core(), far, b"x" * size)
+    assert load == Load(0, 2, 2)
+    assert result == ScanResult(GGRID, 5, 9, undecided("why"))
+    ((request, content),) = far.guard.scanned
+    assert (request.ggrid, request.created, request.envelope) == (GGRID, 5, ENVELOPE)
+    assert content == b"x" * size
+
+
+def test_a_full_core_says_so_before_it_is_sent_everything(far: Far) -> None:
+    far.guard.busy = 2
+    load, result = ask(far.core(), far, b"x" * 3_000_000)
+    assert load == Load(2, 2, 2)
+    assert result == Full(Load(2, 2, 2))
+    assert far.guard.scanned == []
+
+
+def test_a_wrong_secret(far: Far) -> None:
+    load, result = ask(far.core("wrong"), far)
+    assert isinstance(load, Down)
+    assert isinstance(result, Down)
+    assert "secret" in result.reason
+    assert far.guard.scanned == []
+
+
+def test_a_core_that_breaks_has_answered(far: Far) -> None:
+    far.guard.broken = True
+    _, result = ask(far.core(), far)
+    assert result == Down("it answered 500", begun=True, answered=True)
+
+
+def test_a_result_for_another_message_is_none(far: Far) -> None:
+    far.guard.other = True
+    _, result = ask(far.core(), far)
+    assert isinstance(result, Down)
+
+
+def test_a_certificate_that_is_not_trusted(far: Far) -> None:
+    load, result = ask(far.core(ca=ssl.create_default_context()), far)
+    assert isinstance(load, Down)
+    assert isinstance(result, Down)
+    assert not result.begun
+    assert far.guard.scanned == []
+
+
+def test_a_certificate_for_another_name(far: Far) -> None:
+    load, _ = ask(far.core(host="localhost"), far)
+    assert isinstance(load, Down)
+
+
+def test_nobody_there(far: Far) -> None:
+    core = far.core()
+    far.stop()
+    load, result = ask(core, far)
+    assert isinstance(load, Down)
+    assert isinstance(result, Down)
+    assert not result.begun

@@ -1,0 +1,163 @@
+"""The command line as a person or a script uses it."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gatepost import __version__
+from gatepost.cli import main
+from gatepost.service.datafolder import DataFolder
+from gatepost.service.first_start import EXAMPLE, prepare
+
+EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+BAD = f"From: a@b.example\nSubject: \x1b[31mred\u202e\nContent-Type: application/octet-stream\n\n{EICAR}"
+FROM = "From ann@example.org Tue Nov 10 09:12:00 2026\n"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`run("scan", file)` gives exit code, standard output and standard error."""
+
+    def called(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return called
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    prepare(DataFolder(tmp_path / "data"), None)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def mail(tmp_path: Path) -> Path:
+    file = tmp_path / "mail.eml"
+    file.write_bytes(EXAMPLE.encode())
+    return file
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"gatepost {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["scan", "--help"], ["serve", "--help"]])
+def test_help_loads_neither_analysis_nor_service(arguments: list[str]) -> None:
+    program = (
+        "import sys; from gatepost.cli import main\n"
+        f"sys.argv = ['gatepost', *{arguments}]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy = ('gatepost.analysis', 'gatepost.guard', 'gatepost.settings', 'starlette', 'httpx', 'asyncio')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stderr == "[]\n"
+
+
+def test_a_scan_shows_verdict_and_ledger(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "bad.eml"
+    file.write_text(BAD)
+    code, out, _ = run("scan", file)
+    assert code == 0
+    assert "malware → quarantine" in out
+    assert "file:eicar" in out
+    assert "DNS was not asked" in out
+
+
+def test_a_message_cannot_act_on_the_terminal(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "bad.eml"
+    file.write_text(BAD)
+    _, out, _ = run("scan", file)
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+
+
+def test_json_is_the_shape_of_the_api(run: Run, mail: Path) -> None:
+    code, out, _ = run("scan", mail, mail, "--json", "--from", "a@b.example", "--to", "c@d.example")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [line["file"] for line in lines] == [str(mail)] * 2
+    assert lines[0]["borderMtaData"]["envelopeRecipients"] == ["c@d.example"]
+    assert sum(finding["counted"] for finding in lines[0]["ledger"]["findings"]) == lines[0]["ledger"]["score"]
+
+
+def test_standard_input_and_mailbox(run: Run, tmp_path: Path) -> None:
+    assert run("scan", "-", stdin=EXAMPLE.encode())[1].startswith("-: clean")
+    box = tmp_path / "box"
+    box.write_text(f"{FROM}{EXAMPLE}\n{FROM}{BAD}\n\n{FROM}{EXAMPLE}".replace("\r\n", "\n"))
+    _, out, _ = run("scan", box)
+    assert f"{box}#2: malware" in out
+    assert [line.split()[:2] for line in out.splitlines()[-4:-1]] == [["malware", "1"], ["clean", "2"], ["all", "3"]]
+
+
+@pytest.mark.parametrize(("verdicts", "code"), [([], 0), (["malware"], 3), (["spam"], 0), (["spam", "malware"], 3)])
+def test_fail_on(run: Run, tmp_path: Path, verdicts: list[str], code: int) -> None:
+    file = tmp_path / "bad.eml"
+    file.write_text(BAD)
+    options = [option for verdict in verdicts for option in ("--fail-on", verdict)]
+    assert run("scan", file, *options)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["scan", "no-such-file"], 1, "no-such-file: no such file or directory."),
+        (["scan", "-", "--remote-address", "here"], 2, "IPv4 or IPv6"),
+        (["scan", "-", "--fail-on", "evil"], 2, "must be one of malware"),
+        (["scan", "-", "--url", "https://127.0.0.1:1", "--data", "no-such-folder"], 1, "--token-file"),
+        (["config", "check", "--data", "no-such-folder"], 1, ""),
+        (["tenant", "create", "x", "--data", "no-such-folder"], 1, "cannot be read: no such file or directory"),
+        (["guard", "--data", "/proc/nowhere"], 1, "/proc/nowhere cannot be written"),
+        (["policy", "explain", "auth:dmarc-fial"], 2, "did you mean auth:dmarc-fail?"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_faults_of_the_user_are_sentences(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended, _, err = run(*arguments)
+    assert ended == code
+    assert words in " ".join(err.replace("│", " ").split())
+    assert "Traceback" not in err
+
+
+def test_config_check(run: Run, data: Path) -> None:
+    code, out, _ = run("config", "check", "--data", data)
+    assert code == 0
+    assert "Both files are fine" in out
+    assert (data / "token").read_text() not in out
+    (data / "guard/core/guard.yml").write_text("mainWorkerCont: 1\n")
+    code, out, _ = run("config", "check", "--data", data, "--json")
+    assert code == 1
+    (fault,) = json.loads(out)["faults"]
+    assert (fault["line"], fault["key"]) == (1, "mainWorkerCont")
+
+
+def test_tenants(run: Run, data: Path) -> None:
+    code, uid, _ = run("tenant", "create", "Acme", "--data", data)
+    assert code == 0
+    assert len(uid.strip()) == 36
+    assert run("tenant", "create", "Acme", "--data", data) == (1, "", "There is a tenant called Acme already.\n")
+    assert uid.strip() in run("tenant", "list", "--data", data)[1]
+    assert json.loads(run("tenant", "list", "--data", data, "--json")[1])[0]["name"] == "Acme"
+
+
+def test_policy(run: Run) -> None:
+    assert "auth:dmarc-fail" in run("policy", "show")[1]
+    assert json.loads(run("policy", "show", "--json")[1])["verdicts"]["malware"]["decision"] == "quarantine"
+    assert "speaks for spoofing" in run("policy", "explain", "auth:dmarc-fail")[1]

@@ -1,0 +1,87 @@
+"""What the doctor sees, row by row."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gatepost.cli import examination
+from gatepost.config import Configuration, load
+from gatepost.service import certificates, sockets
+from gatepost.service.datafolder import DataFolder
+from gatepost.service.first_start import prepare
+from gatepost.settings import Dns
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataFolder:
+    return DataFolder(tmp_path)
+
+
+@pytest.fixture
+def read(data: DataFolder) -> Configuration:
+    return load(prepare(data, None))
+
+
+def test_libraries_are_installed() -> None:
+    assert examination.libraries().state == "ok"
+    assert examination.python().state == "ok"
+
+
+@pytest.mark.parametrize(("days", "state"), [(0, "ok"), (2000, "warn")])
+def test_age_of_the_suffix_list(days: int, state: str) -> None:
+    assert examination.suffix_list(NOW + timedelta(days=days)).state == state
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(0.0, "fail"), (4e9, "ok")])
+def test_clock(seconds: float, state: str) -> None:
+    assert examination.clock(seconds).state == state
+
+
+def test_data_folder(data: DataFolder, tmp_path: Path) -> None:
+    assert examination.data_folder(data).state in {"ok", "warn"}
+    assert examination.data_folder(DataFolder(tmp_path / "absent")).state == "warn"
+    (tmp_path / "file").touch()
+    assert examination.data_folder(DataFolder(tmp_path / "file")).state == "fail"
+
+
+@pytest.mark.parametrize(("age", "state"), [(0, "ok"), (3630, "warn"), (4000, "fail")])
+def test_certificate(data: DataFolder, read: Configuration, age: int, state: str) -> None:
+    assert examination.certificate(read, data, NOW).state == "warn"
+    pem, key = certificates.self_signed(["localhost"], NOW)
+    data.replace(data.key, key)
+    data.replace(data.certificate, pem)
+    assert examination.certificate(read, data, NOW + timedelta(days=age)).state == state
+
+
+def test_a_broken_certificate(data: DataFolder, read: Configuration) -> None:
+    data.replace(data.certificate, "nonsense")
+    assert examination.certificate(read, data, NOW).state == "fail"
+
+
+def test_workers_can_be_sealed_here() -> None:
+    row = examination.workers(unsealed=False)
+    assert row.state == "ok", row
+
+
+def test_dns_that_does_not_answer() -> None:
+    row = examination.name_servers(Dns(nameservers=["127.0.0.1:1"], timeout=100))
+    assert row.state == "fail"
+    assert "127.0.0.1:1" in row.found
+
+
+def test_storage(data: DataFolder, read: Configuration) -> None:
+    assert examination.storage(read, data).state == "warn"
+    (data.path / "gatepost.db").write_bytes(b"not a database, by far" * 100)
+    assert examination.storage(read, data).state == "fail"
+
+
+def test_ports(data: DataFolder) -> None:
+    bound = sockets.bind("127.0.0.1", 0, "x")
+    port = sockets.port_of(bound)
+    busy = examination._port("abby", "x", lambda: sockets.bind("127.0.0.1", port, "x"), data)
+    sockets.close(bound)
+    free = examination._port("abby", "x", lambda: sockets.bind("127.0.0.1", port, "x"), data)
+    assert (busy.state, free.state) == ("fail", "ok")

@@ -1,0 +1,77 @@
+"""A core's figures are read when they are asked for."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from gatepost.analysis import Report
+from gatepost.guard.admission import Admission
+from gatepost.guard.dns import DnsCounters
+from gatepost.guard.metrics import GuardMetrics, queue_status
+from gatepost.guard.pool import PoolCounters
+from gatepost.guard.scan import Load
+from gatepost.metrics import exposition
+from gatepost.store.interface import StoreCounters
+
+
+class Pool:
+    def counters(self) -> PoolCounters:
+        kills = {"stall": 1, "deadline": 2, "crash": 3, "memory": 4}
+        return PoolCounters(50, kills, 5, 6, 1, 7, 2, sealed=True)  # type: ignore[arg-type]
+
+
+class Names:
+    def counters(self) -> DnsCounters:
+        return DnsCounters(10, 20, 3)
+
+
+class Keeper:
+    def counters(self) -> StoreCounters:
+        return StoreCounters(100, 9, 1)
+
+
+def test_everything_is_there() -> None:
+    admission = Admission(2, 1, 1.0)
+    registry, metrics = CollectorRegistry(), GuardMetrics(admission, Pool(), Names(), Keeper())
+    registry.register(metrics)
+    slots = [admission.enter() for _ in range(3)]
+    assert slots[2] is None
+    metrics.scanned(Report("spam", "quarantine", (), 0, ""), 0.02)
+    got = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(exposition(registry).decode())
+        for sample in family.samples
+    }
+    expected = {
+        ("gatepost_messages_total", "quarantine", "spam"): 1,
+        ("gatepost_messages_seconds_count",): 1,
+        ("gatepost_in_processing",): 2,
+        ("gatepost_in_processing_maximum",): 2,
+        ("gatepost_queue_status",): 2,
+        ("gatepost_admitted_total",): 2,
+        ("gatepost_throttled_total",): 1,
+        ("gatepost_rejected_total",): 1,
+        ("gatepost_worker_kills_total", "crash"): 3,
+        ("gatepost_worker_kills_total", "memory"): 4,
+        ("gatepost_workers",): 2,
+        ("gatepost_workers_sealed",): 1,
+        ("gatepost_analyses_queued",): 7,
+        ("gatepost_dns_queries_total",): 10,
+        ("gatepost_dns_cache_hits_total",): 20,
+        ("gatepost_dns_failures_total",): 3,
+        ("gatepost_store_changes_total",): 100,
+        ("gatepost_store_commits_total",): 9,
+        ("gatepost_store_failures_total",): 1,
+    }
+    assert {name: got.get(name) for name in expected} == expected
+    assert slots[0]
+    slots[0].leave()
+    assert b"gatepost_in_processing 1.0" in exposition(registry)
+
+
+@pytest.mark.parametrize(
+    ("load", "status"),
+    [(Load(0, 1, 2), 0), (Load(1, 1, 2), 1), (Load(2, 1, 2), 2), (Load(19, 20, 20), 0), (Load(20, 20, 20), 2)],
+)
+def test_queue_status(load: Load, status: int) -> None:
+    assert queue_status(load) == status

@@ -1,0 +1,108 @@
+"""From an empty folder to a working configuration; interrupted or repeated, it comes out the same."""
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from gatepost.config import ABBY_FILE, GUARD_FILE, load
+from gatepost.service.datafolder import DataFolder, StartError
+from gatepost.service.first_start import keep_administrator, new_administrator, prepare
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_empty_folder_becomes_a_working_configuration(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    both = load(prepare(data, None))
+    (token,) = both.abby.static_api_tokens
+    assert re.fullmatch("[0-9a-f]{64}", token.token)
+    assert token.permissions == ["messages.read"]
+    assert token.token == data.token.read_text()
+    assert both.abby.listen.host == "127.0.0.1"
+    assert both.guard.scan_sources.rest_api
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_file()} == {0o600}
+
+
+def test_a_second_start_changes_nothing(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    prepare(data, None)
+    before = contents(tmp_path)
+    prepare(data, None)
+    assert contents(tmp_path) == before
+
+
+def test_a_start_that_was_killed_is_completed(tmp_path: Path) -> None:
+    """Whatever prefix of the files was written, the next start adds the rest and keeps what is there."""
+    whole = tmp_path / "whole"
+    prepare(DataFolder(whole), None)
+    names = [GUARD_FILE, Path("token"), ABBY_FILE, Path("secret"), Path("example.eml")]
+    for count in range(len(names)):
+        place = tmp_path / str(count)
+        for name in names[:count]:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes((whole / name).read_bytes())
+        both = load(prepare(DataFolder(place), None))
+        assert both.abby.static_api_tokens[0].token == (place / "token").read_text()
+        for name in names[:count]:
+            assert (place / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_abby_is_written_to_match_the_guard_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / GUARD_FILE).parent.mkdir(parents=True)
+    (tmp_path / GUARD_FILE).write_text("scanSources: {restApi: {port: 4711, secret: s}}\nstorage: {url: sqlite:x.db}\n")
+    core = load(prepare(DataFolder(tmp_path), None)).abby.service_providers.core
+    assert (core.hosts, core.secret) == (["https://127.0.0.1:4711"], "s")
+
+
+def test_a_configuration_elsewhere_is_never_written(tmp_path: Path) -> None:
+    data, config = DataFolder(tmp_path / "data"), tmp_path / "config"
+    config.mkdir()
+    assert prepare(data, config) == config
+    assert contents(config) == {}
+    assert not (data.path / ABBY_FILE).exists()
+    assert data.secret.exists()
+
+
+def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    administrator, password = new_administrator()
+    keep_administrator(data, administrator)
+    kept = data.administrator.read_text()
+    assert "$argon2id$" in kept
+    assert password not in kept
+    assert len(password) >= 20
+
+
+def test_one_service_at_a_time(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    data = DataFolder(tmp_path)
+    program = (
+        "import pathlib, sys; from gatepost.service.datafolder import *\n"
+        "with DataFolder(pathlib.Path(sys.argv[1])).lock('abby'): print('has it', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with other:
+        assert other.stdout
+        assert other.stdout.readline() == "has it\n"
+        assert data.is_locked("abby")
+        with data.lock("guard"):
+            pass
+        with pytest.raises(StartError, match=rf"process {other.pid}\) already runs"), data.lock("guard", "abby"):
+            pytest.fail("both have it")
+        other.communicate("")
+    with data.lock("guard", "abby"):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match="cannot be written"):
+        DataFolder(tmp_path / "file" / "data").make()

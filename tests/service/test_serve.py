@@ -1,0 +1,275 @@
+"""`gatepost serve`, `guard` and `abby` as a person runs them: real processes, real HTTPS, ended by their ids."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from gatepost.client import ApiError, Client, Retries, UnreachableError
+from gatepost.config import ABBY_FILE, GUARD_FILE
+from gatepost.service.datafolder import DataFolder
+from gatepost.service.first_start import EXAMPLE, prepare
+
+MAIL = EXAMPLE.encode()
+SLOW = b"X-Gatepost-Trial: check:sleep=1500\r\n" + MAIL
+ONCE = Retries(attempts=1)
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+# What talks to a running service; blocks that install or start one are not for here.
+EXAMPLES = [
+    (language, code)
+    for language, code in re.findall(r"^```(python|sh)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    if language == "python" or re.match(r"curl |gatepost (scan|tenant|doctor|config|policy) ", code)
+]
+
+
+class Process:
+    """One running command."""
+
+    def __init__(self, *arguments: str | Path, output: Path) -> None:
+        self._output = output
+        environment = {**os.environ, "GATEPOST_TRIAL": "1"}
+        with output.open("wb") as sink:
+            command = [sys.executable, "-m", "gatepost", *arguments]
+            self.popen = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment, cwd=output.parent)
+
+    @property
+    def text(self) -> str:
+        return self._output.read_text()
+
+    def until(self, words: str, seconds: float = 60) -> str:
+        """Wait for words in the output."""
+        end = time.monotonic() + seconds
+        while words not in self.text:
+            assert self.popen.poll() is None, f"it ended: {self.text}"
+            assert time.monotonic() < end, self.text
+            time.sleep(0.05)
+        return self.text
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.popen.poll() is None:
+            self.popen.send_signal(number)
+        return self.popen.wait(30)
+
+
+class Service(NamedTuple):
+    """A running service with its first output."""
+
+    process: Process
+    data: Path
+    port: int
+    welcome: str
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    started: list[Process] = []
+
+    def begin(*arguments: str | Path) -> Process:
+        started.append(Process(*arguments, output=tmp_path_factory.mktemp("run") / "output"))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.stop(signal.SIGKILL)
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+def client(data: Path, port: int, token: str) -> Client:
+    return Client(f"https://127.0.0.1:{port}", token, ca=data / "tls/certificate.pem", timeout=60, retries=ONCE)
+
+
+def fetch(data: Path, port: int, path: str) -> httpx.Response:
+    trusting = ssl.create_default_context(cafile=str(data / "tls/certificate.pem"))
+    return httpx.get(f"https://127.0.0.1:{port}{path}", verify=trusting, trust_env=False)
+
+
+def configure(folder: Path, guard: str, abby: str) -> Path:
+    for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def abby_yml(port: int, *cores: int) -> str:
+    hosts = ", ".join(f'"https://127.0.0.1:{core}"' for core in cores)
+    return (
+        f"listen: {{host: 127.0.0.1, port: {port}}}\nserviceProviders: {{core: {{hosts: [{hosts}]}}}}\n"
+        "staticApiTokens: [{name: test, token: t, permissions: [messages.read]}]\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def service(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Service:
+    """A first start that was interrupted after the files were written, since the default ports may be in use here."""
+    data = tmp_path_factory.mktemp("a folder, with; an 'odd\" name") / "data"
+    prepare(DataFolder(data), None)
+    guard_port, abby_port = free_ports(2)
+    for name in (GUARD_FILE, ABBY_FILE):
+        text = (data / name).read_text().replace("9785", str(guard_port)).replace("9081", str(abby_port))
+        (data / name).write_text(text + ("workerProcesses: 1\n" if name == GUARD_FILE else ""))
+    process = start("serve", "--data", data)
+    return Service(process, data, abby_port, process.until('"listening"'))
+
+
+def test_the_welcome_tells_what_is_needed_and_one_secret_only(service: Service) -> None:
+    token = (service.data / "token").read_text()
+    assert f"https://127.0.0.1:{service.port}" in service.welcome
+    assert str(service.data / "token") in service.welcome
+    assert token not in service.process.text
+    assert '"core":"local"' in service.welcome
+    assert re.search(r"Administrator: +admin, password \S{20,} ", service.welcome)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="not run: curl is not installed")
+def test_the_printed_command_works_as_printed(service: Service, tmp_path: Path) -> None:
+    command = service.welcome[service.welcome.index("curl ") :].split("\n\n")[0]
+    answer = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout)["verdict"] == "clean"
+
+
+def test_a_scan_has_its_ledger_and_both_services_count(service: Service) -> None:
+    with client(service.data, service.port, (service.data / "token").read_text()) as gatepost:
+        result = gatepost.scan(MAIL, recipients=["b@example.com"])
+        assert gatepost.message(result.ggrid).ledger.score == 0
+        assert gatepost.status().message_queue_status == "GREEN"
+    assert (
+        'gatepost_scan_requests_total{decision="deliver",outcome="clean"}'
+        in fetch(service.data, service.port, "/metrics").text
+    )
+    assert fetch(service.data, service.port, "/readyz").status_code == 200
+
+
+def test_a_second_one_on_the_same_folder_is_refused(service: Service, start: Start) -> None:
+    other = start("serve", "--data", service.data)
+    assert other.popen.wait(30) == 1
+    assert other.text == f"Another Gatepost (process {service.process.popen.pid}) already runs on {service.data}.\n"
+
+
+def test_a_busy_port_is_one_sentence(service: Service, start: Start, tmp_path: Path) -> None:
+    (free,) = free_ports(1)
+    configure(tmp_path, "scanSources:\n  restApi {}\n", abby_yml(service.port, free))
+    other = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
+    assert other.popen.wait(30) == 1
+    assert other.text.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{service.port}" in other.text
+
+
+def test_a_faulty_file_is_reported_and_nothing_starts(start: Start, tmp_path: Path) -> None:
+    configure(tmp_path, "mainWorkerCont: 3\n", abby_yml(1, 2) + "listen: 3\n")
+    other = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
+    assert other.popen.wait(30) == 1
+    assert "guard.yml:1: mainWorkerCont is not a known key; did you mean mainWorkerCount?" in other.text
+    assert "abby.yml:4: listen is already set in line 1" in other.text
+    assert "Traceback" not in other.text
+
+
+@pytest.mark.parametrize("block", EXAMPLES)
+def test_the_readme_runs_as_printed(service: Service, tmp_path: Path, block: tuple[str, str]) -> None:
+    """Examples take the service of `make serve`: its data folder is `data`, its port the default one."""
+    (tmp_path / "data").symlink_to(service.data)
+    language, code = block
+    code = code.replace(":9081", f":{service.port}")
+    command = [sys.executable, "-c", code] if language == "python" else ["sh", "-euc", code]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    ended = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert '"error"' not in ended.stdout
+
+
+def test_a_stop_finishes_what_is_in_flight_and_a_second_start_is_quiet(service: Service, start: Start) -> None:
+    """The last test on this service: SIGTERM while a scan runs, then the same folder once more."""
+    token = (service.data / "token").read_text()
+    verdicts: list[str] = []
+
+    def scan() -> None:
+        with client(service.data, service.port, token) as gatepost:
+            verdicts.append(gatepost.scan(SLOW, recipients=["b@example.com"]).verdict)
+
+    thread = threading.Thread(target=scan)
+    thread.start()
+    _until_in_processing(service)
+    assert service.process.stop(signal.SIGTERM) == 0
+    thread.join()
+    assert verdicts == ["clean"]
+    assert "Traceback" not in service.process.text
+
+    before = {path: path.read_bytes() for path in service.data.rglob("*") if path.is_file() and "lock" not in path.name}
+    again = start("serve", "--data", service.data)
+    text = again.until('"listening"')
+    assert "password" not in text
+    assert token not in text
+    _stop_twice_at_once(service._replace(process=again), token)
+    assert all(path.read_bytes() == raw for path, raw in before.items() if not path.name.startswith("gatepost.db"))
+
+
+def _stop_twice_at_once(service: Service, token: str) -> None:
+    def scan() -> None:
+        with client(service.data, service.port, token) as gatepost, pytest.raises(UnreachableError):
+            gatepost.scan(SLOW.replace(b"1500", b"30000"), recipients=["b@example.com"])
+
+    thread = threading.Thread(target=scan)
+    thread.start()
+    _until_in_processing(service)
+    service.process.popen.send_signal(signal.SIGTERM)
+    service.process.until('"stopping"')
+    assert service.process.stop(signal.SIGTERM) == 128 + signal.SIGTERM
+    thread.join()
+
+
+def _until_in_processing(service: Service) -> None:
+    core = re.search(r"https://127\.0\.0\.1:(\d+)", (service.data / ABBY_FILE).read_text())
+    assert core
+    end = time.monotonic() + 20
+    while "\ngatepost_in_processing 1.0" not in fetch(service.data, int(core[1]), "/metrics").text:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_one_process_each_with_https_between_them(start: Start, tmp_path: Path) -> None:
+    """The general way over `hosts`: own processes, a shared data folder for secret and certificate."""
+    guard_port, abby_port = free_ports(2)
+    guard = f"scanSources: {{restApi: {{port: {guard_port}}}}}\nworkerProcesses: 1\n"
+    folder = configure(tmp_path, guard, abby_yml(abby_port, guard_port))
+    core, api = start("guard", "--data", folder), start("abby", "--data", folder)
+    core.until('"listening"')
+    assert f'"core":"https://127.0.0.1:{guard_port}"' in api.until('"core answers"')
+    with client(folder, abby_port, "t") as gatepost:
+        result = gatepost.scan(MAIL, sender="a@example.org", recipients=["b@example.com"])
+        assert gatepost.message(result.ggrid).sha256
+    assert fetch(folder, guard_port, "/load").status_code == 401
+    assert (core.stop(), api.stop()) == (0, 0)
+
+
+def test_without_rest_source_scanning_is_disabled(start: Start, tmp_path: Path) -> None:
+    guard_port, abby_port = free_ports(2)
+    configure(tmp_path, "workerProcesses: 1\n", abby_yml(abby_port, guard_port))
+    process = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
+    process.until('"listening"')
+    with client(tmp_path / "data", abby_port, "t") as gatepost, pytest.raises(ApiError) as caught:
+        gatepost.scan(MAIL, recipients=["b@example.com"])
+    assert (caught.value.status, caught.value.code) == (503, "scanning_disabled")
+    assert process.stop(signal.SIGINT) == 0

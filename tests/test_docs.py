@@ -1,0 +1,75 @@
+"""Docs cannot fall behind the code: the reference pages are what the code says now, and they leave nothing out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from gatepost.api.errors import BY_CODE
+from gatepost.api.interface import SCANNING
+from gatepost.api.openapi import document
+from gatepost.checks import CHECKS
+from gatepost.cli.reference import main, pages
+from gatepost.settings import Abby, Guard, Section
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+PAGES = pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_on_disk_is_what_the_code_says(name: str) -> None:
+    assert (FOLDER / name).read_text("utf-8") == PAGES[name], "write it anew with: make docs"
+
+
+def test_there_is_no_other_page() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == PAGES.keys()
+
+
+def test_pages_are_written_where_they_are_wanted(tmp_path: Path) -> None:
+    main(tmp_path / "new")
+    assert {path.name: path.read_text("utf-8") for path in (tmp_path / "new").iterdir()} == PAGES
+
+
+def keys(model: type[Section]) -> Iterator[tuple[str, bool]]:
+    """Every key of a file with whether it has a description, found another way than the page does."""
+    for field in model.model_fields.values():
+        yield str(field.alias), bool(field.description)
+        todo = [field.annotation]
+        while todo:
+            annotation = todo.pop()
+            todo += get_args(annotation)
+            if isinstance(annotation, type) and issubclass(annotation, Section):
+                yield from keys(annotation)
+
+
+@pytest.mark.parametrize("model", [Guard, Abby])
+def test_every_key_is_described(model: type[Section]) -> None:
+    for key, described in keys(model):
+        assert described, key
+        assert f"{key}` |" in PAGES["configuration.md"]
+
+
+def test_every_finding_has_its_row() -> None:
+    for check in CHECKS:
+        for kind in check.kinds:
+            assert f"| `{kind.id}` | " in PAGES["findings.md"]
+
+
+def test_every_path_type_and_code_is_there() -> None:
+    described = document(SCANNING)
+    for path in described["paths"]:
+        assert f" {path}\n" in PAGES["api.md"]
+    for name in described["components"]["schemas"]:
+        assert f"### {name}\n" in PAGES["api.md"]
+    used = {error.code for operation in SCANNING.operations for error in operation.errors}
+    assert used <= BY_CODE.keys()
+    assert all(f"`{code}`" in PAGES["api.md"] for code in used)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["serve", "guard", "abby", "scan", "doctor", "config check", "tenant create", "tenant list", "policy explain"],
+)
+def test_every_command_has_its_heading(command: str) -> None:
+    assert f"\n## gatepost {command}\n" in PAGES["cli.md"]

@@ -1,0 +1,139 @@
+"""One pipe for all, nothing of the mail in it, and no line that a stranger can fake."""
+
+import io
+import json
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import pytest
+import structlog
+
+from gatepost.logs import configure
+from gatepost.settings import Log
+
+Logged = Callable[[], list[str]]
+Start = Callable[..., Logged]
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`start(level, form)` sets logging up on a stream of its own; what it returns gives the lines written so far."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    streams: list[io.TextIOWrapper] = []
+
+    def begin(
+        level: Literal["debug", "info", "warning", "error"] = "info",
+        form: Literal["auto", "json", "human"] = "json",
+        terminal: bool = False,
+    ) -> Logged:
+        written = io.BytesIO()
+        streams.append(Terminal(written) if terminal else io.TextIOWrapper(written))
+        configure(Log(level=level, format=form), streams[-1])
+        return lambda: written.getvalue().decode().splitlines()
+
+    yield begin
+    structlog.reset_defaults()
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def events(lines: Logged) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines()]
+
+
+def test_json(start: Start) -> None:
+    lines = start()
+    structlog.get_logger("gatepost.guard").info("scanned", ggrid="g", size=3, odd=object)
+    (event,) = events(lines)
+    assert list(event)[:4] == ["time", "level", "event", "logger"]
+    assert (event["level"], event["event"], event["logger"]) == ("info", "scanned", "gatepost.guard")
+    assert (event["ggrid"], event["size"], event["odd"]) == ("g", 3, "<class 'object'>")
+    assert time.strptime(event["time"][:19], "%Y-%m-%dT%H:%M:%S")
+    assert event["time"][19] == "."
+    assert event["time"].endswith("Z")
+
+
+@pytest.mark.parametrize("form", ["json", "human"])
+def test_what_is_in_the_mail_is_not_logged(start: Start, form: str) -> None:
+    lines = start(form=form)
+    structlog.get_logger().warning("x", subject="private", token="private", sender="private", recipients=["private"])
+    assert "private" not in "".join(lines())
+    assert "subject" in "".join(lines())
+
+
+def test_levels(start: Start) -> None:
+    lines = start(level="warning")
+    log = structlog.get_logger()
+    log.info("no")
+    log.warning("yes")
+    assert [event["event"] for event in events(lines)] == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("form", "terminal", "human"),
+    [("auto", True, True), ("auto", False, False), ("json", True, False), ("human", False, True)],
+)
+def test_the_form_follows_the_terminal_unless_told(start: Start, form: str, terminal: bool, human: bool) -> None:
+    lines = start(form=form, terminal=terminal)
+    structlog.get_logger().info("hello")
+    (line,) = lines()
+    assert line.startswith("{") != human
+    assert ("\x1b[" in line) == (human and terminal)
+
+
+def test_a_stranger_cannot_fake_a_line(start: Start) -> None:
+    lines = start(form="human")
+    structlog.get_logger("a\nb").error("evil\nline", path="/\x1b[2J\r\nfake", empty="", two="a b", bad="\ud800")
+    (line,) = lines()
+    assert "\x1b" not in line
+    assert "path='/\\x1b[2J\\r\\nfake'" in line
+    assert "two='a b'" in line
+    start()
+    structlog.get_logger().info("\ud800 as JSON too")
+
+
+def test_libraries_and_warnings_come_through_the_same_pipe(start: Start) -> None:
+    lines = start()
+    logging.getLogger("uvicorn.error").warning("from %s", "uvicorn")
+    logging.getLogger("httpx").info("HTTP Request: POST https://…")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=True)
+        warnings.warn("careful", UserWarning, stacklevel=1)
+        logging.captureWarnings(capture=False)
+    assert [(event["logger"], event["level"]) for event in events(lines)] == [
+        ("uvicorn.error", "warning"),
+        ("py.warnings", "warning"),
+    ]
+    assert events(lines)[0]["event"] == "from uvicorn"
+
+
+@pytest.mark.parametrize("form", ["json", "human"])
+def test_a_traceback_has_no_values_of_variables(start: Start, form: str) -> None:
+    lines = start(form=form)
+    mail_text = "dear sir"
+    try:
+        raise ValueError(len(mail_text))
+    except ValueError as fault:
+        structlog.get_logger().error("broke", exc_info=fault)
+        structlog.get_logger().exception("again")
+        logging.getLogger("library").exception("theirs")
+    text = "\n".join(lines())
+    assert text.count("ValueError: 8") == 3
+    assert mail_text not in text.replace('mail_text = "dear sir"', "")
+
+
+def test_an_exception_without_one_is_no_trouble(start: Start) -> None:
+    lines = start()
+    structlog.get_logger().error("nothing is being handled", exc_info=True)
+    assert events(lines)[0]["event"] == "nothing is being handled"

@@ -1,0 +1,207 @@
+"""Addresses, domains and look-alikes: each attack beside what honest senders write."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.names import (
+    MAX_SHOWN,
+    Address,
+    addresses_in,
+    is_ip,
+    is_mixed_script,
+    normal_address,
+    normal_domain,
+    org_domain,
+    public_suffix,
+    scripts,
+    skeleton,
+    unicode_domain,
+    warm,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Example.COM.", "example.com"),
+        (" example.com ", "example.com"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("faß.de", "xn--fa-hia.de"),  # nontransitional processing, as browsers do
+        ("例え。テスト", "xn--r8jz45g.xn--zckzah"),  # an ideographic full stop is a dot
+        ("ｅｘａｍｐｌｅ．com", "example.com"),
+        ("аррle.com", "xn--le-6kc8da.com"),
+        ("XN--LE-6KC8DA.com", "xn--le-6kc8da.com"),
+        ("_dmarc.example.com", "_dmarc.example.com"),
+        ("a..b", "a..b"),  # refused by IDNA, kept
+        ("\ud800.com", "\ud800.com"),
+        ("", ""),
+        (".", ""),
+    ],
+)
+def test_normal_domain(text: str, expected: str) -> None:
+    assert normal_domain(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        ("xn--bcher-kva.example", "bücher.example"),
+        ("xn--le-6kc8da.com", "аррle.com"),
+        ("example.com", "example.com"),
+        ("xn--999999999.com", "xn--999999999.com"),  # no punycode
+        ("xn--.com", "xn--.com"),
+    ],
+)
+def test_unicode_domain(domain: str, expected: str) -> None:
+    assert unicode_domain(domain) == expected
+
+
+@pytest.mark.parametrize(
+    ("domain", "suffix", "owner"),
+    [
+        ("mail.example.com", "com", "example.com"),
+        ("a.b.example.co.uk", "co.uk", "example.co.uk"),
+        ("alice.github.io", "github.io", "alice.github.io"),  # private section: every user is an owner
+        ("x.y.s3.amazonaws.com", "s3.amazonaws.com", "y.s3.amazonaws.com"),
+        ("co.uk", "co.uk", "co.uk"),
+        ("com", "com", "com"),
+        ("host.unknowntld", "unknowntld", "host.unknowntld"),
+        ("EXAMPLE.Com.", "com", "example.com"),
+        ("xn--bcher-kva.example.de", "de", "example.de"),
+        ("192.0.2.1", "", "192.0.2.1"),
+        ("[2001:db8::1]", "", "[2001:db8::1]"),
+        ("", "", ""),
+    ],
+)
+def test_owner(domain: str, suffix: str, owner: str) -> None:
+    warm()
+    assert (public_suffix(domain), org_domain(domain)) == (suffix, owner)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<Ann+News@EXAMPLE.com>", "ann+news@example.com"),
+        ("ann@bücher.example", "ann@xn--bcher-kva.example"),
+        ("<>", ""),
+        ("", ""),
+        ('"ann"@example.com', "ann@example.com"),
+        ('"ann smith"@example.com', '"ann smith"@example.com'),
+        ("<@relay.example,@b.example:ann@example.com>", "ann@example.com"),
+        ("Stra\u00dfe@example.com", "strasse@example.com"),
+        ("e\u0301@example.com", "\u00e9@example.com"),  # NFC
+        ("postmaster", "postmaster"),
+        ("a@b@example.com", "a@b@example.com"),
+        ("ann@example.com.", "ann@example.com"),
+    ],
+)
+def test_normal_address(text: str, expected: str) -> None:
+    assert normal_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("billing@bank.example", ["billing@bank.example"]),
+        ("Bank (billing@Bank.Example) via list", ["billing@bank.example"]),
+        ("billing＠bank.example", ["billing@bank.example"]),
+        ("a@x.example, b@y.example; a@x.example", ["a@x.example", "b@y.example"]),
+        ("'o'neil@bank.example'", ["'o'neil@bank.example"]),
+        ("Ann Example", []),
+        ("sold @ market", []),
+        ("user@localhost", []),
+        ("@@@", []),
+        ("", []),
+    ],
+)
+def test_addresses_in(text: str, expected: list[str]) -> None:
+    assert [str(address) for address in addresses_in(text)] == expected
+
+
+def test_addresses_are_bounded() -> None:
+    assert len(addresses_in(" ".join(f"a{number}@x.example" for number in range(10_000)))) == MAX_SHOWN
+    assert addresses_in("a@" * 1_000_000) == ()
+
+
+@pytest.mark.parametrize(
+    ("fake", "real"),
+    [
+        ("раураl", "paypal"),  # Cyrillic
+        ("ΡΑΥΡΑL", "PAYPAL"),  # Greek capitals
+        ("ραyραl", "paypal"),
+        ("ᏢᎪᎩᏢᎪᏞ".replace("Ꭹ", "Ꮍ"), "paypal"),  # Cherokee
+        ("ｐａｙｐａｌ", "paypal"),
+        ("𝐩𝗮𝓎𝚙𝖆𝕝", "paypal"),
+        ("ⓟaypal", "paypal"),
+        ("PayPaI", "paypal"),
+        ("paypa1", "paypal"),
+        ("g00gle", "google"),
+        ("rnicrosoft", "microsoft"),
+        ("vvells", "wells"),
+        ("àmázón", "amazon"),
+        ("pay\u200bpal", "paypal"),
+        ("օutlook", "outlook"),  # Armenian
+        ("ꓮmazon", "amazon"),  # Lisu
+        ("łinkedin", "linkedin"),
+    ],
+)
+def test_look_alikes_share_a_skeleton(fake: str, real: str) -> None:
+    assert skeleton(fake) == skeleton(real)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("paypal", "payroll"), ("Ian", "lan"), ("amazon", "amazing"), ("bank", "tank"), ("google", "goggle")],
+)
+def test_others_do_not(one: str, other: str) -> None:
+    assert skeleton(one) != skeleton(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_mixed"),
+    [
+        ("раypal", True),
+        ("gооgle.com", True),
+        ("Αmazon", True),
+        ("paypal", False),
+        ("Иван Ivanov", False),  # two words, two scripts
+        ("россия.example.com", False),
+        ("日本語ドメインabc", False),
+        ("한국LG", False),
+        ("Müller", False),
+        ("123-456", False),
+        ("", False),
+    ],
+)
+def test_mixed_scripts(text: str, is_mixed: bool) -> None:
+    assert is_mixed_script(text) is is_mixed
+
+
+def test_scripts() -> None:
+    assert scripts("abc 123") == {"LATIN"}
+    assert scripts("ｆullwidth") == {"LATIN"}
+    assert scripts("абв где") == {"CYRILLIC"}
+    assert scripts("раypal") == {"CYRILLIC", "LATIN"}
+    assert scripts("42 %") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("192.0.2.1", True), ("[::1]", True), ("::1", True), ("1.2.3", False), ("1and1.example", False), ("", False)],
+)
+def test_is_ip(host: str, expected: bool) -> None:
+    assert is_ip(host) is expected
+
+
+@given(st.text())
+def test_names_are_total(text: str) -> None:
+    domain = normal_domain(text)
+    assert normal_domain(domain) == domain
+    address = normal_address(text)
+    assert address == "" or "<>" not in address
+    assert skeleton(text).lower() == skeleton(text)
+    assert org_domain(text).endswith(public_suffix(text))
+    assert isinstance(unicode_domain(text), str)
+    assert isinstance(is_mixed_script(text), bool)
+    assert all(isinstance(found, Address) for found in addresses_in(text))
