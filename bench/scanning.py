@@ -125,7 +125,7 @@ def pss(process: psutil.Process) -> float:
     """Memory in MB, shared pages counted in parts."""
     total = 0
     for member in family(process):
-        with contextlib.suppress(psutil.Error, FileNotFoundError):
+        with contextlib.suppress(psutil.Error, OSError):
             rollup = Path(f"/proc/{member.pid}/smaps_rollup").read_text()
             found = re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)
             total += int(found.group(1)) if found else 0
@@ -271,7 +271,8 @@ def table(rounds: dict[str, list[Round]], memory: dict[str, float], messages: li
         lines.append(f"| {' | '.join(cells)} |")
     setting = (
         f"{len(messages)} messages, mean {size:.1f} KB, {CONNECTIONS} connections, {ROUNDS} rounds in turns "
-        f"(SpamAssassin: {SLOW_MESSAGES} messages), {psutil.cpu_count()} cores shared with the client; means of the rounds."
+        f"(SpamAssassin: {SLOW_MESSAGES} messages), {psutil.cpu_count()} cores shared with "
+        "the client; means of the rounds."
     )
     lines = [setting, "", *lines]
     return "\n".join([*lines, "", *ratios(rounds)])

@@ -1,0 +1,119 @@
+"""Visible text, HTML and links: messages a second on real mail, and what hostile pages cost.
+
+    python -m bench.texts [messages]
+
+The parts are read before the clock starts; what is timed is `read_texts` alone, in CPU time, the best of five rounds.
+Beside it stands the bare parse of the same HTML by lexbor, which nothing that looks at HTML can undercut.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from typing import TypeVar
+
+from selectolax.lexbor import LexborHTMLParser
+
+from bench.corpus import NotPresentError, mail
+from gatepost import names
+from gatepost.mail import text
+from gatepost.mail.budget import Budget
+from gatepost.mail.charset import decode
+from gatepost.mail.message import Part
+from gatepost.mail.mime import Parts
+
+Item = TypeVar("Item")
+
+ROUNDS = 5
+BATCH = 20
+
+HOSTILE: dict[str, Callable[[], Part]] = {
+    "10 MB of <div>": lambda: _html("<div>" * 2_000_000),
+    "1M links, HTML": lambda: _html("".join(f"<a href=http://x{n}.test/>y</a>" for n in range(1_000_000))),
+    "1M links, text": lambda: _plain("".join(f"http://x{n}.test/ " for n in range(1_000_000))),
+    "open formatting elements": lambda: _html(
+        "<p>" + "".join(f"<b a={n}>" for n in range(5_000)) + "</p>" + "<p>x</p>" * 500_000
+    ),
+    "100,000 attributes": lambda: _html("<a " + " ".join(f"a{n}=1" for n in range(100_000)) + ">"),
+    "100,000 styles": lambda: _html("".join(f"<p style='color:#{n:06x}'>x" for n in range(100_000))),
+    "5 MB style sheet": lambda: _html("<style>" + ".a{color:#fff}" * 350_000 + "</style>"),
+    "10 MB comment starts": lambda: _html("<!--" * 2_500_000),
+    "10 MB of a.": lambda: _plain("a." * 5_000_000),
+    "10 MB of (": lambda: _plain("http://x" + ")" * 10_000_000),
+}
+
+
+def _html(content: str) -> Part:
+    return Part("1", content_type="text/html", content=content.encode())
+
+
+def _plain(content: str) -> Part:
+    return Part("1", content_type="text/plain", content=content.encode())
+
+
+def run(count: int = 2_000) -> str:
+    """The two tables."""
+    try:
+        real = _real(count)
+    except NotPresentError as error:
+        real = f"Real mail: not run: {error}"
+    rows = "\n".join(_hostile(name) for name in HOSTILE)
+    return f"{real}\n\n| Hostile text | CPU s | peak MB above idle | limits told |\n|---|---|---|---|\n{rows}"
+
+
+def _real(count: int) -> str:
+    names.warm()
+    text.warm()
+    messages = [Parts(message.raw, Budget()).flat for message in mail(count)]
+    pages = [
+        decode(part.content, part.charset)[0]
+        for parts in messages
+        for part in parts
+        if part.content_type == "text/html" and not part.children
+    ]
+    whole = _best(text.read_texts, messages)
+    bare = _best(LexborHTMLParser, pages)
+    return (
+        "| | messages/s | ms a message |\n|---|---|---|\n"
+        f"| text, HTML and links | {len(messages) / whole:,.0f} | {whole / len(messages) * 1e3:.3f} |\n"
+        f"| lexbor's parse alone | {len(messages) / bare:,.0f} | {bare / len(messages) * 1e3:.3f} |"
+    )
+
+
+def _best(work: Callable[[Item], object], items: list[Item]) -> float:
+    total = 0.0
+    for start in range(0, len(items), BATCH):
+        batch = items[start : start + BATCH]
+        total += min(_timed(work, batch) for _ in range(ROUNDS))
+    return total
+
+
+def _timed(work: Callable[[Item], object], items: list[Item]) -> float:
+    start = time.process_time()
+    for item in items:
+        work(item)
+    return time.process_time() - start
+
+
+def _hostile(name: str) -> str:
+    """Measured in a process of its own, so that the peak is this page's."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measured, (name,))
+
+
+def _measured(name: str) -> str:
+    names.warm()
+    text.warm()
+    part = HOSTILE[name]()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    defects = text.read_texts((part,))[2]
+    spent = time.process_time() - start
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+    limits = ", ".join(sorted({defect.kind for defect in defects if defect.kind.startswith("limit:")}))
+    return f"| {name} | {spent:.2f} | {peak} | {limits} |"
+
+
+if __name__ == "__main__":
+    print(run(int(sys.argv[1]) if len(sys.argv) > 1 else 2_000))

@@ -1,0 +1,232 @@
+"""The whole service, as a person starts it, under mail that wants to bring it down: real processes, real HTTPS."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from bench.scanning import TOKEN, await_port, configure, free_port, pss
+
+LIMIT = 52_428_800
+ANALYSIS_TIMEOUT = 15.0
+HEADER = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: hello\r\n\r\n"
+SMALL = HEADER + b"See you on Tuesday.\r\n"
+BOUNDARY = b"b0undary"
+
+
+class Service:
+    """One `gatepost` process and a client for it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process = psutil.Process(process.pid)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        self.client = httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False, timeout=120, headers=headers)
+
+    def scan(self, raw: bytes, *, chunked: bool = False) -> httpx.Response:
+        body = upload(raw)
+        content: Any = (body[at : at + 262_144] for at in range(0, len(body), 262_144)) if chunked else body
+        kind = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY.decode()}"}
+        return self.client.post("/v1/messageQueue/submitEmail", content=content, headers=kind)
+
+    def ledger(self, answer: httpx.Response) -> Any:
+        return self.client.get(f"/v1/messages/{answer.json()['ggrid']}").json()["ledger"]
+
+    def close(self) -> None:
+        self.client.close()
+
+    def status(self) -> str:
+        return str(self.client.post("/v1/admin/status").json()["messageQueueStatus"])
+
+
+def upload(raw: bytes) -> bytes:
+    parameters = json.dumps({"borderMtaData": {"envelopeFrom": "", "envelopeRecipients": ["b@example.org"]}}).encode()
+    return (
+        b'--%b\r\nContent-Disposition: form-data; name="parameters"\r\nContent-Type: application/json\r\n\r\n%b\r\n'
+        b'--%b\r\nContent-Disposition: form-data; name="email"; filename="m.eml"\r\n\r\n%b\r\n--%b--\r\n'
+    ) % (BOUNDARY, parameters, BOUNDARY, raw, BOUNDARY)
+
+
+@contextlib.contextmanager
+def running(folder: Path, command: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    arguments = [sys.executable, "-m", "gatepost", command, "--data", str(folder)]
+    environment = {**os.environ, "GATEPOST_TRIAL": "1"}
+    with (folder / f"{command}.log").open("wb") as output:
+        process = subprocess.Popen(arguments, stdout=output, stderr=output, env=environment)
+    try:
+        await_port(port)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("hostile")
+    port, core = free_port(), free_port()
+    configure(folder, port, core)
+    guard = folder / "guard" / "core" / "guard.yml"
+    limits = f"analysisTimeout: {ANALYSIS_TIMEOUT * 1000:.0f}\nstageLimit: 4500\nworkerMemory: {384 << 20}\n"
+    guard.write_text(guard.read_text().replace("timeout: 1000", "timeout: 50") + limits)
+    with running(folder, "serve", port) as process, contextlib.closing(Service(process, port)) as service:
+        yield service
+
+
+@contextlib.contextmanager
+def others(service: Service, count: int) -> Iterator[list[int]]:
+    """So many clients that send ordinary mail all the while; what they are answered."""
+    answers: list[int] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.is_set():
+            answers.append(service.scan(SMALL).status_code)
+
+    with ThreadPoolExecutor(count) as pool:
+        tasks = [pool.submit(send) for _ in range(count)]
+        try:
+            yield answers
+        finally:
+            stop.set()
+            for task in tasks:
+                task.result()
+
+
+def of_size(size: int) -> bytes:
+    """A message with one large film that makes the request body exactly so many bytes."""
+    head = HEADER.replace(b"\r\n\r\n", b"\r\nContent-Type: video/mp4\r\nContent-Transfer-Encoding: base64\r\n\r\n")
+    line = b"AAAAIGZ0eXBpc29tAAACAGlzb21pc28yYXZjMW1wNDEAAAAIZnJlZQAAA2ttZGF0AAACrgYF//+q\r\n"
+    room = size - len(upload(head))
+    return head + (line * (room // len(line) + 1))[:room]
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])
+def test_fifty_mebibytes_among_nineteen_others(service: Service, chunked: bool) -> None:
+    largest, too_large = of_size(LIMIT), of_size(LIMIT + 1)
+    peak = [0.0]
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05):
+            peak[0] = max(peak[0], pss(service.process))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with others(service, 19) as answers:
+            fits, over = service.scan(largest, chunked=chunked), service.scan(too_large, chunked=chunked)
+    finally:
+        done.set()
+        watcher.join()
+    assert fits.status_code == 200
+    assert fits.json()["decision"] == "deliver"
+    assert (over.status_code, over.json()["error"]) == (413, "payload_too_large")
+    assert set(answers) == {200}
+    assert 50 < peak[0] < 600, f"{peak[0]:.0f} MB"
+
+
+@pytest.mark.parametrize("deed", ["spin", "grow", "die"])
+def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) -> None:
+    with others(service, 5) as answers:
+        answer = service.scan(f"X-Gatepost-Trial: check:{deed}\r\n".encode() + SMALL)
+    assert (answer.status_code, answer.json()["verdict"]) == (200, "unscannable")
+    assert answer.json()["decision"] == "quarantine"
+    assert [stage["stage"] for stage in service.ledger(answer)["outcomes"] if stage["state"] != "ran"] == [
+        "check:trial"
+    ]
+    assert seconds(answer) < ANALYSIS_TIMEOUT + 2
+    assert set(answers) == {200}
+    assert service.status() == "GREEN"
+
+
+@pytest.mark.parametrize("deed", ["spin", "grow", "die"])
+def test_a_message_that_breaks_the_parser_is_undecided(service: Service, deed: str) -> None:
+    with others(service, 5) as answers:
+        answer = service.scan(f"X-Gatepost-Trial: parse:{deed}\r\n".encode() + SMALL)
+    assert (answer.status_code, answer.json()["verdict"], answer.json()["decision"]) == (
+        200,
+        "unscannable",
+        "undecided",
+    )
+    assert seconds(answer) < ANALYSIS_TIMEOUT + 2
+    assert set(answers) == {200}
+    assert service.status() == "GREEN"
+
+
+@pytest.mark.parametrize("deed", ["open", "socket", "fork", "kill"])
+def test_a_worker_can_reach_nothing(service: Service, deed: str) -> None:
+    answer = service.scan(f"X-Gatepost-Trial: check:{deed}\r\n".encode() + SMALL)
+    (stage,) = [stage for stage in service.ledger(answer)["outcomes"] if stage["state"] != "ran"]
+    assert (stage["stage"], stage["reason"]) == ("check:trial", "it crashed (PermissionError)")
+
+
+def seconds(answer: httpx.Response) -> float:
+    """From when the request was opened to when its analysis concluded, as the service tells."""
+    times = [datetime.fromisoformat(answer.json()[name]) for name in ("created", "completed")]
+    return (times[1] - times[0]).total_seconds()
+
+
+def test_a_core_that_is_killed_in_the_middle_is_not_noticed(tmp_path: Path) -> None:
+    """Two cores and an abby, three processes; the core that has the message is killed while it works on it."""
+    port, cores = free_port(), (free_port(), free_port())
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    configure(tmp_path / "one", port, cores[0])
+    configure(tmp_path / "two", port, cores[1])
+    two = tmp_path / "two" / "guard" / "core" / "guard.yml"
+    two.write_text(two.read_text() + f'storage: {{url: "sqlite:{tmp_path}/one/gatepost.db"}}\n')
+    for file in tmp_path.glob("*/guard/core/guard.yml"):
+        file.write_text(file.read_text().replace("timeout: 1000", "timeout: 50"))
+    hosts = tmp_path / "one" / "abby" / "abby" / "abby.yml"
+    hosts.write_text(hosts.read_text().replace(f"{cores[0]}'", f"{cores[0]}', 'https://127.0.0.1:{cores[1]}'"))
+    with running(tmp_path / "one", "guard", cores[0]) as first:
+        share(tmp_path / "one", tmp_path / "two")
+        with contextlib.ExitStack() as stack:
+            second = stack.enter_context(running(tmp_path / "two", "guard", cores[1]))
+            abby = stack.enter_context(running(tmp_path / "one", "abby", port))
+            service = stack.enter_context(contextlib.closing(Service(abby, port)))
+            slow = b"X-Gatepost-Trial: check:sleep=3000\r\n" + SMALL
+            with ThreadPoolExecutor(4) as pool:
+                scans = [pool.submit(service.scan, slow) for _ in range(4)]
+                victim = busiest(first, second)
+                victim.send_signal(signal.SIGKILL)
+                answers = [scan.result() for scan in scans]
+            assert [answer.status_code for answer in answers] == [200] * 4
+            assert {answer.json()["verdict"] for answer in answers} == {"clean"}
+            assert service.status() == "YELLOW"
+
+
+def share(one: Path, two: Path) -> None:
+    """Both cores are known to abby by the same certificate and secret."""
+    (two / "tls").mkdir(exist_ok=True)
+    for name in ("secret", "tls/certificate.pem", "tls/key.pem"):
+        (two / name).write_bytes((one / name).read_bytes())
+        (two / name).chmod(0o600)
+
+
+def busiest(*cores: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """The core whose workers have been woken most often: the one that was given mail."""
+
+    def switches(core: subprocess.Popen[bytes]) -> int:
+        workers = [worker for child in psutil.Process(core.pid).children() for worker in child.children()]
+        return sum(worker.num_ctx_switches().voluntary for worker in workers)
+
+    before = [switches(core) for core in cores]
+    for _ in range(100):
+        time.sleep(0.02)
+        for core, was in zip(cores, before, strict=True):
+            if switches(core) > was:
+                return core
+    return cores[0]
