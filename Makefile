@@ -30,6 +30,7 @@ format: $(VENV)/dev.ready ## Put the code into its normal form
 
 docs: $(VENV)/dev.ready ## Write the reference pages anew from the code
 	$(BIN)/python -m gatepost.cli.reference docs/reference
+	$(BIN)/python -m gatepost.cli.licences requirements/run.txt docs/licences.md
 
 lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
 	echo uv | $(COMPILE) - -o requirements/uv.txt
@@ -38,6 +39,9 @@ lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
 
 bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
+
+fuzz: $(VENV)/dev.ready ## Read hostile messages for half an hour (ARGS="--seconds 60" for less)
+	$(BIN)/python -m bench.fuzz $(ARGS)
 
 wheel: $(VENV)/dev.ready ## Build the wheel into dist/
 	$(BIN)/uv build --wheel --no-build-isolation -o dist

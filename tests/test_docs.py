@@ -10,6 +10,7 @@ from gatepost.api.errors import BY_CODE
 from gatepost.api.interface import SCANNING
 from gatepost.api.openapi import document
 from gatepost.checks import CHECKS
+from gatepost.cli.licences import pinned
 from gatepost.cli.reference import main, pages
 from gatepost.settings import Abby, Guard, Section
 
@@ -73,3 +74,11 @@ def test_every_path_type_and_code_is_there() -> None:
 )
 def test_every_command_has_its_heading(command: str) -> None:
     assert f"\n## gatepost {command}\n" in PAGES["cli.md"]
+
+
+def test_every_package_has_its_licence() -> None:
+    root = FOLDER.parents[1]
+    names = pinned((root / "requirements" / "run.txt").read_text("utf-8"))
+    rows = (root / "docs" / "licences.md").read_text("utf-8")
+    assert names
+    assert not [name for name in names if f"| {name} | " not in rows], "write it anew with: make docs"

@@ -3,7 +3,7 @@
 import typer
 
 from gatepost import __version__
-from gatepost.cli import configuration, diagnosis, policies, running, scanning, tenants
+from gatepost.cli import configuration, diagnosis, policies, running, scanning, storage, tenants
 
 app = typer.Typer(
     name="gatepost",
@@ -36,3 +36,6 @@ app.command("doctor")(diagnosis.doctor)
 app.add_typer(configuration.app, name="config")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(policies.app, name="policy")
+app.add_typer(storage.app, name="storage")
+app.command("backup")(storage.backup)
+app.command("restore")(storage.restore)
