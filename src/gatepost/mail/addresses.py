@@ -10,7 +10,7 @@ import re
 from gatepost.mail import words
 from gatepost.names import Address
 
-_TOKEN = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?|<([^<>]*+)>?|([,;:])|(\()|([^\",;:<(]++)", re.DOTALL)
+_TOKEN = re.compile(r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*)\"?|<([^<>]*+)>?|([,;:])|(\()|([^\",;:<(]++)", re.DOTALL)
 _COMMENT_EDGE = re.compile(r"\\.|[()]", re.DOTALL)
 _SPACE = re.compile(r"\s+")
 _PLAIN_LOCAL = re.compile(r"\"([\w.!#$%&'*+/=?^`{|}~-]+)\"")
@@ -30,13 +30,13 @@ class _Mailbox:
 
     def address(self) -> Address | None:
         bare = "".join(self.bare)
-        if self.angle is not None:
-            return _address(_shown(" ".join(self.phrase)), self.angle)
-        if not bare.strip():
-            return None
-        if "@" not in bare:
-            return Address(_shown(" ".join(self.phrase)), "", "")
-        return _address(_shown(" ".join(self.comments)), _SPACE.sub("", bare))
+        comments = " ".join(self.comments)
+        if self.angle is None and "@" in bare:
+            return _address(_shown(comments), bare)
+        phrase = " ".join(self.phrase)
+        # Some programs show comments with the name, and a name is all that a reader sees.
+        name = _shown(f"{phrase} ({comments})" if phrase and comments else phrase or comments)
+        return _address(name, self.angle) if self.angle is not None else Address(name, "", "") if name else None
 
 
 def parse(text: str, most: int) -> tuple[list[Address], bool]:
@@ -81,7 +81,7 @@ def _take(mailbox: _Mailbox, token: re.Match[str]) -> None:
         mailbox.bare.append(f'"{token[1]}"')
     elif token[5] and not token[5].isspace():
         mailbox.phrase.append(_SPACE.sub(" ", token[5].strip()))
-        mailbox.bare.append(token[5])
+        mailbox.bare.append(_SPACE.sub("", token[5]))
 
 
 def _finish(mailbox: _Mailbox, found: list[Address]) -> None:

@@ -2,6 +2,9 @@
 
 import msgspec
 
+# Beginnings of files that are looked at in one text; more than that is named as a limit.
+MOST_FILES = 500
+
 
 class Carried(msgspec.Struct, frozen=True):
     """One file carried in text or in a container: `label` says how ("uu", "yenc", "binhex", "tnef")."""

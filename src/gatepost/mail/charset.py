@@ -98,6 +98,7 @@ _UTF8_LIKE = frozenset({"utf-8", "us-ascii"})
 _SHIFTING = frozenset({"iso-2022-jp", "iso-2022-kr", "hz-gb-2312", "utf-7", "cp037", "cp500"})
 _WIDE = frozenset({"utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le", "utf-32be"})
 _LONGEST_LABEL = 60
+_SAMPLE = 65_536
 
 
 def _windows_1252(byte: int) -> str:
@@ -107,7 +108,8 @@ def _windows_1252(byte: int) -> str:
         return chr(byte)
 
 
-_STRAY = {0xDC00 + byte: _windows_1252(byte) for byte in range(0x80, 0x100)}
+_WINDOWS_1252 = "".join(_windows_1252(byte) for byte in range(256))
+_STRAY = {0xDC00 + byte: _WINDOWS_1252[byte] for byte in range(0x80, 0x100)}
 
 
 def canonical(label: str | None) -> str | None:
@@ -130,6 +132,15 @@ def decode(content: bytes, declared: str | None) -> tuple[str, str]:
         return _whole(content, name), name
     except UnicodeError:
         return _misdeclared(content, name)
+
+
+def encode(text: str, declared: str | None) -> bytes:
+    """The bytes that a text has in a charset, UTF-8 where it has none there."""
+    name = canonical(declared) or "utf-8"
+    try:
+        return text.encode(_CODECS.get(name, name))
+    except UnicodeError:
+        return text.encode("utf-8", "replace")
 
 
 def preload() -> None:
@@ -155,8 +166,8 @@ def _unicode(content: bytes) -> tuple[str, str]:
             return _without_surrogates(content[len(mark) :].decode(name, "replace")), name
     try:
         return content.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError as fault:
-        return _mixed(content, fault)
+    except UnicodeDecodeError:
+        return _mixed(content)
 
 
 def _unlabelled_wide(content: bytes) -> tuple[str, str]:
@@ -167,19 +178,11 @@ def _unlabelled_wide(content: bytes) -> tuple[str, str]:
     return _without_surrogates(content.decode(name, "replace")), name
 
 
-def _mixed(content: bytes, fault: UnicodeDecodeError) -> tuple[str, str]:
+def _mixed(content: bytes) -> tuple[str, str]:
     """UTF-8 with stray single bytes, or one of the single-byte charsets: the strays read as Windows-1252 either way."""
-    text = content.decode("utf-8", "surrogateescape").translate(_STRAY)
-    first_is_stray = fault.start == _first_high(content)
-    return text, "windows-1252" if first_is_stray else "utf-8"
-
-
-def _first_high(content: bytes) -> int:
-    head = content[:65536]
-    ascii_run = head.decode("ascii", "ignore")
-    if len(ascii_run) == len(head):
-        return -1
-    return next(index for index, byte in enumerate(head) if byte > 0x7F)
+    if content[:_SAMPLE].decode("utf-8", "ignore").isascii():
+        return codecs.charmap_decode(content, "strict", _WINDOWS_1252)[0], "windows-1252"
+    return content.decode("utf-8", "surrogateescape").translate(_STRAY), "utf-8"
 
 
 def _wide(content: bytes, name: str) -> tuple[str, str]:

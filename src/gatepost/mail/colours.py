@@ -63,9 +63,11 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(%?)")
 
 def alike(one: int, other: int) -> bool:
     """Whether text in one colour cannot be told from the other behind it."""
-    if one == other:
-        return True
-    return all(abs((one >> shift & 255) - (other >> shift & 255)) <= NEAR for shift in (0, 8, 16))
+    return (
+        abs((one >> 16) - (other >> 16)) <= NEAR
+        and abs((one >> 8 & 255) - (other >> 8 & 255)) <= NEAR
+        and abs((one & 255) - (other & 255)) <= NEAR
+    )
 
 
 @lru_cache(1024)
@@ -102,7 +104,7 @@ def _function(name: str, arguments: str) -> int:
     if name == "hsl":
         channels = [part * 255 for part in hls_to_rgb(first % 360 / 360, min(third, 100) / 100, min(second, 100) / 100)]
     else:
-        channels = [number * (2.55 if is_share else 1) for number in (first, second, third)]
+        channels = [number / 100 * 255 if is_share else number for number in (first, second, third)]
     red, green, blue = (min(255, max(0, round(channel))) for channel in channels)
     return red << 16 | green << 8 | blue
 

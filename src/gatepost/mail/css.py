@@ -6,6 +6,7 @@ a background set by one makes the background unknown, so that white text on it i
 """
 
 import re
+import unicodedata
 from functools import lru_cache
 
 import msgspec
@@ -22,7 +23,9 @@ TINY = 1.5
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
-_BRACE = re.compile(r"[{}]")
+# Each of these consumes what it looks at, matched or not: no text makes them look twice.
+_AT_BLOCK = re.compile(r"(@[^{}@;]*+)\{((?:[^{}]*+\{[^{}]*+\})*+[^{}]*+)\}?")
+_RULE = re.compile(r"([^{}]*+)(?:\{([^{}]*+)\}?|\}|\Z)")
 _SIMPLE = re.compile(r"([a-z][a-z0-9]*)?([.#][\w-]+)?\Z")
 _LENGTH = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z%]*)")
 _FONT = re.compile(r"(?:^|\s)(\d*\.?\d+(?:px|pt|em|rem|%)?)\s*(?:/|\s)")
@@ -31,24 +34,50 @@ _CLIPPED = re.compile(
 )
 _PIXELS = {"": 1.0, "px": 1.0, "pt": 1.333, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "%": 0.16, "vw": 10.0}
 _PIXELS |= {"vh": 8.0, "cm": 37.8, "mm": 3.78, "in": 96.0, "pc": 16.0}
-_MATTERS = re.compile(
-    r"display|visib|opacity|font|color|backgr|height|width|position|indent|margin|clip|scale|bidi", re.IGNORECASE
+_MATTERS = (
+    "color",
+    "backgr",
+    "display",
+    "visib",
+    "hidden",
+    "font-size",
+    "opacity",
+    "indent",
+    "absolute",
+    "clip",
+    "override",
 )
-_PLAIN_MEDIA = re.compile(r"@media\s+(?:only\s+)?(?:all|screen)\s*\Z")
+_HIDING = frozenset(
+    "display opacity overflow overflow-x overflow-y position text-indent margin-left margin-top clip clip-path "
+    "transform".split()
+)
+_DECIDING = _HIDING | frozenset(
+    "visibility color background background-color background-image font font-size unicode-bidi".split()
+)
+_ACTIVE = re.compile(r"url\s*\(|pression|behavio|-moz-binding|@import|javascript\s*:", re.IGNORECASE)
+_PLAIN_MEDIA = re.compile(r"@media\s{1,9}(?:only\s{1,9})?(?:all|screen)\s*+\Z")
 
 
 class Style(msgspec.Struct, frozen=True, gc=False):
     """What an element's own declarations say: `hides` names the property that takes it off the page.
 
-    `None` means inherited. `size` is the font size in pixels; `reverses` text that runs backwards.
+    `None` means inherited. `tiny` is a font too small to read; `reverses` text that runs backwards; `active` is the
+    text of declarations that fetch or run something.
     """
 
     hides: str = ""
     invisible: bool | None = None
     colour: int | None = None
     background: int | None = None
-    size: float | None = None
+    tiny: bool | None = None
     reverses: bool = False
+    active: str = ""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is said but perhaps a font size."""
+        said = self.colour is None and self.background is None and self.invisible is None
+        return said and not self.hides and not self.reverses
 
 
 PLAIN = Style()
@@ -64,6 +93,8 @@ def pixels(text: str) -> float | None:
 
 def unescaped(text: str) -> str:
     r"""CSS without comments and escapes: `d/**/isplay:n\6fne` says display:none (CSS Syntax section 4.3.7)."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)  # old browsers ran `ｅｘｐｒｅｓｓｉｏｎ(…)`
     if "/*" in text or "--" in text:
         text = _COMMENT.sub("", text)
     return _ESCAPE.sub(_escaped, text) if "\\" in text else text
@@ -88,11 +119,10 @@ def style(text: str) -> Style:
 
 
 def _style(text: str) -> Style:
-    if not _MATTERS.search(text) and "\\" not in text and "/*" not in text:
-        return PLAIN
     found: dict[str, str] = {}
     important: dict[str, str] = {}
-    for declaration in unescaped(text).lower().split(";", MAX_DECLARATIONS)[:MAX_DECLARATIONS]:
+    text = unescaped(text)
+    for declaration in text.lower().split(";", MAX_DECLARATIONS)[:MAX_DECLARATIONS]:
         name, colon, value = declaration.partition(":")
         if not colon:
             continue
@@ -100,26 +130,30 @@ def _style(text: str) -> Style:
             important[name.strip()] = value.partition("!")[0].strip()
         else:
             found[name.strip()] = value.strip()
-    return _judged(found | important)
+    return _judged(found | important, text if "(" in text and _ACTIVE.search(text) else "")
 
 
-def _judged(said: dict[str, str]) -> Style:
+def _judged(said: dict[str, str], active: str) -> Style:
+    if _DECIDING.isdisjoint(said) and not active:
+        return PLAIN
     result = Style(
-        hides=_hiding(said),
+        hides="" if _HIDING.isdisjoint(said) else _hiding(said),
         invisible=said["visibility"] in {"hidden", "collapse"} if "visibility" in said else None,
         colour=colour(said["color"]) if "color" in said else None,
         background=background_in(said),
-        size=_font_size(said),
+        tiny=_is_tiny(said),
         reverses="override" in said.get("unicode-bidi", "") and said.get("direction") == "rtl",
+        active=active,
     )
     return PLAIN if result == PLAIN else result
 
 
-def _font_size(said: dict[str, str]) -> float | None:
-    if size := said.get("font-size"):
-        return pixels(size)
-    match = _FONT.search(said["font"]) if "font" in said else None
-    return pixels(match.group(1)) if match else None
+def _is_tiny(said: dict[str, str]) -> bool | None:
+    size = said.get("font-size", "")
+    if not size and "font" in said and (match := _FONT.search(said["font"])):
+        size = match.group(1)
+    height = pixels(size) if size else None
+    return None if height is None else height <= TINY
 
 
 def _hiding(said: dict[str, str]) -> str:
@@ -132,7 +166,7 @@ def _hiding(said: dict[str, str]) -> str:
         return "size"
     if _is_off_screen(said):
         return "off-screen"
-    if _CLIPPED.search(said.get("clip", "") + said.get("clip-path", "")):
+    if ("clip" in said or "clip-path" in said) and _CLIPPED.search(said.get("clip", "") + said.get("clip-path", "")):
         return "clip"
     return "scale" if "scale(0" in said.get("transform", "") and "scale(0." not in said["transform"] else ""
 
@@ -152,45 +186,42 @@ def _is_off_screen(said: dict[str, str]) -> bool:
     return any(distance is not None and distance <= OFF_SCREEN for distance in distances)
 
 
+def _unconditional(block: re.Match[str]) -> str:
+    """The rules of a block that holds on any screen; of others (`@media print`, `@font-face`), nothing."""
+    return block.group(2) if _PLAIN_MEDIA.match(block.group(1)) else ""
+
+
 class Sheet:
     """The style sheets of one document, and the styles of its elements as far as they were asked for."""
 
     def __init__(self) -> None:
         self.rules: dict[str, str] = {}
         self.is_whole = True
-        self._styles: dict[tuple[str, ...], Style] = {}
+        self._styles: dict[tuple[str, ...] | str, Style] = {}
 
     def read(self, text: str) -> None:
         """Take in one `<style>` element. Conditional blocks (`@media (…)`, `@supports`) are left out."""
         if len(text) > MAX_SHEET:
             self.is_whole, text = False, text[:MAX_SHEET]
-        text = unescaped(text)
-        opened: list[bool] = []  # per open block: do its rules count?
-        start = 0
-        prelude = ""
-        for brace in _BRACE.finditer(text):
-            inner = text[start : brace.start()]
-            start = brace.end()
-            if brace.group() == "{":
-                prelude = inner.rpartition(";")[2].strip().lower()
-                counts = not prelude.startswith("@") or bool(_PLAIN_MEDIA.match(prelude))
-                opened.append(counts and all(opened[-1:]))
-            elif opened:
-                if opened.pop() and prelude and not prelude.startswith("@"):
-                    self._add(prelude, inner)
-                prelude = ""
+        text = unescaped(text).lower()
+        if "@" in text:
+            text = _AT_BLOCK.sub(_unconditional, text)
+        for prelude, body in _RULE.findall(text):
+            if any(word in body for word in _MATTERS):
+                self._add(prelude.rpartition(";")[2], body)
 
     def _add(self, prelude: str, body: str) -> None:
         if len(self.rules) >= MAX_RULES:
             self.is_whole = False
-        elif _MATTERS.search(body):
-            for selector in prelude.split(",", 50)[:50]:
-                self._add_one(selector.strip().removeprefix("body ").removeprefix("html "), body.strip()[:400])
+            return
+        body = body.strip()[:400]
+        for selector in prelude.split(",", 50)[:50]:
+            self._add_one(selector.strip().removeprefix("body ").removeprefix("html "), body)
 
     def _add_one(self, selector: str, body: str) -> None:
         if not _SIMPLE.match(selector):
             selector = re.split(r"[\s>+~]", selector)[-1]
-            if "background" not in body.lower() or not _SIMPLE.match(selector):
+            if "background" not in body or not _SIMPLE.match(selector):
                 return
             body = "background:var(--unknown)"
         # What one selector may hold is bounded: every element that it matches pays for it.
@@ -198,15 +229,14 @@ class Sheet:
 
     def style(self, tag: str, classes: str, identity: str, inline: str) -> Style:
         """The style of an element by its own declarations and the sheets' (CSS Cascade section 6, simplified)."""
-        if not self.rules:
-            return style(inline) if inline else PLAIN
-        key = (tag, classes, identity, inline)
+        key = (tag, classes, identity, inline) if self.rules else inline
         known = self._styles.get(key)
         if known is None:
             if len(self._styles) >= MAX_STYLES:
                 self.is_whole = False
-                return style(inline) if inline else PLAIN
-            known = self._styles[key] = style(self._declarations(tag, classes.lower(), identity.lower()) + ";" + inline)
+                return PLAIN
+            sheets = self._declarations(tag, classes.lower(), identity.lower()) if self.rules else ""
+            known = self._styles[key] = style(f"{sheets};{inline}" if sheets else inline)
         return known
 
     def _declarations(self, tag: str, classes: str, identity: str) -> str:
@@ -224,34 +254,29 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     invisible: bool = False
     colour: int = 0x000000
     background: int = 0xFFFFFF
-    size: float = 16.0
+    tiny: bool = False
     reversed: bool = False
     unseen: str = ""
 
     def inside(self, own: Style) -> "Look":
         """The look inside an element with that style."""
+        if own.is_quiet and (own.tiny is None or own.tiny is self.tiny):
+            return self
         hidden = self.hidden or own.hides
         invisible = self.invisible if own.invisible is None else own.invisible
         fore = self.colour if own.colour is None else own.colour
         back = self.background if own.background is None else own.background
-        size = self.size if own.size is None else own.size
-        return Look(
-            hidden,
-            invisible,
-            fore,
-            back,
-            size,
-            self.reversed or own.reverses,
-            _unseen(hidden, invisible, fore, back, size),
-        )
+        tiny = self.tiny if own.tiny is None else own.tiny
+        unseen = _unseen(hidden, invisible, fore, back, tiny)
+        return Look(hidden, invisible, fore, back, tiny, self.reversed or own.reverses, unseen)
 
 
-def _unseen(hidden: str, invisible: bool, fore: int, back: int, size: float) -> str:
+def _unseen(hidden: str, invisible: bool, fore: int, back: int, tiny: bool) -> str:
     if hidden:
         return hidden
     if invisible:
         return "visibility"
-    if size <= TINY:
+    if tiny:
         return "font-size"
     if fore == TRANSPARENT or (back != UNKNOWN and fore != UNKNOWN and alike(fore, back)):
         return "colour"

@@ -24,6 +24,7 @@ DEFECTS: dict[str, str] = {
     "mime:hidden-part": "Text holds what some mail programs read as a part of its own",
     "mime:encoded-multipart": "A multipart as a whole is transfer-encoded",
     "mime:unknown-encoding": "A transfer encoding has no known name",
+    "mime:nonstandard-encoding": "A transfer encoding is one that only some mail programs know",
     "mime:undeclared-encoding": "Content looks transfer-encoded but does not say so",
     "mime:broken-base64": "Base64 content is broken: mail programs decode it differently",
     "mime:broken-quoted-printable": "Quoted-printable content is broken: mail programs decode it differently",

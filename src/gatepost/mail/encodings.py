@@ -17,15 +17,23 @@ _FOREIGN_BUT_PADDING = bytes(set(range(256)) - set(_ALPHABET + b"="))
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 _PARAGRAPH = re.compile(rb"\n[ \t\r]*\n\s*")
 _PADDING = re.compile(rb"=+")
-_SPLIT_PADDING = re.compile(rb"([A-Za-z0-9+/])=([A-Za-z0-9+/])=")
+_SPLIT_PADDING = re.compile(rb"[^=]=[^=]=")
+_GROUP = re.compile(rb"([^=])=([^=])=|.{4}")
 _MOST_PIECES = 200_000
+_MOST_JOINED = 8 << 20
 _MOST_PARAGRAPHS = 16
 
 _SPACED_BREAK = re.compile(rb"=[ \t]*+(?:\r?\n|\r|\Z)")
 _BAD_EQUALS = re.compile(rb"=(?![0-9A-Fa-f]{2})")
-_BAD_HALF = re.compile(rb"=[0-9A-Fa-f]?(?![0-9A-Fa-f])")
-_BAD_WHOLE = re.compile(rb"=(?![0-9A-Fa-f]{2})[^=\r\n]{0,2}")
-_LOWER_ESCAPE = re.compile(rb"=(?![0-9A-F]{2})[0-9A-Fa-f]{2}")
+_LOWER_ESCAPE = re.compile(rb"=(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-F])")
+_UPPER_ESCAPE = re.compile(rb"=(?:[0-9][A-F]|[A-F][0-9A-F])")
+# What is dropped of an equals sign that begins no escape, when it does not end a line either.
+_DROPPED = (
+    ("equals-dropped", re.compile(rb"=(?![0-9A-Fa-f]{2}|[ \t]*+(?:[\r\n]|\Z))")),
+    ("half-dropped", re.compile(rb"=[0-9A-Fa-f](?![0-9A-Fa-f])|=(?![0-9A-Fa-f=]|[ \t]*+(?:[\r\n]|\Z))")),
+    ("escape-dropped", re.compile(rb"=(?![0-9A-Fa-f]{2}|[ \t]*+(?:[\r\n]|\Z))[^=\r\n]{0,2}")),
+    ("lower-dropped", _LOWER_ESCAPE),
+)
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -37,18 +45,31 @@ class Decoded(msgspec.Struct, frozen=True):
 
 def decode_base64(content: bytes) -> Decoded:
     """Decode base64. Broken input decodes as far as it goes: foreign bytes are skipped, padding ends a piece."""
+    decoded = _ordinary_base64(content)
+    if decoded is not None:
+        return Decoded(decoded, _has_whole_lines(content))
     packed = content.translate(None, b"\r\n")
-    try:
-        return Decoded(binascii.a2b_base64(packed, strict_mode=True))
-    except ValueError:
-        pass
     if len(packed.strip(b" \t")) == 0:
         return Decoded(b"")
     letters = packed.translate(None, _FOREIGN_BUT_PADDING)
     trimmed = letters.rstrip(b"=")
-    # Missing padding and white space are no reason for two programs to disagree.
+    # Missing padding and white space in one block are no reason for two programs to disagree.
     harmless = b"=" not in trimmed and len(letters) == len(packed.translate(None, b" \t"))
-    return Decoded(_pieces(trimmed), harmless)
+    return Decoded(_pieces(trimmed), harmless and _has_whole_lines(content) and not _PARAGRAPH.search(content.strip()))
+
+
+def _ordinary_base64(content: bytes) -> bytes | None:
+    """Decode base64 without a copy if it is nothing but letters, line ends and one padding at its end."""
+    padding = content.count(b"=")
+    letters = len(content) - content.count(b"\n") - content.count(b"\r") - padding
+    if padding > 2 or (letters + padding) % 4:
+        return None
+    try:
+        decoded = binascii.a2b_base64(content)
+    except binascii.Error:
+        return None
+    # Python skips foreign bytes and stops at padding: then there is less than the letters would give.
+    return decoded if len(decoded) == letters * 3 // 4 else None
 
 
 def base64_readings(content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -56,9 +77,11 @@ def base64_readings(content: bytes) -> Iterator[tuple[str, bytes]]:
     letters = content.translate(None, _FOREIGN_BUT_PADDING)
     yield "padding-ignored", _letters(letters.translate(None, b"="))
     yield "to-padding", _letters(letters.partition(b"=")[0])
-    yield "by-line", b"".join(_line(line) for line in content.split(b"\n"))
-    yield "url-safe", _pieces(content.translate(_URL_SAFE, None).translate(None, _FOREIGN_BUT_PADDING))
-    yield "padding-moved", _pieces(_SPLIT_PADDING.sub(rb"\1\2==", letters))
+    yield "by-line", _by_line(content.translate(None, _FOREIGN_BUT_PADDING.replace(b"\n", b"")))
+    if b"-" in content or b"_" in content:
+        yield "url-safe", _pieces(content.translate(_URL_SAFE).translate(None, _FOREIGN_BUT_PADDING))
+    if _SPLIT_PADDING.search(letters):
+        yield "padding-moved", _pieces(_GROUP.sub(_moved, letters))
     paragraphs = _PARAGRAPH.split(content.strip(), maxsplit=_MOST_PARAGRAPHS)
     if len(paragraphs) > 1:
         for number, paragraph in enumerate(paragraphs, 1):
@@ -82,34 +105,45 @@ def decode_quoted_printable(content: bytes) -> Decoded:
         decoded = binascii.a2b_qp(content)
         # Each escape and each "=" LF takes two bytes away, each "=" CR LF three: then nothing was irregular.
         if len(content) - len(decoded) == 2 * equals + breaks:
-            return Decoded(decoded)
+            return Decoded(decoded, not _has_mixed_escapes(content))
     joined = _joined(content)
-    return Decoded(_unescaped(joined), not _BAD_EQUALS.search(joined))
+    return Decoded(_unescaped(joined), not (_BAD_EQUALS.search(joined) or _has_mixed_escapes(joined)))
 
 
 def quoted_printable_readings(content: bytes) -> Iterator[tuple[str, bytes]]:
     """The other ways to read broken quoted-printable, each with a short label."""
-    joined = _joined(content)
-    yield "equals-dropped", _unescaped(_BAD_EQUALS.sub(b"", joined))
-    yield "half-dropped", _unescaped(_BAD_HALF.sub(b"", joined))
-    yield "escape-dropped", _unescaped(_BAD_WHOLE.sub(b"", joined))
-    yield "lower-dropped", _unescaped(_LOWER_ESCAPE.sub(b"", joined))
+    for label, pattern in _DROPPED:
+        yield label, _unescaped(_joined(pattern.sub(b"", content)))
 
 
-def has_lower_escapes(content: bytes) -> bool:
-    """Whether escapes are written in small letters, which RFC 2045 forbids and a few programs drop."""
-    return _LOWER_ESCAPE.search(content) is not None
+def _has_mixed_escapes(content: bytes) -> bool:
+    """Whether escapes come in small and in capital letters: RFC 2045 knows only the latter, and a few programs too."""
+    return _LOWER_ESCAPE.search(content) is not None and _UPPER_ESCAPE.search(content) is not None
+
+
+def _moved(group: re.Match[bytes]) -> bytes:
+    """`R=A=` with its padding at the end, where it belongs."""
+    return group[1] + group[2] + b"==" if group[1] else group[0]
+
+
+def _has_whole_lines(content: bytes) -> bool:
+    """Whether the first line ends where a group of four does: else who decodes line by line sees other bytes."""
+    end = content.find(b"\n")
+    return end < 0 or len(content[:end].strip()) % 4 == 0 or not content[end:].strip()
 
 
 def _joined(content: bytes) -> bytes:
     """The content without its soft line breaks, those with white space after the equals sign included."""
     content = content.replace(b"=\r\n", b"").replace(b"=\n", b"")
+    content = content.removesuffix(b"=")
+    if len(content) > _MOST_JOINED or not any(mark in content for mark in (b"= ", b"=\t", b"=\r")):
+        return content
     return _SPACED_BREAK.sub(b"", content, count=_MOST_PIECES)
 
 
 def _unescaped(content: bytes) -> bytes:
     # Python reads "==" as one equals sign. Two rounds turn every such run into escapes and its last sign.
-    if b"==" in content:
+    if 0 < content.count(b"==") <= _MOST_PIECES:
         content = content.replace(b"==", b"=3D=").replace(b"==", b"=3D=")
     return binascii.a2b_qp(content)
 
@@ -135,8 +169,15 @@ def _letters(letters: bytes) -> bytes:
         return binascii.a2b_base64(letters.translate(None, _FOREIGN)[: len(letters) // 4 * 4])
 
 
-def _line(line: bytes) -> bytes:
-    letters = line.translate(None, _FOREIGN_BUT_PADDING)
-    if b"=" in letters:
-        return _pieces(letters)
-    return _letters(letters[: len(letters) // 4 * 4])
+def _by_line(content: bytes) -> bytes:
+    """Decode each line on its own, without what is left over at its end; whole lines in a row at one go."""
+    decoded: list[bytes] = []
+    row: list[bytes] = []
+    for line in content.split(b"\n"):
+        if b"=" in line:
+            decoded += (_letters(b"".join(row)), _pieces(line))
+            row = []
+        else:
+            row.append(line[: len(line) & ~3])
+    decoded.append(_letters(b"".join(row)))
+    return b"".join(decoded)

@@ -11,7 +11,7 @@ import msgspec
 from gatepost.mail import parameters
 from gatepost.mail.budget import Budget
 from gatepost.mail.headers import unfolded
-from gatepost.mail.message import Field, Headers
+from gatepost.mail.message import Headers
 
 _IDENTITY = frozenset({"", "7bit", "8bit", "binary", "7-bit", "8-bit", "none", "identity", "8bits", "7bits", "utf-8"})
 _ENCODINGS = {
@@ -22,6 +22,7 @@ _ENCODINGS = {
     **dict.fromkeys(("binhex", "binhex40", "x-binhex", "x-binhex40", "mac-binhex40", "binhex4"), "binhex"),
     **dict.fromkeys(("gzip64", "x-gzip64"), "gzip64"),
 }
+_STANDARD = frozenset({"base64", "quoted-printable"})
 _HINTS = (
     ("gzip", "gzip64"),
     ("64", "base64"),
@@ -63,29 +64,31 @@ def describe(headers: Headers, where: str, budget: Budget, default: str = "text/
     dispositions: list[parameters.Parameters] = []
     encodings: list[str] = []
     for field in headers.fields:
-        if not field.name.startswith("content-"):
-            continue
-        if field.name == "content-type":
+        name = field.name
+        if name == "content-type":
             types.append(parameters.parse(unfolded(field)))
-        elif field.name == "content-transfer-encoding":
-            encodings.append(_COMMENT.sub("", field.value).strip().lower())
-        elif field.name == "content-disposition":
+        elif name == "content-transfer-encoding":
+            encodings.append(_without_comments(field.value).lower())
+        elif name == "content-disposition":
             dispositions.append(parameters.parse(unfolded(field)))
     if not types and not dispositions and not encodings:
         return Entity(headers=headers, types=(default,))
     odd = _duplicated(types, dispositions, encodings, where, budget) | _odd(types, dispositions, where, budget)
-    names = _names(types, dispositions)
     found, known = _encodings(encodings, where, budget)
     return Entity(
-        headers=headers,
-        types=tuple(dict.fromkeys(_type(parsed.main, default) for parsed in types)) or (default,),
-        boundaries=tuple(dict.fromkeys(b for parsed in types for b in parsed.spellings("boundary"))),
-        charset=next(filter(None, (parsed.get("charset") for parsed in types)), None),
-        disposition=dispositions[0].main if dispositions else "",
-        names=names,
-        encodings=found,
-        odd=odd or not known,
+        headers,
+        tuple(dict.fromkeys([_type(parsed.main, default) for parsed in types])) or (default,),
+        tuple(dict.fromkeys([b for parsed in types if parsed.has("bound") for b in parsed.spellings("boundary")])),
+        next(filter(None, [parsed.get("charset") for parsed in types]), None),
+        dispositions[0].main if dispositions else "",
+        _names(types, dispositions),
+        found,
+        odd or not known,
     )
+
+
+def _without_comments(value: str) -> str:
+    return _COMMENT.sub("", value).strip() if "(" in value else value
 
 
 def _type(main: str, default: str) -> str:
@@ -105,15 +108,14 @@ def _duplicated(
     where: str,
     budget: Budget,
 ) -> bool:
-    twice = [
-        name
-        for name, values in (
-            ("Content-Type", [parsed.text for parsed in types]),
-            ("Content-Disposition", [parsed.text for parsed in dispositions]),
-            ("Content-Transfer-Encoding", encodings),
-        )
-        if len(values) > 1 and len(set(values)) > 1
-    ]
+    if len(types) < 2 and len(dispositions) < 2 and len(encodings) < 2:
+        return False
+    values = {
+        "Content-Type": {parsed.text for parsed in types},
+        "Content-Disposition": {parsed.text for parsed in dispositions},
+        "Content-Transfer-Encoding": set(encodings),
+    }
+    twice = [name for name, different in values.items() if len(different) > 1]
     if twice:
         budget.note("mime:duplicate-header", where, ", ".join(twice))
     return bool(twice)
@@ -122,43 +124,37 @@ def _duplicated(
 def _odd(
     types: list[parameters.Parameters], dispositions: list[parameters.Parameters], where: str, budget: Budget
 ) -> bool:
-    odd_type = any(parsed.odd and parsed.suspect for parsed in types)
+    odd_type = any(parsed.suspect for parsed in types)
     if odd_type:
         budget.note("mime:odd-content-type", where, types[0].text)
-    if any(parsed.odd and parsed.suspect for parsed in dispositions):
+    if any(parsed.suspect for parsed in dispositions):
         budget.note("mime:odd-disposition", where, dispositions[0].text)
     return odd_type
 
 
 def _names(types: list[parameters.Parameters], dispositions: list[parameters.Parameters]) -> tuple[str, ...]:
-    if not any("name" in parsed.text.lower() for parsed in (*types, *dispositions)):
-        return ()
     found: dict[str, None] = {}
     for parsed in (*dispositions, *types):
-        found.update(dict.fromkeys(parameters.decoded_names(parsed.spellings("filename", "name"))))
+        if parsed.has("name"):
+            found.update(dict.fromkeys(parameters.decoded_names(parsed.spellings("filename", "name"))))
     return tuple(found)[:_MOST_NAMES]
 
 
 def _encodings(values: list[str], where: str, budget: Budget) -> tuple[tuple[str, ...], bool]:
     """Every encoding that the fields name or hint at, and whether all of them were known."""
-    found: dict[str, None] = {}
-    known = True
+    if len(values) == 1 and values[0] in _STANDARD:
+        return (values[0],), True
+    names: list[str] = []
+    hints: list[str] = []
     for value in values:
         if value in _IDENTITY:
-            found.setdefault("", None)
+            hints.append("")
         elif value in _ENCODINGS:
-            found[_ENCODINGS[value]] = None
+            names.append(_ENCODINGS[value])
+            if value not in _STANDARD:
+                budget.note("mime:nonstandard-encoding", where, value)
         else:
-            known = False
             budget.note("mime:unknown-encoding", where, value)
-            found[""] = None
-            found.update(dict.fromkeys(name for hint, name in _HINTS if hint in value))
-    if not found:
-        return ("",), known
-    effective = dict.fromkeys(name for name in found if name) if len(found) > 1 else found
-    return (*effective, "") if len(found) > 1 and "" in found else tuple(effective), known
-
-
-def only(headers: Headers, name: str) -> Field | None:
-    """The first field of that name."""
-    return next((field for field in headers.fields if field.name == name), None)
+            hints += ("", *(name for hint, name in _HINTS if hint in value))
+    known = not any(hints)
+    return tuple(dict.fromkeys((*names, *hints))) or ("",), known

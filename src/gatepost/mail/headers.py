@@ -13,25 +13,72 @@ from gatepost.mail.budget import Budget
 from gatepost.mail.charset import decode as decode_charset
 from gatepost.mail.message import Field, Headers
 
-_FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*+)(?:\n|\Z)")
-_LINE = re.compile(rb"[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z)")
+_FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*)(?:\n|\Z)")
+_TEXT_FIELD = re.compile(r"([!-9;-~]++[ \t]*+):([^\n]*+(?:\n[ \t][^\n]*+)*)\n")
+_LINE = re.compile(rb"[^\n]*+(?:\n[ \t][^\n]*+)*(?:\n|\Z)")
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
 _BARE_CR = re.compile(rb"\r(?!\n|\Z)")
 
+_ORDINARY_SIZE = 65_536
+
 
 class Section(msgspec.Struct, frozen=True):
-    """A header section as read: where the body begins, what was not read, and whether it reads in only one way."""
+    """A header section as read: where the body begins, what was not read, and whether it reads in only one way.
+
+    `junk` is the first line that was skipped, where another program would let the body begin; -1 if there is none.
+    """
 
     headers: Headers
     body: int
     unread: tuple[int, int] = (0, 0)
     odd: bool = False
+    junk: int = -1
 
 
 def read_section(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: Budget) -> Section:
     """Read the header section that begins at `start`; a line that is one of `boundaries` ends it too."""
+    return _read_ordinary(source, start, where, budget) or _read_odd(source, start, boundaries, where, budget)
+
+
+def _read_ordinary(source: bytes, start: int, where: str, budget: Budget) -> Section | None:
+    """The section in one go, if it is ASCII fields and nothing else up to an empty line; None if it is not."""
+    end, body = _empty_line(source, start)
+    section = source[start : end + 1]
+    if end < 0 or not section.isascii() or b"\0" in section or b"\n--" in section or section.startswith(b"--"):
+        return None
     fields: list[Field] = []
-    position, odd = start, False
+    place, has_words = 0, b"=?" in section
+    for name, value in _TEXT_FIELD.findall(section.decode("ascii")):
+        until = place + len(name) + len(value) + 2
+        text = value.replace("\r\n", "").replace("\n", "").strip() if "\n" in value else value.strip()
+        if has_words and "=?" in text:
+            text = _words(text, where, budget)
+        fields.append(Field(name.rstrip().lower(), text, section[place:until]))
+        place = until
+    limits = budget.limits
+    most = min(limits.header_fields, limits.all_header_fields - budget.work.fields)
+    if place != len(section) or len(fields) > most or len(section) > limits.header_bytes:
+        return None
+    budget.work.fields += len(fields)
+    odd = _line_ends(section, where, budget)
+    return Section(Headers(tuple(fields)), body, odd=odd)
+
+
+def _empty_line(source: bytes, start: int) -> tuple[int, int]:
+    """Where the line before the first empty line ends, and where that one ends; -1 if there is none near."""
+    window = start + _ORDINARY_SIZE
+    first = source.find(b"\n", start, window)
+    # The likelier kind of line end first: the search for the other one is then a short one.
+    likely, other = (b"\n\r\n", b"\n\n") if first > 0 and source[first - 1] == 0x0D else (b"\n\n", b"\n\r\n")
+    end = source.find(likely, start, window)
+    sooner = source.find(other, start, end if end >= 0 else window)
+    return (sooner, sooner + len(other)) if sooner >= 0 else (end, end + len(likely))
+
+
+def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: Budget) -> Section:
+    """The section line by line, with everything that can be wrong with it."""
+    fields: list[Field] = []
+    position, odd, junk = start, False, -1
     limit = min(len(source), start + budget.limits.header_bytes)
     most = min(budget.limits.header_fields, budget.limits.all_header_fields - budget.work.fields)
     while position < limit:
@@ -54,7 +101,7 @@ def read_section(source: bytes, start: int, boundaries: frozenset[bytes], where:
                 break
             if fields:
                 budget.note("mime:junk-in-header", where, ascii(line[0][:80]))
-                odd = True
+                odd, junk = True, junk if junk >= 0 else position
             fields.append(Field("", _text(line[0]), line[0]))
             position = line.end()
         else:
@@ -67,13 +114,13 @@ def read_section(source: bytes, start: int, boundaries: frozenset[bytes], where:
         budget.note("limit:header-size", where)
         return _ended(source, start, position, fields, budget)
     budget.work.fields += len(fields)
-    odd |= _line_ends(source, start, position, where, budget)
-    return Section(Headers(tuple(fields)), position, odd=odd)
+    odd |= _line_ends(source[start:position], where, budget)
+    return Section(Headers(tuple(fields)), position, odd=odd, junk=junk)
 
 
 def unfolded(field: Field) -> str:
     """A field's value with its encoded words as they stand: what parameters are parsed from."""
-    return _text(field.raw.partition(b":")[2])
+    return _text(field.raw.partition(b":")[2]) if b"=?" in field.raw else field.value
 
 
 def is_delimiter(source: bytes, position: int, boundaries: frozenset[bytes]) -> bool:
@@ -97,12 +144,16 @@ def _field(match: re.Match[bytes], where: str, budget: Budget) -> Field:
     raw = match[0]
     value = _text(match[2])
     if "=?" in value:
-        if value.count("=?") > budget.limits.encoded_words:
-            budget.note("limit:encoded-words", where)
-        value = words.decode(value, budget.limits.encoded_words)
+        value = _words(value, where, budget)
     if b"\0" in raw:
         budget.note("mime:nul", where)
     return Field(match[1].decode("ascii").lower(), value, raw)
+
+
+def _words(value: str, where: str, budget: Budget) -> str:
+    if value.count("=?") > budget.limits.encoded_words:
+        budget.note("limit:encoded-words", where)
+    return words.decode(value, budget.limits.encoded_words)
 
 
 def _text(value: bytes) -> str:
@@ -122,8 +173,7 @@ def _ended(source: bytes, start: int, position: int, fields: list[Field], budget
     return Section(Headers(tuple(fields)), body, unread=(position, body), odd=True)
 
 
-def _line_ends(source: bytes, start: int, end: int, where: str, budget: Budget) -> bool:
-    section = source[start:end]
+def _line_ends(section: bytes, where: str, budget: Budget) -> bool:
     crlf = section.count(b"\r\n")
     if section.count(b"\r") != crlf and _BARE_CR.search(section):
         budget.note("mime:bare-cr", where)

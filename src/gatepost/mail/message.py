@@ -54,8 +54,8 @@ class Part(msgspec.Struct, frozen=True):
     """One MIME entity (RFC 2045 section 2.4).
 
     `path` is its place, "1.2" being the second child of the first; a second plausible reading of the same bytes
-    has a path of its own ("1.2~b64"). `content` is the decoded body of a leaf, `names` every file name that
-    any mail program might show for it.
+    has a path of its own ("1.2~base64"). The message itself is "1". `content` is the decoded body of a leaf (and of a
+    message that is attached as a file), `names` every file name that any mail program might show for it.
     """
 
     path: str
@@ -70,7 +70,8 @@ class Part(msgspec.Struct, frozen=True):
 
 class Link(msgspec.Struct, frozen=True):
     """One link: `target` as written, `url` in WHATWG normal form ("" where it has none), `shown` the text a person
-    sees for it, `where` the part's path, `wrapped` the redirectors or wrappers that were peeled off, outermost first.
+    sees for it, `where` the part's path, `wrapped` the hosts of redirectors or wrappers that were peeled off, outermost
+    first, `hidden` whether it stands where nobody can see it.
     """
 
     target: str
@@ -80,20 +81,23 @@ class Link(msgspec.Struct, frozen=True):
     where: str
     source: Literal["text", "html", "form", "image", "script", "css", "refresh", "file", "qr"]
     wrapped: tuple[str, ...] = ()
+    hidden: bool = False
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Text that a person reads in one part: `visible` is what shows, `hidden` what is there but does not show."""
+    """Text that a person reads in one part: `visible` is what shows, `hidden` what is there but does not show,
+    `attached` whether it shows only once a file is opened."""
 
     where: str
     form: Literal["plain", "html"]
     visible: str
     hidden: str = ""
+    attached: bool = False
 
 
 class Message(msgspec.Struct, frozen=True):
     """A whole message as read. `parts` holds every entity of every reading, depth first; `senders` are the addresses
-    in all From fields; `header_end` is where the header section ends in `raw`."""
+    in all From fields; `header_end` is where the body begins in `raw`, past the empty line."""
 
     raw: bytes = b""
     headers: Headers = Headers()
@@ -109,5 +113,5 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> tuple[Part, ...]:
-        """Every leaf whose bytes a file check must see: all of them, whatever they claim to be."""
-        return tuple(part for part in self.parts if not part.children and part.content)
+        """Every part whose bytes a file check must see: all that have any, whatever they claim to be."""
+        return tuple(part for part in self.parts if part.content)

@@ -16,12 +16,13 @@ from gatepost.mail.charset import decode as decode_charset
 
 _MOST_TEXT = 16_384
 _MOST_SPELLINGS = 24
-_TOKEN = r"[^\s;=()<>@,\\\"\[\]?']"
+_MOST_PAIRS = 500
+_LETTER = r"[^\s;=()<>@,\\\"\[\]?]"
 _STRICT = re.compile(
-    rf"([\w!#$%&*+.^`|~-]++(?:/[\w!#$%&*+.^`|~-]++)?)\s*+((?:;\s*+(?:[\w.*%-]++\s*+=\s*+(?:\"[^\"\\]*+\"|{_TOKEN}++)\s*+)?)*+)\Z"
+    rf"([\w!#$%&*+.^`|~-]++(?:/[\w!#$%&*+.^`|~-]++)?)\s*+((?:;\s*+(?:[\w.*%-]++\s*+=\s*+(?:\"[^\"\\]*+\"|(?!'){_LETTER}++)\s*+)?)*)\Z"
 )
-_PAIR = re.compile(rf"([\w.*%-]++)\s*+=\s*+(?:\"([^\"\\]*+)\"|({_TOKEN}++))")
-_LOOSE = re.compile(r"[;\s,(]*([^\s=;,()]+)\s*=\s*(\"(?:[^\"\\]|\\.)*+\"?|[^;]*+)")
+_PAIR = re.compile(rf"([\w.*%-]++)\s*+=\s*+(?:\"([^\"\\]*+)\"|(?!')({_LETTER}++))")
+_LOOSE = re.compile(r"(?<![^\s=;,()])([^\s=;,()]++)\s*+=\s*+(\"[^\"\\]*+(?:\\.[^\"\\]*+)*\"?|[^;]*+)")
 _PIECE = re.compile(r"([^*]+?)\*(?:(\d{1,3})(\*?))?")
 _COMMENT = re.compile(r"\([^()]*\)")
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)))
@@ -37,22 +38,22 @@ class Parameters(msgspec.Struct, frozen=True):
     odd: bool = False
     suspect: bool = False
 
+    def has(self, piece: str) -> bool:
+        """Whether a parameter with this in its name can be there at all: a quick look before a slow one."""
+        return self.odd or piece in self.text.lower()
+
     def get(self, name: str) -> str | None:
         """The parameter as RFC 2231 reads it, or None."""
         for key, value in self.pairs:
             if key == name:
                 return value
-        return next(iter(_extended(self.pairs, name)), None)
+        return next(_extended(self.pairs, name), None) if "*" in self.text else None
 
     def spellings(self, *names: str) -> tuple[str, ...]:
         """Every value that some mail program would take for one of these parameters, each once."""
-        found: dict[str, None] = {}
-        for name in names:
-            for key, value in self.pairs:
-                if key == name and value:
-                    found[value] = None
-            for value in _extended(self.pairs, name):
-                found[value] = None
+        found = {value: None for key, value in self.pairs if value and key in names}
+        if "*" in self.text:
+            found.update((value, None) for name in names for value in _extended(self.pairs, name))
         if self.odd:
             for name in names:
                 found.update(dict.fromkeys(_loosely(self.text, name)))
@@ -63,16 +64,17 @@ def parse(text: str) -> Parameters:
     """Parse a value. Total and linear."""
     strict = _STRICT.match(text)
     if strict is not None:
-        pairs = tuple((key.lower(), quoted or token) for key, quoted, token in _PAIR.findall(strict[2]))
+        found = _PAIR.findall(strict[2])
+        pairs = tuple((key.lower(), quoted or token) for key, quoted, token in found[:_MOST_PAIRS])
         keys = {key for key, _ in pairs}
-        twice = len(keys) != len(pairs)
-        return Parameters(strict[1].lower(), pairs, text, twice, twice or any(key.startswith("boundary*") for key in keys))
+        odd = len(keys) != len(set(pairs)) or len(found) > len(pairs)
+        return Parameters(strict[1].lower(), pairs, text, odd, odd or any(key.startswith("boundary*") for key in keys))
     text = text[:_MOST_TEXT]
     plain = _without_comments(text)
     main, _, rest = plain.partition(";")
     if "=" in main:
         main, rest = re.split(r"[\s,;]", plain.strip(), maxsplit=1)[0], plain
-    pairs = tuple((key.strip("'\"").lower(), _unquoted(value)) for key, value in _LOOSE.findall(rest))
+    pairs = tuple((key.strip("'\"").lower(), _unquoted(value)) for key, value in _LOOSE.findall(rest)[:_MOST_PAIRS])
     return Parameters(main.strip(" \t\r\"',").lower(), pairs, text, True, True)
 
 
@@ -105,20 +107,21 @@ def _extended(pairs: tuple[tuple[str, str], ...], name: str) -> Iterator[str]:
             yield _percent(value)
         else:
             pieces.append((int(match[2]), bool(match[3]), value))
-    if not pieces:
-        return
-    orders = [
-        sorted(pieces, key=lambda piece: piece[0]),
-        pieces,
-        pieces[::-1],
-        list(dict((p[0], p) for p in pieces).values()),
-    ]
-    seen = set()
-    for order in orders:
+    seen: set[str] = set()
+    for order in _orders(pieces):
         for value in _readings(order):
             if value not in seen:
                 seen.add(value)
                 yield value
+
+
+def _orders(pieces: list[tuple[int, bool, str]]) -> list[list[tuple[int, bool, str]]]:
+    """The orders in which programs join the pieces: by number, and where numbers are missing or astray, by place."""
+    numbers = [number for number, _, _ in pieces]
+    if numbers == list(range(len(pieces))):
+        return [pieces] if pieces else []
+    by_number = sorted(pieces, key=lambda piece: piece[0])
+    return [by_number, pieces, pieces[::-1], list({piece[0]: piece for piece in pieces}.values())]
 
 
 def _readings(pieces: list[tuple[int, bool, str]]) -> Iterator[str]:

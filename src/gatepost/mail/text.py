@@ -1,36 +1,185 @@
-"""What a person reads in a message: the visible text of its parts, and the links in them."""
+"""What a person reads in a message: the text and links of every textual part.
+
+A part is read as what it is, not only as what it says: HTML that is declared as plain text is read as HTML, and an
+attached page as a page. One reader serves a whole message, so that a thousand small parts cost no more than a
+large one.
+"""
 
 import re
-from collections.abc import Iterator
 
-from selectolax.lexbor import LexborHTMLParser
-
+from gatepost.mail import active, plaintext, unseen, wrappers
+from gatepost.mail.active import Notes, has_markup
 from gatepost.mail.charset import decode
+from gatepost.mail.elements import plain
+from gatepost.mail.html import Page
+from gatepost.mail.links import Links, targets_in
 from gatepost.mail.message import Defect, Link, Part, Text
+from gatepost.mail.taming import MAX_HTML, MAX_TAGS, tame
 
-DEFECTS: dict[str, str] = {}
+MAX_TEXT = 4_000_000
+MAX_ALL_TEXT = 32_000_000
+MAX_PAGES = 8
+MAX_NESTING = 3
 
-_URL = re.compile(r"https?://[^\s<>\"']{1,2000}", re.IGNORECASE)
+DEFECTS: dict[str, str] = active.DEFECTS | {
+    "text:hidden": "Much text is hidden from the reader",
+    "text:invisible-characters": "Words are broken up by characters that do not show",
+    "text:bidi-override": "Text is made to run backwards",
+    "limit:text-size": "A text is longer than is read",
+    "limit:html-size": "HTML is longer or has more tags than are read",
+    "limit:html-depth": "HTML is nested deeper than is read",
+    "limit:html-attributes": "An HTML element has more attributes than are read",
+    "limit:html-parts": "HTML has more documents, nodes or styles inside than are read",
+    "limit:links": "The message has more links than are looked at",
+}
+
+_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/x-amp-html", "image/svg+xml", "application/hta"})
+_PAGE_NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta")
+_FOREIGN_TEXT = frozenset({"text/css", "text/javascript", "text/x-python", "text/csv"})
+_MORE_TEXT = frozenset({"message/delivery-status", "application/rtf", "application/ics"})
+_PAGE_START = re.compile(
+    r"[\s\ufeff]{0,500}+(?:<!--.{0,500}?-->\s{0,100}+)?<(?:!doctype|html|head|body|meta|script|svg|iframe)[\s>/]",
+    re.IGNORECASE | re.DOTALL,
+)
+_SHOWN_HEADERS = frozenset({"subject", "from", "to", "sender", "reply-to", "content-type", "content-disposition"})
+
+
+def warm() -> None:
+    """Load what is read from files, for a process that will lose its access to them."""
+    wrappers.warm()
 
 
 def read_texts(parts: tuple[Part, ...]) -> tuple[tuple[Text, ...], tuple[Link, ...], tuple[Defect, ...]]:
-    """Texts, links and oddities of every textual leaf among `parts`."""
-    texts: list[Text] = []
-    links: list[Link] = []
+    """Texts, links and oddities of every textual leaf among `parts`, which hold every reading of the message."""
+    reader = Reader()
     for part in parts:
-        if part.children or not part.content or not part.content_type.startswith("text/"):
-            continue
-        content, _ = decode(part.content, part.charset)
-        if part.content_type == "text/html":
-            body = LexborHTMLParser(content).body
-            texts.append(Text(part.path, "html", body.text(separator=" ") if body else ""))
+        reader.read(part)
+    return tuple(reader.texts), tuple(reader.links), tuple(reader.defects)
+
+
+def form_of(part: Part) -> str:
+    """How a leaf is to be read: "html", "plain", or "" where it is no text."""
+    kind = part.content_type
+    if kind in _PAGE_TYPES or (part.names and any(name.lower().endswith(_PAGE_NAMES) for name in part.names)):
+        return "html"
+    is_text = kind in _MORE_TEXT or (kind.startswith("text/") and kind not in _FOREIGN_TEXT)
+    return "plain" if is_text else ""
+
+
+class Reader:
+    """The reading of one message's texts, and what it may still cost. `nodes` counts the work on HTML."""
+
+    def __init__(self) -> None:
+        self.texts: list[Text] = []
+        self.links = Links()
+        self.defects: list[Defect] = []
+        self.nodes = 0
+        self.tags = 0
+        self._pages = 0
+        self._chars = 0
+        self._seen: set[tuple[str, str, bytes]] = set()
+
+    def read(self, part: Part) -> None:
+        """Read one part, if it is text that was not read before in the same form."""
+        notes = Notes()
+        _read_names(part, notes)
+        if not part.children and part.content and (form := form_of(part)):
+            key = (form, part.charset or "", part.content)
+            if key not in self._seen:
+                self._seen.add(key)
+                self._leaf(part, form, notes)
+        self.defects.extend(notes.defects(part.path))
+
+    def _leaf(self, part: Part, form: str, notes: Notes) -> None:
+        text = self._decoded(part, MAX_HTML if form == "html" else MAX_TEXT, notes)
+        if form == "plain" and text.lstrip("\ufeff \t\r\n")[:1] == "<" and _PAGE_START.match(text):
+            notes.note("html:undeclared", part.content_type)
+            form = "html"
+        is_attached = part.disposition == "attachment" or part.content_type.partition("/")[0] not in {"text", "message"}
+        if form == "html":
+            visible, hidden = self._html(text, part.path, notes)
+            self.texts.append(Text(part.path, "html", visible, hidden, is_attached))
         else:
-            texts.append(Text(part.path, "plain", content))
-        links.extend(_links(content, part.path))
-    return tuple(texts), tuple(links), ()
+            visible = self._seen_text(_readable(text, part), notes)
+            self.texts.append(Text(part.path, "plain", visible, "", is_attached))
+            self._loose_links(visible, part.path)
+        if not self.links.is_whole:
+            notes.note("limit:links")
+
+    def _decoded(self, part: Part, limit: int, notes: Notes) -> str:
+        limit = min(limit, max(0, MAX_ALL_TEXT - self._chars))
+        if len(part.content) > limit:
+            notes.note("limit:text-size", f"{limit} of {len(part.content)} bytes read")
+        text, _ = decode(part.content[:limit], part.charset)
+        self._chars += len(text)
+        return text
+
+    def _html(self, html: str, where: str, notes: Notes) -> tuple[str, str]:
+        page = self._page(html, where, notes)
+        visible = plain(page.visible)
+        hidden = unseen.as_seen(plain(page.hidden)).text
+        nested = page.nested
+        for _ in range(MAX_NESTING):
+            if not nested:
+                break
+            inner = self._page("\n".join(nested), where, notes)
+            visible = _joined(visible, plain(inner.visible))
+            nested = inner.nested
+        if nested:
+            notes.note("limit:html-parts")
+        if much := unseen.hidden_share(visible, hidden, page.unseen):
+            notes.note("text:hidden", much)
+        return self._seen_text(visible, notes), hidden
+
+    def _page(self, html: str, where: str, notes: Notes) -> Page:
+        self._pages += 1
+        tamed = tame(html, MAX_TAGS - self.tags, is_strict=self._pages > MAX_PAGES)
+        self.tags += tamed.tags
+        for limit in tamed.limits:
+            notes.note(limit)
+        page = Page(tamed.html, where, self.links, notes)
+        self.nodes += page.nodes
+        if not page.is_whole:
+            notes.note("limit:html-parts")
+        self._loose_links(" ".join(page.loose), where)
+        return page
+
+    def _seen_text(self, text: str, notes: Notes) -> str:
+        seen = unseen.as_seen(text)
+        if seen.broken_words:
+            notes.note("text:invisible-characters", f"count={seen.broken_words}")
+        if seen.is_overridden:
+            notes.note("text:bidi-override")
+        return seen.text
+
+    def _loose_links(self, text: str, where: str) -> None:
+        for target in targets_in(text):
+            self.links.add(target, where, "text", shown=target)
+            if not self.links.is_whole:
+                return
 
 
-def _links(content: str, where: str) -> Iterator[Link]:
-    for match in _URL.finditer(content):
-        target = match.group()
-        yield Link(target, target, target.split("/")[2].lower(), target, where, "text")
+def _readable(text: str, part: Part) -> str:
+    text = plaintext.lines(text)
+    if part.content_type in {"text/calendar", "text/vcard", "text/x-vcard", "application/ics"}:
+        return plaintext.calendar(text)
+    if part.content_type in {"text/rtf", "application/rtf"}:
+        return plaintext.rich_text(text)
+    return plaintext.flowed(text, part.headers.first("content-type") or "")
+
+
+def _joined(visible: str, more: str) -> str:
+    """What only some mail programs show is added where it says something new."""
+    shown = set(visible.split("\n"))
+    fresh = [line for line in more.split("\n") if line and line not in shown]
+    return "\n".join([visible, *fresh]) if fresh else visible
+
+
+def _read_names(part: Part, notes: Notes) -> None:
+    """Header fields and file names that would act in a careless webmail."""
+    for name in part.names:
+        if has_markup(name):
+            notes.note("html:in-header", name)
+    for field in part.headers.fields:
+        if field.name in _SHOWN_HEADERS and has_markup(field.value):
+            notes.note("html:in-header", f"{field.name}: {field.value}")

@@ -27,7 +27,9 @@ _HTML = 0x1013
 _PLAIN = 0x1000
 _RTF = 0x1009
 _FIXED = {0x02: 4, 0x03: 4, 0x04: 4, 0x05: 8, 0x06: 8, 0x07: 8, 0x0A: 4, 0x0B: 4, 0x14: 8, 0x40: 8, 0x48: 16}
-_VARIABLE = frozenset({0x0D, 0x1E, 0x1F, 0x102})
+_OBJECT, _STRING, _UNICODE, _BINARY = 0x0D, 0x1E, 0x1F, 0x102
+_VARIABLE = frozenset({_OBJECT, _STRING, _UNICODE, _BINARY})
+_BROKEN = -1
 _MOST_ATTRIBUTES = 10_000
 _MOST_PROPERTIES = 5_000
 
@@ -39,37 +41,57 @@ class Property(msgspec.Struct, frozen=True):
     type: int
     value: bytes
 
+    @property
+    def text(self) -> str:
+        return _string(self.value, wide=self.type == _UNICODE)
+
+
+class _Attachment:
+    """One attachment while its attributes are read."""
+
+    __slots__ = ("data", "kind", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.data = b""
+        self.kind = "application/octet-stream"
+
+    def carried(self, *, whole: bool) -> Carried:
+        return Carried("tnef", tuple(dict.fromkeys(filter(None, self.names))), self.data, self.kind, whole)
+
+    def take(self, prop: Property) -> None:
+        if prop.id in _LONG_NAMES:
+            self.names.append(prop.text)
+        elif prop.id == _MIME_TAG:
+            self.kind = prop.text.lower() or self.kind
+        elif prop.id == _ATTACH_OBJECT and not self.data:
+            # An embedded object begins with 16 bytes that say what it is.
+            self.data = prop.value[16:] if prop.type == _OBJECT else prop.value
+
 
 def find(content: bytes) -> Iterator[Carried]:
     """The bodies and attachments in a TNEF container; a broken one gives what stands before the break."""
-    names: list[str] = []
-    data, kind, whole = b"", "", True
+    attachment, whole = _Attachment(), True
     for attribute, value in _attributes(content):
         if attribute == _ATTACH_REND:
-            if data:
-                yield Carried("tnef", tuple(dict.fromkeys(names)), data, kind or "application/octet-stream", whole)
-            names, data, kind = [], b"", ""
+            if attachment.data:
+                yield attachment.carried(whole=True)
+            attachment = _Attachment()
         elif attribute == _ATTACH_TITLE:
-            names.append(_string(value, wide=False))
+            attachment.names.append(_string(value, wide=False))
         elif attribute == _ATTACH_DATA:
-            data = value
+            attachment.data = value
         elif attribute == _ATTACH_PROPERTIES:
             for prop in _properties(value):
-                if prop.id in _LONG_NAMES:
-                    names.append(_string(prop.value, wide=prop.type == 0x1F))
-                elif prop.id == _MIME_TAG:
-                    kind = _string(prop.value, wide=prop.type == 0x1F).lower()
-                elif prop.id == _ATTACH_OBJECT and not data:
-                    # An embedded object begins with 16 bytes that say what it is.
-                    data = prop.value[16:] if prop.type == 0x0D else prop.value
+                attachment.take(prop)
         elif attribute == _MESSAGE_PROPERTIES:
             yield from _bodies(value)
         elif attribute == _BODY:
             yield Carried("tnef", (), value.rstrip(b"\0"), "text/plain")
-        elif attribute < 0:
+        elif attribute == _BROKEN:
             whole = False
-    if data or not whole:
-        yield Carried("tnef", tuple(dict.fromkeys(names)), data, kind or "application/octet-stream", whole)
+    if attachment.data or not whole:
+        yield attachment.carried(whole=whole)
 
 
 def _bodies(value: bytes) -> Iterator[Carried]:
@@ -90,7 +112,7 @@ def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
         yield attribute, value
         position += size + 2
         if level not in {1, 2} or len(value) < size:
-            yield -1, b""
+            yield _BROKEN, b""
             return
 
 

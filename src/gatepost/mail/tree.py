@@ -10,11 +10,26 @@ from gatepost.mail.entity import Entity, describe
 from gatepost.mail.headers import Section, read_section
 from gatepost.mail.message import Part
 
+_MOST_COMPARED = 8
+
 
 class Node:
     """One entity while the tree is built: where its body lies in its source."""
 
-    __slots__ = ("children", "depth", "end", "entity", "outside", "part", "path", "source", "start", "unread")
+    __slots__ = (
+        "children",
+        "depth",
+        "end",
+        "ended",
+        "entity",
+        "junk",
+        "outside",
+        "part",
+        "path",
+        "source",
+        "start",
+        "unread",
+    )
 
     def __init__(self, source: bytes, path: str, depth: int, entity: Entity, section: Section) -> None:
         self.source = source
@@ -24,7 +39,9 @@ class Node:
         self.start = section.body
         self.end = len(source)
         self.unread = section.unread
+        self.junk = section.junk
         self.outside: list[tuple[int, int]] = []
+        self.ended = False
         self.children: list[Node] = []
         self.part: Part | None = None
 
@@ -99,8 +116,8 @@ class Tree:
     def _scan(self) -> None:
         source, budget = self.source, self._budget
         position = self._stack[-1].start
-        at = -1 if position == 0 and source.startswith(b"--") else source.find(b"\n--", max(0, position - 1))
-        while self._boundaries and (at >= 0 or position == 0):
+        at = source.find(b"\n--", max(0, position - 1))
+        while self._boundaries and at >= 0:
             if not budget.delimiter("message"):
                 break
             eol = source.find(b"\n", at + 3)
@@ -118,7 +135,7 @@ class Tree:
             at = source.find(b"\n--", position - 1)
         if self._closed and at >= 0:
             self._after_end(at)
-        if any(node.entity.is_multipart and node.children for node in self._stack):
+        if any(node.entity.is_multipart and node.children and not node.ended for node in self._stack):
             budget.note("mime:missing-end", "message")
         self._close(0, len(source))
 
@@ -149,6 +166,7 @@ class Tree:
         if not node.children:
             node.outside.append((node.start, max(node.start, at)))
         node.outside.append((after, -1))
+        node.ended = True
         self._closed.add(boundary)
         self._forget(index)
 
@@ -161,11 +179,11 @@ class Tree:
 
     def _forget(self, index: int) -> None:
         """Look no longer for boundaries of the nodes from `index` on; one that they hid counts again."""
-        if not any(place >= index for place in self._boundaries.values()):
+        if not self._boundaries or max(self._boundaries.values()) < index:
             return
         self._boundaries = {name: place for name, place in self._boundaries.items() if place < index}
         for place, node in enumerate(self._stack[:index]):
-            if node.entity.is_multipart and node.entity.boundaries and not any(stop < 0 for _, stop in node.outside):
+            if node.entity.is_multipart and node.entity.boundaries and not node.ended:
                 name = node.entity.boundaries[0].encode("utf-8", "replace").rstrip(b" \t\r")
                 self._boundaries.setdefault(name, place)
         self._names = frozenset(self._boundaries)
@@ -181,7 +199,7 @@ class Tree:
 
     def _after_end(self, at: int) -> None:
         """Whether a boundary comes back after everything has ended."""
-        for boundary in self._closed:
+        for boundary in list(self._closed)[:_MOST_COMPARED]:
             if self.source.find(b"\n--" + boundary, at) >= 0:
                 self._budget.note("mime:part-after-end", "message")
                 self.odd = True

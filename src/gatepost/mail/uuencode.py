@@ -8,43 +8,42 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from gatepost.mail.carried import Carried
+from gatepost.mail.carried import MOST_FILES, Carried
 from gatepost.mail.charset import decode as decode_charset
 from gatepost.mail.encodings import decode_base64
 
 _BEGIN = re.compile(rb"^[ \t]*begin(-base64)? [0-7]{3,6} +([^\r\n]{1,255})\r?$", re.MULTILINE)
 _END = re.compile(rb"^(?:end[ \t]*|====)\r?$", re.MULTILINE)
+_EMPTY = frozenset({b"`", b" "})
+_CHUNK = 1 << 20
 _OUTSIDE = bytes(set(range(256)) - set(range(0x20, 0x61)))
-_MOST_FILES = 100
 
 
 def find(content: bytes) -> Iterator[Carried]:
     """The uuencoded files in a text."""
     position = 0
-    for _ in range(_MOST_FILES):
+    for _ in range(MOST_FILES):
         # The plain search is quick on the many texts that have nothing to find.
         if content.find(b"begin", position) < 0:
             return
         begin = _BEGIN.search(content, position)
         if begin is None:
             return
-        end = _END.search(content, begin.end())
-        until = end.start() if end else len(content)
-        body = content[begin.end() : until].lstrip(b"\r\n")
-        if begin[1] or _is_uu(body):
-            data, whole = _decoded(body, base64=bool(begin[1]))
+        position = begin.end()
+        if begin[1] or _is_uu(content[position : position + 200].lstrip(b"\r\n")):
+            end = _END.search(content, position)
+            until = end.start() if end else len(content)
+            data, whole = _decoded(content, position, until, base64=bool(begin[1]))
             name = decode_charset(begin[2].strip(), None)[0]
             yield Carried("uu", (name,), data, whole=whole and end is not None)
             position = until
-        else:
-            position = begin.end()
 
 
 def decode(content: bytes) -> tuple[bytes, bool]:
     """Decode a body whose transfer encoding is uuencode, with or without its begin line."""
     for carried in find(content):
         return carried.content, carried.whole
-    return _decoded(content, base64=False)
+    return _decoded(content, 0, len(content), base64=False)
 
 
 def _is_uu(body: bytes) -> bool:
@@ -56,24 +55,33 @@ def _is_uu(body: bytes) -> bool:
     return 0x20 <= line[0] <= 0x60 and needed - 3 <= len(line) - 1 <= needed + 2
 
 
-def _decoded(body: bytes, *, base64: bool) -> tuple[bytes, bool]:
+def _decoded(content: bytes, start: int, end: int, *, base64: bool) -> tuple[bytes, bool]:
     if base64:
-        decoded = decode_base64(body)
+        decoded = decode_base64(content[start:end])
         return decoded.content, decoded.whole
-    lines: list[bytes] = []
+    data = bytearray()
     whole = True
-    for line in body.split(b"\n"):
-        data = line.rstrip(b"\r")
-        if not data or data in {b"`", b" "}:
+    for line in _lines(content, start, end):
+        if not line or line in _EMPTY:
             continue
-        if data.rstrip() == b"end":
+        if line.rstrip() == b"end":
             break
         try:
-            lines.append(binascii.a2b_uu(data))
+            data += binascii.a2b_uu(line)
         except binascii.Error:
             whole = False
-            lines.append(_line(data))
-    return b"".join(lines), whole
+            data += _line(line)
+    return bytes(data), whole
+
+
+def _lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
+    """The lines between two places, without splitting a large text all at once."""
+    while start < end:
+        cut = content.find(b"\n", start + _CHUNK, end)
+        until = cut + 1 if cut >= 0 else end
+        for line in content[start:until].split(b"\n"):
+            yield line.rstrip(b"\r")
+        start = until
 
 
 def _line(line: bytes) -> bytes:

@@ -8,10 +8,11 @@ import binascii
 import re
 
 from gatepost.mail.charset import decode as decode_charset
+from gatepost.mail.charset import encode as encode_charset
 from gatepost.mail.encodings import decode_base64
 
 WORD = re.compile(r"=\?([^?\s]{1,80})\?([bBqQ])\?([^?]*)\?=")
-_CONTROLS = {code: " " for code in (*range(9), *range(10, 32), 127)}
+_CONTROLS = dict.fromkeys((*range(9), *range(10, 32), 127), " ")
 
 
 def decode(text: str, most: int = 2_000) -> str:
@@ -29,14 +30,16 @@ def decode(text: str, most: int = 2_000) -> str:
         if between and not (run and between.isspace()):
             pieces += (_joined(run), between)
             run = []
-        run.append((word[1].partition("*")[0].lower(), _content(word[2], word[3])))
+        charset = word[1].partition("*")[0].lower()
+        run.append((charset, _content(word[2], word[3], charset)))
         end = word.end()
     pieces += (_joined(run), text[end:])
     return "".join(pieces)
 
 
-def _content(encoding: str, text: str) -> bytes:
-    content = text.encode("utf-8", "replace")
+def _content(encoding: str, text: str, charset: str) -> bytes:
+    # Raw eight-bit characters do not belong here; where they are, they are in the charset that the word names.
+    content = text.encode("ascii") if text.isascii() else encode_charset(text, charset)
     if encoding in "bB":
         return decode_base64(content).content
     return binascii.a2b_qp(content, header=True)

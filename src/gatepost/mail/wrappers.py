@@ -8,14 +8,14 @@ only on the hosts of its owner: on any other host a URL inside the query may be 
 import base64
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from urllib.parse import unquote
 
 import msgspec
 
 from gatepost.mail.urls import NOTHING, Url, parse
-from gatepost.names import public_suffix
+from gatepost.names import MAX_DOMAIN, public_suffix
 
 MAX_LAYERS = 6
 MAX_PARAMETERS = 100
@@ -23,6 +23,7 @@ MAX_PARAMETERS = 100
 _EMBEDDED = re.compile(r"https?(?::|%3a|%253a)(?:/|%2f|%252f)", re.IGNORECASE)
 _START = re.compile(r"(?:https?|ftp):[/\\]{1,2}[^/\\]|//\w", re.IGNORECASE)
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{11,}={0,2}")
+_NO_DIGIT = re.compile(r"[^A-Za-z0-9+/]+")
 _UNDERSCORES = re.compile(r"___((?:(?!___).)+)___", re.DOTALL)
 _V3 = re.compile(r"__(.+?)__;([A-Za-z0-9_=-]*)", re.DOTALL)
 _RUNS = re.compile(r"\*(\*.)?", re.DOTALL)
@@ -84,6 +85,12 @@ def _wrappers(host: str) -> Iterator[Wrapper]:
             yield from index.labels[label]
 
 
+@lru_cache(8192)
+def _is_wrapping(host: str) -> bool:
+    """Whether some rule might be for this host, which for most hosts is quickly denied."""
+    return len(host) <= MAX_DOMAIN and any(True for _ in _wrappers(host))
+
+
 def unwrap(url: Url) -> tuple[Url, tuple[str, ...]]:
     """The innermost destination, and the hosts that were peeled off, outermost first."""
     peeled: list[str] = []
@@ -94,7 +101,7 @@ def unwrap(url: Url) -> tuple[Url, tuple[str, ...]]:
 
 
 def _peel(url: Url) -> Url:
-    if not url.is_web:
+    if not url.is_web or not _is_wrapping(url.host):
         return NOTHING
     for wrapper in _wrappers(url.host):
         rest = _rest(url.href)
@@ -113,11 +120,11 @@ def carried(url: Url) -> Url:
 
     It need not be where the link leads: the site itself stays the link's host, and this is told beside it.
     """
-    rest = _rest(url.href)
-    mark = rest.find("?")
-    if mark < 0 and (mark := rest.find("#")) < 0:
+    href = url.href
+    mark = href.find("?")
+    if mark < 0 and (mark := href.find("#")) < 0:
         return NOTHING
-    tail = rest[mark:]
+    tail = href[mark:]
     if "http" not in tail and "aHR0c" not in tail and "%68" not in tail.lower():
         return NOTHING
     for _, text in _parameters(tail):
@@ -133,11 +140,12 @@ def _rest(href: str) -> str:
 
 
 def _parameters(rest: str) -> Iterator[tuple[str, str]]:
-    _, _, query = rest.replace("#", "&").replace("?", "&").partition("&")
+    marks = [at for at in (rest.find("?"), rest.find("#")) if at >= 0]
+    query = rest[min(marks) + 1 :].replace("#", "&") if marks else ""
     for pair in query.split("&", MAX_PARAMETERS)[:MAX_PARAMETERS]:
         key, equals, value = pair.partition("=")
-        # A URL that was escaped for HTML once too often has `&amp;` between its parameters.
-        yield (key.removeprefix("amp;").lower(), value) if equals else ("", key)
+        # A URL that was escaped for HTML once too often has `&amp;` between its parameters; a fragment may have a path.
+        yield (key.rpartition("?")[2].removeprefix("amp;").lower(), value) if equals else ("", key)
 
 
 def _values(rest: str, keys: tuple[str, ...]) -> Iterator[str]:
@@ -166,7 +174,7 @@ def _base64(text: str) -> str:
     text = unquote(text)
     if not (match := _ENCODED.match(text)):
         return ""
-    return _base64_text(match.group())
+    return base64_text(match.group())
 
 
 def _embedded(text: str) -> str:
@@ -183,7 +191,7 @@ def _urldefense_v3(text: str) -> str:
     if not (match := _V3.match(text)):
         return ""
     url, encoded = match.groups()
-    letters = iter(_base64_text(encoded))
+    letters = iter(base64_text(encoded))
 
     def restored(star: re.Match[str]) -> str:
         run = star.group(1)
@@ -193,8 +201,9 @@ def _urldefense_v3(text: str) -> str:
     return re.sub(r"\A(https?):/(?!/)", r"\1://", url)
 
 
-def _base64_text(text: str) -> str:
-    digits = text.rstrip("=").replace("-", "+").replace("_", "/")
+def base64_text(text: str) -> str:
+    """Base64 in either alphabet, padded or not, read as far as it goes."""
+    digits = _NO_DIGIT.sub("", text.replace("-", "+").replace("_", "/"))
     digits = digits[: len(digits) - (len(digits) % 4 == 1)]
     return base64.b64decode(digits + "=" * (-len(digits) % 4)).decode("utf-8", "replace")
 

@@ -1,0 +1,139 @@
+"""What in HTML acts instead of showing: scripts, handlers, forms, frames, CSS that runs or fetches.
+
+No mail program should run any of it, so no honest sender needs it; webmail is attacked with exactly that. Notes are
+kept once for each kind with a count and the first evidence: a page of a million handlers is one defect.
+"""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+
+import msgspec
+
+from gatepost.mail.message import Defect
+
+MAX_DETAIL = 120
+MAX_CSS_URLS = 200
+
+_CSS_URL = re.compile(
+    r"url\s{0,10}\(\s{0,10}[\"']?([^\"')]{1,2048})|@import\s{1,10}[\"']([^\"']{1,2048})", re.IGNORECASE
+)
+# `behavior:url(#default#VML)` is in every page that Word writes.
+_CSS_SCRIPT = re.compile(
+    r"pression\s{0,10}\(|-moz-binding|behaviou?r\s{0,10}:(?!\s{0,10}url\(\s{0,10}[\"']?#default)|(?:java|vb)script\s{0,10}:"
+)
+_CSS_MARKS = ("pression", "binding", "behavio", "script")
+_HANDLER = r"[\s\"'/`]on[a-z]{3,20}\s?=\s?[\"'\w]"
+_MARKUP = re.compile(
+    rf"{_HANDLER}|<\s?/?(?:script|svg|iframe|img|object|embed|form|meta|body|style)[\s/>]|(?:java|vb)script:|document\.cookie"
+)
+_LATENT_MARKS = ("script:", "&lt;script", "onerror", "onload", "onmouse", "pression(")
+_LATENT = re.compile(
+    r"(?:java|vb)script:\s?\w|(?:<|&lt;)script[\s>&]|on(?:error|load|mouse[a-z]{2,5})\s?=\s?[\"'\w]|xpression\("
+)
+_SCRIPT_SCHEMES = frozenset({"javascript", "vbscript", "livescript", "mocha", "jscript"})
+_HANDLERS = frozenset(
+    "ms-msdt search-ms search ms-officecmd ms-appinstaller ms-word ms-excel ms-powerpoint ms-cxh ms-settings onenote "
+    "mhtml jar its mk ms-its view-source res shell hcp".split()
+)
+_SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
+
+DEFECTS: dict[str, str] = {
+    "html:script": "HTML contains a script",
+    "html:event-handler": "HTML runs a script on an event (onclick, onerror, …)",
+    "html:script-link": "A link runs a script (javascript:, vbscript:)",
+    "html:svg-script": "An SVG picture runs a script",
+    "html:css-script": "A style sheet runs code (expression, behavior, binding)",
+    "html:form": "HTML contains a form to fill in",
+    "html:password-field": "HTML asks for a password",
+    "html:meta-refresh": "HTML sends the reader on to another page by itself",
+    "html:base": "HTML changes where relative links lead (base)",
+    "html:frame": "HTML shows another page inside",
+    "html:object": "HTML embeds an object, applet or plug-in",
+    "html:data-link": "A link carries a whole document inside (data:)",
+    "html:blob-link": "A link leads to a document that a script made (blob:)",
+    "html:file-link": "A link leads to a file share (file:)",
+    "html:protocol-link": "A link starts a local program (ms-msdt:, search-ms:, …)",
+    "html:undeclared": "HTML stands in a part that is declared as plain text",
+    "html:latent-script": "HTML holds a script in disguise, to be set free by a program that rewrites it",
+    "html:in-header": "A header field or file name carries HTML that acts",
+}
+
+
+_RUNNING = frozenset(kind for kind in DEFECTS if "script" in kind or "handler" in kind)
+
+
+class _Note(msgspec.Struct):
+    count: int = 0
+    detail: str = ""
+
+
+class Notes:
+    """What was noted in one part, each kind once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, _Note] = {}
+
+    def note(self, kind: str, detail: str = "") -> None:
+        entry = self._found.setdefault(kind, _Note())
+        entry.count += 1
+        if not entry.detail:
+            entry.detail = detail[:MAX_DETAIL]
+
+    def defects(self, where: str) -> Iterator[Defect]:
+        for kind, entry in self._found.items():
+            times = f"{entry.count} times: " if entry.count > 1 and entry.detail else ""
+            yield Defect(kind, where, times + entry.detail)
+
+    def is_active(self) -> bool:
+        """Whether something that runs was noted."""
+        return not _RUNNING.isdisjoint(self._found)
+
+    def link(self, scheme: str, target: str, *, in_svg: bool = False) -> None:
+        """A link that does something else than lead to a page."""
+        if scheme in _SCRIPT_SCHEMES:
+            self.note("html:svg-script" if in_svg else "html:script-link", target)
+        elif scheme in {"data", "blob", "file"}:
+            self.note(f"html:{scheme}-link", target)
+        elif scheme in _HANDLERS:
+            self.note("html:protocol-link", target)
+
+    def handler(self, name: str, *, in_svg: bool = False) -> None:
+        """An event handler attribute."""
+        self.note("html:svg-script" if in_svg else "html:event-handler", name)
+
+    def script(self, kind: str, source: str, *, in_svg: bool = False) -> None:
+        """A script element; data blocks (JSON-LD) are none."""
+        if kind.strip().lower() not in _SAFE_SCRIPTS:
+            self.note("html:svg-script" if in_svg else "html:script", source)
+
+    def css(self, text: str) -> Iterator[str]:
+        """What a style sheet or attribute fetches; code in it is noted."""
+        low = text.lower()
+        if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
+            self.note("html:css-script", script.group())
+        if "url" in low or "@import" in low:
+            for count, match in enumerate(_CSS_URL.finditer(text)):
+                if count >= MAX_CSS_URLS:
+                    return
+                yield (match.group(1) or match.group(2)).strip()
+
+
+def has_markup(text: str) -> bool:
+    """Whether a header value or file name would act if a program pasted it into a page."""
+    text = text[:2_000].lower()
+    # Plain addresses and content types, which are most of what comes here, end at one of these two.
+    if "=" not in text and "script" not in text and "&" not in text:
+        return False
+    if not ("<" in text or "&" in text or "script" in text or " on" in text or '"on' in text or "/on" in text):
+        return False
+    return bool(_MARKUP.search(unescape(text).lower() if "&" in text else text))
+
+
+def has_latent_script(source: str, visible: str) -> bool:
+    """Whether HTML, or the text that it shows, holds what would act once it is read a second time."""
+    # Lower case for ASCII only: that of other letters does not matter here and takes ten times as long.
+    source = source.lower() if source.isascii() else source.encode("utf-8", "replace").lower().decode("latin-1")
+    if any(mark in source for mark in _LATENT_MARKS) and _LATENT.search(source):
+        return True
+    return "<" in visible and bool(_LATENT.search(visible[:20_000].lower()))

@@ -1,0 +1,182 @@
+"""HTML as a person sees it: one walk over lexbor's tree gives visible and hidden text, links, and what is active in it.
+
+The walk is iterative (nesting is the attacker's to choose) and happens once. Looks are inherited on the way down:
+an element that says nothing about its look costs nothing. `<!--[if mso]>` is a comment to all but Outlook, so what it
+holds is read as a further document, as are `srcdoc`, `<template>` and `data:text/html`.
+"""
+
+import re
+from functools import lru_cache
+
+from msgspec.structs import replace
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from gatepost.mail.active import Notes, has_latent_script
+from gatepost.mail.colours import UNKNOWN, colour
+from gatepost.mail.css import PLAIN, Look, Sheet, Style
+from gatepost.mail.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, Gathering
+from gatepost.mail.links import Links
+
+MAX_NODES = 500_000
+
+_BLOCKS = frozenset(
+    "address article aside blockquote body br center dd details div dl dt fieldset figcaption figure footer form h1 h2 "
+    "h3 h4 h5 h6 header hr li main nav ol p pre section table tbody tfoot thead tr ul caption legend summary option "
+    "select textarea xmp marquee".split()
+)
+_SPACING = dict.fromkeys(_BLOCKS, BREAK) | dict.fromkeys(("td", "th", "button", "input", "label"), " ")
+_INERT = frozenset(
+    "style class id width height align valign border cellpadding cellspacing bgcolor color face size alt title target "
+    "dir lang role nowrap colspan rowspan rel name type hspace vspace".split()
+)
+_LEGACY = frozenset({"hidden", "bgcolor", "background", "color", "text"})
+_LOOKS = _LEGACY | {"style", "class", "id"}
+_UNREAD = frozenset({"script", "style", "title", "noframes", "noembed", "iframe", "template"})
+_WORTH_READING = ("href", "src=", "action", "url(", "<script", "onload", "onerror")
+_TEXT = re.compile(r">\s*+[^<\s]")
+
+
+class Page(Gathering):
+    """One document, read. `nodes` is how much work the walk was."""
+
+    def __init__(self, html: str, where: str, links: Links, notes: Notes) -> None:
+        super().__init__(where, links, notes)
+        self.nodes = 0
+        self._sheet = Sheet()
+        self._open: list[tuple[int, Look, Closing | None, bool]] = []
+        parser = LexborHTMLParser(html)
+        self._read_sheets(parser)
+        if parser.root is not None:
+            self._walk(_first(parser.root))
+        if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
+            notes.note("html:latent-script")
+        self.is_whole = self.is_whole and self._sheet.is_whole
+
+    def _read_sheets(self, parser: LexborHTMLParser) -> None:
+        for node in parser.css("style"):
+            text = node.text()
+            self._sheet.read(text)
+            self.css(text)
+
+    def _walk(self, root: LexborNode) -> None:
+        node: LexborNode | None = root
+        opened = self._open
+        depth = nodes = 0
+        while node is not None:
+            nodes += 1
+            tag = node.tag
+            if tag == "-text":
+                self.text(node.text_content or "")
+            elif tag == "-comment":
+                self._comment(node.comment_content or "")
+            elif tag and self._enter(node, tag, depth) and (child := node.first_child) is not None:
+                node = child
+                depth += 1
+                continue
+            following = None
+            while node is not None:
+                if opened and opened[-1][0] == depth:
+                    self._leave()
+                if (following := node.next) is not None or not depth:
+                    break
+                node = node.parent
+                depth -= 1
+            node = following
+            if nodes > MAX_NODES:
+                self.is_whole = False
+                break
+        self.nodes = nodes
+
+    def _enter(self, node: LexborNode, tag: str, depth: int) -> bool:
+        """Read one element by itself; whether what is inside it is to be read."""
+        attributes: Attributes = node.attributes
+        before = self.look
+        closing: Closing | None = None
+        spacing = _SPACING.get(tag)
+        if attributes:
+            if not _LOOKS.isdisjoint(attributes):
+                self._change_look(tag, attributes)
+        elif tag in self._sheet.rules:
+            self._change_look(tag, attributes)
+        if spacing is not None:
+            (self.hidden if self.look.unseen else self.visible).append(spacing)
+        if tag in ELEMENTS:
+            closing = ELEMENTS[tag](self, attributes, node)
+        if attributes and not _INERT.issuperset(attributes):
+            closing = _both(self._take(tag, attributes), closing)
+        if closing or spacing is BREAK or self.look is not before:
+            self._open.append((depth, before, closing, spacing is BREAK))
+        return tag not in _UNREAD
+
+    def _change_look(self, tag: str, attributes: Attributes) -> None:
+        own = self._own_style(tag, attributes)
+        if own is not PLAIN:
+            self.look = self.look.inside(own)
+            if own.active:
+                self.css(own.active)
+
+    def _take(self, tag: str, attributes: Attributes) -> Closing | None:
+        closing: Closing | None = None
+        for key, value in attributes.items():
+            if take := ATTRIBUTES.get(key):
+                closing = take(self, tag, value or "", attributes) or closing
+            elif key[:2] == "on" and len(key) > 4:
+                self.notes.handler(key, in_svg=self.vectors > 0)
+        return closing
+
+    def _leave(self) -> None:
+        _, look, closing, is_block = self._open.pop()
+        if is_block:
+            (self.hidden if self.look.unseen else self.visible).append(BREAK)
+        if closing:
+            closing()
+        self.look = look
+
+    def _own_style(self, tag: str, attributes: Attributes) -> Style:
+        get = attributes.get
+        sheet = self._sheet
+        if sheet.rules:
+            own = sheet.style(tag, get("class") or "", get("id") or "", get("style") or "")
+        else:
+            own = sheet.style("", "", "", inline) if (inline := get("style")) else PLAIN
+        if _LEGACY.isdisjoint(attributes):
+            return own
+        fore = get("color") if tag == "font" else get("text") if tag == "body" else None
+        return _with_legacy(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
+
+    def _comment(self, text: str) -> None:
+        if "[if" not in text[:24].lower():
+            return
+        _, _, inner = text.partition("]>")
+        low = inner.lower()
+        if any(mark in low for mark in _WORTH_READING) or _TEXT.search(inner):
+            self.nest(inner.removesuffix("<![endif]"))
+
+
+def _both(one: Closing | None, other: Closing | None) -> Closing | None:
+    if one is None or other is None:
+        return one or other
+
+    def closing() -> None:
+        one()
+        other()
+
+    return closing
+
+
+def _first(node: LexborNode) -> LexborNode:
+    """Where the document begins: comments may stand before its root."""
+    while (before := node.prev) is not None:
+        node = before
+    return node
+
+
+@lru_cache(1024)
+def _with_legacy(own: Style, is_hidden: bool, has_picture: bool, back: str | None, fore: str | None) -> Style:
+    """What the attributes of old HTML say about the look, where the style does not."""
+    return replace(
+        own,
+        hides=own.hides or ("attribute" if is_hidden else ""),
+        background=UNKNOWN if has_picture else colour(back) if back and own.background is None else own.background,
+        colour=colour(fore) if fore and own.colour is None else own.colour,
+    )

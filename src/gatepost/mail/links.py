@@ -1,0 +1,157 @@
+"""Links of a message: found in plain text as mail programs find them, unwrapped, each kept once.
+
+Mail programs turn `www.example.com`, `bit.ly/x` and `<http://…>` into links without being asked, so these are links.
+People write `hxxp://evil[.]com` to be safe; attackers do so to be read by people only: it is a link here, too.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Literal
+
+from gatepost.mail.message import Link
+from gatepost.mail.urls import NOTHING, Url, parse
+from gatepost.mail.wrappers import MAX_LAYERS, carried, unwrap
+
+MAX_LINKS = 10_000
+MAX_TARGET = 4_096
+MAX_SHOWN = 1_000
+
+Layers = tuple[tuple[Url, tuple[str, ...]], ...]
+Source = Literal["text", "html", "form", "image", "script", "css", "refresh", "file", "qr"]
+
+_REST = r"[^\s<>\"\x00-\x1f，、；！？（）「」【】《》“”]{1,4096}+"
+_LINK = re.compile(
+    rf"(?:(?P<scheme>h(?:tt|xx|\*\*)ps?|ftp)\[?:\]?[/\\]{{1,4}}+|mailto:|(?<![\w@.-])www\d{{0,2}}\.){_REST}"
+    r"|(?<![a-z0-9_@./:=%&?#\\\u00c0-\u052f-])(?P<host>[a-z0-9\u00c0-\u052f-]{1,63}+(?:\.[a-z0-9\u00c0-\u052f-]{1,63}+){1,8}+)"
+    rf"(?![@\w-])(?P<path>/{_REST})?",
+    re.IGNORECASE,
+)
+# Endings under which a bare `name.ending` is a host and hardly ever a file or a missing space.
+_ENDINGS = frozenset(
+    "com net org edu gov info biz xyz top online site shop club store click link live icu vip app io ru cn uk".split()
+)
+# With a path after it (`bit.ly/x`), these too.
+_ENDINGS_WITH_PATH = _ENDINGS | frozenset(
+    "me ly gl to co de fr nl br au ca eu us tk ml ga cf gq cc ws page gd in it es pl jp kr ch at be tv dev".split()
+)
+_DEFANGED = re.compile(r"[\[({]\s?(?:\.|dot)\s?[\])}]", re.IGNORECASE)
+_DEFANGED_MARKS = ("[.]", "(.)", "{.}", "[dot", "(dot", "{dot", "[DOT", "(DOT", "[ ", "( ")
+_DOT = re.compile(r"\.\w")
+_COLON = re.compile(r":[/\\\]\w]")
+_FOLDED = re.compile(r"<(?:URL:)?\s{0,8}(https?://[^<>\s]{1,400}\s[^<>]{1,2000})>", re.IGNORECASE)
+_IDEOGRAPHS = re.compile(r"\A([\x21-\x7e]+?\.[a-z]{2,24})(?=[\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef])", re.IGNORECASE)
+_TRAILING = ".,;:!?'`*_~|…。，、；：！？”’»"
+_BRACKETS = {")": "(", "]": "[", "}": "{", "）": "（", "」": "「", "】": "【"}
+
+
+class Links:
+    """The links of one message. A link is where, what is shown and what it leads to; the same twice is one."""
+
+    def __init__(self) -> None:
+        self.is_whole = True
+        self.followed = 0
+        self._count = 0
+        self._found: dict[tuple[str, str, str, Source], tuple[Link, ...]] = {}
+        self._known: dict[tuple[str, str], tuple[Url, Layers]] = {}
+
+    def __iter__(self) -> Iterator[Link]:
+        return chain.from_iterable(self._found.values())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(
+        self, target: str, where: str, source: Source, *, shown: str = "", base: Url = NOTHING, hidden: bool = False
+    ) -> Url:
+        """Keep one link with what is inside it; the URL that the target itself is."""
+        if self._count >= MAX_LINKS:
+            self.is_whole = False
+            return NOTHING
+        known = (target, base.href)
+        url, layers = self._known.get(known) or self._follow(target, base)
+        self._known[known] = url, layers
+        target = target[:MAX_TARGET]
+        shown = shown[:MAX_SHOWN]
+        key = (where, target, shown, source)
+        if key not in self._found:
+            self._found[key] = tuple(
+                Link(target, inner.href, inner.host, shown, where, source, wrapped, hidden) for inner, wrapped in layers
+            )
+            self._count += len(layers)
+        return url
+
+    def _follow(self, target: str, base: Url) -> tuple[Url, Layers]:
+        """The URL that a target is, and its destinations with what was peeled off each.
+
+        A redirector that is known hides nothing: its destination is the link. Any other site that carries a URL may
+        lead anywhere: both are links.
+        """
+        self.followed += 1
+        url = parse(target, base)
+        found: list[tuple[Url, tuple[str, ...]]] = []
+        wrapped: tuple[str, ...] = ()
+        inner = url
+        while len(wrapped) <= MAX_LAYERS:
+            inner, peeled = unwrap(inner)
+            wrapped += peeled
+            found.append((inner, wrapped))
+            if not inner.is_web or (further := carried(inner)) is NOTHING:
+                break
+            wrapped += (inner.host,)
+            inner = further
+        return url, tuple(found)
+
+
+def targets_in(text: str) -> Iterator[str]:
+    """What a mail program would make a link of in plain text, in its order; folded ones first."""
+    if any(mark in text for mark in _DEFANGED_MARKS):
+        text = _DEFANGED.sub(".", text)
+    if "<" in text:
+        for match in _FOLDED.finditer(text):
+            yield "".join(match.group(1).split())
+    flat = text.replace("\n", " ").replace("\r", " ").replace("\t", " ")
+    end = 0
+    # Few words hold a dot or a colon inside: finding those first is cheaper than the expression everywhere.
+    for at in sorted(hint.start() for hint in chain(_DOT.finditer(flat), _COLON.finditer(flat))):
+        if at >= end:
+            start = max(end, flat.rfind(" ", end, at) + 1)
+            end = flat.find(" ", at)
+            end = len(flat) if end < 0 else end
+            yield from _targets(flat, start, end)
+
+
+def _targets(text: str, start: int, end: int) -> Iterator[str]:
+    for match in _LINK.finditer(text, start, end):
+        scheme, host, path = match.group("scheme", "host", "path")
+        if host:
+            ending = host.rpartition(".")[2].lower()
+            if ending not in (_ENDINGS_WITH_PATH if path else _ENDINGS):
+                continue
+        if target := _trimmed(match.group()):
+            yield (
+                _refanged(target, scheme)
+                if scheme
+                else target
+                if target[:7].lower() == "mailto:"
+                else f"http://{target}"
+            )
+
+
+def _refanged(target: str, scheme: str) -> str:
+    kind = "ftp" if scheme.lower() == "ftp" else "https" if scheme[-1] in "sS" else "http"
+    return kind + target[len(scheme) :].replace("[:]", ":", 1)
+
+
+def _trimmed(text: str) -> str:
+    """Without the punctuation of the sentence around it; a bracket stays if it was opened inside."""
+    if not text.isascii() and (match := _IDEOGRAPHS.match(text)):
+        text = match.group()
+    text = text.rstrip(_TRAILING)
+    while text and (opening := _BRACKETS.get(text[-1])):
+        surplus = text.count(text[-1]) - text.count(opening)
+        if surplus <= 0:
+            break
+        kept = text.rstrip(text[-1])
+        text = text[: max(len(kept), len(text) - surplus)].rstrip(_TRAILING)
+    return text

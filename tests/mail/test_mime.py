@@ -1,0 +1,223 @@
+"""The tree of a message: ordinary ones first, then those that two mail programs read in two ways."""
+
+import base64
+
+import pytest
+
+from gatepost.mail.budget import Budget
+from gatepost.mail.message import Part
+from gatepost.mail.mime import Parts
+
+HEAD = b"From: a@example.org\r\n"
+SECRET = b"the file that must be found, with enough bytes in it to be worth a line of base64 or two: 0123456789"
+CODED = base64.encodebytes(SECRET).replace(b"\n", b"\r\n")
+
+
+def read(raw: bytes) -> tuple[tuple[Part, ...], list[str]]:
+    budget = Budget()
+    parts = Parts(raw, budget).flat
+    return parts, [defect.kind for defect in budget.defects]
+
+
+def shape(parts: tuple[Part, ...]) -> list[tuple[str, str, bytes]]:
+    return [(part.path, part.content_type, part.content) for part in parts]
+
+
+def multipart(*parts: bytes, boundary: bytes = b"b", declared: bytes | None = None) -> bytes:
+    named = b'Content-Type: multipart/mixed; boundary="%s"\r\n\r\n' % (boundary if declared is None else declared)
+    return HEAD + named + b"".join(b"--%s\r\n%s\r\n" % (boundary, part) for part in parts) + b"--%s--\r\n" % boundary
+
+
+def test_no_multipart() -> None:
+    assert read(HEAD + b"\r\nhello") == ((Parts(HEAD + b"\r\nhello", Budget()).flat), [])
+    assert shape(read(HEAD + b"\r\nhello")[0]) == [("1", "text/plain", b"hello")]
+
+
+def test_multipart() -> None:
+    parts, defects = read(multipart(b"\r\none", b"Content-Type: text/html\r\n\r\n<b>two</b>\r\n"))
+    assert shape(parts) == [
+        ("1", "multipart/mixed", b""),
+        ("1.1", "text/plain", b"one"),
+        ("1.2", "text/html", b"<b>two</b>\r\n"),
+    ]
+    assert parts[0].children == parts[1:]
+    assert defects == []
+
+
+def test_line_feeds_alone_are_as_good() -> None:
+    raw = multipart(b"\r\none", b"\r\ntwo").replace(b"\r\n", b"\n")
+    assert [part.content for part in read(raw)[0]] == [b"", b"one", b"two"]
+
+
+def test_nested_multipart_and_outer_boundary_closes_inner() -> None:
+    inner = b'Content-Type: multipart/alternative; boundary="i"\r\n\r\n--i\r\n\r\nin'
+    parts, defects = read(multipart(inner, b"\r\nout"))
+    assert [(part.path, part.content) for part in parts] == [
+        ("1", b""),
+        ("1.1", b""),
+        ("1.1.1", b"in"),
+        ("1.2", b"out"),
+    ]
+    assert defects == []
+
+
+@pytest.mark.parametrize("encoding", [b"7bit", b"base64", b"quoted-printable"])
+def test_message_in_any_encoding(encoding: bytes) -> None:
+    message = b"Subject: inner\r\nContent-Type: text/html\r\n\r\n<p>hello</p>"
+    body = base64.encodebytes(message) if encoding == b"base64" else message
+    head = b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: %s\r\n\r\n" % encoding
+    parts, _ = read(multipart(head + body))
+    inner = next(part for part in parts if part.path == "1.1.1")
+    assert (inner.content_type, inner.content) == ("text/html", b"<p>hello</p>")
+    assert inner.headers.first("subject") == "inner"
+    assert parts[1].children == (inner,)
+
+
+def test_message_attached_as_a_file_is_opened() -> None:
+    inner = base64.encodebytes(b"Subject: inner\r\n\r\nhello")
+    head = b"Content-Type: application/octet-stream; name=a.EML\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+    parts, _ = read(multipart(head + inner))
+    assert [(part.path, part.content[-5:]) for part in parts] == [("1", b""), ("1.1", b"hello"), ("1.1.1", b"hello")]
+
+
+def test_digest_parts_are_messages() -> None:
+    raw = HEAD + b"Content-Type: multipart/digest; boundary=b\r\n\r\n--b\r\n\r\nSubject: x\r\n\r\nhello\r\n--b--"
+    assert shape(read(raw)[0])[1:] == [("1.1", "message/rfc822", b""), ("1.1.1", "text/plain", b"hello")]
+
+
+def test_preamble_and_epilogue_are_parts_but_the_usual_greeting_is_none() -> None:
+    raw = multipart(b"\r\none").replace(
+        b"\r\n\r\n--b", b"\r\n\r\nThis is a multi-part message in MIME format.\r\n--b", 1
+    )
+    assert len(read(raw)[0]) == 2
+    parts, defects = read(raw.replace(b"This is a", b"Odd", 1) + b"and after " * 100)
+    assert [part.path for part in parts] == ["1", "1~preamble", "1~epilogue", "1.1"]
+    assert defects == ["mime:outside-parts"]
+
+
+@pytest.mark.parametrize(
+    ("head", "names"),
+    [
+        (b"Content-Disposition: attachment; filename=a.exe", {"a.exe"}),
+        (b"Content-Type: text/plain; name=a.exe", {"a.exe"}),
+        (b"Content-Type: text/plain; name=a.txt\r\nContent-Disposition: inline; filename=a.exe", {"a.txt", "a.exe"}),
+        (b"Content-Disposition: attachment; filename*=utf-8''%61.exe; filename=a.txt", {"a.txt", "a.exe"}),
+        (b'Content-Disposition: attachment; filename="=?utf-8?b?YS5leGU=?="', {"a.exe"}),
+        (b"Content-Disposition: attachment; filename==?utf-8?q?a=2Eexe?=", {"a.exe"}),
+        (b'Content-Disposition: attachment; filename="\xc3\xa9.exe"', {"é.exe"}),
+        (b'Content-Disposition: attachment; filename="\xe9.exe"', {"é.exe"}),
+        (b'Content-Disposition: attachment; filename="a\xe2\x80\xaetxt.exe"', {"a\u202etxt.exe"}),
+        (
+            b"Content-Disposition: attachment; filename=a.txt\r\nContent-Disposition: x; filename=a.exe",
+            {"a.txt", "a.exe"},
+        ),
+    ],
+)
+def test_every_name_is_kept(head: bytes, names: set[str]) -> None:
+    (part,) = (part for part in read(multipart(head + b"\r\n\r\nx"))[0] if part.path == "1.1")
+    assert names <= set(part.names)
+
+
+ATTACHED = b"Content-Type: application/zip\r\nContent-Transfer-Encoding: base64\r\n\r\n" + CODED
+HIDDEN = {
+    "duplicate type, multipart first": (
+        multipart(ATTACHED).replace(b"\r\n\r\n", b"\r\nContent-Type: text/plain\r\n\r\n", 1),
+        "mime:duplicate-header",
+    ),
+    "duplicate type, multipart second": (
+        multipart(ATTACHED).replace(HEAD, HEAD + b"Content-Type: text/plain\r\n", 1),
+        "mime:duplicate-header",
+    ),
+    "duplicate encoding": (
+        multipart(ATTACHED.replace(b"Content-Tr", b"Content-Transfer-Encoding: 7bit\r\nContent-Tr")),
+        "mime:duplicate-header",
+    ),
+    "two boundaries": (
+        multipart(ATTACHED).replace(b'boundary="b"', b"boundary=other; boundary=b"),
+        "mime:competing-boundaries",
+    ),
+    "no boundary": (multipart(ATTACHED).replace(b'; boundary="b"', b""), "mime:missing-boundary"),
+    "no type": (multipart(ATTACHED).replace(b"Content-Type", b"X-Type", 1), "mime:hidden-part"),
+    "boundary is a prefix": (multipart(ATTACHED, boundary=b"b-and-more", declared=b"b"), "mime:boundary-prefix"),
+    "after the end": (multipart(b"\r\nnothing") + b"--b\r\n" + ATTACHED + b"--b--\r\n", "mime:part-after-end"),
+    "field behind a carriage return": (
+        multipart(ATTACHED.replace(b"\r\nContent-Tr", b"\r\nX: y\rContent-Tr")),
+        "mime:bare-cr",
+    ),
+    "delimiter behind a carriage return": (multipart(ATTACHED).replace(b"\r\n--b\r\n", b"\r--b\r"), "mime:bare-cr"),
+    "NUL in the encoding": (multipart(ATTACHED.replace(b": base64", b": ba\0se64")), "mime:nul"),
+    "field without a colon": (multipart(ATTACHED.replace(b"ing: base", b"ing base")), "mime:junk-in-header"),
+    "no empty line": (multipart(ATTACHED.replace(b"\r\n\r\n", b"\r\n", 1)), "mime:header-cut-short"),
+    "unknown encoding": (multipart(ATTACHED.replace(b": base64", b": xx-base64")), "mime:unknown-encoding"),
+    "no encoding": (multipart(b"Content-Type: application/zip\r\n\r\n" + CODED), "mime:undeclared-encoding"),
+    "multipart that is base64": (
+        HEAD
+        + b"Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+        + base64.encodebytes(b"--b\r\n\r\n" + SECRET + b"\r\n--b--\r\n"),
+        "mime:encoded-multipart",
+    ),
+    "multipart that is a file": (
+        multipart(ATTACHED.replace(b"application/zip", b"multipart/mixed; boundary=zz")),
+        "mime:no-parts",
+    ),
+    "comment around the boundary": (
+        multipart(ATTACHED).replace(b'boundary="b"', b"(() boundary=b )"),
+        "mime:odd-content-type",
+    ),
+    "same boundary inside": (
+        multipart(b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n--b\r\n\r\nx\r\n--b--\r\n', ATTACHED),
+        "mime:same-boundary",
+    ),
+    "broken base64": (multipart(ATTACHED.replace(b"\r\n\r\n", b"\r\n\r\nABC\r\n\r\n")), "mime:broken-base64"),
+}
+
+
+@pytest.mark.parametrize("trick", HIDDEN)
+def test_hidden_file_is_found_and_the_trick_is_named(trick: str) -> None:
+    raw, kind = HIDDEN[trick]
+    parts, defects = read(raw)
+    assert any(SECRET in part.content for part in parts)
+    assert kind in defects
+    assert len({part.path for part in parts}) == len(parts)
+
+
+def test_readings_of_one_leaf_stand_beside_it() -> None:
+    parts, _ = read(multipart(b"Content-Type: text/plain\r\nContent-Type: text/html\r\n\r\n<b>x</b>"))
+    assert [(part.path, part.content_type) for part in parts[1:3]] == [
+        ("1.1", "text/plain"),
+        ("1.1~text/html", "text/html"),
+    ]
+
+
+def test_uuencoded_file_in_text() -> None:
+    text = b"Hello\r\n\r\nbegin 644 a.exe\r\n#;VYE\r\n`\r\nend\r\n"
+    parts, defects = read(HEAD + b"\r\n" + text)
+    assert shape(parts) == [("1", "text/plain", text), ("1~uu1", "application/octet-stream", b"one")]
+    assert (parts[1].names, defects) == (("a.exe",), ["mime:uuencode"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"You asked about Content-Type: headers.\r\n> Content-Type: text/plain\r\n",
+        b'<meta http-equiv="Content-Type" content="text/html">\r\n',
+        b"-- \r\nAnn\r\n---\r\n--- a/file\r\n+++ b/file\r\n",
+        b"begin at the beginning\r\nand end\r\n",
+        b"1 + 1 = 2\r\n=ybeginning\r\n",
+    ],
+)
+def test_ordinary_text_is_read_once(text: bytes) -> None:
+    for raw in (HEAD + b"\r\n" + text, multipart(b"\r\n" + text)):
+        parts, defects = read(raw)
+        assert len([part for part in parts if part.content]) == 1
+        assert defects == []
+
+
+def test_nested_names_of_fragments_and_external_bodies() -> None:
+    assert read(HEAD + b"Content-Type: message/partial; id=x\r\n\r\nx")[1] == ["mime:partial"]
+    assert read(HEAD + b"Content-Type: message/external-body; access-type=URL\r\n\r\nx")[1] == ["mime:external-body"]
+
+
+def test_files_behind_too_many_beginnings_are_named_as_a_limit() -> None:
+    _, defects = read(HEAD + b"\r\n" + b"begin 644 a\r\nprose that is no data at all\r\n" * 600)
+    assert defects == ["limit:alternatives"]

@@ -1,0 +1,57 @@
+"""`read`: the whole message, its addresses and its header-wide defects."""
+
+import msgspec
+import pytest
+
+from gatepost.mail import read
+from gatepost.mail.defects import DEFECTS
+from gatepost.names import Address
+
+RAW = (
+    b"Received: from x by y\r\nFrom: Ann <ann@Example.ORG>, bob@example.org\r\nReply-To: c@example.org\r\n"
+    b"To: d@example.org\r\nCc: E <e@example.org>\r\nSubject: =?utf-8?q?caf=C3=A9?=\r\n\r\nhello\r\n"
+)
+
+
+def test_fields_of_a_message() -> None:
+    message = read(RAW)
+    assert message.subject == "café"
+    assert message.senders == (Address("Ann", "ann", "example.org"), Address("", "bob", "example.org"))
+    assert message.reply_to == (Address("", "c", "example.org"),)
+    assert [str(address) for address in message.recipients] == ["d@example.org", "e@example.org"]
+    assert message.raw[message.header_end :] == b"hello\r\n"
+    assert b"".join(field.raw for field in message.headers.fields) + b"\r\n" == RAW[: message.header_end]
+    assert [text.visible.strip() for text in message.texts] == ["hello"]
+    assert message.defects == ()
+
+
+def test_a_message_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        read(RAW).subject = "other"  # type: ignore[misc]
+    assert msgspec.structs.asdict(read(RAW)) == msgspec.structs.asdict(read(RAW))
+
+
+@pytest.mark.parametrize(
+    ("raw", "kinds"),
+    [
+        (b"", ["mime:no-header"]),
+        (b"\r\nhello", ["mime:no-header"]),
+        (b"hello\r\nworld\r\n", ["mime:no-header"]),
+        (b"From a Mon Jan 1\r\n\r\nhello", ["mime:no-header"]),
+        (b"X: y\r\n\r\n", []),
+        (b"From: a@b\r\nFrom: a@b\r\n\r\n", []),
+        (b"From: a@b\r\nFrom: c@d\r\n\r\n", ["mime:duplicate-header"]),
+        (b"From: a@b\r\nSubject: x\r\nSubject: y\r\n\r\n", ["mime:duplicate-header"]),
+        (b"From: a@b\r\nReceived: x\r\nReceived: y\r\n\r\n", []),
+    ],
+)
+def test_header_defects(raw: bytes, kinds: list[str]) -> None:
+    assert [defect.kind for defect in read(raw).defects] == kinds
+
+
+def test_all_senders_of_all_from_fields() -> None:
+    assert [str(sender) for sender in read(b"From: a@b\r\nFrom: c@d\r\n\r\n").senders] == ["a@b", "c@d"]
+
+
+def test_every_kind_has_a_title_and_a_place() -> None:
+    assert all(kind.startswith(("mime:", "limit:")) and title for kind, title in DEFECTS.items())
