@@ -21,6 +21,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("policy",),
     ("verdict",),
     ("analysis",),
+    ("replay",),
     ("settings",),
     ("config",),
     ("logs",),

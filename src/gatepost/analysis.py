@@ -17,7 +17,9 @@ from gatepost.auth import authenticate
 from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
 from gatepost.files import unfold
-from gatepost.files.tree import File
+from gatepost.files.pictures import looked_at
+from gatepost.files.tree import Antivirus, File
+from gatepost.files.yararules import Rules, marked
 from gatepost.findings import Check, Finding, Outcome, Protected, Reading
 from gatepost.lists.rulings import Ruling, rule
 from gatepost.lists.subjects import Subject, questions, subjects
@@ -25,17 +27,20 @@ from gatepost.lists.unkeyed import NOTHING, Compiled, hit
 from gatepost.mail import read
 from gatepost.mail.message import Envelope, Message
 from gatepost.policy import Decision, Policy, Verdict, shipped
-from gatepost.questions import Analysis, Lookup, LookupAnswer
+from gatepost.questions import Analysis, AskAntivirus, Lookup, LookupAnswer, Questions
 from gatepost.verdict import Line, ListNote, judge
 
 T = TypeVar("T")
 
+_STAGED: tuple[tuple[str, Check], ...] = tuple((f"check:{check.name}", check) for check in CHECKS)
 STAGES: tuple[str, ...] = (
     "parse",
     "authenticate",
     "files",
+    "pictures",
+    "yara",
     "lists",
-    *(f"check:{check.name}" for check in CHECKS),
+    *(stage for stage, _ in _STAGED),
     "judge",
 )
 # Without these there is nothing to judge: a message that breaks them is undecided.
@@ -48,7 +53,8 @@ def _unwatched(_stage: str) -> None:
 
 class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened;
-    `extra` are checks that run after the registered ones."""
+    `extra` are checks that run after the registered ones; `rules` are the operator's YARA rules, if there are any;
+    `antivirus` says whether there is one to ask."""
 
     now: float
     policy: Policy = msgspec.field(default_factory=shipped)
@@ -57,6 +63,8 @@ class Context(msgspec.Struct, frozen=True):
     lists: Compiled = NOTHING
     checks: tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
+    rules: Rules | None = None
+    antivirus: bool = False
 
 
 class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,22 +101,19 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     outcomes: list[Outcome] = []
     context.mark("parse")
     message = read(raw)
-    outcomes.append(Outcome("parse", "ran"))
     authentication = yield from _authenticated(message, envelope, context, outcomes)
     files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
+    files = _run("pictures", lambda: looked_at(files), files, context, outcomes)
+    if rules := context.rules:
+        files = _run("yara", lambda: marked(files, rules), files, context, outcomes)
     context.mark("lists")
     asked = subjects(message, envelope, authentication, files)
-    (answer,) = yield (Lookup(questions(asked)),)
-    if not isinstance(answer, LookupAnswer) or answer.failed:
-        return undecided(
-            "the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage did not answer"))
-        )
-    reading = Reading(message, envelope, authentication, files, _protected(authentication, context.lists), context.now)
-    findings = [
-        finding
-        for check in (*CHECKS, *context.extra)
-        for finding in _checked(check.name, check.run, reading, context, outcomes)
-    ]
+    answer, antivirus = yield from _told(asked, context)
+    if answer.failed:
+        return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
+    protected = _protected(authentication, context.lists)
+    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus)
+    findings = _checked(reading, context, outcomes)
     context.mark("judge")
     ruling = _ruled(answer, asked, reading, context.lists)
     judgement = judge(findings, outcomes, context.policy, TITLES, ruling)
@@ -119,7 +124,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         score=judgement.score,
         reason=judgement.reason,
         lines=judgement.lines,
-        outcomes=(*outcomes, Outcome("judge", "ran")),
+        outcomes=tuple(outcomes),
         authentication=authentication,
         files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, ", ".join(f.unread)) for f in files),
         subject=message.subject,
@@ -147,8 +152,19 @@ def _authenticated(
     except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
         outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
         return Authentication()
-    outcomes.append(Outcome(stage, "ran"))
     return result
+
+
+def _told(asked: tuple[Subject, ...], context: Context) -> Analysis[tuple[LookupAnswer, Antivirus]]:
+    """What guard knows of the message: the list entries that it hits, and what an antivirus says where there is one.
+
+    Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
+    """
+    keys = questions(asked, context.lists.source.keyed)
+    wanted: Questions = (*((Lookup(keys),) if keys else ()), *((AskAntivirus(),) if context.antivirus else ()))
+    said = (yield wanted) if wanted else ()
+    answer = next((each for each in said if isinstance(each, LookupAnswer)), LookupAnswer())
+    return answer, next((each for each in said if isinstance(each, Antivirus)), Antivirus())
 
 
 def _protected(authentication: Authentication, lists: Compiled) -> Protected:
@@ -168,16 +184,20 @@ def _ruled(answer: LookupAnswer, asked: tuple[Subject, ...], reading: Reading, l
     return rule(hits, (*asked, *spoken), authenticated=authenticated, custom=lists.source.custom)
 
 
-def _checked(
-    name: str,
-    run: Callable[[Reading], Iterable[Finding]],
-    reading: Reading,
-    context: Context,
-    outcomes: list[Outcome],
-) -> tuple[Finding, ...]:
-    if context.checks and name not in context.checks:
-        return ()
-    return _run(f"check:{name}", lambda: tuple(run(reading)), (), context, outcomes)
+def _checked(reading: Reading, context: Context, outcomes: list[Outcome]) -> list[Finding]:
+    """What every check finds. One that crashes is named in the ledger; the others go on."""
+    findings: list[Finding] = []
+    for stage, check in (*_STAGED, *((f"check:{check.name}", check) for check in context.extra)):
+        if context.checks and check.name not in context.checks:
+            continue
+        if _entered(stage, context, outcomes):
+            try:
+                findings.extend(check.run(reading))
+            except MemoryError:
+                raise
+            except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
+                outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
+    return findings
 
 
 def _run(stage: str, run: Callable[[], T], otherwise: T, context: Context, outcomes: list[Outcome]) -> T:
@@ -191,7 +211,6 @@ def _run(stage: str, run: Callable[[], T], otherwise: T, context: Context, outco
     except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
         outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
         return otherwise
-    outcomes.append(Outcome(stage, "ran"))
     return result
 
 

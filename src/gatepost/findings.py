@@ -5,14 +5,16 @@ A finding states a fact with its evidence. It knows no weight and no action: pol
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from gatepost.auth.results import Authentication
-from gatepost.files.tree import File
+from gatepost.files.tree import Antivirus, File
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import Address, org_domain
+
+T = TypeVar("T")
 
 MAX_FACT = 300
 # What a person can follow; pictures and style sheets are fetched from anywhere and mean little.
@@ -66,6 +68,12 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     files: tuple[File, ...] = ()
     protected: Protected = Protected()
     now: float = 0.0
+    antivirus: Antivirus = Antivirus()
+
+    @cached_property
+    def fields(self) -> Mapping[str, str]:
+        """The first value of each header field."""
+        return {field.name: field.value for field in reversed(self.message.headers.fields)}
 
     @cached_property
     def web_links(self) -> tuple[Link, ...]:
@@ -94,10 +102,9 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def is_discussion(self) -> bool:
         """Whether the mail says that it came through a list to which people write (RFC 2369 section 3.4)."""
-        post = self.message.headers.first("list-post")
-        return bool(post) and (post or "").strip().lower() != "no"
+        return self.fields.get("list-post", "no").strip().lower() not in ("", "no")
 
-    @property
+    @cached_property
     def links(self) -> tuple[Link, ...]:
         """Every link there is: in the text, and in files."""
         return (*self.message.links, *(link for file in self.files for link in file.links))
@@ -112,8 +119,8 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How one stage of the analysis went. Silence is never success: a stage that did not run says why."""
+    """A stage of the analysis that did not run to its end, and why. Silence is never success."""
 
     stage: str
-    state: Literal["ran", "failed", "skipped"]
+    state: Literal["failed", "skipped"]
     reason: str = ""

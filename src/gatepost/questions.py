@@ -1,4 +1,4 @@
-"""Everything that an analysis may ask of guard: DNS, and which list entries its message hits."""
+"""Everything that an analysis may ask of guard: DNS, which list entries its message hits, what an antivirus says."""
 
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
@@ -6,6 +6,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from gatepost.asking import Dns, DnsAnswer
+from gatepost.files.tree import Antivirus
 from gatepost.lists.hit import Hit
 
 T = TypeVar("T")
@@ -28,8 +29,12 @@ class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
     failed: bool = False
 
 
-Question: TypeAlias = Dns | Lookup
-Answer: TypeAlias = DnsAnswer | LookupAnswer
+class AskAntivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):
+    """What does the antivirus say of the message? Whoever answers has its bytes."""
+
+
+Question: TypeAlias = Dns | Lookup | AskAntivirus
+Answer: TypeAlias = DnsAnswer | LookupAnswer | Antivirus
 Questions: TypeAlias = tuple[Question, ...]
 Answers: TypeAlias = tuple[Answer, ...]
 Analysis: TypeAlias = Generator[Questions, Answers, T]

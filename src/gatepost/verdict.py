@@ -77,7 +77,7 @@ def judge(
     lines = _capped(_cleared(_weighed([*findings, *blocks], policy, titles), ruling), policy)
     score = sum(line.counted for line in lines)
     verdict, reason = _verdict(lines, score, policy)
-    failed = next((outcome for outcome in outcomes if outcome.state != "ran"), None)
+    failed = outcomes[0] if outcomes else None
     if failed and VERDICTS.index("unscannable") < VERDICTS.index(verdict):
         verdict, reason = "unscannable", f"{failed.stage} did not complete: {failed.reason}"
     if ruling.allows and verdict in LIFTABLE:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 import uvicorn
@@ -28,8 +29,10 @@ from gatepost.analysis import Report
 from gatepost.api.http import server_config
 from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import Spool
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.settings import StaticApiToken
+from gatepost.store import open_store
 from gatepost.store.interface import MessageRecord, Tenant
 from gatepost.verdict import Line
 
@@ -246,3 +249,86 @@ def service(lasting_service: Service) -> Service:
     lasting_service.core.reset()
     wait_for(lambda: lasting_service.client.get("/readyz").status_code == 200)
     return lasting_service
+
+
+class Lists:
+    """A running abby over a real store, and that store for what only an administrator does."""
+
+    def __init__(self, url: str, certificate: tuple[Path, Path], folder: Path) -> None:
+        self.storage = url
+        self._folder = folder
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.ca = str(certificate[0])
+        self.tls = ssl.create_default_context(cafile=self.ca)
+        self._certificate = certificate
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(30)
+        self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=30, trust_env=False)
+        self.key = self.new_key()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.store = open_store(self.storage, self._folder)
+        cores = Cores([FakeCore()], poll_seconds=60)
+        app = create_app(cores=cores, store=self.store, tokens=[], spool=Spool(self._folder / "spool"))
+        chain, key = self._certificate
+        self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
+        self.loop.call_soon(self._ready.set)
+        await self.server.serve([self._socket])
+        await self.store.close()
+
+    def stop(self) -> None:
+        self.client.close()
+        self.server.should_exit = True
+        self._thread.join(20)
+        self._socket.close()
+
+    def run(self, coroutine: Any) -> Any:
+        """Have the store do something."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+    def new_tenant(self) -> str:
+        uid: str = self.run(self.store.create_tenant(f"tenant {new_id()}")).uid
+        return uid
+
+    def new_key(self, tenant: str | None = None, read_only: bool = False, expires: int | None = None) -> str:
+        secret: str = self.run(self.store.create_api_key("test", tenant, read_only, expires))[0]
+        return secret
+
+    def call(self, operation: str, body: Any, key: str = "", **options: Any) -> httpx.Response:
+        """One call as an ordinary client makes it; `body` is JSON, or the bytes to send."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Authorization": f"apikey {key or self.key}", "Content-Type": "application/json"}
+        headers |= options.pop("headers", {})
+        return self.client.post(f"/api/public/lists/v1/{operation}", content=content, headers=headers, **options)
+
+    def entries(self, name: str, tenant: str | None = None) -> list[Any]:
+        """What `listEntries` streams."""
+        response = self.call("listEntries", {"listName": name, "tenantUid": tenant})
+        assert response.status_code == 200, response.text
+        return [json.loads(line) for line in response.text.splitlines()]
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def lists(
+    request: pytest.FixtureRequest, certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lists]:
+    """The List API on either engine; tests share it and make tenants of their own."""
+    url = "sqlite:lists.db"
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url = server.replace("/postgres?", "/lists_blackbox?")
+        asyncio.run(_create_database(server, "lists_blackbox"))
+    service = Lists(url, certificate, tmp_path_factory.mktemp(request.param))
+    yield service
+    service.stop()
+
+
+async def _create_database(server: str, name: str) -> None:
+    connection = await asyncpg.connect(server)
+    await connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
+    await connection.close()

@@ -15,6 +15,7 @@ from gatepost.names import Address
         ("Billing <billing@bank.example>", "evil.test", [SPOOF.id]),
         ("billing@bank.example", "bank.example", []),
         ("billing@bank.example", "mail.bank.example", []),  # same owner
+        ("ann@bank.example via list", "lists.test", []),  # a list that says for whom it writes
         ("Ann Example", "evil.test", []),
         ("Ann @ Example", "evil.test", []),
         ("", "evil.test", []),

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.checks import archives, disguise, executable
-from gatepost.files.tree import File, Unread
+from gatepost.files.tree import File, Trait, Unread
 from gatepost.findings import Reading
 
 
@@ -17,11 +17,19 @@ def file(name: str, kind: str = "data", unread: tuple[Unread, ...] = ()) -> Read
         (("encrypted",), ["file:encrypted-archive"]),
         (("depth", "ratio"), ["limit:archive-depth", "limit:archive-ratio"]),
         (("damaged",), ["file:damaged-archive"]),
+        (("pixels",), ["limit:image-size"]),
         ((), []),
     ],
 )
 def test_archives(unread: tuple[Unread, ...], kinds: list[str]) -> None:
     assert [finding.kind for finding in archives.check(file("a.zip", "zip", unread))] == kinds
+
+
+def test_a_password_from_the_mail_is_a_finding_of_its_own() -> None:
+    opened = File("1/a.zip", b"x", "zip", "0" * 64, traits=(Trait("opened-with-password", "7361"), Trait("other")))
+    (finding,) = archives.check(Reading(files=(opened,)))
+    assert (finding.kind, finding.where) == ("file:encrypted-archive-opened", "1/a.zip")
+    assert finding.facts["password"] == "7361"
 
 
 @pytest.mark.parametrize(

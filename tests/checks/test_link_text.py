@@ -27,3 +27,17 @@ from gatepost.mail.message import Link, Message
 def test_link_text(shown: str, host: str, wrapped: tuple[str, ...], kinds: list[str]) -> None:
     link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html", wrapped)
     assert [finding.kind for finding in check(Reading(Message(links=(link,))))] == kinds
+
+
+@pytest.mark.parametrize(
+    ("shown", "host", "strength"),
+    [
+        ("www.paypal.com", "evil.test", 1.0),  # a name that is imitated
+        ("www.bank.example", "evil.test", 0.6),
+        ("www.shop.example", "click.mailer.test", 0.3),  # a click counter
+        ("www.shop.example", "shop.us1.list-manage.com", 0.3),
+    ],
+)
+def test_strength(shown: str, host: str, strength: float) -> None:
+    link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html")
+    assert [finding.strength for finding in check(Reading(Message(links=(link,))))] == [strength]

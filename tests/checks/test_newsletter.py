@@ -2,9 +2,9 @@
 
 import pytest
 
-from gatepost.checks.newsletter import DISCUSSION, NEWSLETTER, check
+from gatepost.checks.newsletter import ANNOUNCED, DISCUSSION, LINK, NEWSLETTER, SERVICE, check
 from gatepost.findings import Reading
-from gatepost.mail.message import Field, Headers, Message
+from gatepost.mail.message import Field, Headers, Link, Message
 
 
 @pytest.mark.parametrize(
@@ -14,10 +14,23 @@ from gatepost.mail.message import Field, Headers, Message
         ({"list-unsubscribe": "<mailto:u@shop.example>", "list-unsubscribe-post": "x"}, [NEWSLETTER.id]),
         ({"list-unsubscribe": "<mailto:u@l.example>", "list-post": "<mailto:l@l.example>"}, [DISCUSSION.id]),
         ({"list-unsubscribe": "<mailto:u@l.example>", "list-post": "NO"}, [NEWSLETTER.id]),  # announcements only
+        ({"precedence": "Bulk"}, [ANNOUNCED.id]),
+        ({"feedback-id": "1:2:3:mailer"}, [SERVICE.id]),
+        ({"precedence": "first-class"}, []),
         ({"list-id": "<l.example>"}, []),
+        ({"x-mailer": "Mutt"}, []),
         ({}, []),
     ],
 )
 def test_newsletter(fields: dict[str, str], kinds: list[str]) -> None:
     headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
     assert [finding.kind for finding in check(Reading(Message(headers=headers)))] == kinds
+
+
+@pytest.mark.parametrize(
+    ("shown", "kinds"),
+    [("Unsubscribe", [LINK.id]), ("Hier abmelden", [LINK.id]), ("Read more", []), ("", [])],
+)
+def test_a_link_to_unsubscribe(shown: str, kinds: list[str]) -> None:
+    link = Link("https://shop.example/u", "https://shop.example/u", "shop.example", shown, "1", "html")
+    assert [finding.kind for finding in check(Reading(Message(links=(link,))))] == kinds

@@ -85,3 +85,14 @@ def test_ports(data: DataFolder) -> None:
     sockets.close(bound)
     free = examination._port("abby", "x", lambda: sockets.bind("127.0.0.1", port, "x"), data)
     assert (busy.state, free.state) == ("fail", "ok")
+
+
+def test_an_antivirus_that_does_not_answer_is_a_failure() -> None:
+    row = examination.antivirus("127.0.0.1:1")
+    assert (row.what, row.state) == ("clamd", "fail")
+
+
+@pytest.mark.parametrize(("installed", "state"), [(True, "ok"), (False, "warn")])
+def test_a_library_for_rar_is_looked_for(monkeypatch: pytest.MonkeyPatch, installed: bool, state: str) -> None:
+    monkeypatch.setattr("gatepost.files.libarchive.is_installed", lambda: installed)
+    assert examination.archives().state == state

@@ -161,7 +161,7 @@ storage: {url: "mysql://db"}
         ("mainWorkerCount: 1.5\n", "must be a whole number, not a number"),
         ("mainWorkerCount: true\n", "must be a whole number, not true or false"),
         ("mainWorkerCount: 0\n", "must be at least 1, not 0"),
-        ('clamd: {address: "\\ud800"}\n', "without halves of characters"),
+        ('clamd: {address: "\\ud800"}\n', "has half a character in it"),
         ("delivery: smtp://x\n", "must be a group of keys, not a text"),
         ("- a\n- b\n", "the file must be a group of keys, not a list"),
         ("dns: {timeout: [}\n", "the file is not YAML here"),

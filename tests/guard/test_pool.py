@@ -84,7 +84,7 @@ def changed(**settings: Any) -> PoolSettings:
 
 
 def amiss(report: Report) -> list[tuple[str, str, str]]:
-    return [(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes if outcome.state != "ran"]
+    return [(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes]
 
 
 @LOOPS

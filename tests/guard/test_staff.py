@@ -122,7 +122,7 @@ async def slowly(_job: AnalysisJob, questions: Questions) -> Answers:
 
 @pytest.mark.parametrize("name", EVIL)
 def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staff, "Nursery", lambda born, lost: FakeNursery([EVIL[name]] * TURNS, born))
+    monkeypatch.setattr(staff, "Nursery", lambda born, lost, _rules: FakeNursery([EVIL[name]] * TURNS, born))
     settings = PoolSettings(processes=1, analysis_timeout=5.0, stage_limit=1.0, memory=1 << 30)
 
     async def main() -> Any:
@@ -140,7 +140,7 @@ def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.Mon
 
 
 def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staff, "Nursery", lambda born, lost: FakeNursery([blaming, blaming], born))
+    monkeypatch.setattr(staff, "Nursery", lambda born, lost, _rules: FakeNursery([blaming, blaming], born))
     settings = PoolSettings(processes=1, analysis_timeout=5.0, stage_limit=1.0, memory=1 << 30)
 
     async def main() -> Any:

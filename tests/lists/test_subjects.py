@@ -2,6 +2,7 @@
 
 from gatepost.auth.results import Authentication
 from gatepost.files.tree import File
+from gatepost.lists.catalogue import KINDS
 from gatepost.lists.subjects import questions, subjects
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.names import Address
@@ -39,7 +40,10 @@ def test_a_bounce_has_no_envelope_sender() -> None:
 
 
 def test_one_question_for_all_lists() -> None:
-    asked = dict(questions(subjects(MESSAGE, Envelope(), Authentication(), FILES)))
+    asked = dict(questions(subjects(MESSAGE, Envelope(), Authentication(), FILES), KINDS))
     assert set(asked) == {"sender", "url", "sha256", "file-type"}
+    assert dict(questions(subjects(MESSAGE, Envelope(), Authentication(), FILES), ("sha256",))) == {
+        "sha256": ("a" * 64,)
+    }
     assert "*.example" in asked["sender"]
     assert all(len(keys) == len(set(keys)) for keys in asked.values())

@@ -1,15 +1,19 @@
-"""Records to keep."""
+"""Records to keep, and every engine to keep them in: a test that uses `storage_url` or `use` runs once on each."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from gatepost.analysis import Report
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store.ids import uuid7
-from gatepost.store.interface import MessageRecord
+from gatepost.store import open_store
+from gatepost.store.interface import CountingStore, MessageRecord
 
 NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
 
 
 @pytest.fixture
@@ -19,6 +23,31 @@ def new_record() -> NewRecord:
     ) -> MessageRecord:
         report = Report("spam", "quarantine", ("text:lure", "url:homograph"), 730, "it adds up", subject=subject)
         envelope = Envelope("a@sender.example", ("b@rcpt.example", "ü@rcpt.example"), "192.0.2.1", "mx", tenant)
-        return MessageRecord(ggrid or uuid7(), 1_000, completed, envelope, 1_234, "ab" * 32, report)
+        return MessageRecord(ggrid or new_id(), 1_000, completed, envelope, 1_234, "ab" * 32, report)
 
     return made
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty storage of each engine."""
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path / 'g.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def use(storage_url: str, tmp_path: Path) -> Use:
+    """Runs what a test does with the store, opened and closed around it; again for what is there afterwards."""
+
+    def used(scenario: Callable[[CountingStore], Awaitable[None]]) -> None:
+        async def run() -> None:
+            store = open_store(storage_url, tmp_path)
+            try:
+                await scenario(store)
+            finally:
+                await store.close()
+
+        asyncio.run(run())
+
+    return used

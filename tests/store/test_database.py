@@ -1,6 +1,5 @@
 """A file that cannot be used is refused with a sentence, and left as it was."""
 
-import os
 from pathlib import Path
 
 import apsw
@@ -85,19 +84,12 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
         open_store("sqlite:g.db", tmp_path / "data")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_an_unwritable_folder(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(StorageError, match="Permission denied"):
-        open_store("sqlite:g.db", tmp_path)
-
-
-def test_an_unwritable_place_even_for_root() -> None:
+def test_an_unwritable_place() -> None:
     with pytest.raises(StorageError, match="check the folder and its permissions"):
         open_store("sqlite:/proc/gatepost/g.db", Path())
 
 
-@pytest.mark.parametrize("url", ["postgresql://h/db", "mysql://h/db", "", "sqlite:", "sqlite://", "g.db"])
+@pytest.mark.parametrize("url", ["mysql://h/db", "", "sqlite:", "sqlite://", "g.db"])
 def test_addresses_that_name_no_engine(tmp_path: Path, url: str) -> None:
     with pytest.raises(StorageError):
         open_store(url, tmp_path)

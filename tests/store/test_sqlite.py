@@ -1,4 +1,4 @@
-"""What is kept comes back as it was, first come first kept, and in few commits."""
+"""What only SQLite has: many changes in one commit, one file for several processes, columns with their indexes."""
 
 import asyncio
 import subprocess
@@ -8,31 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import apsw
-import msgspec
 import pytest
 
 from gatepost.store import StorageError, open_store
-from gatepost.store.ids import uuid7
 from gatepost.store.interface import MessageRecord
 from gatepost.store.sqlite import SqliteStore
 
 NewRecord = Callable[..., MessageRecord]
-
-
-def test_a_record_comes_back_whole(tmp_path: Path, new_record: NewRecord) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        record = new_record(subject="s" * 5_000 + "\0", tenant=uuid7())
-        assert await store.record_message(record) == record
-        assert await store.message(record.ggrid) == record
-        assert await store.message(record.ggrid.upper()) == record
-        assert await store.message("no such") is None
-        await store.close()
-        again = open_store(f"sqlite:{tmp_path / 'g.db'}", Path("/nowhere"))
-        assert await again.message(record.ggrid) == record
-        await again.close()
-
-    asyncio.run(run())
 
 
 def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
@@ -61,21 +43,6 @@ def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
     for condition in ("completed > 5", "tenant = 't'", "sender = 'x'", "verdict = 'spam'"):
         plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT id FROM messages WHERE {condition}").fetchall()
         assert "INDEX" in str(plan), plan
-
-
-def test_the_first_of_a_ggrid_is_kept_and_returned(tmp_path: Path, new_record: NewRecord) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        first = new_record(subject="first")
-        later = msgspec.structs.replace(first, completed=9_999, report=new_record(subject="later").report)
-        other = new_record()
-        # All in one group, then the same again in another.
-        assert await asyncio.gather(*(store.record_message(r) for r in (first, later, other))) == [first, first, other]
-        assert await store.record_message(later) == first
-        assert await store.message(first.ggrid) == first
-        await store.close()
-
-    asyncio.run(run())
 
 
 def test_many_records_share_a_commit(tmp_path: Path, new_record: NewRecord) -> None:
@@ -122,21 +89,6 @@ def test_purging_takes_the_old_ones_in_bounded_steps(tmp_path: Path, new_record:
     asyncio.run(run())
 
 
-def test_tenants(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        assert await store.tenants() == ()
-        first, second = await store.create_tenant("Müller"), await store.create_tenant("b")
-        assert first.uid != second.uid
-        assert first.name == "Müller"
-        assert await store.tenants() == (first, second)
-        assert await store.tenant(first.uid.upper()) == first
-        assert await store.tenant(uuid7()) is None
-        await store.close()
-
-    asyncio.run(run())
-
-
 def test_a_closed_store_says_so(tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
@@ -159,11 +111,11 @@ RECORDER = textwrap.dedent("""
     from gatepost.analysis import Report
     from gatepost.mail.message import Envelope
     from gatepost.store import open_store
-    from gatepost.store.ids import uuid7
+    from gatepost.ids import new_id
     from gatepost.store.interface import MessageRecord
 
     async def record(store):
-        ggrid = uuid7()
+        ggrid = new_id()
         report = Report("clean", "deliver", (), 0, "nothing", subject="x" * 2000)
         await store.record_message(MessageRecord(ggrid, 1, 2, Envelope(), 3, "", report))
         print(ggrid, flush=True)
@@ -177,25 +129,6 @@ RECORDER = textwrap.dedent("""
 
     asyncio.run(main())
 """)
-
-
-def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    recorder = subprocess.Popen([sys.executable, "-c", RECORDER, tmp_path], stdout=subprocess.PIPE, text=True)
-    assert recorder.stdout
-    acknowledged = [recorder.stdout.readline().strip() for _ in range(1_000)]
-    recorder.kill()
-    # A last line may be cut off by the kill.
-    acknowledged += [line.strip() for line in recorder.stdout if line.endswith("\n")]
-    recorder.wait()
-    recorder.stdout.close()
-
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        found = await asyncio.gather(*map(store.message, acknowledged))
-        await store.close()
-        assert [ggrid for ggrid, record in zip(acknowledged, found, strict=True) if record is None] == []
-
-    asyncio.run(run())
 
 
 def test_processes_share_a_file(tmp_path: Path) -> None:

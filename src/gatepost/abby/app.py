@@ -10,17 +10,21 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from gatepost.abby.apikeys import KeyDoor
 from gatepost.abby.cores import Cores
 from gatepost.abby.credentials import Door, Guesses, Tokens
 from gatepost.abby.docs import docs_page
 from gatepost.abby.failures import Answering, Endpoint, Handler, Json
+from gatepost.abby.listing import Listing
 from gatepost.abby.messages import Messages
 from gatepost.abby.scanning import Observer, Scanning, unobserved
 from gatepost.abby.status import Ready, Status, always_ready
 from gatepost.api.interface import SCANNING
+from gatepost.api.lists_interface import BASE, LISTS_API
 from gatepost.api.openapi import document
 from gatepost.api.scanning import encode
 from gatepost.guard.spool import Spool
+from gatepost.policy import shipped
 from gatepost.settings import StaticApiToken
 from gatepost.store.interface import Store
 
@@ -52,6 +56,7 @@ def create_app(
     door = Door(Tokens(tokens), Guesses(clock))
     scanning = Scanning(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
     messages = Messages(door=door, store=store)
+    lists = Listing(door=KeyDoor(store, Guesses(clock)), store=store, policy=shipped())
     status = Status(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
 
     @asynccontextmanager
@@ -62,13 +67,15 @@ def create_app(
         finally:
             await cores.stop()
 
-    described = document(SCANNING)
+    described, lists_described = document(SCANNING), document(LISTS_API)
     own = [
         _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/messages/{ggrid}", messages.read, "GET"),
         _route("/v1/openapi.json", _fixed(Json(encode(described))), "GET"),
-        _route("/docs", _fixed(docs_page([described])), "GET"),
+        *(_route(f"{BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
+        _route(f"{BASE}/openapi.json", _fixed(Json(encode(lists_described))), "GET"),
+        _route("/docs", _fixed(docs_page([described, lists_described])), "GET"),
         _route("/healthz", status.health, "GET"),
         _route("/readyz", status.readiness, "GET"),
         _route("/metrics", status.metrics, "GET"),

@@ -111,32 +111,34 @@ class Door:
 
     async def enter(self, request: Request) -> Caller | Failure:
         """Who calls, by the Authorization header."""
-        presented = _bearer(request)
+        presented = authorization(request, "Bearer", "ACCESS_TOKEN")
         if isinstance(presented, Failure):
             return presented
         caller = self._tokens.find(presented)
-        address = _address(request)
+        address = address_of(request)
         delay = self._guesses.delay(address, caller)
         if delay:
             await asyncio.sleep(delay)
         if caller is None:
-            return _unauthorized("the token is not known", 'Bearer error="invalid_token"')
+            return unauthorized("the token is not known", 'Bearer error="invalid_token"')
         self._guesses.welcome(address, caller)
         return caller
 
 
-def _bearer(request: Request) -> bytes | Failure:
+def authorization(request: Request, scheme: str, what: str) -> bytes | Failure:
+    """The credential after the name of its scheme, which may be written in any case (RFC 9110 section 11.1)."""
     values: list[bytes] = [value for name, value in request.scope["headers"] if name == b"authorization"]
     if not values:
-        return _unauthorized("a bearer token is needed: Authorization: Bearer <ACCESS_TOKEN>")
-    scheme, _, token = values[0].partition(b" ")
-    token = token.strip(b" ")
-    if len(values) > 1 or scheme.lower() != b"bearer" or not token:
-        return _unauthorized("the Authorization header must read: Bearer <ACCESS_TOKEN>")
-    return token
+        return unauthorized(f"a credential is needed: Authorization: {scheme} <{what}>", scheme)
+    named, _, credential = values[0].partition(b" ")
+    credential = credential.strip(b" ")
+    if len(values) > 1 or named.lower() != scheme.lower().encode() or not credential:
+        return unauthorized(f"the Authorization header must read: {scheme} <{what}>", scheme)
+    return credential
 
 
-def _unauthorized(message: str, challenge: str = "Bearer") -> Failure:
+def unauthorized(message: str, challenge: str) -> Failure:
+    """No entry; the challenge says what kind of credential there must be."""
     return Failure(UNAUTHORIZED, message, (("WWW-Authenticate", challenge),))
 
 
@@ -150,7 +152,7 @@ def _delay(count: int) -> float:
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(count - FREE_GUESSES, 10))
 
 
-def _address(request: Request) -> str:
+def address_of(request: Request) -> str:
     """Whom a guess is counted against: an IPv4 address, or the /64 that an IPv6 host can choose addresses from."""
     host = request.client.host if request.client else ""
     if ":" not in host:

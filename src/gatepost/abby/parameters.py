@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
+from gatepost.abby.faults import kind_of, listed, wrong
 from gatepost.api.errors import INVALID_PARAMETERS, MALFORMED_REQUEST, Failure
 from gatepost.api.scanning import MAX_RECIPIENTS, MessageAnalysisRequest
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
-
-SHOWN_FAULTS = 20
 
 _DECODER = msgspec.json.Decoder(MessageAnalysisRequest)
 
@@ -75,21 +74,18 @@ def _faults(data: bytes) -> Failure:
         return Failure(MALFORMED_REQUEST, "the part parameters is nested too deeply")
     except ValueError:
         return Failure(MALFORMED_REQUEST, "the part parameters is not valid JSON in UTF-8")
-    faults = list(_request_faults(found))
-    shown = "; ".join(faults[:SHOWN_FAULTS])
-    more = f"; and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""
-    return Failure(INVALID_PARAMETERS, shown + more)
+    return listed(INVALID_PARAMETERS, _request_faults(found))
 
 
 def _request_faults(found: Any) -> Iterator[str]:
     if not isinstance(found, dict):
-        yield f"parameters must be an object, not {_kind(found)}"
+        yield f"parameters must be an object, not {kind_of(found)}"
         return
     border = found.get("borderMtaData")
     if isinstance(border, dict):
         yield from _border_faults(border)
     else:
-        yield _wrong("borderMtaData", border, "an object", "borderMtaData" in found)
+        yield wrong("borderMtaData", border, "an object", "borderMtaData" in found)
     yield from _optional(found, "tenantUid", "tenantUid", lambda value: canonical(value) is not None, "a UUID")
 
 
@@ -98,7 +94,7 @@ def _border_faults(border: dict[str, Any]) -> Iterator[str]:
     if isinstance(border.get("envelopeFrom"), str):
         yield from _text_faults(place + "envelopeFrom", border["envelopeFrom"])
     else:
-        yield _wrong(place + "envelopeFrom", border.get("envelopeFrom"), "a string", "envelopeFrom" in border)
+        yield wrong(place + "envelopeFrom", border.get("envelopeFrom"), "a string", "envelopeFrom" in border)
     yield from _recipient_faults(place + "envelopeRecipients", border)
     yield from _optional(border, "remoteAddress", place + "remoteAddress", _is_address, "an IPv4 or IPv6 address")
     yield from _optional(border, "senderHelo", place + "senderHelo", _is_text, "text without CR, LF and NUL")
@@ -107,13 +103,13 @@ def _border_faults(border: dict[str, Any]) -> Iterator[str]:
 def _recipient_faults(name: str, border: dict[str, Any]) -> Iterator[str]:
     recipients = border.get("envelopeRecipients")
     if not isinstance(recipients, list):
-        yield _wrong(name, recipients, "an array of strings", "envelopeRecipients" in border)
+        yield wrong(name, recipients, "an array of strings", "envelopeRecipients" in border)
         return
     if not 1 <= len(recipients) <= MAX_RECIPIENTS:
         yield f"{name} must have 1 to {MAX_RECIPIENTS:,} items, not {len(recipients):,}"
     for index, recipient in enumerate(recipients):
         if not isinstance(recipient, str):
-            yield f"{name}[{index}] must be a string, not {_kind(recipient)}"
+            yield f"{name}[{index}] must be a string, not {kind_of(recipient)}"
         else:
             yield from _text_faults(f"{name}[{index}]", recipient)
 
@@ -123,7 +119,7 @@ def _optional(found: dict[str, Any], key: str, name: str, sound: Any, wanted: st
     if value is None:
         return
     if not isinstance(value, str):
-        yield f"{name} must be a string, not {_kind(value)}"
+        yield f"{name} must be a string, not {kind_of(value)}"
     elif not sound(value):
         yield f"{name} must be {wanted}"
 
@@ -131,20 +127,3 @@ def _optional(found: dict[str, Any], key: str, name: str, sound: Any, wanted: st
 def _text_faults(name: str, value: str) -> Iterator[str]:
     if not _is_text(value):
         yield f"{name} must be text without CR, LF and NUL"
-
-
-def _wrong(name: str, value: Any, wanted: str, present: bool) -> str:
-    return f"{name} must be {wanted}, not {_kind(value)}" if present else f"{name} is missing"
-
-
-def _kind(value: Any) -> str:
-    """What JSON calls it."""
-    if value is None:
-        return "null"
-    kinds: tuple[tuple[Any, str], ...] = (
-        (bool, "a boolean"),
-        (str, "a string"),
-        (int | float, "a number"),
-        (list, "an array"),
-    )
-    return next((name for kind, name in kinds if isinstance(value, kind)), "an object")

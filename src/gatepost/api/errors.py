@@ -64,7 +64,10 @@ INTERNAL_ERROR = ErrorCode(
 SCANNING_DISABLED = ErrorCode("scanning_disabled", 503, "No core has `restApi` under `scanSources`.", retry_after=300)
 CORE_UNAVAILABLE = ErrorCode("core_unavailable", 503, "No core answers.", retry_after=5)
 OVERLOADED = ErrorCode(
-    "overloaded", 503, "The messages that wait for a slot hold more than 1 GiB in all.", retry_after=10
+    "overloaded",
+    503,
+    "The messages that wait for a slot hold more than 1 GiB in all, or too many lists are being read at once.",
+    retry_after=10,
 )
 ANALYSIS_TIMEOUT = ErrorCode("analysis_timeout", 504, "No slot or no result within `longRequestTimeout`.")
 

@@ -99,10 +99,10 @@ class LedgerLine(_Wire, frozen=True):
 
 
 class StageOutcome(_Wire, frozen=True):
-    """How one stage of the analysis went. A stage that did not run says why."""
+    """A stage of the analysis that did not run to its end, and why."""
 
     stage: str
-    state: Literal["ran", "failed", "skipped"]
+    state: Literal["failed", "skipped"]
     reason: str
 
 

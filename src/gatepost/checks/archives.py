@@ -1,7 +1,8 @@
-"""Archives that could not be read whole.
+"""Archives that could not be read whole, and those that took a password.
 
 An encrypted archive with its password in the mail is the oldest way past a scanner; an archive that unfolds without
-end is a way to stop one. What was not read is said here, so that nothing unread passes as clean.
+end is a way to stop one. What was not read is said here, so that nothing unread passes as clean. Some honest senders
+do write the password under the archive; theirs are opened, looked at, and let through.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ SIZE = Kind("limit:archive-size", "The files unfold to more than is read")
 RATIO = Kind("limit:archive-ratio", "An archive unfolds to so many times its size that it was not read to the end")
 DAMAGED = Kind("file:damaged-archive", "An archive is damaged, so not all of it could be read")
 UNSUPPORTED = Kind("limit:archive-method", "An archive is packed in a way that cannot be read")
-KINDS = (ENCRYPTED, DEPTH, COUNT, SIZE, RATIO, DAMAGED, UNSUPPORTED)
+PIXELS = Kind("limit:image-size", "A picture is too large, or there are too many, to be looked at for QR codes")
+OPENED = Kind("file:encrypted-archive-opened", "An archive is encrypted, and the mail gives its password away")
+KINDS = (ENCRYPTED, DEPTH, COUNT, SIZE, RATIO, DAMAGED, UNSUPPORTED, PIXELS, OPENED)
 
 _BY_REASON: dict[Unread, Kind] = {
     "encrypted": ENCRYPTED,
@@ -26,6 +29,7 @@ _BY_REASON: dict[Unread, Kind] = {
     "ratio": RATIO,
     "damaged": DAMAGED,
     "unsupported": UNSUPPORTED,
+    "pixels": PIXELS,
 }
 
 
@@ -33,3 +37,6 @@ def check(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         for reason in file.unread:
             yield _BY_REASON[reason].at(file.path, about=file.sha256, type=file.type)
+        for trait in file.traits:
+            if trait.name == "opened-with-password":
+                yield OPENED.at(file.path, about=file.sha256, type=file.type, password=trait.detail)

@@ -28,7 +28,8 @@ def check(reading: Reading) -> Iterator[Finding]:
             parts = [part.strip().lower() for part in name.split(".")[1:]]
             if len(parts) > 1 and parts[-1] in RUNNABLE_EXTENSIONS and parts[-2] in HARMLESS:
                 yield DOUBLE.at(file.path, about=file.sha256, name=name)
-            if _lies(parts[-1] if parts else "", file.type):
+            # Parts of documents are named by programs, and an encrypted .docx is a compound file (MS-OFFCRYPTO).
+            if _lies(parts[-1] if parts else "", file.type) and not file.within and not file.seen("encrypted"):
                 yield MISMATCH.at(file.path, about=file.sha256, name=name, content=file.type)
 
 

@@ -16,7 +16,7 @@ KINDS = (LINK, SENDER)
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    for host, link in {link.host: link for link in reading.message.links}.items():
+    for host, link in {link.host: link for link in reading.links if "xn--" in link.host}.items():
         if imitated := _imitated(host):
             yield LINK.at(link.where, about=link.url, shown=unicode_domain(host), imitates=imitated)
     for sender in reading.message.senders:

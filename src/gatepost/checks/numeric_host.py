@@ -13,9 +13,8 @@ KINDS = (NUMERIC,)
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    links = {link.host: link for link in reading.message.links if link.source in ("html", "text", "form")}
-    for host, link in links.items():
-        if host[:1].isdigit() or host.startswith("["):
+    for host, link in reading.sites.items():
+        if host[0].isdigit() or host[0] == "[":
             try:
                 address = ip_address(host.strip("[]"))
             except ValueError:

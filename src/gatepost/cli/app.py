@@ -3,7 +3,18 @@
 import typer
 
 from gatepost import __version__
-from gatepost.cli import configuration, diagnosis, policies, running, scanning, storage, tenants
+from gatepost.cli import (
+    apikeys,
+    audit,
+    configuration,
+    diagnosis,
+    lists,
+    policies,
+    running,
+    scanning,
+    storage,
+    tenants,
+)
 
 app = typer.Typer(
     name="gatepost",
@@ -34,7 +45,10 @@ app.command("abby")(running.abby)
 app.command("scan")(scanning.scan)
 app.command("doctor")(diagnosis.doctor)
 app.add_typer(configuration.app, name="config")
+app.add_typer(lists.app, name="lists")
 app.add_typer(tenants.app, name="tenant")
+app.add_typer(apikeys.app, name="apikey")
+app.command("audit")(audit.audit)
 app.add_typer(policies.app, name="policy")
 app.add_typer(storage.app, name="storage")
 app.command("backup")(storage.backup)

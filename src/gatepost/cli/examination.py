@@ -64,6 +64,9 @@ def examine(config: Path, data: DataFolder) -> tuple[Row, ...]:
     rows.append(Row("configuration", "ok", f"both files of {config}") if read else settings)  # type: ignore[arg-type]
     rows += [data_folder(data), workers(unsealed=bool(read and read.guard.unsealed))]
     rows.append(name_servers(read.guard.dns if read else DnsSettings()))
+    rows.append(archives())
+    if read and read.guard.clamd:
+        rows.append(antivirus(read.guard.clamd.address))
     if read:
         rows += [storage(read, data), certificate(read, data, datetime.now(UTC)), *ports(read, data)]
     return tuple(rows)
@@ -166,6 +169,30 @@ def name_servers(settings: DnsSettings) -> Row:
         advice = "name others with dns.nameservers; without DNS no sender can be authenticated"
         return Row("dns", "fail", f"{who} did not answer within {settings.timeout} ms", advice)
     return Row("dns", "ok", f"{who} answered in {milliseconds:.0f} ms")
+
+
+def archives() -> Row:
+    """Is there a library for what only it can unpack?"""
+    from gatepost.files import libarchive
+
+    if libarchive.is_installed():
+        return Row("archives", "ok", "libarchive unpacks rar")
+    found = "without libarchive, packed files in rar archives are not read: such mail is unscannable"
+    return Row("archives", "warn", found, "install libarchive (Debian: libarchive13)")
+
+
+def antivirus(address: str) -> Row:
+    """Does clamd answer?"""
+    from gatepost.guard.clamd import Clamd
+
+    if asyncio.run(Clamd(address).ping()):
+        return Row("clamd", "ok", f"{address} answers")
+    return Row(
+        "clamd",
+        "fail",
+        f"{address} does not answer: mail is judged without it",
+        "start clamd, or correct clamd.address",
+    )
 
 
 def storage(read: Configuration, data: DataFolder) -> Row:

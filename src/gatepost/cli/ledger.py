@@ -52,8 +52,7 @@ def _sections(analysed: AnalysedMessage) -> Iterator[RenderableType]:
     if analysed.files:
         yield from _files(analysed)
     for outcome in ledger.outcomes:
-        if outcome.state != "ran":
-            yield Text.assemble(("did not run: ", "yellow"), safe(f"{outcome.stage}: {outcome.reason}"))
+        yield Text.assemble(("did not run: ", "yellow"), safe(f"{outcome.stage}: {outcome.reason}"))
 
 
 def _finding(line: LedgerLine) -> tuple[str, ...]:

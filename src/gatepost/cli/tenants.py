@@ -1,20 +1,22 @@
-"""`gatepost tenant`: the customers of a deployment."""
+"""`gatepost tenant`: the customers of a deployment, and the domains whose mail is theirs."""
 
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.places import ConfigOption, DataOption, JsonOption
+from gatepost.cli.stating import shown, tenant_uid
+from gatepost.cli.storing import found, with_store
 from gatepost.service.datafolder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.store.interface import Store
-
-T = TypeVar("T")
+    from gatepost.store.interface import Tenant
 
 app = typer.Typer(help="The customers of this deployment.", no_args_is_help=True)
+
+UidArgument = Annotated[str, typer.Argument(metavar="UID", help="The tenant's uid.")]
 
 
 @app.command("create")
@@ -29,13 +31,11 @@ def create(
         raise typer.BadParameter("must not be empty", param_hint="NAME")
     from gatepost.store.interface import Taken
 
-    tenant = _with_store(config, data, lambda store: store.create_tenant(name.strip()))
+    tenant = with_store(config, data, lambda store: store.create_tenant(name.strip()))
     if isinstance(tenant, Taken):
         raise StartError(f"There is a tenant called {tenant.name} already.")
     if json:
-        from gatepost.cli.printing import print_json
-
-        print_json(tenant)
+        _print_json(_described(tenant))
     else:
         print(tenant.uid)
 
@@ -43,33 +43,84 @@ def create(
 @app.command("list")
 def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Print all tenants."""
-    from gatepost.api.times import date_time
-    from gatepost.cli.printing import console, print_json, rows, table
+    from gatepost.cli.printing import console, rows, table
 
-    tenants = _with_store(config, data, lambda store: store.tenants())
+    tenants = with_store(config, data, lambda store: store.tenants())
     if json:
-        print_json(tenants)
+        _print_json([_described(tenant) for tenant in tenants])
         return
-    lines = [(tenant.uid, tenant.name, date_time(tenant.created)) for tenant in tenants]
-    console().print(rows(table("uid", "name", "created"), lines))
+    lines = [(tenant.uid, tenant.name, shown(tenant.created), ", ".join(tenant.domains)) for tenant in tenants]
+    console().print(rows(table("uid", "name", "created", "domains"), lines))
 
 
-def _with_store(config: Path | None, data: Path | None, use: Callable[["Store"], Awaitable[T]]) -> T:
-    """Use the storage that the configuration names, beside a server that may be running."""
-    import asyncio
+@app.command("delete")
+def delete(
+    uid: UidArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+) -> None:
+    """Delete a tenant with its lists, keys, domains and results; its audit trail stays.
 
-    from gatepost.config import load_abby
-    from gatepost.store import open_store
+    Asks before it does so where a person sits at the keyboard.
+    """
+    wanted = tenant_uid(uid) or ""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete tenant {wanted} with everything that is its own?", abort=True)
+    tenant = found(with_store(config, data, lambda store: store.delete_tenant(wanted)), wanted)
+    print(f"Deleted {tenant.name}.")
 
-    place = data_folder(data)
-    url = load_abby(config_folder(config, place)).storage.url
-    place.make()
 
-    async def used() -> T:
-        store = open_store(url, place.path)
-        try:
-            return await use(store)
-        finally:
-            await store.close()
+@app.command("domains")
+def domains(
+    uid: UidArgument,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[DOMAIN]...", help="Its domains from now on.")] = None,
+    none: Annotated[bool, typer.Option("--none", help="It has no domains from now on.")] = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the domains whose mail is a tenant's, or set them: those that are named, and no others."""
+    from gatepost.store.interface import Missing, Taken, Tenant
 
-    return asyncio.run(used())
+    wanted = tenant_uid(uid) or ""
+    if names or none:
+        normal = _normal(names or ())
+        tenant = found(with_store(config, data, lambda store: store.set_tenant_domains(wanted, normal)), wanted)
+    else:
+        tenant = found(with_store(config, data, lambda store: store.tenant(wanted)) or Missing("tenant"), wanted)
+    if isinstance(tenant, Taken):
+        raise StartError(f"{tenant.name} is another tenant's domain.")
+    assert isinstance(tenant, Tenant)
+    if json:
+        _print_json(_described(tenant))
+    else:
+        print("\n".join(tenant.domains))
+
+
+def _normal(names: Sequence[str]) -> list[str]:
+    from gatepost.lists.domain import DOMAIN
+    from gatepost.lists.entry import Refused
+
+    normal = []
+    for name in names:
+        domain = DOMAIN.normalise(name)
+        if isinstance(domain, Refused):
+            raise typer.BadParameter(f"{name} {domain.reason}", param_hint="DOMAIN")
+        normal.append(domain.key)
+    return normal
+
+
+def _described(tenant: "Tenant") -> dict[str, Any]:
+    return {
+        "uid": tenant.uid,
+        "name": tenant.name,
+        "created": shown(tenant.created),
+        "domains": tenant.domains,
+    }
+
+
+def _print_json(value: Any) -> None:
+    from gatepost.cli.printing import print_json
+
+    print_json(value)

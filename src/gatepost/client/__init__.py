@@ -3,12 +3,18 @@
 with Client("https://127.0.0.1:9081", token, ca="tls/certificate.pem") as gatepost:
     result = gatepost.scan(Path("mail.eml"), sender="a@example.org", recipients=["b@example.com"])
     print(result.verdict, result.decision)
+
+with Client("https://127.0.0.1:9081", api_key=key, ca="tls/certificate.pem") as gatepost:
+    gatepost.add_entries("blocked-senders", ["mallory@example.org"])
+    for line in gatepost.list_entries("blocked-senders"):
+        print(line.entry, line.hits)
 """
 
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,13 +22,25 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from gatepost import __version__
+from gatepost.api.lists import ListChange, ListFileInfo, NewListEntry, PublicListsEntry
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, SystemStatus
 from gatepost.client import calls
 from gatepost.client.calls import Envelope, Raw
-from gatepost.client.errors import ApiError, ClientError, UnexpectedReplyError, UnreachableError
+from gatepost.client.errors import ApiError, BrokenStreamError, ClientError, UnexpectedReplyError, UnreachableError
 from gatepost.client.exchange import Exchange, NoReply, Outcome, Reply, Retries, Send, Wait
+from gatepost.client.lists import Calls, Lines, Listed, broken
 
-__all__ = ["ApiError", "AsyncClient", "Client", "ClientError", "Retries", "UnexpectedReplyError", "UnreachableError"]
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "BrokenStreamError",
+    "Client",
+    "ClientError",
+    "NewListEntry",
+    "Retries",
+    "UnexpectedReplyError",
+    "UnreachableError",
+]
 
 T = TypeVar("T")
 
@@ -43,11 +61,14 @@ def _options(url: str, token: str, ca: str | Path | None, verify: bool, timeout:
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    headers = {"user-agent": f"gatepost/{__version__}"}
+    if token:
+        headers["authorization"] = f"Bearer {token}"
     return {
         "base_url": url,
         "verify": context,
         "timeout": httpx.Timeout(timeout, connect=CONNECT_TIMEOUT),
-        "headers": {"authorization": f"Bearer {token}", "user-agent": f"gatepost/{__version__}"},
+        "headers": headers,
         "trust_env": False,
     }
 
@@ -63,13 +84,17 @@ def _no_reply(fault: httpx.TransportError) -> NoReply:
 
 
 class Client:
-    """A connection pool to one abby, for ordinary code. Safe to share between threads."""
+    """A connection pool to one abby, for ordinary code. Safe to share between threads.
+
+    Scans need a token, lists an API key; a client may have both.
+    """
 
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str = "",
         *,
+        api_key: str = "",
         ca: str | Path | None = None,
         verify: bool = True,
         timeout: float = DEFAULT_TIMEOUT,
@@ -78,6 +103,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._retries = retries
+        self._lists = Calls(api_key, retries)
         self._sleep = sleep
         self._http = httpx.Client(transport=transport, **_options(url, token, ca, verify, timeout))
 
@@ -105,6 +131,40 @@ class Client:
         """A stored analysis with its ledger (permission `messages.read`)."""
         return self._run(calls.message(ggrid, self._retries))
 
+    def add_entries(
+        self,
+        list_name: str,
+        entries: Iterable[NewListEntry | str],
+        *,
+        tenant: str | None = None,
+        dry_run: bool = False,
+    ) -> ListChange:
+        """Add or update at most 500 entries, all or none. A dry run changes nothing and says what would happen."""
+        return self._run(self._lists.add(Listed(list_name, tenant), entries, dry_run))
+
+    def delete_entries(
+        self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
+    ) -> ListChange:
+        """Delete at most 500 entries. Where an answer was lost and the call repeated, what was gone does not count."""
+        return self._run(self._lists.delete(Listed(list_name, tenant), entries, dry_run))
+
+    def get_lists(self, *, tenant: str | None = None) -> tuple[ListFileInfo, ...]:
+        """All lists of a scope."""
+        return self._run(self._lists.lists(tenant))
+
+    def list_entries(self, list_name: str, *, tenant: str | None = None) -> Iterator[PublicListsEntry]:
+        """All entries of a list as they come; `BrokenStreamError` where they end too soon."""
+        response = self._run(self._lists.entries(Listed(list_name, tenant)), self._open).stream
+        lines = Lines()
+        try:
+            for chunk in response.iter_bytes():
+                yield from lines.feed(chunk)
+            lines.end()
+        except httpx.TransportError as fault:
+            raise broken(str(fault) or type(fault).__name__) from None
+        finally:
+            response.close()
+
     def close(self) -> None:
         self._http.close()
 
@@ -116,12 +176,12 @@ class Client:
     ) -> None:
         self.close()
 
-    def _run(self, exchange: Exchange[T]) -> T:
+    def _run(self, exchange: Exchange[T], send: Callable[[Send], Outcome] | None = None) -> T:
         outcome: Outcome = None
         try:
             while True:
                 step = exchange.send(outcome)
-                outcome = self._sleep(step.seconds) if isinstance(step, Wait) else self._send(step)
+                outcome = self._sleep(step.seconds) if isinstance(step, Wait) else (send or self._send)(step)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
@@ -131,6 +191,18 @@ class Client:
         except httpx.TransportError as fault:
             return _no_reply(fault)
 
+    def _open(self, step: Send) -> Outcome:
+        """Send a request whose answer, if it is a success, is read by the caller."""
+        request = self._http.build_request(step.method, step.path, content=step.body, headers=step.headers)
+        try:
+            response = self._http.send(request, stream=True)
+            if response.status_code == HTTPStatus.OK:
+                return Reply(response.status_code, b"", response.headers, response)
+            response.read()
+        except httpx.TransportError as fault:
+            return _no_reply(fault)
+        return _reply(response)
+
 
 class AsyncClient:
     """The same for code that runs in an event loop."""
@@ -138,8 +210,9 @@ class AsyncClient:
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str = "",
         *,
+        api_key: str = "",
         ca: str | Path | None = None,
         verify: bool = True,
         timeout: float = DEFAULT_TIMEOUT,
@@ -148,6 +221,7 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._retries = retries
+        self._lists = Calls(api_key, retries)
         self._sleep = sleep
         self._http = httpx.AsyncClient(transport=transport, **_options(url, token, ca, verify, timeout))
 
@@ -175,6 +249,41 @@ class AsyncClient:
         """A stored analysis with its ledger (permission `messages.read`)."""
         return await self._run(calls.message(ggrid, self._retries))
 
+    async def add_entries(
+        self,
+        list_name: str,
+        entries: Iterable[NewListEntry | str],
+        *,
+        tenant: str | None = None,
+        dry_run: bool = False,
+    ) -> ListChange:
+        """Add or update at most 500 entries, all or none. A dry run changes nothing and says what would happen."""
+        return await self._run(self._lists.add(Listed(list_name, tenant), entries, dry_run))
+
+    async def delete_entries(
+        self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
+    ) -> ListChange:
+        """Delete at most 500 entries. Where an answer was lost and the call repeated, what was gone does not count."""
+        return await self._run(self._lists.delete(Listed(list_name, tenant), entries, dry_run))
+
+    async def get_lists(self, *, tenant: str | None = None) -> tuple[ListFileInfo, ...]:
+        """All lists of a scope."""
+        return await self._run(self._lists.lists(tenant))
+
+    async def list_entries(self, list_name: str, *, tenant: str | None = None) -> AsyncIterator[PublicListsEntry]:
+        """All entries of a list as they come; `BrokenStreamError` where they end too soon."""
+        response = (await self._run(self._lists.entries(Listed(list_name, tenant)), self._open)).stream
+        lines = Lines()
+        try:
+            async for chunk in response.aiter_bytes():
+                for entry in lines.feed(chunk):
+                    yield entry
+            lines.end()
+        except httpx.TransportError as fault:
+            raise broken(str(fault) or type(fault).__name__) from None
+        finally:
+            await response.aclose()
+
     async def close(self) -> None:
         await self._http.aclose()
 
@@ -186,7 +295,7 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _run(self, exchange: Exchange[T]) -> T:
+    async def _run(self, exchange: Exchange[T], send: Callable[[Send], Awaitable[Outcome]] | None = None) -> T:
         outcome: Outcome = None
         try:
             while True:
@@ -194,7 +303,7 @@ class AsyncClient:
                 if isinstance(step, Wait):
                     outcome = await self._sleep(step.seconds)  # type: ignore[func-returns-value]
                 else:
-                    outcome = await self._send(step)
+                    outcome = await (send or self._send)(step)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
@@ -203,3 +312,15 @@ class AsyncClient:
             return _reply(await self._http.request(step.method, step.path, content=step.body, headers=step.headers))
         except httpx.TransportError as fault:
             return _no_reply(fault)
+
+    async def _open(self, step: Send) -> Outcome:
+        """Send a request whose answer, if it is a success, is read by the caller."""
+        request = self._http.build_request(step.method, step.path, content=step.body, headers=step.headers)
+        try:
+            response = await self._http.send(request, stream=True)
+            if response.status_code == HTTPStatus.OK:
+                return Reply(response.status_code, b"", response.headers, response)
+            await response.aread()
+        except httpx.TransportError as fault:
+            return _no_reply(fault)
+        return _reply(response)

@@ -21,3 +21,7 @@ class UnreachableError(ClientError):
 
 class UnexpectedReplyError(ClientError):
     """An answer that is not Gatepost's: a proxy's page, another service, a newer version."""
+
+
+class BrokenStreamError(ClientError):
+    """A stream ended before its end: what came so far is not the whole list."""

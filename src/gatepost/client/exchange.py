@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -38,11 +38,12 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer; header names in lower case."""
+    """An answer; header names in lower case. One that is still to be read has a `stream` instead of a body."""
 
     status: int
     body: bytes
     headers: Mapping[str, str] = {}
+    stream: Any = None
 
 
 class NoReply(msgspec.Struct, frozen=True):
@@ -73,13 +74,18 @@ class Retries(msgspec.Struct, frozen=True):
 
 def call(request: Send, answer: type[T], retries: Retries) -> Exchange[T]:
     """One call of the API: all of it can be repeated safely, a scan too."""
+    return _read((yield from answered(request, retries)), answer)
+
+
+def answered(request: Send, retries: Retries) -> Exchange[Reply]:
+    """The answer to a request that was successful in the end."""
     last: ClientError = UnreachableError("no attempt was made")
     for attempt in range(retries.attempts):
         outcome = yield request
         asked = 0.0
         if isinstance(outcome, Reply):
             if outcome.status == HTTPStatus.OK:
-                return _read(outcome, answer)
+                return outcome
             last = _refusal(outcome)
             asked = _retry_after(outcome.headers.get("retry-after", ""))
             if outcome.status not in RETRIED or asked > retries.longest:

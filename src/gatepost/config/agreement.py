@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from gatepost.config.document import Key
@@ -52,6 +53,10 @@ def guard_alone(guard: Guard) -> Iterator[Disagreement]:
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port and (rest.host, rest.port) == (smtp.host, smtp.port):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
+    if guard.yara:
+        from gatepost.files.yararules import faults
+
+        yield from ((("yara", "folder"), fault) for fault in faults(Path(guard.yara.folder)))
 
 
 def abby_alone(abby: Abby) -> Iterator[Disagreement]:

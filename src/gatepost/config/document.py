@@ -86,13 +86,19 @@ def _integer(text: str) -> int:
     return sign * int(digits[2:] if base != 10 else digits, base)
 
 
+def _text(text: str) -> str:
+    """An escape can state half of a surrogate pair, which no file, header or log could hold."""
+    text.encode()
+    return text
+
+
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "null": lambda _: None,
     "bool": lambda text: text.lower() == "true",
     "int": _integer,
     "float": lambda text: float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan")),
-    "str": str,
-    "timestamp": str,
+    "str": _text,
+    "timestamp": _text,
 }
 
 
@@ -136,7 +142,7 @@ class _Unfolding:
             if not isinstance(name_node, ScalarNode):
                 self.mistakes.append(Mistake(line, key, "has a key that is not a plain word"))
                 continue
-            name = str(name_node.value)
+            name = str(name_node.value).encode("utf-8", "replace").decode()
             here = (*key, name)
             if name in first:
                 self.mistakes.append(Mistake(line, here, f"is already set in line {first[name]}"))
@@ -154,6 +160,9 @@ class _Unfolding:
             return str(node.value)
         try:
             value = convert(str(node.value))
+        except UnicodeEncodeError:
+            self.mistakes.append(Mistake(line, key, "has half a character in it"))
+            return None
         except ValueError:
             self.mistakes.append(Mistake(line, key, "is not the kind of value that its form or tag says"))
             return None

@@ -69,7 +69,6 @@ _SENTENCES: dict[str, Callable[[Any, Any], str]] = {
     "int_type": _must_be("a whole number"),
     "int_from_float": _must_be("a whole number"),
     "string_type": _must_be("a text"),
-    "string_unicode": lambda _context, _value: "must be a text without halves of characters",
     "bool_type": _must_be("true or false"),
     "list_type": _must_be("a list"),
     "dict_type": _must_be("a group of keys"),

@@ -2,7 +2,8 @@
 
 A zip of 42 KB can hold petabytes; so every byte that comes out of an archive is paid for from one purse, and what
 could not be paid for is said, never skipped in silence. Bytes that go in are paid for too: entries may overlap, and
-a megabyte that unpacks to nothing can be named by ten thousand of them.
+a megabyte that unpacks to nothing can be named by ten thousand of them. Passwords that are tried and bytes that are
+worked on one by one in Python have purses of their own, since they cost time rather than room; so have pictures.
 """
 
 from gatepost.files.tree import Unread
@@ -12,11 +13,16 @@ MAX_FILES = 2_000
 MAX_BYTES = 128 << 20
 MAX_READ = 256 << 20
 MAX_RATIO = 250
+MAX_IMAGES = 8
+MAX_PIXELS = 24_000_000
+MAX_ATTEMPTS = 2_000  # one is a key of a zip, about half a millisecond
+MAX_SLOW = 1 << 20  # about a second
 RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
 
 
 class Budget:
-    """The purse of one message; `read`, `spent` and `files` are what was used of it."""
+    """The purse of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images` and `pixels` are what was
+    used of it."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
         self.max_bytes = max_bytes
@@ -24,6 +30,10 @@ class Budget:
         self.spent = 0
         self.read = 0
         self.files = 0
+        self.attempts = 0
+        self.slow = 0
+        self.images = 0
+        self.pixels = 0
 
     def allowance(self, packed: int) -> int:
         """The most that `packed` bytes of an archive may unfold to now."""
@@ -48,3 +58,30 @@ class Budget:
             return False
         self.files += 1
         return True
+
+    def try_password(self, cost: int = 1) -> bool:
+        """Take room for one more attempt; False when there is none."""
+        if self.attempts + cost > MAX_ATTEMPTS:
+            return False
+        self.attempts += cost
+        return True
+
+    def another_image(self, pixels: int) -> bool:
+        """Take room for looking at one more picture; False when there is none."""
+        if self.images >= MAX_IMAGES or self.pixels + pixels > MAX_PIXELS:
+            return False
+        self.images += 1
+        self.pixels += pixels
+        return True
+
+    def slowly(self, size: int) -> bool:
+        """Take room for work on so many single bytes; False when there is none."""
+        if self.slow + size > MAX_SLOW:
+            return False
+        self.slow += size
+        return True
+
+    @property
+    def slow_left(self) -> int:
+        """How many single bytes may still be worked on."""
+        return MAX_SLOW - self.slow

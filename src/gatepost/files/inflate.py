@@ -6,9 +6,13 @@ import zlib
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+import zstandard
+
 from gatepost.files.tree import Unread
 
 STEP = 256 << 10
+MAX_MEMBERS = 1_000
+MAX_WINDOW = 64 << 20
 
 Bytes: TypeAlias = bytes | memoryview
 
@@ -21,6 +25,9 @@ class Decompressor(Protocol):
 
     @property
     def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
 
     def decompress(self, data: Bytes, max_length: int) -> bytes: ...
 
@@ -39,8 +46,17 @@ class _Zlib:
     def needs_input(self) -> bool:
         return not self._inner.unconsumed_tail
 
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
     def decompress(self, data: Bytes, max_length: int) -> bytes:
         return self._inner.decompress(data or self._inner.unconsumed_tail, max_length)
+
+
+def stored(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """What is not packed at all."""
+    return bytes(data[:limit]), "size" if len(data) > limit else None
 
 
 def deflate(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
@@ -49,17 +65,38 @@ def deflate(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
 
 
 def gzip(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
-    """gzip (RFC 1952), the first member; what follows it is noise or a further member, which `gunzip` programs join."""
-    return _bounded(lambda: _Zlib(31), data, limit)
+    """gzip (RFC 1952): all members, joined, as `gunzip` does; noise after the last one is no part of it."""
+    return _bounded(lambda: _Zlib(31), data, limit, b"\x1f\x8b\x08")
 
 
 def bzip2(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
-    return _bounded(bz2.BZ2Decompressor, data, limit)
+    """bzip2, all streams of it."""
+    return _bounded(bz2.BZ2Decompressor, data, limit, b"BZh")
 
 
 def xz(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
     """xz or the older .lzma, with a cap on the dictionary that the file may ask for."""
-    return _bounded(lambda: lzma.LZMADecompressor(memlimit=128 << 20), data, limit)
+    return _bounded(lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), data, limit, b"\xfd7zXZ\0")
+
+
+def zstd(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """zstd (RFC 8878), all frames, with a cap on the window."""
+    out: list[bytes] = []
+    left = limit + 1
+    try:
+        worker = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+        with worker.stream_reader(data, read_across_frames=True) as stream:
+            while left > 0 and (piece := stream.read(min(left, STEP))):
+                out.append(piece)
+                left -= len(piece)
+    except (zstandard.ZstdError, ValueError, EOFError):
+        return b"".join(out)[:limit], "damaged"
+    return b"".join(out)[:limit], None if left > 0 else "size"
+
+
+def raw_lzma(data: Bytes, limit: int, chain: list[dict[str, int]]) -> tuple[bytes, Unread | None]:
+    """A bare stream under a chain of LZMA's filters; the one who calls says how long it should be."""
+    return _bounded(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)
 
 
 def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
@@ -75,25 +112,40 @@ def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
     return _bounded(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data[4 + size :], limit)
 
 
-def _bounded(make: Callable[[], Decompressor], data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
-    """What came out, and why there is not more. Damaged data still gives what stood before the damage."""
+def _bounded(
+    make: Callable[[], Decompressor], data: Bytes, limit: int, magic: bytes = b""
+) -> tuple[bytes, Unread | None]:
+    """What came out, and why there is not more. Damaged data still gives what stood before the damage. Where `magic`
+    stands after the end of a stream, another one begins."""
     out: list[bytes] = []
-    left = limit
     place = 0
+    for _ in range(MAX_MEMBERS):
+        try:
+            worker = make()
+        except (ValueError, lzma.LZMAError):
+            return b"".join(out), "damaged"
+        place, unread = _one(worker, data, place, out, limit - sum(map(len, out)))
+        if unread or not magic or data[place : place + len(magic)] != magic:
+            return b"".join(out), unread
+        out = [b"".join(out)] if len(out) > 64 else out
+    return b"".join(out), "count"
+
+
+def _one(worker: Decompressor, data: Bytes, place: int, out: list[bytes], left: int) -> tuple[int, Unread | None]:
+    """One stream from `place` on; where it ended, or why it did not."""
     try:
-        worker = make()
         while not worker.eof:
             chunk: Bytes = b""
             if worker.needs_input:
                 chunk = data[place : place + STEP]
                 place += len(chunk)
                 if not chunk:
-                    return b"".join(out), "damaged"
+                    return place, "damaged"
             piece = worker.decompress(chunk, left + 1)
             out.append(piece[:left])
             if len(piece) > left:
-                return b"".join(out), "size"
+                return place, "size"
             left -= len(piece)
+        return place - len(worker.unused_data), None
     except (zlib.error, OSError, EOFError, ValueError, lzma.LZMAError):
-        return b"".join(out), "damaged"
-    return b"".join(out), None
+        return place, "damaged"

@@ -33,7 +33,8 @@ FAMILIES: dict[str, Family] = {
     "script": _family("sh py pl rb bash zsh", executable=True),
     "zip": _family(_ZIP_FORMATS),
     "pdf": _family("pdf ai fdf"),
-    "ole": _family("doc dot xls xlt ppt pot pps msg msi msp vsd pub db thumbs wps hwp mpp"),
+    "ole": _family("doc dot xls xlt ppt pot pps msg msi msp mst vsd pub db thumbs wps hwp mpp"),
+    "msi": _family("msi msp mst", executable=True),
     "rtf": _family("rtf doc"),
     "onenote": _family("one onetoc2"),
     "cab": _family("cab msu"),
@@ -148,13 +149,18 @@ _BY_FIRST: dict[int, tuple[tuple[bytes, str], ...]] = {
 }
 
 
+_INSTALLER = tuple(
+    number.to_bytes(4, "little") + bytes.fromhex("00000000c000000000000046") for number in (0xC1082, 0xC1084, 0xC1086)
+)
+
+
 def identify(content: bytes) -> str:
     """The type of a file by its content; "text" or "data" where nothing tells."""
     if not content:
         return "empty"
     for magic, name in _BY_FIRST.get(content[0], ()):
         if content.startswith(magic) and _holds(name, content):
-            return name
+            return "msi" if name == "ole" and _installs(content) else name
     return _further_in(content) or _textual(content)
 
 
@@ -171,6 +177,13 @@ def _holds(name: str, content: bytes) -> bool:
     return True
 
 
+def _installs(content: bytes) -> bool:
+    """Whether a compound file is a Windows Installer package: by the class of its root ([MS-CFB] section 2.6.1)."""
+    size = 1 << min(int.from_bytes(content[30:32], "little"), 16)
+    root = (int.from_bytes(content[48:52], "little") + 1) * size
+    return content[root + 80 : root + 96] in _INSTALLER
+
+
 def _further_in(content: bytes) -> str:
     """Signatures that do not stand at the start."""
     if b"%PDF-" in content[:HEAD]:  # readers look for it in the first kilobyte
@@ -183,8 +196,10 @@ def _further_in(content: bytes) -> str:
         return "heif" if content[8:12] in (b"heic", b"heix", b"mif1", b"avif") else "mp4"
     if content[:4] == b"RIFF":
         return {b"WEBP": "webp", b"WAVE": "wav"}.get(content[8:12], "data")
-    if content[0x8001:0x8006] == b"CD001":
+    if content[0x8001:0x8006] in (b"CD001", b"BEA01"):
         return "iso"
+    if content[-512:-504] == b"conectix":  # a disc of fixed size has its mark at the end only
+        return "vhd"
     return ""
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gatepost.asking import Dns, DnsAnswer
+from gatepost.files.tree import Antivirus
+from gatepost.guard.clamd import Body
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, Lookup, LookupAnswer, Question, Questions
+from gatepost.questions import Answer, Answers, AskAntivirus, Lookup, LookupAnswer, Question, Questions
 
 FAILED = DnsAnswer("failed")
 MAX_SECONDS = 10.0
@@ -33,6 +35,12 @@ class Looks(Protocol):
     """Whoever can look up list entries."""
 
     async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer: ...
+
+
+class Scans(Protocol):
+    """Whoever can tell malware."""
+
+    async def scan(self, body: Body) -> Antivirus: ...
 
 
 class NoLists:
@@ -62,9 +70,11 @@ class Answerer:
         clock: Callable[[], float] = time.monotonic,
         *,
         lists: Looks | None = None,
+        antivirus: Scans | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
         self._lists = lists or NoLists()
+        self._antivirus = antivirus
         self._used: dict[str, float] = {}
 
     async def answer(self, job: Named, questions: Questions) -> Answers:
@@ -72,7 +82,9 @@ class Answerer:
         found: dict[Question, Answer] = {}
         missing: list[Dns] = []
         for question in dict.fromkeys(questions):
-            if isinstance(question, Lookup):
+            if isinstance(question, AskAntivirus):
+                found[question] = await self._scanned(job)
+            elif isinstance(question, Lookup):
                 # The tenant is the message's, whatever a worker may ask.
                 found[question] = await self._lists.answer(job.envelope.tenant, question)
             elif known := self._resolver.known(question):
@@ -83,6 +95,11 @@ class Answerer:
             looked_up = await self._within_share(job.ggrid, missing)
             found.update((question, looked_up.get(question, FAILED)) for question in missing)
         return tuple(found[question] for question in questions)
+
+    async def _scanned(self, job: Named) -> Antivirus:
+        """What the antivirus says of the job's message; "off" where there is none, whatever a worker may ask."""
+        body = getattr(job, "body", None)
+        return await self._antivirus.scan(body) if self._antivirus and body else Antivirus()
 
     def forget(self, ggrid: str) -> None:
         """That message's analysis has ended."""

@@ -55,7 +55,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     """One message to analyse; its bytes follow in a frame of their own.
 
     `lists` names the snapshot of lists to use; `skip` are stages that broke a worker; `known` are answers that an
-    attempt before this one was given.
+    attempt before this one was given; `antivirus` says whether there is one to ask.
     """
 
     envelope: Envelope
@@ -63,6 +63,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     lists: str = ""
     skip: dict[str, str] = {}
     known: tuple[tuple[Question, Answer], ...] = ()
+    antivirus: bool = False
 
 
 class Given(msgspec.Struct, frozen=True, array_like=True):

@@ -12,9 +12,11 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 
 import msgspec
 
+from gatepost.files.yararules import Rules, RulesError, compiled
 from gatepost.guard import worker
 from gatepost.guard.frames import Born, Loaded, Spawn
 from gatepost.guard.kernel import die_with_parent
@@ -26,8 +28,9 @@ from gatepost.guard.warmup import warm_up
 class Loader:
     """Forks workers and reaps them, until guard closes the control socket."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, rules: Rules | None) -> None:
         self._control = control
+        self._rules = rules
         self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
@@ -76,7 +79,7 @@ class Loader:
         if pid == 0:
             try:
                 die_with_parent(parent, signal.SIGKILL)
-                worker.live(sock, Page(page), order.memory, trial=order.trial)
+                worker.live(sock, Page(page), order.memory, self._rules, trial=order.trial)
             except BaseException:
                 traceback.print_exc()
                 raise
@@ -89,18 +92,27 @@ class Loader:
 
 
 def main() -> None:
-    """`python -m gatepost.guard.loader DESCRIPTOR PID`: the control socket, and guard's process id."""
+    """`python -m gatepost.guard.loader DESCRIPTOR PID [FOLDER]`: the control socket, guard's process id, YARA rules."""
     descriptor, guard = (int(argument) for argument in sys.argv[1:3])
     forget_signals()
     die_with_parent(guard, signal.SIGKILL)
     warm_up()
+    rules = _rules(sys.argv[3:])
     gc.disable()
     gc.collect()
     gc.freeze()
     try:
-        Loader(socket.socket(fileno=descriptor)).serve()
+        Loader(socket.socket(fileno=descriptor), rules).serve()
     except ConnectionError:
         pass
+
+
+def _rules(folders: list[str]) -> Rules | None:
+    """The operator's rules, compiled before any worker is sealed."""
+    try:
+        return compiled(Path(folders[0])) if folders else None
+    except RulesError as fault:  # they were in order when the configuration was read
+        sys.exit(f"gatepost: yara.folder {fault}")
 
 
 if __name__ == "__main__":

@@ -34,12 +34,16 @@ class LoaderError(RuntimeError):
 
 
 class Nursery:
-    """One loader process. `born` is called with number, pid and pidfd; `lost` once, if it ends by itself."""
+    """One loader process. `born` is called with number, pid and pidfd; `lost` once, if it ends by itself;
+    `rules` is a folder of YARA rules."""
 
-    def __init__(self, born: Callable[[int, int, int], None], lost: Callable[[], None]) -> None:
+    def __init__(
+        self, born: Callable[[int, int, int], None], lost: Callable[[], None], rules: str | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._born = born
         self._lost = lost
+        self._rules = rules
         self._loaded: asyncio.Future[None] = self._loop.create_future()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,6 +53,7 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", "-m", "gatepost.guard.loader", str(theirs.fileno()), str(os.getpid())]
+            command += [self._rules] if self._rules else []
             # In this thread, not another: the loader ends with the thread that started it.
             self._process = subprocess.Popen(  # noqa: ASYNC220
                 command,

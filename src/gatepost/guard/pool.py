@@ -34,7 +34,8 @@ _log = structlog.get_logger("gatepost.workers")
 
 
 class PoolSettings(msgspec.Struct, frozen=True):
-    """Times in seconds, memory in bytes over what an idle worker holds. `trial` is for tests only."""
+    """Times in seconds, memory in bytes over what an idle worker holds. `trial` is for tests only;
+    `rules` is a folder of YARA rules, `antivirus` whether there is one to ask."""
 
     processes: int
     analysis_timeout: float
@@ -42,6 +43,8 @@ class PoolSettings(msgspec.Struct, frozen=True):
     memory: int
     unsealed: bool = False
     trial: bool = False
+    rules: str | None = None
+    antivirus: bool = False
 
     @property
     def stage_seconds(self) -> float:
@@ -86,7 +89,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop = asyncio.get_running_loop()
-        self._staff = Staff(self, self._settings.memory, trial=self._settings.trial)
+        self._staff = Staff(self, self._settings.memory, self._settings.rules, trial=self._settings.trial)
         try:
             await self._staff.start(self._settings.processes)
             if self._staff.leaks and not self._settings.unsealed:
@@ -194,7 +197,8 @@ class WorkerPool:
             hand.lists.put(lists.key, lists.version)
             news.append(Snapshot(lists.key, 0, lists.data))
         name = lists.key if lists.data else ""
-        job = frames.Job(attempt.job.envelope, attempt.job.now, name, attempt.skip, tuple(attempt.known.items()))
+        known = tuple(attempt.known.items())
+        job = frames.Job(attempt.job.envelope, attempt.job.now, name, attempt.skip, known, self._settings.antivirus)
         hand.channel.send(
             *(frames.packed(Frame.SNAPSHOT, 0, snapshot) for snapshot in news),
             frames.packed(Frame.JOB, attempt.number, job),

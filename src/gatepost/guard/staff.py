@@ -44,7 +44,7 @@ class Employer(Protocol):
 class Staff:
     """The workers that there are. `hands` holds them from birth to end."""
 
-    def __init__(self, employer: Employer, memory: int, *, trial: bool) -> None:
+    def __init__(self, employer: Employer, memory: int, rules: str | None = None, *, trial: bool) -> None:
         self.hands: dict[int, Hand] = {}
         self.leaks: tuple[str, ...] = ()
         self.replaced = 0
@@ -52,8 +52,9 @@ class Staff:
         self._employer = employer
         self._memory = memory
         self._trial = trial
+        self._rules = rules
         self._loop = asyncio.get_running_loop()
-        self._nursery = Nursery(self._born, self._loader_lost)
+        self._nursery = Nursery(self._born, self._loader_lost, rules)
         self._numbers = itertools.count(1)
         self._pause = _PAUSE_SECONDS[0]
         self._news = asyncio.Event()
@@ -169,7 +170,7 @@ class Staff:
     async def _reload(self) -> None:
         while True:
             await self._nursery.stop()
-            self._nursery = Nursery(self._born, self._loader_lost)
+            self._nursery = Nursery(self._born, self._loader_lost, self._rules)
             try:
                 await self._nursery.start()
             except LoaderError:

@@ -20,12 +20,19 @@ import time
 import traceback
 import zipfile
 from email.message import EmailMessage
+from typing import Any
+
+import zstandard
+import zxingcpp
+from PIL import Image
 
 from gatepost import names
 from gatepost.analysis import Context, Report, analyse
 from gatepost.asking import Dns, DnsAnswer
+from gatepost.files.tree import Antivirus
+from gatepost.mail import charset, text
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, Lookup, LookupAnswer, Question, Questions
+from gatepost.questions import Answer, Answers, AskAntivirus, Lookup, LookupAnswer, Question, Questions
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -72,9 +79,9 @@ def warm_up() -> None:
     for name in _LATE:
         importlib.import_module(name)
     time.localtime()
-    warm = getattr(names, "warm", None)
-    if warm is not None:
-        warm()
+    names.warm()
+    text.warm()
+    charset.preload()
     for raw in specimens():
         report_on(raw)
     _stumble()
@@ -114,6 +121,8 @@ def answers_to(questions: Questions) -> Answers:
 def _answer_to(question: Question) -> Answer:
     if isinstance(question, Lookup):
         return LookupAnswer()
+    if isinstance(question, AskAntivirus):
+        return Antivirus()
     records = _ZONE.get(question)
     return DnsAnswer("found", records) if records else DnsAnswer("no-name")
 
@@ -144,13 +153,22 @@ def _files() -> dict[str, bytes]:
         "a.txt.bz2": bz2.compress(b"text"),
         "a.txt.xz": lzma.compress(b"text"),
         "a.pdf": b"%PDF-1.4\n1 0 obj<</URI(https://a.test)>>endobj\ntrailer<<>>\n%%EOF",
+        "b.pdf": _picture("pdf"),
         "a.exe": b"MZ" + bytes(100),
         "a.rtf": rb"{\rtf1 hello}",
         "a.doc": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504),
-        "a.png": base64.b64decode(
-            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh6FO1AAAAABJRU5ErkJggg=="
-        ),
+        "a.zst": zstandard.compress(b"text"),
+        **{f"a.{form}": _picture(form) for form in ("png", "jpeg", "gif", "bmp", "webp")},
     }
+
+
+def _picture(form: str) -> bytes:
+    """A QR code."""
+    drawn: Any = zxingcpp.create_barcode("https://a.test/", zxingcpp.BarcodeFormat.QRCode).to_image(scale=3)
+    height, width = drawn.shape
+    packed = io.BytesIO()
+    Image.frombytes("L", (width, height), bytes(drawn)).save(packed, form)
+    return packed.getvalue()
 
 
 def _zip(files: dict[str, bytes]) -> bytes:

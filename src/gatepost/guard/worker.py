@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import Context, Report, analyse
+from gatepost.files.yararules import Rules
 from gatepost.guard import frames
 from gatepost.guard.frames import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame
 from gatepost.guard.kernel import give_back_memory
@@ -49,9 +50,10 @@ class _Run:
 class Worker:
     """Receives jobs and answers, sends questions and reports."""
 
-    def __init__(self, sock: socket.socket, page: Page, *, trial: bool = False) -> None:
+    def __init__(self, sock: socket.socket, page: Page, rules: Rules | None = None, *, trial: bool = False) -> None:
         self._sock = sock
         self._page = page
+        self._rules = rules
         self._trial = trial
         self._runs: dict[int, _Run] = {}
         self._snapshots: dict[str, Any] = {}
@@ -94,6 +96,8 @@ class Worker:
             skip=job.skip,
             mark=self._marker(run),
             lists=(self._lists.get(job.lists) if job.lists else None) or NOTHING,
+            rules=self._rules,
+            antivirus=job.antivirus,
         )
         if self._trial:
             context = rigged(raw, context)
@@ -186,7 +190,7 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def live(sock: int, page: Page, memory: int, *, trial: bool) -> NoReturn:
+def live(sock: int, page: Page, memory: int, rules: Rules | None = None, *, trial: bool) -> NoReturn:
     """A forked child becomes a worker: sealed, tested from inside, then at work until guard lets go."""
     os.dup2(sock, SOCKET)
     gc.enable()
@@ -196,7 +200,7 @@ def live(sock: int, page: Page, memory: int, *, trial: bool) -> NoReturn:
     sys.stdin = sys.stdout = sys.stderr = None
     connection.sendall(frames.packed(Frame.READY, 0, frames.Ready(sealed.layers, sealed.leaks)))
     try:
-        Worker(connection, page, trial=trial).loop()
+        Worker(connection, page, rules, trial=trial).loop()
     except MemoryError:
         page.say_out_of_memory()
     except OSError:  # guard is gone

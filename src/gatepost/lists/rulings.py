@@ -93,6 +93,9 @@ def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str,
 
     A list of the operator's own counts for the usual one of its kind and category.
     """
+    hits = tuple(hits)
+    if not hits:
+        return
     by_key: dict[str, list[Subject]] = {}
     for subject in asked:
         for key in subject.keys:

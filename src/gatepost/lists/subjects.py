@@ -6,7 +6,7 @@ The same subjects are kept with the result, so that "what would this entry have 
 message.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Literal
@@ -86,10 +86,12 @@ def subjects(
     return tuple(found.values())
 
 
-def questions(asked: Iterable[Subject]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The keys of all subjects by kind, each once: one question to the lists."""
+def questions(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The keys of all subjects of these kinds, each once: one question to the lists."""
     by_kind: dict[str, dict[str, None]] = {}
     for subject in asked:
+        if subject.kind not in kinds:
+            continue
         by_kind.setdefault(subject.kind, {}).update(dict.fromkeys(subject.keys))
     return tuple((kind, tuple(keys)) for kind, keys in by_kind.items())
 

@@ -34,7 +34,8 @@ class Unkeyed(msgspec.Struct, frozen=True):
     """The lists that no exact key finds, of both scopes, as one snapshot. Equal versions have equal content.
 
     Custom lists are among those of their kind: phrases; people; networks of category `trust` with the relays; domains
-    of category `protect` with the partners. `custom` has the category of every custom list by its name.
+    of category `protect` with the partners. `custom` has the category of every custom list by its name; `keyed` are the
+    kinds of which some keyed list has entries: no others need to be looked up.
     """
 
     version: str = ""
@@ -44,6 +45,7 @@ class Unkeyed(msgspec.Struct, frozen=True):
     people: tuple[Listed, ...] = ()
     trusted_relays: tuple[Listed, ...] = ()
     custom: dict[str, Category] = {}
+    keyed: tuple[str, ...] = ()
 
     @property
     def until(self) -> int | None:

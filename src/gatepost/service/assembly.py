@@ -14,6 +14,7 @@ from gatepost.abby.remote import RemoteCore
 from gatepost.config.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers import Answerer
+from gatepost.guard.clamd import Clamd
 from gatepost.guard.core import Guard
 from gatepost.guard.dns import Resolver
 from gatepost.guard.listing import Listing
@@ -36,7 +37,8 @@ def build_guard(
     """A core with its workers, resolver and door. `trial` lets messages ask for misbehaviour; it is for tests only."""
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = Listing(store)
-    answerer = Answerer(resolver, lists=lists)
+    antivirus = Clamd(settings.clamd.address) if settings.clamd else None
+    answerer = Answerer(resolver, lists=lists, antivirus=antivirus)
     pool = WorkerPool(_pool_settings(settings, trial), answerer.answer, shipped())
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
@@ -52,6 +54,8 @@ def _pool_settings(settings: GuardSettings, trial: bool) -> PoolSettings:
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
         trial=trial,
+        rules=settings.yara.folder if settings.yara else None,
+        antivirus=settings.clamd is not None,
     )
 
 

@@ -22,7 +22,7 @@ PRIVATE = 0o077
 # Lets messages ask for misbehaviour (see `guard.trial`): for tests of what surrounds the analysis, never for mail.
 TRIAL = "GATEPOST_TRIAL"
 # Keys that are read and checked, and whose room in the house is still empty.
-UNSERVED = ("scanSources.smtp", "scanSources.restApi.keep", "delivery", "quarantine", "yara", "clamd", "tenants")
+UNSERVED = ("scanSources.smtp", "scanSources.restApi.keep", "delivery", "quarantine", "tenants")
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ def _welcome(
     if not data.administrator.exists():
         administrator, password = first_start.new_administrator()
     started = Started(
-        url=_url(both.abby, port),
+        url=local_url(both.abby, port),
         data=data,
         config=folder,
         certificate=data.certificate if both.abby.tls is None else None,
@@ -121,7 +121,7 @@ def _welcome(
     _say("gatepost", both.abby.listen.host, port)
 
 
-def _url(settings: AbbySettings, port: int) -> str:
+def local_url(settings: AbbySettings, port: int) -> str:
     """An address that works on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
     return f"{'http' if settings.tls == 'off' else 'https'}://{sockets.shown(host, port)}"

@@ -28,9 +28,9 @@ PRAGMA foreign_keys = ON;
 """
 
 
-def schema_files() -> tuple[tuple[int, str], ...]:
-    """Number and SQL of every schema file, in order."""
-    found = (entry for entry in (files("gatepost.store") / "schema").iterdir() if entry.name.endswith(".sql"))
+def schema_files(engine: str = "sqlite") -> tuple[tuple[int, str], ...]:
+    """Number and SQL of every schema file of an engine, in order."""
+    found = (entry for entry in (files("gatepost.store") / "schema" / engine).iterdir() if entry.name.endswith(".sql"))
     return tuple(sorted((int(entry.name.split("_")[0]), entry.read_text("utf-8")) for entry in found))
 
 
@@ -49,12 +49,13 @@ def create(path: Path) -> apsw.Connection:
     return connection
 
 
-def connect_reader(path: Path) -> apsw.Connection:
-    """Another connection to a file that stands; it cannot change anything."""
+def connect_reader(path: Path, mapped: int = 0) -> apsw.Connection:
+    """Another connection to a file that stands; it cannot change anything. So many of its bytes are read in place."""
     with described(path):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         connection.execute("PRAGMA query_only = ON; PRAGMA cache_size = -16000")
+        connection.pragma("mmap_size", mapped)
     return connection
 
 
@@ -85,8 +86,11 @@ def version(connection: apsw.Connection) -> int:
 
 def _recognise(connection: apsw.Connection, path: Path) -> None:
     """Refuse other programs' databases before anything in them is changed."""
+    # In one transaction: between two reads another process could have made the file ours.
+    connection.execute("BEGIN")
     owner = connection.pragma("application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    connection.execute("COMMIT")
     if owner != APPLICATION_ID and (owner or tables):
         raise StorageError(f"{path} is a database of another program; name another file in storage.url.")
 

@@ -12,6 +12,7 @@ import msgspec
 from gatepost.analysis import Report
 from gatepost.mail.message import Envelope
 from gatepost.store.interface import MessageRecord
+from gatepost.store.work import Read, Work, Write, in_sqlite, storable
 
 PLAIN, DEFLATED = b"\x00", b"\x01"
 # Below this, deflating saves less than a disk sector and costs more than it saves.
@@ -36,10 +37,12 @@ COLUMNS = (
     "sha256",
     "detail",
 )
-_READ = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = ?"
-_PURGE = """
-DELETE FROM messages WHERE id IN (SELECT id FROM messages WHERE completed < ? ORDER BY completed LIMIT ?)
-"""
+_READ = "SELECT ggrid, created, completed, size, sha256, detail FROM messages"
+_ONE = _READ + " WHERE ggrid = $1"
+_PLACES = ", ".join(f"${place}" for place in range(1, len(COLUMNS) + 1))
+_KEEP = f"INSERT INTO messages ({', '.join(COLUMNS)}) VALUES ({_PLACES}) ON CONFLICT (ggrid) DO NOTHING"  # noqa: S608
+_PURGE = """DELETE FROM messages
+WHERE id IN (SELECT id FROM messages WHERE completed < $1 ORDER BY completed LIMIT $2)"""
 
 
 class _Detail(msgspec.Struct, frozen=True):
@@ -63,23 +66,36 @@ def insert(connection: apsw.Connection, records: Sequence[MessageRecord]) -> lis
     return kept
 
 
-def fetch(connection: apsw.Connection, ggrid: str) -> MessageRecord | None:
+def keep(record: MessageRecord) -> Work[MessageRecord]:
+    """Keep one record, or return the one that stands already."""
+    if (yield Write(_KEEP, tuple(storable(value) if isinstance(value, str) else value for value in _row(record)))):
+        return record
+    return (yield from find(record.ggrid)) or record
+
+
+def find(ggrid: str) -> Work[MessageRecord | None]:
     """The record of one analysis."""
-    row = connection.execute(_READ, (ggrid.lower(),)).fetchone()
-    if row is None:
-        return None
-    name, created, completed, size, sha256, packed = row
-    detail = _unpacked(packed)
-    return MessageRecord(name, created, completed, detail.envelope, size, sha256, detail.report)
+    rows = yield Read(_ONE, (storable(ggrid.lower()),))
+    return from_row(*rows[0]) if rows else None
 
 
-def purge(connection: apsw.Connection, bounds: Sequence[tuple[int, int]]) -> list[int]:
+def purge(before: int, limit: int) -> Work[int]:
     """Delete at most `limit` records that were completed before a time."""
-    deleted = []
-    for before, limit in bounds:
-        connection.execute(_PURGE, (before, limit))
-        deleted.append(connection.changes())
+    deleted: int = yield Write(_PURGE, (before, limit))
     return deleted
+
+
+def recent(tenant: str | None, limit: int) -> Read:
+    """The last records of a tenant, or of everybody; `from_row` makes records of them."""
+    if tenant:
+        return Read(_READ + " WHERE tenant = $2 ORDER BY completed DESC LIMIT $1", (limit, tenant))
+    return Read(_READ + " ORDER BY completed DESC LIMIT $1", (limit,))
+
+
+def from_row(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
+    """A row as it was kept."""
+    detail = _unpacked(packed)
+    return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report)
 
 
 def _insert_chunk(connection: apsw.Connection, records: Sequence[MessageRecord]) -> Sequence[MessageRecord]:
@@ -87,7 +103,9 @@ def _insert_chunk(connection: apsw.Connection, records: Sequence[MessageRecord])
     connection.execute(_insertion(len(records)), [value for record in records for value in _row(record)])
     if connection.changes() == len(records):
         return records
-    return [fetch(connection, record.ggrid) or record for record in records]
+    one = in_sqlite(_ONE)
+    standing = (connection.execute(one, (record.ggrid.lower(),)).fetchone() for record in records)
+    return [from_row(*row) if row else record for row, record in zip(standing, records, strict=True)]
 
 
 def _insertion(count: int) -> str:

@@ -1,101 +1,193 @@
 """Storage in one SQLite file: a writer thread that commits in groups, and readers beside it.
 
-The event loop only ever waits; nothing here blocks it. Several processes may have the same file open.
+The event loop only ever waits; nothing here blocks it. Several processes may have the same file open. A stream has a
+connection of its own, because what it reads is one statement from its first batch to its last.
 """
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, starmap
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
 from gatepost.store import database, messages
-from gatepost.store.ids import uuid7
-from gatepost.store.interface import MessageRecord, StorageError, Tenant
-from gatepost.store.writer import Writer, WriterCounters
+from gatepost.store.engine import Engine
+from gatepost.store.interface import MessageRecord, StorageError, StoreCounters
+from gatepost.store.work import Bulk, Many, Read, Row, Step, Undone, Work, in_sqlite
+from gatepost.store.writer import Writer
 
 T = TypeVar("T")
 
 READERS = 2
-# Small enough that a result which arrives meanwhile waits for milliseconds, not seconds.
-PURGE_BATCH = 500
+STREAMERS = 2
+# Look-ups jump about in a file that may be large: pages that are in memory anyway are not copied for them.
+MAPPED = 1 << 30
+# Each open stream holds a connection with a small cache, for as long as its client takes to read.
+MAX_STREAMS = 64
 
 
-class SqliteStore:
+class SqliteStore(Engine):
     """The `Store` on SQLite; opening it raises `StorageError` where the file cannot be used."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
         self._writer = Writer(database.create(path))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._streamers = ThreadPoolExecutor(STREAMERS, thread_name_prefix="store-stream")
+        self._streams = 0
         self._connections: list[apsw.Connection] = []
         self._mine = threading.local()
         self._closed = False
 
     async def close(self) -> None:
         """Finish what is under way and let go of the file."""
+        await self._finish_noting()
         self._closed = True
         await self._writer.close()
         await asyncio.to_thread(self._readers.shutdown)
+        await asyncio.to_thread(self._streamers.shutdown)
         for connection in self._connections:
             connection.close()
         self._connections.clear()
 
-    def counters(self) -> WriterCounters:
+    def counters(self) -> StoreCounters:
         """How many changes were kept, in how many commits."""
         return self._writer.counters()
 
     async def record_message(self, record: MessageRecord) -> MessageRecord:
         return await self._writer.apply(messages.insert, record)
 
-    async def message(self, ggrid: str) -> MessageRecord | None:
-        return await self._read(lambda connection: messages.fetch(connection, ggrid))
+    async def _change(self, work: Callable[[], Work[T]]) -> T:
+        try:
+            return await self._writer.apply(_all_done, work)
+        except Undone as outcome:
+            result: T = outcome.result
+            return result
 
-    async def purge_messages(self, before: int) -> int:
-        total = 0
-        while deleted := await self._writer.apply(messages.purge, (before, PURGE_BATCH)):
-            total += deleted
-        return total
+    async def _query(self, work: Callable[[], Work[T]]) -> T:
+        return await self._read(lambda connection: done(connection, work()))
 
-    async def create_tenant(self, name: str) -> Tenant:
-        return await self._writer.apply(_insert_tenants, Tenant(uuid7(), name, time.time_ns() // 1_000_000))
+    async def _query_once(self, work: Callable[[], Work[T]]) -> T:
+        return await self._read(lambda connection: _done_at_once(connection, work()))
 
-    async def tenants(self) -> tuple[Tenant, ...]:
-        return await self._read(_all_tenants)
+    async def _stream(
+        self, read: Read, made: Callable[..., T], first: int, batch: int
+    ) -> AsyncGenerator[Sequence[T], None]:
+        self._check_open()
+        if self._streams >= MAX_STREAMS:
+            raise StorageError(f"{MAX_STREAMS} lists are being read already; try again when some are finished.")
+        self._streams += 1
+        run = asyncio.get_running_loop().run_in_executor
+        rows = _Rows(self._path, read)
+        try:
+            ahead = run(self._streamers, rows.next, made, first)
+            while found := await ahead:
+                # The next batch is read while this one is on its way.
+                ahead = run(self._streamers, rows.next, made, batch)
+                ahead.add_done_callback(_seen)
+                yield found
+        finally:
+            self._streams -= 1
+            # Not here: a thread may still be reading for whoever gave up.
+            self._later(rows.close)
 
-    async def tenant(self, uid: str) -> Tenant | None:
-        return await self._read(lambda connection: _one_tenant(connection, uid))
+    def _later(self, close: Callable[[], None]) -> None:
+        if self._closed:
+            close()
+        else:
+            self._streamers.submit(close)
 
     async def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._queried, query)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StorageError("The storage is closed.")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._queried, query)
 
     def _queried(self, query: Callable[[apsw.Connection], T]) -> T:
         with database.described(self._path):
             connection = getattr(self._mine, "connection", None)
             if connection is None:
-                connection = self._mine.connection = database.connect_reader(self._path)
+                connection = self._mine.connection = database.connect_reader(self._path, MAPPED)
                 self._connections.append(connection)
             return query(connection)
 
 
-def _insert_tenants(connection: apsw.Connection, tenants: Sequence[Tenant]) -> Sequence[Tenant]:
-    rows = [(tenant.uid, tenant.name, tenant.created) for tenant in tenants]
-    connection.executemany("INSERT INTO tenants (uid, name, created) VALUES (?, ?, ?)", rows)
-    return tenants
+def _seen(batch: asyncio.Future[Any]) -> None:
+    """Whoever gave up does not want to hear what became of the batch that was read ahead."""
+    if not batch.cancelled():
+        batch.exception()
 
 
-def _all_tenants(connection: apsw.Connection) -> tuple[Tenant, ...]:
-    return tuple(
-        Tenant(*row) for row in connection.execute("SELECT uid, name, created FROM tenants ORDER BY name, uid")
-    )
+class _Rows:
+    """The rows of one statement, on a connection of their own, which is opened for the first of them."""
+
+    def __init__(self, path: Path, read: Read) -> None:
+        self._path, self._read = path, read
+        self._lock = threading.Lock()
+        self._connection: apsw.Connection | None = None
+        self._rows: Iterator[Row] | None = None
+
+    def next(self, made: Callable[..., T], count: int) -> list[T]:
+        """The next `count` rows, as values."""
+        with self._lock, database.described(self._path):
+            if self._rows is None:
+                self._connection = database.connect_reader(self._path)
+                self._rows = self._connection.execute(in_sqlite(self._read.statement), _bound(self._read.parameters))
+            return list(starmap(made, islice(self._rows, count)))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._rows = iter(())
+            if self._connection:
+                self._connection.close(True)
 
 
-def _one_tenant(connection: apsw.Connection, uid: str) -> Tenant | None:
-    found = connection.execute("SELECT uid, name, created FROM tenants WHERE uid = ?", (uid.lower(),)).fetchone()
-    return Tenant(*found) if found else None
+def done(connection: apsw.Connection, work: Work[T]) -> T:
+    """Do a piece of work on a connection."""
+    try:
+        step = next(work)
+        while True:
+            step = work.send(_step(connection, step))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _all_done(connection: apsw.Connection, works: Sequence[Callable[[], Work[Any]]]) -> Sequence[Any]:
+    return [done(connection, work()) for work in works]
+
+
+def _done_at_once(connection: apsw.Connection, work: Work[T]) -> T:
+    connection.execute("BEGIN")
+    try:
+        return done(connection, work)
+    finally:
+        connection.execute("COMMIT")
+
+
+def _step(connection: apsw.Connection, step: Step) -> Any:
+    if isinstance(step, Read):
+        return connection.execute(in_sqlite(step.statement), _bound(step.parameters)).fetchall()
+    before = connection.total_changes()
+    if isinstance(step, Bulk):
+        connection.executemany(step.sqlite, step.rows)
+    else:
+        connection.execute(in_sqlite(step.statement), _bound(step.parameters))
+    return connection.total_changes() - before
+
+
+def _bound(parameters: Row) -> list[Any]:
+    return [_array(each) if isinstance(each, Many) else each for each in parameters]
+
+
+def _array(many: Many) -> Any:
+    return apsw.carray(many.values if isinstance(many.values[0], str) else array("q", many.values))

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import apsw
 import msgspec
 
-from gatepost.store.interface import StorageError
+from gatepost.store.interface import StorageError, StoreCounters
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -25,14 +25,6 @@ R = TypeVar("R")
 Change: TypeAlias = Callable[[apsw.Connection, Sequence[A]], Sequence[R]]
 
 MAX_GROUP = 256
-
-
-class WriterCounters(msgspec.Struct, frozen=True):
-    """Work done so far."""
-
-    changes: int
-    commits: int
-    failures: int
 
 
 class _Asked(msgspec.Struct, eq=False):
@@ -71,9 +63,9 @@ class Writer:
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def counters(self) -> WriterCounters:
+    def counters(self) -> StoreCounters:
         """How much was done, and in how many commits."""
-        return WriterCounters(self._changes, self._commits, self._failures)
+        return StoreCounters(self._changes, self._commits, self._failures)
 
     def _run(self) -> None:
         more = True

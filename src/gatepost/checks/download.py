@@ -1,0 +1,40 @@
+"""Links that download a program, or an archive that may hold one.
+
+What a mail system refuses as an attachment comes as a link. Software is offered by link for good reasons, too, on lists
+above all; an archive weighs less than a program, and a name with two endings (`invoice.pdf.exe`) has no good reason.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gatepost.findings import Finding, Kind, Reading
+from gatepost.names import org_domain
+
+DOWNLOAD = Kind("url:download", "A link downloads a program or an archive")
+DOUBLE = Kind("url:double-extension", "A link downloads a file that hides what it is behind a second ending")
+KINDS = (DOWNLOAD, DOUBLE)
+
+_PROGRAMS = frozenset(
+    "exe scr pif cpl bat cmd js jse vbs vbe wsf hta ps1 lnk msi msix appx jar apk iso img vhd xll".split()
+)
+_ARCHIVES = frozenset("zip rar 7z ace cab arj".split())
+_NAME = re.compile(r"://[^/?#]+/(?:[^?#]*/)?[^/?#]*?(?:\.([a-z0-9]{2,5}))?\.([a-z0-9]{2,5})(?=[?#]|\Z)", re.IGNORECASE)
+_DOCUMENTS = frozenset("pdf doc docx xls xlsx jpg jpeg png txt rtf mp3 mp4".split())
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    if reading.is_discussion:
+        return
+    for link in reading.web_links:
+        match = _NAME.search(link.url[:2000])
+        if not match:
+            continue
+        inner, ending = (match[1] or "").lower(), match[2].lower()
+        if inner in _DOCUMENTS and (ending in _PROGRAMS or ending in ("htm", "html", "zip")):
+            yield DOUBLE.at(link.where, about=link.url, ending=f".{inner}.{ending}")
+        if ending not in _PROGRAMS and ending not in _ARCHIVES:
+            continue
+        # A vendor's own programs on its own site are news, not a trick.
+        if org_domain(link.host) not in reading.sender_domains:
+            yield DOWNLOAD.at(link.where, strength=1.0 if ending in _PROGRAMS else 0.4, about=link.url, ending=ending)
+            return

@@ -1,0 +1,85 @@
+"""What the sending host said of itself (HELO, RFC 5321 section 4.1.1.1): its full name, or its address in brackets.
+
+Mail servers say their name. Programs on home computers say what comes first: a bare address, a word without a dot, a
+name under an ending that does not exist, the line's own name with the address in it (`125-24-153-65.adsl.example`), or
+the name of whom they send to.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gatepost.checks.wellknown import ending_exists, is_under
+from gatepost.findings import Finding, Kind, Reading
+from gatepost.names import is_ip, normal_domain, org_domain
+
+BARE = Kind("helo:bare-ip", "The sending host gave a bare IP address as its name")
+NO_DOT = Kind("helo:no-dot", "The sending host gave a name that means nothing outside its own network")
+FREEMAIL = Kind("helo:freemail", "The sending host gave a free mail service's bare domain as its name")
+UNKNOWN = Kind("helo:unknown-ending", "The sending host gave a name under an ending that does not exist")
+DYNAMIC = Kind("helo:dynamic-name", "The sending host's name is that of a dial-up or home line")
+OWN = Kind("helo:own-domain", "The sending host claims to be the recipient's own")
+KINDS = (BARE, NO_DOT, FREEMAIL, UNKNOWN, DYNAMIC, OWN)
+
+_INSIDE = re.compile(
+    r"\[?(?:10\.|127\.|192\.168\.|169\.254\.|172\.(?:1[6-9]|2\d|3[01])\.|::1|f[cd]|fe80)", re.IGNORECASE
+)
+_LINE = re.compile(
+    r"(?:^|[.-])(?:[ax]?dsl|dial(?:up|in)?|dyn(?:amic)?|pppoe?|cable|dhcp|pool|ppp\d+|cust\d*|client|user\d*|broadband|"
+    r"customer|home|catv|wimax|fttx?|ip|host)(?=[.\d-])"
+)
+# Words that no mail server bears; the name has a number, too.
+_HOME_LINE = re.compile(r"(?:^|[.\d-])(?:[ax]dsl|dial(?:up|in)|dyn(?:amic)?|pppoe?|dhcp|ipconnect|abo|catv)\d{0,6}[.-]")
+_DIGITS = re.compile(r"\d+")
+_BIG = frozenset(
+    "gmail.com google.com yahoo.com hotmail.com outlook.com msn.com live.com aol.com icloud.com mail.ru".split()
+)
+# Names that only exist inside a network: a server that says one is badly set up, not a home computer.
+_LOCAL = frozenset("local localdomain lan internal intranet corp home localhost test example invalid".split())
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    host = reading.envelope.remote_address
+    helo = (reading.envelope.helo or "").strip().lower().rstrip(".")
+    if not helo or not host or helo.startswith("[") or _INSIDE.match(host):
+        return
+    ending = helo.rpartition(".")[2]
+    if helo == ending:
+        yield NO_DOT.at("HELO", helo=helo, host=host)
+    elif is_ip(helo):
+        yield BARE.at("HELO", helo=helo, host=host)
+    elif ending in _LOCAL:
+        yield NO_DOT.at("HELO", strength=0.4, helo=helo, host=host)
+    elif helo in _BIG:
+        # Their servers have names of their own below the domain.
+        yield FREEMAIL.at("HELO", helo=helo, host=host)
+    elif not ending_exists(helo):
+        yield UNKNOWN.at("HELO", helo=helo, host=host)
+    elif carries_address(helo, host):
+        yield DYNAMIC.at("HELO", helo=helo, host=host)
+    elif _HOME_LINE.search(helo) and _DIGITS.search(helo):
+        yield DYNAMIC.at("HELO", strength=0.6, helo=helo, host=host)
+    elif _is_recipients(helo, reading):
+        yield OWN.at("HELO", helo=helo, host=host)
+
+
+def carries_address(name: str, host: str) -> bool:
+    """Whether a host's name is made from its IPv4 address: all four numbers in any order or writing, or two of them
+    with the last one and a word for a line. Providers name the lines of their customers so."""
+    octets = host.split(".")
+    if len(octets) != 4 or not all(octet.isdigit() and len(octet) < 4 for octet in octets):
+        return False
+    numbers = {number.lstrip("0") or "0" for number in _DIGITS.findall(name)}
+    held = len(numbers.intersection(octets))
+    written = ("".join(octets), "".join(octet.zfill(3) for octet in octets), "".join(f"{int(o):02x}" for o in octets))
+    if held == len(set(octets)) or any(form in name for form in written):
+        return True
+    return held > 1 and octets[-1] in numbers and _LINE.search(name) is not None
+
+
+def _is_recipients(helo: str, reading: Reading) -> bool:
+    own = reading.protected.own_domains
+    if own and is_under(helo, own):
+        return not reading.protected.host_trusted and not reading.authentication.aligned
+    # Hosts below the recipient's domain may be its relays; the bare domain is nobody's host name.
+    domains = {normal_domain(recipient.strip("<>").rpartition("@")[2]) for recipient in reading.envelope.recipients}
+    return helo in domains and org_domain(helo) not in reading.sender_domains

@@ -1,0 +1,28 @@
+"""Where all links of a mail lead, taken together.
+
+Mail in a company's name that has one link, and that to a stranger, is what phishing looks like; so is what a friend
+sends who found something. It says a little, and only beside other signs.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.checks.wellknown import is_freemail, is_genuine, is_tenant
+from gatepost.findings import Finding, Kind, Reading
+from gatepost.names import normal_domain, org_domain
+
+STRANGER = Kind("url:foreign-target", "All links of the mail lead to one site that is not the sender's")
+KINDS = (STRANGER,)
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    if not reading.sites or reading.is_discussion:
+        return
+    owners = {org_domain(host) for host in reading.sites}
+    if len(owners) != 1 or owners & reading.sender_domains:
+        return
+    (host, link), *_ = reading.sites.items()
+    senders = reading.message.senders
+    if is_genuine(host) or is_tenant(host) or not senders or is_freemail(normal_domain(senders[0].domain)):
+        return
+    if link.source != "text":
+        yield STRANGER.at(link.where, about=link.url, host=host, sender=senders[0])

@@ -1,0 +1,195 @@
+"""Domains that look like, or contain, a domain that people trust.
+
+`paypa1.com`, `paypall.com`, `secure-paypal-login.com`, `paypal.com.evil.example`: the eye stops at the name it knows.
+Compared are the tenant's own and partner domains and the well-known ones; a name that stands under a service with
+customers (`github.zendesk.com`) is a customer.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+import msgspec
+
+from gatepost.checks.wellknown import BY_LABEL, NEARBY, is_genuine, is_tenant, is_under
+from gatepost.findings import Finding, Kind, Reading
+from gatepost.names import is_ip, normal_domain, org_domain, public_suffix, skeleton, unicode_domain
+
+SENDER = Kind("sender:lookalike-domain", "The sender's domain imitates a domain that is trusted")
+LINK = Kind("url:lookalike-domain", "A link leads to a domain that imitates one that is trusted")
+KINDS = (SENDER, LINK)
+
+_SHORTEST_TYPO = 6
+_SHORTEST_INSIDE = 6
+_LURES = (
+    "login signin logon secure security account verify verif update support service help alert billing payment refund "
+    "bonus reward gift winner claim wallet auth confirm customer portal access recover unlock track parcel paket "
+    "delivery resgate premio konto kunden cliente client compte suporte atendimento online mail web"
+).split()
+_DOMAIN_ENDS = frozenset("com net org co gov br uk de fr".split())
+
+
+class Imitation(msgspec.Struct, frozen=True):
+    """What a host imitates, by which trick, and how sure that is."""
+
+    of: str
+    trick: str
+    strength: float
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """Labels that may be imitated, by label, by skeleton, and by what is left when one letter is taken out."""
+
+    labels: dict[str, str]
+    skeletons: dict[str, str]
+    shortened: dict[str, tuple[str, ...]]
+    distinct: frozenset[str]
+    inside: re.Pattern[str] | None
+
+
+def _names(labels: dict[str, str], distinct: frozenset[str]) -> _Names:
+    shortened: dict[str, tuple[str, ...]] = {}
+    for label in distinct:
+        if len(label) >= _SHORTEST_TYPO:
+            for left in {label, *_without_one(label)}:
+                shortened[left] = (*shortened.get(left, ()), label)
+    long = sorted((label for label in distinct if len(label) >= _SHORTEST_INSIDE), key=len, reverse=True)
+    inside = re.compile("|".join(map(re.escape, long))) if long else None
+    looks = {skeleton(label).replace("-", ""): label for label in labels if len(label) > 3}
+    return _Names(labels, looks, shortened, distinct, inside)
+
+
+def _without_one(label: str) -> set[str]:
+    return {label[:at] + label[at + 1 :] for at in range(len(label))}
+
+
+def _known() -> _Names:
+    labels = {label: brand.name for label, brand in BY_LABEL.items()}
+    distinct = frozenset(label for label, brand in BY_LABEL.items() if not brand.ordinary and label.isascii())
+    return _names({label: labels[label] for label in labels if label.isascii()}, distinct)
+
+
+_KNOWN = _known()
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    trusted = reading.protected.own_domains | reading.protected.partner_domains
+    for sender in reading.message.senders:
+        domain = normal_domain(sender.domain)
+        if seen := _imitated(domain, trusted):
+            yield SENDER.at("From", strength=seen.strength, domain=domain, imitates=seen.of, trick=seen.trick)
+    for host, link in reading.sites.items():
+        if seen := _imitated(host, trusted):
+            yield LINK.at(
+                link.where, strength=seen.strength, about=link.url, host=host, imitates=seen.of, trick=seen.trick
+            )
+
+
+def _imitated(host: str, trusted: frozenset[str]) -> Imitation | None:
+    if trusted and (seen := _imitated_here(host, trusted)):
+        return seen
+    return imitated(host)
+
+
+@lru_cache(8192)
+def imitated(host: str) -> Imitation | None:
+    """The well-known name that a host imitates, if any."""
+    return None if "." not in host or is_ip(host) or is_genuine(host) else _imitation(host, _KNOWN)
+
+
+@lru_cache(1024)
+def _imitated_here(host: str, trusted: frozenset[str]) -> Imitation | None:
+    """The own or partner domain that a host imitates, if any."""
+    if "." not in host or is_ip(host) or is_under(host, trusted):
+        return None
+    return _imitation(host, _own_names(trusted))
+
+
+@lru_cache(64)
+def _own_names(trusted: frozenset[str]) -> _Names:
+    labels = {_registered(domain): domain for domain in trusted}
+    return _names(labels, frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE))
+
+
+@lru_cache(8192)
+def _registered(domain: str) -> str:
+    return org_domain(domain).removesuffix("." + public_suffix(domain))
+
+
+def _imitation(host: str, names: _Names) -> Imitation | None:
+    label = _registered(host)
+    if label in NEARBY:
+        return None
+    if label in names.labels:
+        return _other_ending(host, label, names)
+    return (
+        _same_look(label, names) or _one_letter_off(label, names) or _inside(label, names) or _below(host, label, names)
+    )
+
+
+def _other_ending(host: str, label: str, names: _Names) -> Imitation | None:
+    """Companies own their name in many countries; the cheap endings are for the others."""
+    ending = host.rpartition(".")[2]
+    common = len(ending) == 2 or ending in ("com", "net", "org")
+    return None if common or len(label) <= 3 else Imitation(names.labels[label], "other ending", 0.6)
+
+
+def _same_look(label: str, names: _Names) -> Imitation | None:
+    seen = skeleton(unicode_domain(label)).replace("-", "")
+    if found := names.skeletons.get(seen):
+        return Imitation(names.labels[found], "look-alike letters", 1.0)
+    return None
+
+
+def _one_letter_off(label: str, names: _Names) -> Imitation | None:
+    if len(label) < _SHORTEST_TYPO - 1 or len(label) > 40:
+        return None
+    for left in {label, *_without_one(label)}:
+        for near in names.shortened.get(left, ()):
+            # The first letter is the one that every reader sees.
+            if near[0] == label[0] and abs(len(near) - len(label)) <= 1 and _is_one_edit(label, near):
+                return Imitation(names.labels[near], "one letter off", 0.8)
+    return None
+
+
+def _is_one_edit(one: str, other: str) -> bool:
+    """One letter added, dropped, changed, or two neighbours swapped."""
+    if len(one) != len(other):
+        return True  # they share a form with one letter less, and differ by one in length
+    differing = [at for at in range(len(one)) if one[at] != other[at]]
+    if len(differing) == 1:
+        return True
+    first, *rest = differing
+    return rest == [first + 1] and one[first] == other[first + 1] and one[first + 1] == other[first]
+
+
+def _inside(label: str, names: _Names) -> Imitation | None:
+    """`secure-paypal-login`, `paypalsupport`: the name with something around it."""
+    tokens = label.split("-") if "-" in label else ()
+    for token in tokens:
+        if token in names.labels:
+            lured = _is_lure(label)
+            if lured or token in names.distinct:
+                return Imitation(names.labels[token], "name between hyphens", 1.0 if lured else 0.5)
+    if names.inside and (match := names.inside.search(label)) and not any(near in label for near in NEARBY):
+        return Imitation(names.labels[match.group()], "name inside another", 0.8 if _is_lure(label) else 0.4)
+    return None
+
+
+def _is_lure(label: str) -> bool:
+    return any(lure in label for lure in _LURES)
+
+
+def _below(host: str, label: str, names: _Names) -> Imitation | None:
+    """`paypal.com.evil.example`, `paypal.evil.example`: the name as a part that costs nothing."""
+    if is_tenant(host):
+        return None
+    above = host.removesuffix(org_domain(host)).rstrip(".").split(".")
+    for at, part in enumerate(above):
+        if part not in names.labels or len(part) <= 3:
+            continue
+        if at + 1 < len(above) and above[at + 1] in _DOMAIN_ENDS:
+            return Imitation(names.labels[part], "domain as a subdomain", 1.0)
+        if part in names.distinct and part != label:
+            return Imitation(names.labels[part], "name as a subdomain", 0.4)
+    return None

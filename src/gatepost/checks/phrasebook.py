@@ -1,0 +1,198 @@
+"""A book of phrases, and a search for all of them at once.
+
+Phrases are written as in `phrases/*.toml`: `(a|b)` is either, a `?` after a group or a letter makes it optional, a `*`
+at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known by its longest
+words: one pass over the text (Aho and Corasick, CACM 18, 1975) finds those, and the rest of the phrase is matched from
+there, backwards and forwards. No part of a phrase repeats, so the work is bounded for every place that was found.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+
+import ahocorasick_rs
+import msgspec
+
+MAX_CHARS = 60_000
+MAX_EXPANDED = 5_000
+SHORT = 5
+
+_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufeff]+")
+_PLAIN = (("’", "'"), ("‘", "'"), ("“", '"'), ("”", '"'), ("\u2010", "-"), ("\u2011", "-"), ("–", "-"))
+# Where writing has no blanks between words, a phrase ends anywhere.
+_UNSPACED = "\u2e80"
+
+
+class PhraseError(ValueError):
+    """A phrase that cannot be read."""
+
+
+class Phrase(msgspec.Struct, frozen=True):
+    """One phrase of a theme, split at the words by which it is known: what stands before (reversed), and after.
+
+    `skip` is how many characters of what is searched for stand before those words.
+    """
+
+    theme: str
+    skip: int
+    before: re.Pattern[str] | None
+    after: re.Pattern[str] | None
+    open_end: bool
+
+
+class Cue(msgspec.Struct, frozen=True):
+    """A phrase that was found: its theme, the words as they stand in the folded text, and where they start."""
+
+    theme: str
+    words: str
+    start: int
+
+
+def folded(text: str) -> str:
+    """The text as it is compared: no case, no accents, plain quotes, single blanks, `email` for `e-mail`."""
+    if not text.isascii():
+        for mark, plain in _PLAIN:
+            text = text.replace(mark, plain)
+        if not text.isascii():
+            text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
+    return " ".join(text.casefold().split()).replace("e-mail", "email")
+
+
+class Phrasebook:
+    """Phrases by theme, ready to be found."""
+
+    def __init__(self, themes: Mapping[str, Iterable[str]]) -> None:
+        self._known: dict[str, list[Phrase]] = {}
+        for theme, phrases in themes.items():
+            for text in phrases:
+                self._add(theme, text)
+        self._words = list(self._known)
+        self._by_word = list(self._known.values())
+        self._search = ahocorasick_rs.AhoCorasick(self._words)
+
+    def _add(self, theme: str, text: str) -> None:
+        slots = _slots(text)
+        key = min(range(len(slots)), key=lambda index: _commonness(slots[index]))
+        if "" in slots[key]:
+            raise PhraseError(f"{text!r} of {theme} could be nothing at all")
+        before = _pattern([[each[::-1] for each in slot] for slot in reversed(slots[:key])])
+        after = _pattern(slots[key + 1 :])
+        for word in slots[key]:
+            # Inside other words, short ones are everywhere.
+            blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
+            phrase = Phrase(theme, len(blank), before, after, word.endswith("*"))
+            self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
+
+    def within(self, text: str) -> Iterator[Cue]:
+        """Every phrase in a folded text, as often as it stands there."""
+        reverse = ""
+        for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
+            for phrase in self._by_word[index]:
+                if phrase.before and not reverse:
+                    reverse = text[::-1]
+                span = _span(phrase, text, reverse, start + phrase.skip, end)
+                if span:
+                    yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
+
+
+def _span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tuple[int, int] | None:
+    """Where the phrase begins and ends around the words at `start`, if all of it is there, in whole words."""
+    if phrase.before:
+        found = phrase.before.match(reverse, len(text) - start)
+        if not found:
+            return None
+        start = len(text) - found.end()
+    elif _is_inside_word(text, start):
+        return None
+    if phrase.open_end:
+        while end < len(text) and text[end].isalnum():
+            end += 1
+    if phrase.after:
+        found = phrase.after.match(text, end)
+        return (start, found.end()) if found else None
+    return None if _is_inside_word(text, end) else (start, end)
+
+
+def _is_inside_word(text: str, place: int) -> bool:
+    """Whether a cut at this place would go through a word."""
+    if place <= 0 or place >= len(text):
+        return False
+    left, right = text[place - 1], text[place]
+    return left.isalnum() and right.isalnum() and left < _UNSPACED and right < _UNSPACED
+
+
+def _pattern(slots: list[list[str]]) -> re.Pattern[str] | None:
+    """The slots one after another, up to the end of a word."""
+    if not slots:
+        return None
+    text = "".join(_either(slot) for slot in slots)
+    last = slots[-1][0][-1:] or slots[-1][-1][-1:]
+    return re.compile(text if last >= _UNSPACED else text + r"(?!(?<=\w)\w)")
+
+
+def _either(alternatives: list[str]) -> str:
+    longest_first = sorted(alternatives, key=len, reverse=True)
+    return "(?:" + "|".join(re.escape(each).replace(r"\*", r"\w{0,20}") for each in longest_first) + ")"
+
+
+def _commonness(alternatives: list[str]) -> float:
+    """A guess at how often one of these stands in a text: short words everywhere, long ones seldom."""
+    return sum(0.2 ** len(each.strip("* ")) for each in alternatives)
+
+
+def _slots(phrase: str) -> list[list[str]]:
+    """A phrase as a row of slots, each with its alternatives; text outside of groups is a slot with one."""
+    slots, end = _read(phrase, 0)
+    if end != len(phrase):
+        raise PhraseError(f"{phrase!r} has a bracket too many")
+    return slots
+
+
+def _read(text: str, place: int) -> tuple[list[list[str]], int]:
+    """Slots from `place` to the end of the phrase or of the alternative that it is in."""
+    slots: list[list[str]] = []
+    plain = ""
+    while place < len(text) and text[place] not in "|)":
+        char = text[place]
+        place += 1
+        if char == "\\":
+            char, place = text[place], place + 1
+        elif char == "(":
+            slots += [[_edged(plain)]] if plain else []
+            plain = ""
+            group, place = _group(text, place)
+            slots.append(group)
+            continue
+        elif char == "?":
+            if plain:
+                slots += [[_edged(plain[:-1])]] if plain[:-1] else []
+                slots.append([_edged(plain[-1]), ""])
+                plain = ""
+            else:
+                slots[-1].append("")
+            continue
+        plain += char
+    slots += [[_edged(plain)]] if plain else []
+    return slots, place
+
+
+def _group(text: str, place: int) -> tuple[list[str], int]:
+    """The alternatives of a group that was just opened, written out, and where it ends."""
+    found: dict[str, None] = {}
+    while True:
+        slots, place = _read(text, place)
+        found.update(dict.fromkeys("".join(choice) for choice in product(*slots)))
+        if place >= len(text) or len(found) > MAX_EXPANDED:
+            raise PhraseError(f"{text!r} has an open bracket or too many alternatives")
+        place += 1
+        if text[place - 1] == ")":
+            return list(found), place
+
+
+def _edged(text: str) -> str:
+    """Folded as any text is, but with the blanks at its edges, which matter here."""
+    inner = folded(text)
+    if not inner:
+        return " " if text else ""
+    return (" " if text[0] == " " else "") + inner + (" " if text[-1] == " " else "")

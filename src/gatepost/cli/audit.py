@@ -1,0 +1,69 @@
+"""`gatepost audit`: who changed what, when, by which key."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gatepost.cli.places import ConfigOption, DataOption, JsonOption
+from gatepost.cli.stating import moment, shown, tenant_uid
+from gatepost.cli.storing import with_store
+
+if TYPE_CHECKING:
+    from gatepost.store.interface import AuditRecord, Store
+
+PAGE = 1_000
+
+
+def audit(
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="UID", help="Only what was changed for this tenant.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="From this day or date-time on.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="To the end of this day, or this moment.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 100,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the audit trail, newest first. It only ever grows."""
+    from gatepost.cli.printing import console, print_json, rows, table
+
+    uid = tenant_uid(tenant)
+    start, end = moment(since, "--since"), moment(until, "--until", end=True)
+
+    async def read(store: "Store") -> list["AuditRecord"]:
+        records: list[AuditRecord] = []
+        while len(records) < limit:
+            before = records[-1].id if records else None
+            wanted = min(PAGE, limit - len(records))
+            page = await store.audit(since=start, until=end, tenant=uid, before=before, limit=wanted)
+            if not page:
+                break
+            records += page
+        return records
+
+    records = with_store(config, data, read)
+    if json:
+        print_json([_described(record) for record in records])
+        return
+    made = table("time", "who", "did", "scope", "list", "count", "entries")
+    console().print(rows(made, [_row(record) for record in records]))
+
+
+def _row(record: "AuditRecord") -> tuple[str, ...]:
+    who, what = record.actor.label, record.action
+    sample = ", ".join(record.sample) + (", …" if record.count > len(record.sample) > 0 else "")
+    return shown(record.time), who, what, record.scope or "global", record.list, f"{record.count:,}", sample
+
+
+def _described(record: "AuditRecord") -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "time": shown(record.time),
+        "actor": record.actor,
+        "action": record.action,
+        "tenantUid": record.scope,
+        "listName": record.list or None,
+        "count": record.count,
+        "sample": record.sample,
+    }

@@ -1,0 +1,236 @@
+"""`gatepost lists`: a client of the List API, and the making of custom lists, which only an administrator can."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gatepost.cli.listservice import CaOption, KeyFileOption, NoVerifyOption, Service, UrlOption
+from gatepost.cli.places import ConfigOption, DataOption, JsonOption
+from gatepost.cli.stating import TenantOption, moment, shown, tenant_uid
+from gatepost.cli.storing import found, with_store
+from gatepost.service.datafolder import StartError
+
+if TYPE_CHECKING:
+    from gatepost.cli.listfiles import Format
+
+app = typer.Typer(help="Lists of senders, networks, links, files, phrases and names.", no_args_is_help=True)
+
+ListArgument = Annotated[str, typer.Argument(metavar="LIST", help="The list's name.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; say what it would have done to the last messages.")
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="plain, csv or ndjson; by the file's name if not given."),
+]
+
+
+@app.command("list")
+def show_lists(
+    tenant: TenantOption = None,
+    url: UrlOption = None,
+    key_file: KeyFileOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the lists of a scope."""
+    from gatepost.cli.printing import console, print_json, rows, table
+
+    uid = tenant_uid(tenant)
+    with Service(url, key_file, cacert, no_verify, config, data).connected() as client:
+        infos = client.get_lists(tenant=uid)
+    if json:
+        print_json(infos)
+        return
+    lines = [
+        (info.list_name, info.list_info.category, f"{info.list_info.max_size:,}", info.list_info.description)
+        for info in infos
+    ]
+    console().print(rows(table("list", "category", "at most", "what it does"), lines))
+
+
+@app.command("add")
+def add(
+    name: ListArgument,
+    entries: Annotated[list[str], typer.Argument(metavar="ENTRY...", help="Entries, or - for standard input.")],
+    comment: Annotated[str, typer.Option(metavar="TEXT", help="Why it is there, for people.")] = "",
+    expires: Annotated[
+        str | None, typer.Option(metavar="DATE", help="The last day on which it counts (UTC), or a date-time.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    tenant: TenantOption = None,
+    url: UrlOption = None,
+    key_file: KeyFileOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Add entries, or update those that the list has already."""
+    from gatepost.api.lists import NewListEntry
+    from gatepost.cli.listchanges import Target, change
+
+    until = shown(moment(expires, "--expires", end=True)) or None
+    stated = [NewListEntry(entry, comment or None, until) for entry in _typed(entries)]
+    service = Service(url, key_file, cacert, no_verify, config, data)
+    change(service, Target(name, tenant_uid(tenant), delete=False, dry_run=dry_run, json=json), stated)
+
+
+@app.command("delete")
+def delete(
+    name: ListArgument,
+    entries: Annotated[list[str], typer.Argument(metavar="ENTRY...", help="Entries, or - for standard input.")],
+    dry_run: DryRunOption = False,
+    tenant: TenantOption = None,
+    url: UrlOption = None,
+    key_file: KeyFileOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Delete entries; those that the list does not have are ignored."""
+    from gatepost.api.lists import NewListEntry
+    from gatepost.cli.listchanges import Target, change
+
+    service = Service(url, key_file, cacert, no_verify, config, data)
+    target = Target(name, tenant_uid(tenant), delete=True, dry_run=dry_run, json=json)
+    change(service, target, [NewListEntry(entry) for entry in _typed(entries)])
+
+
+@app.command("import")
+def import_file(
+    name: ListArgument,
+    file: Annotated[Path, typer.Argument(help="One entry a line, CSV or lines of JSON; - for standard input.")],
+    kind: FormatOption = None,
+    remove: Annotated[bool, typer.Option("--delete", help="Delete the entries instead of adding them.")] = False,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out lines that the list refuses.")
+    ] = False,
+    from_line: Annotated[int, typer.Option(metavar="N", min=1, help="Go on from this line.")] = 1,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Note here how far it came, and go on from there the next time.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    tenant: TenantOption = None,
+    url: UrlOption = None,
+    key_file: KeyFileOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Add the entries of a file of any length, in calls of 500.
+
+    In a plain file, empty lines and lines that start with # are skipped. CSV has the columns entry, comment and
+    expires, in this order or as its first row names them; lines of JSON have fields of these names.
+    """
+    from gatepost.cli.importing import Source
+    from gatepost.cli.listchanges import Plan, Target, import_all
+
+    target = Target(name, tenant_uid(tenant), delete=remove, dry_run=dry_run, json=json)
+    plan = Plan(file, _format(kind, file), from_line, state, skip_invalid, Source(name, target.tenant, str(file)))
+    import_all(Service(url, key_file, cacert, no_verify, config, data), target, plan)
+
+
+@app.command("show")
+def show_entries(
+    name: ListArgument,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many; export has them all.")] = 1_000,
+    tenant: TenantOption = None,
+    url: UrlOption = None,
+    key_file: KeyFileOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print entries of a list; with --json one per line."""
+    from gatepost.cli.listreading import show
+
+    show(Service(url, key_file, cacert, no_verify, config, data), name, tenant_uid(tenant), limit, json)
+
+
+@app.command("export")
+def export(
+    name: ListArgument,
+    file: Annotated[Path, typer.Argument(help="The file to write; - for standard output.")] = Path("-"),
+    kind: FormatOption = None,
+    tenant: TenantOption = None,
+    url: UrlOption = None,
+    key_file: KeyFileOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+) -> None:
+    """Write all entries of a list, as lines of JSON unless told otherwise. A file is written whole or not at all."""
+    from gatepost.cli.listreading import write
+
+    wanted = _format(kind, file) if kind or file.suffix else "ndjson"
+    write(Service(url, key_file, cacert, no_verify, config, data), name, tenant_uid(tenant), file, wanted)
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")],
+    kind: Annotated[str, typer.Option(metavar="KIND", help="What its entries are, such as sender, url or sha256.")],
+    category: Annotated[str, typer.Option(metavar="CATEGORY", help="What a hit does: block, allow, policy, …")],
+    display_name: Annotated[str, typer.Option(metavar="TEXT", help="Its name for people.")] = "",
+    description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    max_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="The most entries it may hold.")] = None,
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+) -> None:
+    """Make a list of your own, directly in the storage of the configuration."""
+    from gatepost.cli.customlists import defined
+    from gatepost.store.interface import CLI, Taken
+
+    definition = defined(name, kind, category, display_name, description, max_size)
+    uid = tenant_uid(tenant)
+    made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
+    if isinstance(made, Taken):
+        raise StartError(f"There is a list {name} already, here or of another kind in another scope.")
+    print(found(made, uid or "").name)
+
+
+@app.command("drop")
+def drop(name: ListArgument, tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None) -> None:
+    """Delete a list of your own with its entries, directly in the storage of the configuration."""
+    from gatepost.store.interface import CLI
+
+    uid = tenant_uid(tenant)
+    count = found(
+        with_store(config, data, lambda store: store.delete_list(uid, name, CLI)), f"of your own called {name}"
+    )
+    print(f"Deleted {name} with {count:,} entries.")
+
+
+def _typed(entries: list[str]) -> list[str]:
+    """The entries of the command line, or those of standard input."""
+    if entries != ["-"]:
+        return entries
+    from gatepost.cli.listfiles import STANDARD_INPUT, opened, records
+
+    with opened(STANDARD_INPUT) as stream:
+        return [record.entry.entry for record in records(stream, "plain", "standard input", lambda _: None)]
+
+
+def _format(kind: str | None, file: Path) -> "Format":
+    from gatepost.cli.listfiles import FORMATS, format_of
+
+    if kind is None:
+        return format_of(file)
+    for known in FORMATS:
+        if kind == known:
+            return known
+    raise typer.BadParameter(f"must be one of {', '.join(FORMATS)}", param_hint="--format")

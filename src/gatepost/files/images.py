@@ -1,0 +1,91 @@
+"""Pictures, looked at for QR codes.
+
+A code in a picture is a link that no text scanner sees and that is opened on a telephone, outside the company's
+network. Pictures are decoded only if they could hold one: not the dots that count readers, and not what claims more
+pixels than anybody mails. What is left out for its size is said.
+"""
+
+import warnings
+from collections.abc import Iterator
+from io import BytesIO
+
+import msgspec
+from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from gatepost.files import qr
+from gatepost.files.budget import Budget
+from gatepost.files.dimensions import dimensions
+from gatepost.files.tree import Contents, File, Trait
+
+MIN_SIDE = 40  # the smallest code has 21 modules a side and a margin; cameras need two pixels for each
+MAX_PIXELS = 16_000_000
+MAX_SIDE = 1_600
+MAX_FRAMES = 3
+MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
+
+_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
+    "bmp": BmpImagePlugin.BmpImageFile,
+    "gif": GifImagePlugin.GifImageFile,
+    "jpeg": JpegImagePlugin.JpegImageFile,
+    "png": PngImagePlugin.PngImageFile,
+    "webp": WebPImagePlugin.WebPImageFile,
+}
+# A second line of defence: past this, Pillow refuses by itself (it warns at half of it).
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
+# Mail programs show a picture that is cut short as far as it goes, so that much is looked at.
+ImageFile.LOAD_TRUNCATED_IMAGES = True
+
+
+def is_picture(file: File) -> bool:
+    """Whether it is a picture that can be looked at."""
+    return file.type in _FORMATS
+
+
+def look(file: File, budget: Budget) -> Contents:
+    """The codes in a picture."""
+    width, height = dimensions(file.content, file.type)
+    if min(width, height) < MIN_SIDE:
+        return Contents()
+    pixels = width * height
+    scans = file.content.count(b"\xff\xda") if file.type == "jpeg" else 0
+    if pixels > MAX_PIXELS or scans > MAX_SCANS or not budget.another_image(pixels):
+        return Contents(unread=("pixels",))
+    codes: dict[str, None] = {}
+    broken: tuple[Trait, ...] = ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for frame in _frames(file):
+                codes.update(dict.fromkeys(qr.codes(frame)))
+        except MemoryError:
+            raise
+        except Exception as fault:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            broken = (Trait("broken-picture", type(fault).__name__),)
+    found = qr.contents(codes, file.path)
+    return msgspec.structs.replace(found, traits=(*found.traits, *broken))
+
+
+def _frames(file: File) -> Iterator[Image.Image]:
+    """The picture, or the first few of a moving one, in grey."""
+    with _FORMATS[file.type](BytesIO(file.content)) as image:
+        if file.type == "jpeg":
+            image.draft("L", (MAX_SIDE, MAX_SIDE))  # decoded at a fraction of its size, at a fraction of the cost
+        for number in range(MAX_FRAMES if getattr(image, "is_animated", False) else 1):
+            try:
+                image.seek(number)
+            except EOFError:
+                return
+            if min(image.size) >= MIN_SIDE and image.width * image.height <= MAX_PIXELS:
+                yield _grey(image)
+
+
+def _grey(image: Image.Image) -> Image.Image:
+    """In grey on white paper, and not larger than it need be."""
+    if "A" in image.getbands() or "transparency" in image.info:
+        full = image.convert("RGBA")
+        paper = Image.new("L", full.size, 255)
+        paper.paste(full.convert("L"), mask=full.getchannel("A"))
+    else:
+        paper = image.convert("L")
+    factor = -(-max(paper.size) // MAX_SIDE)
+    return paper.reduce(factor) if factor > 1 and min(paper.size) // factor >= MIN_SIDE else paper

@@ -1,0 +1,172 @@
+"""Judging what is stored once more: other lists, the same findings, no message.
+
+A result is kept with its findings and with everything that lists were asked about. That is enough to say which of the
+last messages an entry would have matched, and which of their decisions would have been others. Checks do not run again.
+
+The work is bounded whatever was stored: a mail may have thousands of links, and hundreds of entries may match it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+import msgspec
+
+from gatepost.analysis import Report
+from gatepost.checks import TITLES
+from gatepost.findings import Finding
+from gatepost.lists.catalogue import BY_NAME, KINDS, Definition
+from gatepost.lists.hit import Hit, Scope
+from gatepost.lists.phrase import PHRASE
+from gatepost.lists.rulings import Ruling, rule
+from gatepost.lists.subjects import Subject
+from gatepost.policy import Decision, Policy
+from gatepost.verdict import Judgement, judge
+
+# About three seconds on one core: one unit is the look at one link, and a judgement takes as long as ten of them.
+EFFORT = 500_000
+JUDGEMENT = 10
+
+Known = Mapping[str, Definition]
+Place = tuple[str, str, str]
+_JUDGED = frozenset({"block", "allow", "policy"})
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Entries, by their keys, that are to be added to a list or deleted from it."""
+
+    definition: Definition
+    scope: Scope
+    keys: tuple[str, ...]
+    adding: bool
+
+    @property
+    def countable(self) -> bool:
+        """Whether stored keys and findings can tell what it would do."""
+        return KINDS[self.definition.kind].keyed and self.definition.category in _JUDGED
+
+
+def rejudged(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
+    """What the stored findings lead to if lists rule like this."""
+    findings = (
+        Finding(line.kind, line.where, line.facts, line.strength, line.about)
+        for line in report.lines
+        if not line.kind.startswith("list:")
+    )
+    return judge(findings, report.outcomes, policy, TITLES, ruling)
+
+
+def rulings_of(report: Report, known: Known) -> Ruling:
+    """What the lists said when the message was analysed. `known` has the custom lists by name."""
+    hits = _hits(report)
+    return _Matter(report, {hit.key for hit in hits.values()}, known).ruled(hits.values())
+
+
+class Trial:
+    """Counts what a change would have done to messages, one after the other."""
+
+    def __init__(self, change: Change, policy: Policy, effort: int = EFFORT) -> None:
+        self._change, self._policy, self._effort = change, policy, effort
+        name, scope = change.definition.name, change.scope
+        self._entries = {key: Hit(name, scope, key) for key in change.keys}
+        self.considered = self.hit = self.flipped = 0
+        self.hits: Counter[str] = Counter()
+        self.flips: Counter[str] = Counter()
+
+    @property
+    def exhausted(self) -> bool:
+        """It has worked enough; `considered` says how far it came."""
+        return self._effort <= 0
+
+    def consider(self, report: Report, known: Known) -> None:
+        """Look at one more message."""
+        self.considered += 1
+        matched = self._matched(report)
+        if not matched:
+            return
+        self._effort -= len(report.subjects)
+        hits = _hits(report)
+        named = {self._change.definition.name: self._change.definition}
+        matter = _Matter(report, {*matched, *(hit.key for hit in hits.values())}, {**known, **named})
+        hit_by = self._each(matter, hits, matched)
+        if hit_by:
+            self.hit += 1
+            self.flipped += self._flips(matter, hits, hit_by)
+
+    def _matched(self, report: Report) -> dict[str, tuple[int, ...]]:
+        """The entries that cover something of the message, each with what it covers."""
+        kind, found = self._change.definition.kind, dict[str, list[int]]()
+        for index, subject in enumerate(report.subjects):
+            if subject.kind == kind:
+                self._effort -= 1
+                for key in subject.keys:
+                    if key in self._entries:
+                        found.setdefault(key, []).append(index)
+        return {key: tuple(indexes) for key, indexes in found.items()}
+
+    def _each(self, matter: "_Matter", hits: Mapping[Place, Hit], matched: Mapping[str, tuple[int, ...]]) -> list[Hit]:
+        """Count every entry by itself. Entries that cover the same things do the same."""
+        known: dict[tuple[bool, tuple[int, ...]], tuple[bool, bool]] = {}
+        found = []
+        for key, covered in matched.items():
+            entry = self._entries[key]
+            like = (_place(entry) in hits, covered)
+            if like not in known:
+                counts = matter.is_hit_by(entry)
+                known[like] = (counts, counts and self._flips(matter, hits, [entry]))
+            counts, flips = known[like]
+            self.hits[key] += counts
+            self.flips[key] += flips
+            if counts:
+                found.append(entry)
+        return found
+
+    def _flips(self, matter: "_Matter", hits: Mapping[Place, Hit], entries: Iterable[Hit]) -> bool:
+        """Whether the decision is another one with these entries than without them."""
+        own = {_place(entry): entry for entry in entries}
+        present = {**own, **hits}
+        if self._change.adding:
+            if len(present) == len(hits):
+                return False
+            return self._decision(matter, hits.values()) != self._decision(matter, present.values())
+        absent = [hit for place, hit in hits.items() if place not in own]
+        return self._decision(matter, present.values()) != self._decision(matter, absent)
+
+    def _decision(self, matter: "_Matter", hits: Iterable[Hit]) -> Decision:
+        self._effort -= JUDGEMENT
+        return rejudged(matter.report, self._policy, matter.ruled(hits)).decision
+
+
+class _Matter:
+    """One message, reduced to what the hits in question cover."""
+
+    def __init__(self, report: Report, keys: set[str], known: Known) -> None:
+        self.report = report
+        self._custom = {name: definition.category for name, definition in known.items() if definition.custom}
+        # Which phrases a text had is only known from what they did.
+        phrases = {name for name, what in chain(BY_NAME.items(), known.items()) if what.kind == PHRASE.name}
+        spoken = [Subject("text", note.entry, note.where) for note in report.lists if note.list in phrases]
+        covered = [subject for subject in report.subjects if not keys.isdisjoint(subject.keys)]
+        self._subjects = (*covered, *spoken)
+
+    def ruled(self, hits: Iterable[Hit]) -> Ruling:
+        """What lists with these hits say."""
+        authenticated = self.report.authentication.aligned
+        return rule(hits, self._subjects, authenticated=authenticated, custom=self._custom)
+
+    def is_hit_by(self, entry: Hit) -> bool:
+        """Whether an entry that covers something means it in the role that it has: From, but not the envelope."""
+        return self.ruled([entry]) != Ruling()
+
+
+def _hits(report: Report) -> dict[Place, Hit]:
+    hits = (Hit(note.list, _scope(note.scope), note.entry, note.comment) for note in report.lists)
+    return {_place(hit): hit for hit in hits}
+
+
+def _place(hit: Hit) -> Place:
+    return hit.list, hit.scope, hit.key
+
+
+def _scope(text: str) -> Scope:
+    return "tenant" if text == "tenant" else "global"

@@ -1,0 +1,56 @@
+"""What hosts say of themselves."""
+
+import pytest
+
+from gatepost.checks.helo import BARE, DYNAMIC, FREEMAIL, NO_DOT, OWN, UNKNOWN, carries_address, check
+from gatepost.findings import Protected, Reading
+from gatepost.mail.message import Envelope
+
+HOST = "203.0.113.65"
+
+
+@pytest.mark.parametrize(
+    ("helo", "kinds"),
+    [
+        (HOST, [BARE.id]),
+        ("friend", [NO_DOT.id]),
+        ("localhost.localdomain", [NO_DOT.id]),
+        ("qktfx.whstt5", [UNKNOWN.id]),
+        ("203-0-113-65.adsl.provider.com", [DYNAMIC.id]),
+        ("cb007141.dip.provider.com", [DYNAMIC.id]),
+        ("xdsl-3720.town.provider.com", [DYNAMIC.id]),
+        ("aol.com", [FREEMAIL.id]),
+        ("corp.example.com", [OWN.id]),
+        ("mail.provider.com", []),
+        (f"[{HOST}]", []),
+        ("mail-yw1-f195.google.com", []),
+        ("a8-43.smtp-out.amazonses.com", []),
+        ("mta65.provider.com", []),
+        ("mail.corp.co.za", []),
+        ("MX1.Provider.COM.", []),
+        ("mx.xn--bcher-kva.de", []),
+        ("dynamics.provider.com", []),
+        ("relay.corp.example.com", []),
+        ("", []),
+    ],
+)
+def test_helo(helo: str, kinds: list[str]) -> None:
+    reading = Reading(envelope=Envelope("x@shop.com", ("ann@corp.example.com",), HOST, helo))
+    assert [finding.kind for finding in check(reading)] == kinds
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "192.168.1.2", "127.0.0.1", "172.20.0.1", "::1", "fd00::1"])
+def test_hosts_inside_say_what_they_like(host: str) -> None:
+    assert list(check(Reading(envelope=Envelope("x@shop.com", ("a@b.com",), host, "printer")))) == []
+
+
+@pytest.mark.parametrize(("trusted", "kinds"), [(False, [OWN.id]), (True, [])])
+def test_own_domains(trusted: bool, kinds: list[str]) -> None:
+    protected = Protected(own_domains=frozenset({"corp.com"}), host_trusted=trusted)
+    reading = Reading(envelope=Envelope("x@shop.com", ("a@b.com",), HOST, "mail.corp.com"), protected=protected)
+    assert [finding.kind for finding in check(reading)] == kinds
+
+
+@pytest.mark.parametrize("host", ["", "x", "2001:db8::1", "1.2.3.4.5", "a.b.c.d", "1..2.3", "9999.1.1.1"])
+def test_any_address_is_read(host: str) -> None:
+    assert not carries_address("mail.provider.com", host)

@@ -1,0 +1,29 @@
+"""Names of hosts in DNS."""
+
+import pytest
+
+from gatepost.auth.results import Authentication, Iprev
+from gatepost.checks.reverse_name import DYNAMIC, FALSE, NAMELESS, check
+from gatepost.findings import Reading
+
+
+@pytest.mark.parametrize(
+    ("iprev", "kinds"),
+    [
+        (Iprev("permerror"), [NAMELESS.id]),
+        (Iprev("fail", "mail.bank.example"), [FALSE.id]),
+        (Iprev("pass", "203-0-113-65.dsl.provider.example"), [DYNAMIC.id]),
+        (Iprev("pass", "mail.provider.example"), []),
+        (Iprev("temperror"), []),  # an outage says nothing
+        (Iprev("none"), []),
+    ],
+)
+def test_reverse_name(iprev: Iprev, kinds: list[str]) -> None:
+    reading = Reading(authentication=Authentication("203.0.113.65", "border", iprev=iprev))
+    assert [finding.kind for finding in check(reading)] == kinds
+
+
+def test_a_host_from_received_is_not_judged() -> None:
+    assert (
+        list(check(Reading(authentication=Authentication("203.0.113.65", "received", iprev=Iprev("permerror"))))) == []
+    )

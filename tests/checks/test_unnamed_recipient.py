@@ -1,0 +1,22 @@
+"""Mail to nobody."""
+
+import pytest
+
+from gatepost.checks.unnamed_recipient import UNNAMED, check
+from gatepost.findings import Reading
+from gatepost.mail import read
+
+
+@pytest.mark.parametrize(
+    ("field", "kinds"),
+    [
+        ("", [UNNAMED.id]),
+        ("To: undisclosed-recipients:;\n", [UNNAMED.id]),
+        ("To: ann@corp.example\n", []),
+        ("Cc: ann@corp.example\n", []),
+        ("List-Post: <mailto:l@lists.example>\n", []),
+    ],
+)
+def test_unnamed_recipient(field: str, kinds: list[str]) -> None:
+    message = read(f"From: x@shop.example\n{field}Subject: x\n\ntext\n".encode())
+    assert [finding.kind for finding in check(Reading(message))] == kinds

@@ -1,0 +1,141 @@
+"""Backups of a storage that is in use, and restoring them into one that is."""
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import pytest
+
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.store import StorageError, database, open_store, sqlitecopy
+from gatepost.store.backup import backup, restore
+from gatepost.store.interface import CLI, CountingStore, NewEntry
+
+URLS = BY_NAME["blocked-urls"]
+
+
+def _quiet(_done: int, _total: int) -> None:
+    return None
+
+
+async def add(store: CountingStore, *keys: str) -> None:
+    await store.add_entries(None, URLS, [NewEntry(key, key) for key in keys], CLI)
+
+
+async def found(store: CountingStore, *keys: str) -> list[str]:
+    return [hit.key for hit in await store.lookup(None, (("url", keys),))]
+
+
+def test_there_and_back_while_the_service_runs(storage_url: str, tmp_path: Path) -> None:
+    """The store stays open throughout, as a server would have it; it sees the restored content at its next look."""
+    file = tmp_path / "kept.backup"
+
+    async def run() -> None:
+        store = open_store(storage_url, tmp_path)
+        await add(store, "a", *(f"k{n}" for n in range(3_000)))
+        seen: list[tuple[int, int]] = []
+        await asyncio.to_thread(backup, storage_url, tmp_path, file, lambda *each: seen.append(each))
+        assert seen[-1][0] == seen[-1][1] > 0
+        assert file.stat().st_mode & 0o077 == 0, "only its owner reads it"
+        await add(store, "later")
+        await store.delete_entries(None, URLS.name, ["a"], CLI)
+        await store.create_tenant("later")
+        with pytest.raises(StorageError, match="not empty"):
+            await asyncio.to_thread(restore, storage_url, tmp_path, file, _quiet)
+        assert await found(store, "a", "later") == ["later"]
+        await asyncio.to_thread(restore, storage_url, tmp_path, file, _quiet, force=True)
+        assert await found(store, "a", "later", "k7") == ["a", "k7"]
+        assert await store.tenants() == ()
+        assert next(state.size for state in await store.lists(None) if state.definition == URLS) == 3_001
+        await add(store, "b")
+        assert await found(store, "b") == ["b"]
+        await store.close()
+
+    asyncio.run(run())
+    assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == set(), "nothing is left lying"
+
+
+def test_a_backup_of_one_engine_is_restored_into_the_other(tmp_path: Path, postgres_url: str) -> None:
+    async def filled() -> None:
+        store = open_store(postgres_url, tmp_path)
+        await add(store, "a")
+        await store.close()
+
+    async def there(url: str) -> list[str]:
+        store = open_store(url, tmp_path)
+        hits = await found(store, "a")
+        await store.close()
+        return hits
+
+    asyncio.run(filled())
+    backup(postgres_url, tmp_path, tmp_path / "b", _quiet)
+    restore("sqlite:g.db", tmp_path, tmp_path / "b", _quiet)
+    assert asyncio.run(there("sqlite:g.db")) == ["a"]
+    restore(postgres_url, tmp_path, tmp_path / "b", _quiet, force=True)
+    assert asyncio.run(there(postgres_url)) == ["a"]
+
+
+def test_a_backup_is_complete_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes meanwhile neither starts it over nor gets half a call into it."""
+    monkeypatch.setattr(sqlitecopy, "PAGES", 100)
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        for start in range(0, 20_000, 500):
+            await add(store, *(f"{n:06}-{'x' * 60}" for n in range(start, start + 500)))
+        steps = 0
+
+        def meanwhile(_done: int, _total: int) -> None:
+            nonlocal steps
+            steps += 1
+            keys = [f"new-{steps}-{each}" for each in range(10)]
+            asyncio.run_coroutine_threadsafe(add(store, *keys), loop).result(30)
+
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(backup, "sqlite:g.db", tmp_path, tmp_path / "b", meanwhile)
+        assert 5 < steps < 20
+        await store.close()
+
+    asyncio.run(run())
+    kept = apsw.Connection(str(tmp_path / "b"))
+    assert kept.pragma("integrity_check") == "ok"
+    assert kept.execute("SELECT count(*) FROM entries").get == kept.execute("SELECT size FROM lists").get == 20_000
+    assert kept.pragma("journal_mode") == "delete", "one file, with nothing beside it"
+
+
+def test_an_old_backup_is_brought_to_this_schema(tmp_path: Path) -> None:
+    old = apsw.Connection(str(tmp_path / "old"))
+    old.execute(database.schema_files()[0][1])
+    old.pragma("application_id", database.APPLICATION_ID)
+    old.execute("INSERT INTO meta VALUES ('schema', '1'); INSERT INTO tenants VALUES ('u', 'n', 5)")
+    old.close()
+    before = (tmp_path / "old").read_bytes()
+    restore("sqlite:g.db", tmp_path, tmp_path / "old", _quiet)
+    connection = database.create(tmp_path / "g.db")
+    assert database.version(connection) == database.schema_files()[-1][0]
+    assert connection.execute("SELECT name FROM tenants").get == "n"
+    connection.close()
+    assert (tmp_path / "old").read_bytes() == before, "the backup itself is not touched"
+
+
+def test_files_that_are_refused(tmp_path: Path) -> None:
+    database.create(tmp_path / "g.db").close()
+    (tmp_path / "b").write_text("mine")
+    with pytest.raises(StorageError, match="exists"):
+        backup("sqlite:g.db", tmp_path, tmp_path / "b", _quiet)
+    assert (tmp_path / "b").read_text() == "mine"
+    with pytest.raises(StorageError, match="nothing to back up"):
+        backup("sqlite:absent.db", tmp_path, tmp_path / "c", _quiet)
+    with pytest.raises(StorageError, match="folder"):
+        backup("sqlite:g.db", tmp_path, tmp_path / "no" / "c", _quiet)
+    with pytest.raises(StorageError, match="does not exist"):
+        restore("sqlite:g.db", tmp_path, tmp_path / "absent", _quiet)
+    with pytest.raises(StorageError, match="not a"):
+        restore("sqlite:g.db", tmp_path, tmp_path / "b", _quiet)
+    foreign = apsw.Connection(str(tmp_path / "foreign"))
+    foreign.execute("CREATE TABLE bookmarks (x)")
+    foreign.close()
+    with pytest.raises(StorageError, match="not a backup of Gatepost"):
+        restore("sqlite:g.db", tmp_path, tmp_path / "foreign", _quiet)
+    backup("sqlite:g.db", tmp_path, tmp_path / "b", _quiet, force=True)
+    assert {path.name for path in tmp_path.iterdir()} - {"g.db-wal", "g.db-shm"} == {"g.db", "b", "foreign"}

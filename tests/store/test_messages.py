@@ -1,0 +1,102 @@
+"""What is kept comes back as it was, first come first kept."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.store import StorageError, open_store
+from gatepost.store.interface import CountingStore, MessageRecord
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+
+
+def test_a_record_comes_back_whole(use: Use, new_record: NewRecord) -> None:
+    record = new_record(subject="s" * 5_000 + "\0", tenant=new_id())
+
+    async def keep(store: CountingStore) -> None:
+        assert await store.record_message(record) == record
+        assert await store.message(record.ggrid) == record
+        assert await store.message(record.ggrid.upper()) == record
+        assert await store.message("no such") is None
+        assert await store.message("\0") is None
+
+    async def find(store: CountingStore) -> None:
+        assert await store.message(record.ggrid) == record
+
+    use(keep)
+    use(find)
+
+
+def test_text_that_no_database_has_a_place_for(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: CountingStore) -> None:
+        for subject in ("\0", "a\0b", "\U0010ffff", "x" * 999 + "\0"):
+            record = new_record(subject=subject)
+            assert await store.record_message(record) == record
+            assert await store.message(record.ggrid) == record
+
+    use(scenario)
+
+
+def test_the_first_of_a_ggrid_is_kept_and_returned(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: CountingStore) -> None:
+        first = new_record(subject="first")
+        later = msgspec.structs.replace(first, completed=9_999, report=new_record(subject="later").report)
+        other = new_record()
+        assert await store.record_message(first) == first
+        # All in one group, then the same again in another.
+        assert await asyncio.gather(*(store.record_message(r) for r in (first, later, other))) == [first, first, other]
+        assert await store.record_message(later) == first
+        assert await store.message(first.ggrid) == first
+
+    use(scenario)
+
+
+def test_purging_takes_the_old_ones(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: CountingStore) -> None:
+        records = [new_record(completed=completed) for completed in range(600)]
+        await asyncio.gather(*map(store.record_message, records))
+        assert await store.purge_messages(550) == 550
+        assert await store.message(records[549].ggrid) is None
+        assert await store.message(records[550].ggrid) == records[550]
+        assert await store.purge_messages(550) == 0
+
+    use(scenario)
+
+
+def test_recent_ones_newest_first(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: CountingStore) -> None:
+        records = [new_record(completed=n, tenant=("t", None)[n % 2]) for n in range(300)]
+        await asyncio.gather(*map(store.record_message, records))
+
+        async def recent(tenant: str | None, limit: int) -> list[int]:
+            async with aclosing(store.recent_messages(tenant, limit)) as batches:
+                return [record.completed async for batch in batches for record in batch]
+
+        assert await recent(None, 250) == list(range(299, 49, -1))
+        assert await recent("t", 3) == [298, 296, 294]
+        assert await recent("nobody", 3) == []
+        assert await recent(None, 0) == []
+
+    use(scenario)
+
+
+def test_a_closed_store_says_so(storage_url: str, tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        store = open_store(storage_url, tmp_path)
+        await store.record_message(new_record())
+        await store.close()
+        with pytest.raises(StorageError, match="closed"):
+            await store.record_message(new_record())
+        with pytest.raises(StorageError, match="closed"):
+            await store.tenants()
+        with pytest.raises(StorageError, match="closed"):
+            await anext(store.stream_entries(None, "blocked-urls"))
+        await store.close()
+
+    asyncio.run(run())

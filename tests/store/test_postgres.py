@@ -1,0 +1,98 @@
+"""What only PostgreSQL has: a server that goes away and comes back, and clients that get in each other's way."""
+
+import asyncio
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.store import StorageError
+from gatepost.store.interface import CLI, NewEntry, Tenant
+from gatepost.store.postgres import MAX_STREAMS, PostgresStore
+from gatepost.store.work import Read, Work, Write
+
+URLS = BY_NAME["blocked-urls"]
+
+
+async def _cut_off(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gatepost' "
+        "AND datname = current_database()"
+    )
+    await connection.close()
+
+
+def test_connections_that_were_cut_are_made_anew(postgres_url: str) -> None:
+    async def run() -> None:
+        store = PostgresStore(postgres_url)
+        await store.create_tenant("a")
+        await _cut_off(postgres_url)
+        await asyncio.sleep(0.1)
+        assert [tenant.name for tenant in await store.tenants()] == ["a"]
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_is_cut_says_so(postgres_url: str) -> None:
+    async def run() -> None:
+        store = PostgresStore(postgres_url)
+        await store.add_entries(None, URLS, [NewEntry(str(n), str(n)) for n in range(3_000)], CLI)
+        async with aclosing(store.stream_entries(None, URLS.name)) as batches:
+            assert await anext(batches)
+            await _cut_off(postgres_url)
+            with pytest.raises(StorageError, match="cannot be"):
+                await anext(batches)
+        await store.close()
+
+    asyncio.run(run())
+
+
+def _crossing(first: str, second: str, met: asyncio.Event) -> Work[int]:
+    yield Write("UPDATE tenants SET created = created + 1 WHERE name = $1", (first,))
+    met.set()
+    yield Read("SELECT pg_sleep(0.1)")
+    changed: int = yield Write("UPDATE tenants SET created = created + 1 WHERE name = $1", (second,))
+    return changed
+
+
+def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str) -> None:
+    async def run() -> None:
+        store = PostgresStore(postgres_url)
+        before = (await store.create_tenant("a"), await store.create_tenant("b"))
+        met = asyncio.Event()
+        one = asyncio.ensure_future(store._change(partial(_crossing, "a", "b", met)))
+        await met.wait()
+        assert await store._change(partial(_crossing, "b", "a", met)) == await one == 1
+        created = [tenant.created for tenant in before if isinstance(tenant, Tenant)]
+        assert [tenant.created for tenant in await store.tenants()] == [time + 2 for time in created]
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_streams_are_bounded(postgres_url: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        store = PostgresStore(postgres_url)
+        await store.add_entries(None, URLS, [NewEntry("a", "a")], CLI)
+        open_ones = [store.stream_entries(None, URLS.name) for _ in range(MAX_STREAMS)]
+        for stream in open_ones:
+            assert len(await anext(stream)) == 1
+        with pytest.raises(StorageError, match="being read already"):
+            await anext(store.stream_entries(None, URLS.name))
+        for stream in open_ones:
+            await stream.aclose()
+        assert len(await anext(store.stream_entries(None, URLS.name))) == 1
+        await store.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("url", ["postgresql://h:notaport/db", "postgresql://[::1/db"])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(StorageError):
+        PostgresStore(url)
