@@ -115,6 +115,26 @@ def test_entries_are_stored_in_their_normal_form(lists: Any, tenant: str, name: 
     assert names(lists, name, tenant) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("blocked-urls", "example.com/" + "".join(chr(0x4E00 + number % 997) for number in range(980))),
+        ("blocked-phrases", "".join(chr(0x4E00 + number * 7 % 20_000) for number in range(1_000))),
+        ("blocked-phrases", "\ufdfa" * 1_000),
+        ("blocked-senders", "ü" * 900 + "@example.com"),
+        ("protected-people", "Å" * 300 + " <" + "é" * 300 + "@example.com>"),
+        ("blocked-file-types", "x" * 1_000),
+    ],
+)
+def test_the_longest_entries(lists: Any, tenant: str, name: str, entry: str) -> None:
+    """What is taken is kept whole, however long its normal form gets."""
+    response = lists.call("addEntries", {"listName": name, "entries": [{"entry": entry}], "tenantUid": tenant})
+    if response.status_code == 200:
+        assert deleted(lists, name, entry, tenantUid=tenant) == 1
+    else:
+        assert error(response) == (400, "invalid_entry")
+
+
 def test_get_lists_has_every_list_of_the_table(lists: Any, tenant: str) -> None:
     for scope in (None, tenant):
         infos = lists.call("getLists", {"tenantUid": scope}).json()["listFileInfos"]

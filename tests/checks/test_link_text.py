@@ -19,6 +19,7 @@ from gatepost.mail.message import Link, Message
         ("shop.example", "click.mailer.test", ("shop.example",), []),
         ("Read more at bank.example today", "evil.test", (), []),  # prose
         ("Log in", "evil.test", (), []),
+        ("www.bank.example", "url.za.m.mimecastprotect.com", (), []),  # a mail security product
         ("report.pdf", "files.test", (), []),  # a file name, not a site
         ("co.uk", "evil.test", (), []),
         ("", "evil.test", (), []),
@@ -33,6 +34,7 @@ def test_link_text(shown: str, host: str, wrapped: tuple[str, ...], kinds: list[
     ("shown", "host", "strength"),
     [
         ("www.paypal.com", "evil.test", 1.0),  # a name that is imitated
+        ("www.paypal.com", "click.mailer.test", 0.6),
         ("www.bank.example", "evil.test", 0.6),
         ("www.shop.example", "click.mailer.test", 0.3),  # a click counter
         ("www.shop.example", "shop.us1.list-manage.com", 0.3),

@@ -23,3 +23,9 @@ from gatepost.mail.message import Link, Message
 def test_numeric_host(host: str, kinds: list[str]) -> None:
     link = Link(f"http://{host}/", f"http://{host}/", host, "", "1", "text")
     assert [finding.kind for finding in check(Reading(Message(links=(link, link))))] == kinds
+
+
+def test_one_among_many_says_less() -> None:
+    hosts = ("8.8.8.8", "a.example", "b.example", "c.example")
+    links = tuple(Link(f"http://{host}/", f"http://{host}/", host, "", "1", "html") for host in hosts)
+    assert [finding.strength for finding in check(Reading(Message(links=links)))] == [0.5]

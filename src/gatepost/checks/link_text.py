@@ -7,7 +7,7 @@ mailers wrap links for counting, and then most show words, not another site's ad
 import re
 from collections.abc import Iterator
 
-from gatepost.checks.wellknown import is_genuine, is_tenant, is_under
+from gatepost.checks.wellknown import is_genuine, is_guard, is_tenant, is_under
 from gatepost.findings import Finding, Kind, Reading
 from gatepost.names import org_domain, public_suffix
 
@@ -29,7 +29,11 @@ def check(reading: Reading) -> Iterator[Finding]:
         if link.source not in _SHOWN or not link.host:
             continue
         shown = _host_shown(link.shown)
-        if shown and org_domain(shown) not in {org_domain(host) for host in (link.host, *link.wrapped)}:
+        if (
+            shown
+            and not is_guard(link.host)
+            and org_domain(shown) not in {org_domain(host) for host in (link.host, *link.wrapped)}
+        ):
             strength = _strength(shown, link.host, reading)
             yield MISMATCH.at(link.where, strength=strength, about=link.url, shown=shown, leads_to=link.host)
 
@@ -37,9 +41,9 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _strength(shown: str, host: str, reading: Reading) -> float:
     """A site that is imitated often says most. Mailing services count clicks on shown addresses, too."""
     protected = reading.protected.own_domains | reading.protected.partner_domains
-    if (is_genuine(shown) or is_under(shown, protected)) and not is_genuine(host):
-        return 1.0
     counted = _COUNTER.match(host) or is_tenant(host) or is_genuine(host) or "list-unsubscribe" in reading.fields
+    if (is_genuine(shown) or is_under(shown, protected)) and not is_genuine(host):
+        return 0.6 if counted else 1.0
     return 0.3 if counted or reading.is_discussion else 0.6
 
 

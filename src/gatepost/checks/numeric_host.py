@@ -13,11 +13,16 @@ KINDS = (NUMERIC,)
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    for host, link in reading.sites.items():
-        if host[0].isdigit() or host[0] == "[":
-            try:
-                address = ip_address(host.strip("[]"))
-            except ValueError:
-                continue
-            if address.is_global:
-                yield NUMERIC.at(link.where, about=link.url, host=host)
+    numeric = [host for host in reading.sites if (host[0].isdigit() or host[0] == "[") and _is_public(host)]
+    for host in numeric:
+        link = reading.sites[host]
+        # One among many sites is a mention, as in the digest of a list.
+        strength = 1.0 if 2 * len(numeric) >= len(reading.sites) else 0.5
+        yield NUMERIC.at(link.where, strength=strength, about=link.url, host=host)
+
+
+def _is_public(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_global
+    except ValueError:
+        return False

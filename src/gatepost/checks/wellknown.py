@@ -125,6 +125,7 @@ def _places() -> dict[str, frozenset[str]]:
         "page": hosting["pages"],
         "form": hosting["forms"],
         "tenant": _names("tenants.txt")[""],
+        "guard": _names("guards.txt")[""],
     }
     found: dict[str, frozenset[str]] = {}
     for place, names in lists.items():
@@ -233,6 +234,11 @@ def is_form_service(host: str) -> bool:
 def is_tenant(host: str) -> bool:
     """Whether the names on this host are those of a service's customers."""
     return "tenant" in _place(host)
+
+
+def is_guard(host: str) -> bool:
+    """Whether a mail security product rewrites links to this host, to check each click."""
+    return "guard" in _place(host)
 
 
 def repute(domain: str) -> float:

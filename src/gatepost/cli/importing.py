@@ -41,7 +41,11 @@ class Skipped(msgspec.Struct, frozen=True):
     """A line that the list refused, and why."""
 
     line: int
+    entry: str
     reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line:,}, {self.entry[:100]!r}: {self.reason}"
 
 
 class Total(msgspec.Struct):
@@ -118,12 +122,16 @@ def _refused(fault: ApiError, call: list[Record]) -> list[Skipped]:
     if fault.code not in ("invalid_entry", "invalid_request"):
         return []
     found = ((int(index), reason) for index, reason in _REFUSED.findall(fault.message))
-    return [Skipped(call[index].first, reason.strip()) for index, reason in found if index < len(call)]
+    return [
+        Skipped(call[index].first, call[index].entry.entry, reason.strip())
+        for index, reason in found
+        if index < len(call)
+    ]
 
 
 def _sentence(source: Source, refused: list[Skipped]) -> str:
-    lines = "\n".join(f"  line {each.line:,} {each.reason}" for each in refused)
-    return f"{source.list} refuses entries of {source.file}:\n{lines}\n--skip-invalid leaves such lines out."
+    lines = "\n".join(f"  {each}" for each in refused)
+    return f"{source.list} refuses entries of {source.file}:\n{lines}\nNothing of that call was changed."
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def _report(target: Target, total: Total) -> None:
         print_json(_described(target, total))
         return
     for each in total.skipped:
-        print(f"line {each.line:,} was left out: it {each.reason}", file=sys.stderr)
+        print(f"Left out: {each}", file=sys.stderr)
     if target.dry_run:
         _print_trials(total.trials)
     else:

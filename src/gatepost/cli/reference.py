@@ -11,6 +11,7 @@ from typing import Any, get_args
 from gatepost.api.interface import SCANNING
 from gatepost.api.openapi import document
 from gatepost.checks import CHECKS
+from gatepost.lists.catalogue import KINDS, LISTS
 from gatepost.policy import shipped
 from gatepost.settings import Abby, Guard, Section
 
@@ -147,6 +148,10 @@ def findings() -> Iterator[str]:
             weight = f"{rule.weight:g}{', conclusive' if rule.conclusive else ''}" if rule else "0"
             group, verdict = (rule.group, rule.verdict) if rule else ("", "")
             yield f"| `{kind.id}` | {_cell(kind.title)} | {weight} | {group} | {verdict} |"
+    yield from ("", "## Lists", "", "An entry that a message hits gives the tag of its list, a custom list's included.", "")
+    yield from ("| Tag | Entries | Meaning |", "|---|---|---|")
+    for entries in LISTS:
+        yield f"| `list:{entries.name}` | {KINDS[entries.kind].description} | {_cell(entries.description)} |"
     yield from ("", "## Verdicts", "", "| Verdict | Decision | Threshold | Own points |", "|---|---|---|---|")
     for name, verdict_rule in policy.verdicts.items():
         threshold = "conclusive findings only" if verdict_rule.threshold is None else f"{verdict_rule.threshold:g}"

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from gatepost.store import messages
+from gatepost.store import heldmail, messages
 from gatepost.store.interface import StorageError
 from gatepost.store.work import Row
 
@@ -36,6 +36,9 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("action", "scope", "list", "count", "sample"),
     ),
     "messages": ("id", *messages.COLUMNS),
+    "held": heldmail.COLUMNS,
+    "held_recipients": ("ggrid", "address", "domain"),
+    "undecided": ("id", "digest", "time"),
 }
 
 # Told how many rows (or pages) are done, of how many.

@@ -15,12 +15,14 @@ from typing import TypeVar
 from gatepost.lists.catalogue import BY_NAME, Definition
 from gatepost.lists.hit import Hit
 from gatepost.lists.unkeyed import Unkeyed
-from gatepost.store import apikeys, auditing, definitions, directory, entries, messages, sweeping, tenancy
+from gatepost.store import apikeys, auditing, definitions, directory, entries, heldmail, messages, sweeping, tenancy
 from gatepost.store.interface import (
     CLI,
     Actor,
     ApiKey,
     AuditRecord,
+    HeldFilter,
+    HeldMail,
     HitCount,
     KeyRefused,
     ListEntry,
@@ -29,6 +31,7 @@ from gatepost.store.interface import (
     MessageRecord,
     Missing,
     NewEntry,
+    Release,
     StorageError,
     StoreCounters,
     Taken,
@@ -79,7 +82,7 @@ class Engine(ABC):
         return await self._change(partial(messages.keep, record))
 
     async def message(self, ggrid: str) -> MessageRecord | None:
-        return await self._query(partial(messages.find, ggrid))
+        return await self._query(partial(heldmail.with_release, ggrid))
 
     def recent_messages(self, tenant: str | None, limit: int) -> AsyncGenerator[Sequence[MessageRecord], None]:
         read = messages.recent(_scope(tenant), limit)
@@ -196,6 +199,46 @@ class Engine(ABC):
         limit: int = 100,
     ) -> tuple[AuditRecord, ...]:
         return await self._query(partial(auditing.page, since, until, _scope(tenant), before, limit))
+
+    async def hold(self, record: MessageRecord) -> bool:
+        return await self._change(partial(heldmail.keep, record, _now()))
+
+    async def held(self, ggrid: str, tenant: str | None = None) -> HeldMail | None:
+        return await self._query(partial(heldmail.find, ggrid, _scope(tenant)))
+
+    async def held_page(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> tuple[HeldMail, ...]:
+        return await self._query(partial(heldmail.page, wanted, before, limit))
+
+    async def claim_release(self, ggrid: str, holder: str, now: int, until: int) -> bool:
+        return await self._change(partial(heldmail.claim, ggrid, holder, now, until))
+
+    async def give_back(self, ggrid: str, holder: str) -> None:
+        await self._change(partial(heldmail.give_back, ggrid, holder))
+
+    async def mark_released(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Release:
+        return await self._change(partial(heldmail.released, ggrid, recipients, by, _now()))
+
+    async def delete_held(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool:
+        return await self._change(partial(heldmail.delete, ggrid, _scope(tenant), by, _now()))
+
+    async def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> None:
+        await self._change(partial(heldmail.exported, ggrid, _scope(tenant), by, _now()))
+
+    async def purge_held(self, before: int) -> int:
+        total = 0
+        while deleted := await self._change(partial(heldmail.purge, before, _now(), PURGE_BATCH)):
+            total += deleted
+        await self._change(partial(heldmail.forget_undecided, _now()))
+        return total
+
+    async def needed_among(self, ggrids: Sequence[str]) -> frozenset[str]:
+        return await self._query(partial(heldmail.needed, ggrids))
+
+    async def held_size(self) -> int:
+        return await self._query(heldmail.size)
+
+    async def undecided_before(self, digest: str) -> int:
+        return await self._change(partial(heldmail.undecided_before, digest, _now()))
 
     async def _sweep(self) -> None:
         while await self._change(sweeping.step):

@@ -17,8 +17,16 @@ from gatepost.lists.unkeyed import Unkeyed
 from gatepost.mail.message import Envelope
 
 
+class Release(msgspec.Struct, frozen=True):
+    """A held message that was sent on: when, by whose order, and to whom."""
+
+    time: int
+    by: str
+    recipients: tuple[str, ...]
+
+
 class MessageRecord(msgspec.Struct, frozen=True):
-    """One analysis as it is kept."""
+    """One analysis as it is kept. A release is added to it; nothing else ever changes."""
 
     ggrid: str
     created: int
@@ -27,6 +35,29 @@ class MessageRecord(msgspec.Struct, frozen=True):
     size: int
     sha256: str
     report: Report
+    release: Release | None = None
+
+
+class HeldMail(msgspec.Struct, frozen=True):
+    """A message in the quarantine: its record, since when, and how far its release is; until `lease` somebody is at it.
+    One that is `released` is here for its record only."""
+
+    record: MessageRecord
+    kept: int
+    state: Literal["held", "releasing", "released"]
+    lease: int = 0
+    release: Release | None = None
+
+
+class HeldFilter(msgspec.Struct, frozen=True):
+    """Which held mail to show. Sender and recipient are an address or a domain; `released` shows those that are gone."""
+
+    tenant: str | None = None
+    verdict: str | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    since: int | None = None
+    released: bool = False
 
 
 class Tenant(msgspec.Struct, frozen=True):
@@ -47,9 +78,10 @@ class StoreCounters(msgspec.Struct, frozen=True):
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who makes a change: an API key, a user of the web interface, the command line, or Gatepost by itself."""
+    """Who makes a change: an API key, a static token, a user of the web interface, the command line, or Gatepost by
+    itself."""
 
-    kind: Literal["key", "user", "cli", "system"]
+    kind: Literal["key", "token", "user", "cli", "system"]
     name: str = ""
     id: str = ""
 
@@ -303,7 +335,53 @@ class AuditStore(Protocol):
         ...
 
 
-class Store(MessageStore, TenantStore, ListStore, KeyStore, AuditStore, Protocol):
+class HeldStore(Protocol):
+    """What the quarantine has on record. `tenant` None means any; the raw bytes lie elsewhere."""
+
+    async def hold(self, record: MessageRecord) -> bool:
+        """Put a message among the held ones; False where its ggrid is known already, held or released."""
+        ...
+
+    async def held(self, ggrid: str, tenant: str | None = None) -> HeldMail | None: ...
+
+    async def held_page(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> tuple[HeldMail, ...]:
+        """Those that fit, newest first. For the next page, `before` is the ggrid of the last one of this."""
+        ...
+
+    async def claim_release(self, ggrid: str, holder: str, now: int, until: int) -> bool:
+        """Take a message for oneself until a time; False where it is not held, or somebody else is at it."""
+        ...
+
+    async def give_back(self, ggrid: str, holder: str) -> None: ...
+
+    async def mark_released(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Release:
+        """Add a release to the record and the audit trail, once; returns the one that stands."""
+        ...
+
+    async def delete_held(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool:
+        """Take a message out; False where there is none, or it is being released."""
+        ...
+
+    async def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> None: ...
+
+    async def purge_held(self, before: int) -> int:
+        """Forget what was kept before that time; returns how many."""
+        ...
+
+    async def needed_among(self, ggrids: Sequence[str]) -> frozenset[str]:
+        """Those of these whose raw bytes are still wanted."""
+        ...
+
+    async def held_size(self) -> int:
+        """Bytes of all that is held."""
+        ...
+
+    async def undecided_before(self, digest: str) -> int:
+        """How often this digest came here in the last 24 hours, this time not counted; this time is noted."""
+        ...
+
+
+class Store(MessageStore, TenantStore, ListStore, KeyStore, AuditStore, HeldStore, Protocol):
     """All that is kept. Every method that changes something returns only when the change survives a kill."""
 
     async def close(self) -> None: ...

@@ -134,6 +134,11 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
     )
 
 
+def packed(record: MessageRecord) -> bytes:
+    """Envelope and report as they lie in a row."""
+    return _packed(_Detail(record.envelope, record.report))
+
+
 def _packed(detail: _Detail) -> bytes:
     plain = _encoder.encode(detail)
     if len(plain) < DEFLATE_FROM:

@@ -86,12 +86,9 @@ class SqliteStore(Engine):
         run = asyncio.get_running_loop().run_in_executor
         rows = _Rows(self._path, read)
         try:
-            ahead = run(self._streamers, rows.next, made, first)
-            while found := await ahead:
-                # The next batch is read while this one is on its way.
-                ahead = run(self._streamers, rows.next, made, batch)
-                ahead.add_done_callback(_seen)
+            while found := await run(self._streamers, rows.next, made, first):
                 yield found
+                first = batch
         finally:
             self._streams -= 1
             # Not here: a thread may still be reading for whoever gave up.
@@ -118,12 +115,6 @@ class SqliteStore(Engine):
                 connection = self._mine.connection = database.connect_reader(self._path, MAPPED)
                 self._connections.append(connection)
             return query(connection)
-
-
-def _seen(batch: asyncio.Future[Any]) -> None:
-    """Whoever gave up does not want to hear what became of the batch that was read ahead."""
-    if not batch.cancelled():
-        batch.exception()
 
 
 class _Rows:

@@ -1,8 +1,9 @@
 """What a deletion left behind goes in small steps, so that nobody else waits for it; a kill in between loses no step.
 
-Lists of the scope `-` and results of departed tenants are out of sight already.
+Lists of the scope `-`, results and held mail of departed tenants are out of sight already.
 """
 
+from gatepost.store import heldmail
 from gatepost.store.work import Read, Work, Write
 
 BATCH = 2_000
@@ -27,6 +28,12 @@ def step() -> Work[bool]:
             yield Write(_ROW, (list_id,))
         return True
     tenants = yield Read(_TENANT)
-    if tenants and not (yield Write(_MESSAGES, (tenants[0][0], BATCH))):
+    if tenants and not (yield from _less(tenants[0][0])):
         yield Write(_DEPARTED, (tenants[0][0],))
     return bool(tenants)
+
+
+def _less(tenant: str) -> Work[int]:
+    """Some of what a departed tenant has left; the raw bytes of held mail go when the raw store is tidied."""
+    results: int = yield Write(_MESSAGES, (tenant, BATCH))
+    return results + (yield from heldmail.purge_tenant(tenant, BATCH))

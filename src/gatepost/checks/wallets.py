@@ -1,0 +1,56 @@
+"""Addresses of crypto wallets in a text, told from other long words by their form and, where it is cheap, their checksum.
+
+Bitcoin's old form is Base58 with four bytes of double SHA-256 at its end; `bc1…` is Bech32 (BIP 173, BIP 350) with a
+checksum of six characters. Monero and Ethereum are told by length and alphabet.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+MAX_TRIED = 50
+
+_WORD = re.compile(r"(?<![A-Za-z0-9])(?:bc1[a-z0-9]{20,80}|BC1[A-Z0-9]{20,80}|0x[0-9a-fA-F]{40}|[13][1-9A-HJ-NP-Za-km-z]{25,34}"
+                   r"|[LMT][1-9A-HJ-NP-Za-km-z]{33}|[48][1-9A-HJ-NP-Za-km-z]{94})(?![A-Za-z0-9])")  # fmt: skip
+_BASE58 = {char: value for value, char in enumerate("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")}
+_BECH32 = {char: value for value, char in enumerate("qpzry9x8gf2tvdw0s3jn54khce6mua7l")}
+_GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
+
+
+def wallets(text: str) -> Iterator[str]:
+    """The addresses in a text, in their order."""
+    for tried, match in enumerate(_WORD.finditer(text)):
+        if tried >= MAX_TRIED:
+            return
+        word = match.group()
+        if word[:3].lower() == "bc1":
+            if _is_bech32(word.lower()):
+                yield word
+        elif word[0] in "13LMT":
+            if _is_base58(word):
+                yield word
+        elif word.startswith("0x") or any(char.isdigit() for char in word[1:]):
+            yield word
+
+
+def _is_base58(word: str) -> bool:
+    number = 0
+    for char in word:
+        number = number * 58 + _BASE58[char]
+    if number.bit_length() > 200:
+        return False
+    data = number.to_bytes(25, "big")
+    return hashlib.sha256(hashlib.sha256(data[:21]).digest()).digest()[:4] == data[21:]
+
+
+def _is_bech32(word: str) -> bool:
+    if not all(char in _BECH32 for char in word[3:]):
+        return False
+    values = [3, 3, 0, 2, 3, *(_BECH32[char] for char in word[3:])]
+    check = 1
+    for value in values:
+        top = check >> 25
+        check = (check & 0x1FFFFFF) << 5 ^ value
+        for bit, generator in enumerate(_GENERATORS):
+            check ^= generator if top >> bit & 1 else 0
+    return check in (1, 0x2BC830A3)
