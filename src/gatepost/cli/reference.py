@@ -148,7 +148,7 @@ def findings() -> Iterator[str]:
             weight = f"{rule.weight:g}{', conclusive' if rule.conclusive else ''}" if rule else "0"
             group, verdict = (rule.group, rule.verdict) if rule else ("", "")
             yield f"| `{kind.id}` | {_cell(kind.title)} | {weight} | {group} | {verdict} |"
-    yield from ("", "## Lists", "", "An entry that a message hits gives the tag of its list, a custom list's included.", "")
+    yield from ("", "## Lists", "", "An entry that a message hits gives the tag of its list, custom ones included.", "")
     yield from ("| Tag | Entries | Meaning |", "|---|---|---|")
     for entries in LISTS:
         yield f"| `list:{entries.name}` | {KINDS[entries.kind].description} | {_cell(entries.description)} |"
