@@ -109,6 +109,13 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         """Every link there is: in the text, and in files."""
         return (*self.message.links, *(link for file in self.files for link in file.links))
 
+    def once(self, work: Callable[["Reading"], T]) -> T:
+        """What `work` makes of this reading; kept, so that checks that share it do not work it out again."""
+        kept: dict[Callable[[Reading], T], T] = self.__dict__.setdefault("_kept", {})
+        if work not in kept:
+            kept[work] = work(self)
+        return kept[work]
+
 
 class Check(msgspec.Struct, frozen=True):
     """One registered check: `name` is its module's name and the stage that a stall is blamed on."""

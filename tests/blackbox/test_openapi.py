@@ -6,8 +6,10 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.core.failures import AcceptedNegativeData
+from schemathesis.openapi.checks import RejectedPositiveData
 
 from gatepost.api.interface import SCANNING
+from gatepost.api.lists_interface import LISTS_API
 from gatepost.api.openapi import document
 
 READER = "6a" * 32
@@ -41,4 +43,25 @@ def test_it_does_what_it_says(case: Any, patient: Any) -> None:
     except* AcceptedNegativeData as accepted:
         # To violate a pattern schemathesis appends "*", which any text without CR, LF and NUL may hold.
         wrong = [failure for failure in accepted.exceptions if "violates `pattern`" not in str(failure)]
+        assert not wrong, wrong
+
+
+lists_schema = schemathesis.openapi.from_dict(document(LISTS_API))
+
+
+@lists_schema.parametrize()
+@settings(
+    max_examples=25,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
+def test_the_list_api_does_what_it_says(case: Any, lists: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.abby.credentials.FREE_GUESSES", 1_000_000)
+    try:
+        case.call_and_validate(base_url=lists.url, headers={"Authorization": f"apikey {lists.key}"}, verify=lists.ca)
+    except* RejectedPositiveData as rejected:
+        # Which texts are entries of a list is more than a schema can say.
+        wrong = [failure for failure in rejected.exceptions if "invalid_entry" not in str(failure)]
         assert not wrong, wrong

@@ -19,6 +19,7 @@ _PROGRAMS = frozenset(
 )
 _ARCHIVES = frozenset("zip rar 7z ace cab arj".split())
 _NAME = re.compile(r"://[^/?#]+/(?:[^?#]*/)?[^/?#]*?(?:\.([a-z0-9]{2,5}))?\.([a-z0-9]{2,5})(?=[?#]|\Z)", re.IGNORECASE)
+_ENDINGS = _PROGRAMS | _ARCHIVES | {"htm", "html"}
 _DOCUMENTS = frozenset("pdf doc docx xls xlsx jpg jpeg png txt rtf mp3 mp4".split())
 
 
@@ -26,6 +27,8 @@ def check(reading: Reading) -> Iterator[Finding]:
     if reading.is_discussion:
         return
     for link in reading.web_links:
+        if link.url.partition("?")[0].rpartition(".")[2].partition("#")[0].lower() not in _ENDINGS:
+            continue
         match = _NAME.search(link.url[:2000])
         if not match:
             continue

@@ -16,6 +16,7 @@ INVALID = Kind("sender:invalid-from", "The sender's address is not one that coul
 SEVERAL = Kind("sender:several-from", "The mail names several senders of different domains")
 KINDS = (MISSING, INVALID, SEVERAL)
 
+_REPORTER = re.compile(r"daemon|postmaster|mail (?:delivery|system)")
 _DOMAIN = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,10}\Z")
 # Names that only make sense inside one network; some machines write from them.
 _LOCAL = frozenset("localhost localdomain local internal lan intranet corp home invalid test example localnet".split())
@@ -52,7 +53,7 @@ def _is_report(reading: Reading) -> bool:
     shown = reading.fields.get("from", "").casefold()
     if not shown.strip("<> "):
         return not reading.envelope.sender.strip("<>")
-    return any(name in shown for name in ("daemon", "postmaster", "mail delivery", "mail system"))
+    return _REPORTER.search(shown) is not None
 
 
 def _could_exist(sender: Address) -> bool:

@@ -7,6 +7,7 @@ the name of whom they send to.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gatepost.checks.wellknown import ending_exists, is_under
 from gatepost.findings import Finding, Kind, Reading
@@ -68,12 +69,25 @@ def carries_address(name: str, host: str) -> bool:
     octets = host.split(".")
     if len(octets) != 4 or not all(octet.isdigit() and len(octet) < 4 for octet in octets):
         return False
-    numbers = {number.lstrip("0") or "0" for number in _DIGITS.findall(name)}
+    runs = _DIGITS.findall(name)
+    if not runs:
+        return False
+    numbers = {number.lstrip("0") or "0" for number in runs}
     held = len(numbers.intersection(octets))
-    written = ("".join(octets), "".join(octet.zfill(3) for octet in octets), "".join(f"{int(o):02x}" for o in octets))
-    if held == len(set(octets)) or any(form in name for form in written):
+    if held == len(set(octets)) or any(form in name for form in _joined(host)):
         return True
     return held > 1 and octets[-1] in numbers and _LINE.search(name) is not None
+
+
+@lru_cache(4096)
+def _joined(address: str) -> tuple[str, ...]:
+    """An address without its dots: as it is, with leading zeros, in hex digits."""
+    octets = address.split(".")
+    return (
+        "".join(octets),
+        "".join(octet.zfill(3) for octet in octets),
+        "".join(f"{int(octet):02x}" for octet in octets),
+    )
 
 
 def _is_recipients(helo: str, reading: Reading) -> bool:

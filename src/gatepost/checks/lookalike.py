@@ -13,7 +13,7 @@ import msgspec
 
 from gatepost.checks.wellknown import BY_LABEL, NEARBY, is_genuine, is_tenant, is_under
 from gatepost.findings import Finding, Kind, Reading
-from gatepost.names import is_ip, normal_domain, org_domain, public_suffix, skeleton, unicode_domain
+from gatepost.names import is_ip, normal_domain, org_domain, skeleton, unicode_domain
 
 SENDER = Kind("sender:lookalike-domain", "The sender's domain imitates a domain that is trusted")
 LINK = Kind("url:lookalike-domain", "A link leads to a domain that imitates one that is trusted")
@@ -111,9 +111,8 @@ def _own_names(trusted: frozenset[str]) -> _Names:
     return _names(labels, frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE))
 
 
-@lru_cache(8192)
 def _registered(domain: str) -> str:
-    return org_domain(domain).removesuffix("." + public_suffix(domain))
+    return org_domain(domain).partition(".")[0]
 
 
 def _imitation(host: str, names: _Names) -> Imitation | None:

@@ -60,8 +60,8 @@ def check(reading: Reading) -> Iterator[Finding]:
         yield NEWSLETTER.at("List-Unsubscribe", target=unsubscribe, one_click=one_click)
     if fields.get("precedence", "").strip().lower() in ("bulk", "list"):
         yield ANNOUNCED.at("Precedence", value=fields["precedence"])
-    if mark := _SERVICE_FIELDS & fields.keys():
-        yield SERVICE.at("header", field=min(mark))
+    if not _SERVICE_FIELDS.isdisjoint(fields):
+        yield SERVICE.at("header", field=min(_SERVICE_FIELDS & fields.keys()))
     elif not unsubscribe and (shown := _farewell(reading)):
         yield LINK.at("links", shown=shown)
 

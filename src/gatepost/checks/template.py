@@ -12,7 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 UNFILLED = Kind("header:unfilled-template", "The header shows a place that a mass-mailing tool did not fill in")
 KINDS = (UNFILLED,)
 
-_WRITTEN_BY_MACHINE = frozenset({"from", "reply-to", "message-id", "x-mailer", "to", "sender", "return-path", "date"})
+_WRITTEN_BY_MACHINE = ("from", "reply-to", "message-id", "x-mailer", "to", "sender", "return-path", "date")
 _PLACE = re.compile(
     r"%(?:MSGID|MESSAGEID|XMAILER|RANDOM|RND|CUSTOM|SUBJECT|BOUNDARY|EMAIL|[A-Z_]{4,20}(?![A-Za-z%]))"
     r"|(?i:\{\{?[%#$]?[A-Za-z][\w. ]{1,30}\}|\[\[[\w.]{2,30}\]\]|%%[\w.]{2,30}%%|##[\w.]{2,30}##"
@@ -23,9 +23,8 @@ _MARKS = frozenset("%{[#$")
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    for field in reading.message.headers.fields:
-        if field.name not in _WRITTEN_BY_MACHINE or _MARKS.isdisjoint(field.value):
-            continue
-        if match := _PLACE.search(field.value[:1000]):
-            yield UNFILLED.at(field.name, place=match.group())
+    for name in _WRITTEN_BY_MACHINE:
+        value = reading.fields.get(name, "")
+        if not _MARKS.isdisjoint(value) and (match := _PLACE.search(value[:1000])):
+            yield UNFILLED.at(name, place=match.group())
             return

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 import msgspec
 
-from gatepost.names import is_icann_suffix, org_domain, public_suffix, skeleton
+from gatepost.names import is_icann_suffix, org_domain, skeleton
 
 MAX_WORDS = 24
 _LONGEST_PHRASE = 4
@@ -155,7 +155,8 @@ def owns(brand: Brand, domain: str) -> bool:
 
 
 def _registered_label(domain: str) -> str:
-    return org_domain(domain).removesuffix("." + public_suffix(domain))
+    """What its owner chose: the label below the public suffix."""
+    return org_domain(domain).partition(".")[0]
 
 
 @lru_cache(_REMEMBERED)

@@ -65,6 +65,12 @@ _ZONE = {
 }
 # EICAR's test string, in two halves: whole, an antivirus would take this module for a virus.
 _EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + rb"-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+_PAGE = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Contents 4 0 R/Resources<</Font<</F<</Type/Font"
+    b"/Subtype/Type1/BaseFont/Arial>>>>>>>>endobj\n4 0 obj<</Length 52>>stream\n9 9 9 9 re f BT /F 9 Tf 9 30 Td "
+    b"(Hello world) Tj ET   \nendstream endobj\ntrailer<</Root 1 0 R/Size 5>>\n%%EOF"
+)
 _HTML = """<html><head><title>t</title><style>p{color:#fff}</style><meta http-equiv=refresh content="0;url=https://a.test">
 </head><body><p style="display:none">hidden</p><a href="https://xn--bcher-kva.example/%41?x=1">https://bank.example</a>
 <form action="https://192.0.2.9/login"><input type=password></form><img src="cid:1"><script>atob("eA==")</script>
@@ -153,7 +159,7 @@ def _files() -> dict[str, bytes]:
         "a.txt.bz2": bz2.compress(b"text"),
         "a.txt.xz": lzma.compress(b"text"),
         "a.pdf": b"%PDF-1.4\n1 0 obj<</URI(https://a.test)>>endobj\ntrailer<<>>\n%%EOF",
-        "b.pdf": _picture("pdf"),
+        "b.pdf": _PAGE,
         "a.exe": b"MZ" + bytes(100),
         "a.rtf": rb"{\rtf1 hello}",
         "a.doc": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504),

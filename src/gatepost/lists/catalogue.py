@@ -16,6 +16,8 @@ from gatepost.lists.url import URL
 
 LARGE = 10_000_000
 SMALL = 100_000
+# What an index of PostgreSQL takes; entries of up to 650 characters are never longer.
+MAX_KEY_BYTES = 2_600
 
 KINDS: dict[str, EntryKind] = {
     kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, PHRASE, DOMAIN, PERSON)
@@ -43,6 +45,8 @@ class Definition(msgspec.Struct, frozen=True):
         normal = kind.normalise(text)
         if isinstance(normal, Refused):
             return normal
+        if len(normal.key) * 4 > MAX_KEY_BYTES and len(normal.key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
+            return Refused(f"is longer than {MAX_KEY_BYTES:,} bytes in its normal form")
         reason = kind.refuse(normal.key, self.category)
         return Refused(reason) if reason else normal
 

@@ -81,7 +81,7 @@ def subjects(
             add("link", link.url, link.where)
     for file in files:
         add("file", file.sha256, file.path)
-        for kind in _types(file):
+        for kind in sorted(_types(file)):
             add("type", kind, file.path)
     return tuple(found.values())
 

@@ -33,10 +33,12 @@ _RECIPIENTS = Bulk(
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[])""",
     (),
 )
-_READ = """SELECT ggrid, created, completed, size, sha256, detail, kept, state, lease, released, released_by, released_to
-FROM held"""
+_READ = """SELECT ggrid, created, completed, size, sha256, detail,
+kept, state, lease, released, released_by, released_to FROM held"""
 _ONE = _READ + " WHERE ggrid = $1"
 _PAGE = _READ + " WHERE {} ORDER BY ggrid DESC LIMIT $1"
+_BY_ADDRESS = "ggrid IN (SELECT ggrid FROM held_recipients WHERE address = {})"
+_BY_DOMAIN = "ggrid IN (SELECT ggrid FROM held_recipients WHERE domain = {})"
 _CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
 _GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
@@ -91,8 +93,7 @@ def page(wanted: HeldFilter, before: str | None, limit: int) -> Work[tuple[HeldM
     if wanted.sender is not None:
         tests["sender = {}" if _is_address(wanted.sender) else "sender_domain = {}"] = _sought(wanted.sender)
     if wanted.recipient is not None:
-        column = "address" if _is_address(wanted.recipient) else "domain"
-        tests[f"ggrid IN (SELECT ggrid FROM held_recipients WHERE {column} = {{}})"] = _sought(wanted.recipient)
+        tests[_BY_ADDRESS if _is_address(wanted.recipient) else _BY_DOMAIN] = _sought(wanted.recipient)
     if wanted.since is not None:
         tests["kept >= {}"] = wanted.since
     if before is not None:

@@ -1,0 +1,108 @@
+"""The quarantine: mail that must not go on, until somebody looks at it or its time is over.
+
+The raw bytes go first, then the record in one transaction. A kill in between leaves bytes that nobody knows of, which
+are swept later; a record always has its bytes. Taking out goes the other way: first the record, then the bytes.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from gatepost.guard.holding import NotHeld, Outcome, Sends
+from gatepost.guard.rawstore import RawStore
+from gatepost.guard.releasing import Releaser
+from gatepost.guard.scan import Body, ScanRequest, ScanResult
+from gatepost.guard.spool import sha256
+from gatepost.store.heldstore import HeldStore
+from gatepost.store.interface import Actor, HeldFilter, HeldMail, MessageRecord, StorageError
+
+PAGE = 100
+# How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
+SIZE_SECONDS = 60.0
+
+log = structlog.get_logger("gatepost.guard")
+
+
+class Quarantine:
+    """`Holding`, and all that is done with held mail. At `max_size` bytes it takes no more: the sender tries again."""
+
+    def __init__(
+        self,
+        store: HeldStore,
+        raw: RawStore,
+        sends: Sends | None = None,
+        *,
+        max_size: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._raw, self._max_size = store, raw, max_size
+        self._releaser = Releaser(store, raw, sends, clock)
+        self._size = 0
+        self._summed: float | None = None
+
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+        """Hold a message; durable when it returns. The same one again changes nothing."""
+        await self._check_room(raw.size)
+        await self._raw.put(request.ggrid, raw)
+        digest = await asyncio.to_thread(sha256, raw)
+        record = MessageRecord(
+            result.ggrid, result.created, result.completed, request.envelope, raw.size, digest, result.report
+        )
+        if await self._store.hold(record):
+            self._size += raw.size
+            log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
+
+    async def undecided_before(self, digest: str) -> int:
+        """How often this digest was undecided in the last 24 hours, this time not counted; this time is noted."""
+        return await self._store.undecided_before(digest)
+
+    async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMail, ...]:
+        """Those that fit, newest first. For the next page, `before` is the ggrid of the last one of this."""
+        return await self._store.held_page(wanted, before, limit)
+
+    async def one(self, ggrid: str, tenant: str | None = None) -> HeldMail | None:
+        """A message that is held or was released, of that tenant if one is named."""
+        return await self._store.held(ggrid, tenant)
+
+    async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None:
+        """The bytes of a held message, to look at."""
+        mail = await self._store.held(ggrid, tenant)
+        return await self._raw.get(mail.record.ggrid) if mail and mail.state != "released" else None
+
+    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | None:
+        """The bytes of a held message, for somebody to take away; the audit trail says who."""
+        mail = await self._store.held(ggrid, tenant)
+        raw = await self.raw(ggrid, tenant)
+        if mail is not None and raw is not None:
+            await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, by)
+        return raw
+
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Outcome:
+        """Send a message on, to these recipients or to its own, once. It is not analysed again."""
+        mail = await self._store.held(ggrid, tenant)
+        return NotHeld() if mail is None else await self._releaser.release(mail, by, recipients)
+
+    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool:
+        """Take a message out for good; False where there is none, or it is being released."""
+        if not await self._store.delete_held(ggrid, by, tenant):
+            return False
+        await self._raw.delete(ggrid)
+        return True
+
+    async def finish(self) -> None:
+        """Wait for the releases that are under way."""
+        await self._releaser.finish()
+
+    async def _check_room(self, size: int) -> None:
+        if self._max_size is None:
+            return
+        now = time.monotonic()
+        if self._summed is None or now - self._summed > SIZE_SECONDS or self._size + size > self._max_size:
+            self._size, self._summed = await self._store.held_size(), now
+        if self._size + size > self._max_size:
+            log.error("the quarantine is full", bytes=self._size, maximum=self._max_size)
+            raise StorageError(f"The quarantine holds {self._size:,} bytes; quarantine.maxSize is {self._max_size:,}.")

@@ -1,0 +1,1 @@
+"""Mail that comes over SMTP: taken in strictly, analysed, and passed on within the sender's own transaction."""

@@ -1,0 +1,120 @@
+"""Two Gateposts on one database: what is changed through one holds for the next message that the other scans."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from gatepost.client import Client, Retries
+from gatepost.config import ABBY_FILE, GUARD_FILE
+from gatepost.store import open_store
+
+MAIL = (
+    b"From: Ann <ann@sender.example>\r\nTo: b@rcpt.example\r\nSubject: minutes\r\n\r\n"
+    b"The minutes are at https://files.example/minutes as usual.\r\n"
+)
+
+
+class Node(NamedTuple):
+    """One running Gatepost."""
+
+    process: subprocess.Popen[bytes]
+    client: Client
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+def started(folder: Path, storage: str, api_key: str) -> Node:
+    """`gatepost serve` in a process of its own, with a data folder of its own."""
+    guard_port, abby_port = free_ports(2)
+    files = {
+        GUARD_FILE: f"scanSources: {{restApi: {{port: {guard_port}}}}}\nworkerProcesses: 1\n",
+        ABBY_FILE: f"listen: {{host: 127.0.0.1, port: {abby_port}}}\n"
+        f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard_port}"]}}}}\n'
+        "staticApiTokens: [{name: test, token: t}]\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(f'{text}storage: {{url: "{storage}"}}\n')
+    output = folder / "output"
+    with output.open("wb") as sink:
+        command = [sys.executable, "-m", "gatepost", "serve", "--config", folder, "--data", folder]
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, env={**os.environ})
+    end = time.monotonic() + 60
+    while '"listening"' not in output.read_text():
+        assert process.poll() is None, output.read_text()
+        assert time.monotonic() < end, output.read_text()
+        time.sleep(0.05)
+    url, ca = f"https://127.0.0.1:{abby_port}", folder / "tls/certificate.pem"
+    return Node(process, Client(url, "t", api_key=api_key, ca=ca, timeout=60, retries=Retries(attempts=1)))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    return f"sqlite:{tmp_path}/shared.db"
+
+
+async def _prepared(url: str) -> tuple[str, str]:
+    store = open_store(url, Path("/"))
+    tenant: Any = await store.create_tenant("Acme")
+    secret: Any = await store.create_api_key("test", None, read_only=False, expires=None)
+    await store.close()
+    return tenant.uid, secret[0]
+
+
+@pytest.fixture
+def nodes(storage: str, tmp_path: Path) -> Iterator[tuple[Node, Node, str]]:
+    tenant, key = asyncio.run(_prepared(storage))
+    running: list[Node] = []
+    try:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            running.append(started(tmp_path / name, storage, key))
+        yield running[0], running[1], tenant
+    finally:
+        for node in running:
+            node.client.close()
+            node.process.send_signal(signal.SIGTERM)
+        for node in running:
+            node.process.wait(30)
+
+
+def test_a_change_through_one_holds_for_the_next_message_of_the_other(nodes: tuple[Node, Node, str]) -> None:
+    one, two, tenant = nodes
+
+    def tags(uid: str | None = None) -> tuple[str, ...]:
+        found = two.client.scan(MAIL, sender="ann@sender.example", recipients=["b@rcpt.example"], tenant=uid).tags
+        return tuple(tag for tag in found if tag.startswith("list:"))
+
+    assert tags() == tags(tenant) == ()
+    for name, entry in (
+        ("blocked-senders", "sender.example"),
+        ("blocked-urls", "files.example/minutes"),
+        ("blocked-phrases", "the minutes are"),
+    ):
+        one.client.add_entries(name, [entry], tenant=tenant)
+        assert tags(tenant) == (f"list:{name}",)
+        assert tags() == (), "another scope does not have it"
+        one.client.delete_entries(name, [entry], tenant=tenant)
+        assert tags(tenant) == ()
+        one.client.add_entries(name, [entry])
+        assert tags() == tags(tenant) == (f"list:{name}",)
+        one.client.delete_entries(name, [entry])
+        assert tags() == ()
