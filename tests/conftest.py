@@ -1,7 +1,10 @@
-"""What tests share: the data folder beside the checkout, unpacked once, and a PostgreSQL server, started once."""
+"""What tests share: the data folder beside the checkout, unpacked once, a PostgreSQL server, started once, and a mail
+server that only takes mail."""
 
 import asyncio
+import socketserver
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -12,6 +15,10 @@ import pytest
 from bench.corpus import NotPresentError, unpacked
 
 _numbers = count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regold", action="store_true", help="write the golden ledgers anew")
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +68,75 @@ def _execute(url: str, statement: str) -> None:
         await connection.close()
 
     asyncio.run(run())
+
+
+class MailSink(socketserver.ThreadingTCPServer):
+    """A next hop on a loopback port. `mail` is what it took; `answers` says what it answers instead, by the start of
+    the command, with "." for the end of a message; `open` lets it answer that, `seen` says that it was there."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _SinkSession)
+        self.url = f"smtp://127.0.0.1:{self.server_address[1]}"
+        self.mail: list[tuple[str, tuple[str, ...], bytes]] = []
+        self.answers: dict[str, str] = {}
+        self.commands: list[str] = []
+        self.open, self.seen = threading.Event(), threading.Event()
+        self.open.set()
+
+
+class _SinkSession(socketserver.StreamRequestHandler):
+    server: MailSink
+
+    def handle(self) -> None:
+        self._say("220 sink")
+        sender = ""
+        recipients: list[str] = []
+        while line := self.rfile.readline():
+            command = line.decode().strip()
+            self.server.commands.append(command)
+            verb = command[:4].upper()
+            if verb == "MAIL":
+                sender, recipients = command, []
+            elif verb == "RCPT":
+                recipients.append(command)
+            elif verb == "DATA":
+                self._take(sender, tuple(recipients))
+                continue
+            self._say(self._answer(command, "250-sink\r\n250-8BITMIME\r\n250 SMTPUTF8" if verb == "EHLO" else "250 ok"))
+            if verb == "QUIT":
+                return
+
+    def _take(self, sender: str, recipients: tuple[str, ...]) -> None:
+        self._say("354 go")
+        lines = []
+        while (line := self.rfile.readline()) != b".\r\n":
+            if not line:
+                return
+            lines.append(line.removeprefix(b"."))
+        self.server.seen.set()
+        self.server.open.wait(30)
+        answer = self._answer(".", "250 taken")
+        if answer.startswith("2"):
+            addresses = tuple(each[each.index("<") + 1 : each.index(">")] for each in (sender, *recipients))
+            self.server.mail.append((addresses[0], addresses[1:], b"".join(lines)))
+        self._say(answer)
+
+    def _answer(self, command: str, usual: str) -> str:
+        return next((said for start, said in self.server.answers.items() if command.startswith(start)), usual)
+
+    def _say(self, text: str) -> None:
+        self.wfile.write(text.encode() + b"\r\n")
+
+
+@pytest.fixture
+def next_hop() -> Iterator[MailSink]:
+    """A mail server that takes what it gets."""
+    with MailSink() as sink:
+        thread = threading.Thread(target=sink.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield sink
+        sink.open.set()
+        sink.shutdown()
+        thread.join()

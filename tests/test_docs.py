@@ -8,10 +8,12 @@ import pytest
 
 from gatepost.api.errors import BY_CODE
 from gatepost.api.interface import SCANNING
-from gatepost.api.openapi import document
+from gatepost.api.lists_interface import LISTS_API
+from gatepost.api.openapi import Interface, document
 from gatepost.checks import CHECKS
 from gatepost.cli.licences import pinned
 from gatepost.cli.reference import main, pages
+from gatepost.lists.catalogue import LISTS
 from gatepost.settings import Abby, Guard, Section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -57,20 +59,41 @@ def test_every_finding_has_its_row() -> None:
             assert f"| `{kind.id}` | " in PAGES["findings.md"]
 
 
-def test_every_path_type_and_code_is_there() -> None:
-    described = document(SCANNING)
+@pytest.mark.parametrize(("interface", "page"), [(SCANNING, "api.md"), (LISTS_API, "lists.md")])
+def test_every_path_type_and_code_is_there(interface: Interface, page: str) -> None:
+    described = document(interface)
     for path in described["paths"]:
-        assert f" {path}\n" in PAGES["api.md"]
+        assert f" {path}\n" in PAGES[page]
     for name in described["components"]["schemas"]:
-        assert f"### {name}\n" in PAGES["api.md"]
-    used = {error.code for operation in SCANNING.operations for error in operation.errors}
+        assert f"### {name}\n" in PAGES[page]
+    used = {error.code for operation in interface.operations for error in operation.errors}
     assert used <= BY_CODE.keys()
-    assert all(f"`{code}`" in PAGES["api.md"] for code in used)
+    assert all(f"`{code}`" in PAGES[page] for code in used)
+
+
+def test_every_list_has_its_row() -> None:
+    assert all(f"| `{definition.name}` | " in PAGES["lists.md"] for definition in LISTS)
 
 
 @pytest.mark.parametrize(
     "command",
-    ["serve", "guard", "abby", "scan", "doctor", "config check", "tenant create", "tenant list", "policy explain"],
+    [
+        "serve",
+        "guard",
+        "abby",
+        "scan",
+        "doctor",
+        "config check",
+        "tenant create",
+        "tenant list",
+        "policy explain",
+        "lists import",
+        "lists add",
+        "apikey create",
+        "apikey revoke",
+        "tenant domains",
+        "audit",
+    ],
 )
 def test_every_command_has_its_heading(command: str) -> None:
     assert f"\n## gatepost {command}\n" in PAGES["cli.md"]

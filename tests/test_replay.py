@@ -185,5 +185,5 @@ def test_the_work_is_bounded() -> None:
     while not trial.exhausted:
         trial.consider(report, {})
         seen += 1
-    assert 1 <= seen == trial.considered <= 2
+    assert 1 <= seen == trial.considered <= 3
     assert trial.hits["h7.example"] == seen

@@ -24,7 +24,7 @@ from gatepost.policy import Decision, Policy
 from gatepost.verdict import Judgement, judge
 
 # About three seconds on one core: one unit is the look at one link, and a judgement takes as long as ten of them.
-EFFORT = 500_000
+EFFORT = 300_000
 JUDGEMENT = 10
 
 Known = Mapping[str, Definition]
@@ -133,8 +133,11 @@ class Trial:
         return self._decision(matter, present.values()) != self._decision(matter, absent)
 
     def _decision(self, matter: "_Matter", hits: Iterable[Hit]) -> Decision:
-        self._effort -= JUDGEMENT
-        return rejudged(matter.report, self._policy, matter.ruled(hits)).decision
+        same = frozenset(hits)
+        if same not in matter.decisions:
+            self._effort -= JUDGEMENT
+            matter.decisions[same] = rejudged(matter.report, self._policy, matter.ruled(same)).decision
+        return matter.decisions[same]
 
 
 class _Matter:
@@ -142,17 +145,21 @@ class _Matter:
 
     def __init__(self, report: Report, keys: set[str], known: Known) -> None:
         self.report = report
+        self.decisions: dict[frozenset[Hit], Decision] = {}
         self._custom = {name: definition.category for name, definition in known.items() if definition.custom}
         # Which phrases a text had is only known from what they did.
         phrases = {name for name, what in chain(BY_NAME.items(), known.items()) if what.kind == PHRASE.name}
         spoken = [Subject("text", note.entry, note.where) for note in report.lists if note.list in phrases]
-        covered = [subject for subject in report.subjects if not keys.isdisjoint(subject.keys)]
-        self._subjects = (*covered, *spoken)
+        self._covered: dict[str, list[Subject]] = {}
+        for subject in (*report.subjects, *spoken):
+            for key in keys.intersection(subject.keys):
+                self._covered.setdefault(key, []).append(subject)
 
     def ruled(self, hits: Iterable[Hit]) -> Ruling:
         """What lists with these hits say."""
-        authenticated = self.report.authentication.aligned
-        return rule(hits, self._subjects, authenticated=authenticated, custom=self._custom)
+        every = tuple(hits)
+        asked = dict.fromkeys(subject for hit in every for subject in self._covered.get(hit.key, ()))
+        return rule(every, asked, authenticated=self.report.authentication.aligned, custom=self._custom)
 
     def is_hit_by(self, entry: Hit) -> bool:
         """Whether an entry that covers something means it in the role that it has: From, but not the envelope."""

@@ -108,6 +108,9 @@ class FakeStore:
         envelope = Envelope("a@example.org", ("b@example.net",), "192.0.2.1", "mx.example.org", TENANT)
         return MessageRecord(RECORD, 1, 8, envelope, 10, "0" * 64, REPORT) if ggrid == RECORD else None
 
+    async def held(self, ggrid: str, tenant: str | None = None) -> None:
+        return None
+
     async def tenant(self, uid: str) -> Tenant | None:
         return Tenant(TENANT, "tenant", 1) if uid == TENANT else None
 

@@ -17,8 +17,16 @@ BLOCKED = ListNote("blocked-senders", "tenant", "bad.example", "blocked", "From"
 
 def keep(lists: Any, tenant: str, sender: str, link: str = "", notes: tuple[ListNote, ...] = ()) -> None:
     subjects = [Subject("from", sender, "From"), *([Subject("link", link, "html")] if link else [])]
-    verdict: Any = ("policy", "quarantine") if notes else ("clean", "deliver")
-    report = Report(*verdict, (), 0, "", subjects=tuple(subjects), lists=notes)
+    held = bool(notes)
+    report = Report(
+        "policy" if held else "clean",
+        "quarantine" if held else "deliver",
+        (),
+        0,
+        "",
+        subjects=tuple(subjects),
+        lists=notes,
+    )
     record = MessageRecord(new_id(), 1, 2, Envelope(sender, ("b@x.example",), tenant=tenant), 1, "00" * 32, report)
     lists.run(lists.store.record_message(record))
 

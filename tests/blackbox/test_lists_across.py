@@ -52,7 +52,7 @@ def started(folder: Path, storage: str, api_key: str) -> Node:
         (folder / name).write_text(f'{text}storage: {{url: "{storage}"}}\n')
     output = folder / "output"
     with output.open("wb") as sink:
-        command = [sys.executable, "-m", "gatepost", "serve", "--config", folder, "--data", folder]
+        command = [sys.executable, "-m", "gatepost", "serve", "--config", str(folder), "--data", str(folder)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink, env={**os.environ})
     end = time.monotonic() + 60
     while '"listening"' not in output.read_text():

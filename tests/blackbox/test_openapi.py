@@ -51,7 +51,7 @@ lists_schema = schemathesis.openapi.from_dict(document(LISTS_API))
 
 @lists_schema.parametrize()
 @settings(
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

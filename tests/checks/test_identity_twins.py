@@ -52,8 +52,10 @@ ATTACKS = {
 TWINS = {
     "a newsletter with click counters": (
         html(
-            "From: The Shop <news@mail.shop.com>\nReply-To: help@shop.com\nSubject: Sale\n"
-            "List-Unsubscribe: <https://shop.us1.list-manage.com/u>",
+            (
+                "From: The Shop <news@mail.shop.com>\nReply-To: help@shop.com\nSubject: Sale\n"
+                "List-Unsubscribe: <https://shop.us1.list-manage.com/u>"
+            ),
             ("https://shop.us1.list-manage.com/c?e=1", "www.shop.com"),
             ("https://shop.us1.list-manage.com/u?e=ann@corp.com", "Unsubscribe"),
         ),

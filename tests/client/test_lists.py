@@ -1,8 +1,9 @@
-"""Both clients and the List API, against a scripted service: what they send, how a stream is read, when it is broken."""
+"""Both clients and the List API, against a scripted service: what they send, and how a stream is read."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -190,6 +191,6 @@ def test_lines_however_they_are_cut(entries: list[str], cuts: list[int]) -> None
     raw = encode_lines([line(entry) for entry in entries])
     places = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
     lines = Lines()
-    found = [entry for start, end in zip(places, places[1:], strict=False) for entry in lines.feed(raw[start:end])]
+    found = [entry for start, end in pairwise(places) for entry in lines.feed(raw[start:end])]
     lines.end()
     assert [msgspec.json.encode(entry) for entry in found] == [msgspec.json.encode(line(entry)) for entry in entries]

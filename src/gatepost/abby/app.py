@@ -1,7 +1,7 @@
 """abby, the API service: routes, and what each of them needs. Everything comes in as a value; there are no globals."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -17,6 +17,7 @@ from gatepost.abby.docs import docs_page
 from gatepost.abby.failures import Answering, Endpoint, Handler, Json
 from gatepost.abby.listing import Listing
 from gatepost.abby.messages import Messages
+from gatepost.abby.releasing import Releasing, ReleasingCore
 from gatepost.abby.scanning import Observer, Scanning, unobserved
 from gatepost.abby.status import Ready, Status, always_ready
 from gatepost.api.interface import SCANNING
@@ -44,6 +45,7 @@ def create_app(
     store: Store,
     tokens: Iterable[StaticApiToken],
     spool: Spool,
+    releasers: Sequence[ReleasingCore] = (),
     long_request_seconds: float = LONG_REQUEST_SECONDS,
     ready: Ready = always_ready,
     metrics: Callable[[], bytes] = bytes,
@@ -52,10 +54,12 @@ def create_app(
     clock: Callable[[], float] = time.monotonic,
     routes: Iterable[BaseRoute] = (),
 ) -> Starlette:
-    """The whole service. `routes` are added behind its own; `observe` is told the outcome of every scan."""
+    """The whole service. `releasers` are the cores again, as those that hold mail; `routes` are added behind its own;
+    `observe` is told the outcome of every scan."""
     door = Door(Tokens(tokens), Guesses(clock))
     scanning = Scanning(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
     messages = Messages(door=door, store=store)
+    releasing = Releasing(door=door, store=store, cores=releasers)
     lists = Listing(door=KeyDoor(store, Guesses(clock)), store=store, policy=shipped())
     status = Status(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
 
@@ -72,6 +76,7 @@ def create_app(
         _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/messages/{ggrid}", messages.read, "GET"),
+        _route("/v1/messages/{ggrid}/release", releasing.release, "POST"),
         _route("/v1/openapi.json", _fixed(Json(encode(described))), "GET"),
         *(_route(f"{BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
         _route(f"{BASE}/openapi.json", _fixed(Json(encode(lists_described))), "GET"),

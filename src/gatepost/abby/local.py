@@ -3,7 +3,9 @@
 from typing import Protocol
 
 from gatepost.abby.place import Down
+from gatepost.guard.holding import NotHeld, Outcome
 from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
+from gatepost.store.interface import Actor
 
 
 class InProcess(Protocol):
@@ -17,13 +19,19 @@ class InProcess(Protocol):
     def load(self) -> Load: ...
 
 
+class Releases(Protocol):
+    """The quarantine of this process."""
+
+    async def release(self, ggrid: str, by: Actor) -> Outcome: ...
+
+
 class LocalCore:
-    """The guard of this process as one of the cores. Whoever started it stops it."""
+    """The guard of this process as one of the cores, with its quarantine. Whoever started it stops it."""
 
     name = "local"
 
-    def __init__(self, guard: InProcess) -> None:
-        self._guard = guard
+    def __init__(self, guard: InProcess, quarantine: Releases | None = None) -> None:
+        self._guard, self._quarantine = guard, quarantine
 
     @property
     def enabled(self) -> bool:
@@ -34,6 +42,9 @@ class LocalCore:
 
     async def load(self) -> Load | Down:
         return self._guard.load()
+
+    async def release(self, ggrid: str, by: Actor) -> Outcome | Down:
+        return await self._quarantine.release(ggrid, by) if self._quarantine else NotHeld()
 
     def peek(self) -> Load | None:
         return self._guard.load()

@@ -23,6 +23,7 @@ from gatepost.api.scanning import (
     IprevOutcome,
     Ledger,
     LedgerLine,
+    MessageRelease,
     RecordedEnvelope,
     SpfOutcome,
     StageOutcome,
@@ -32,7 +33,7 @@ from gatepost.api.times import date_time
 from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import MessageRecord, MessageStore
+from gatepost.store.interface import MessageRecord, MessageStore, Release
 from gatepost.verdict import Line
 
 
@@ -76,6 +77,7 @@ def described(record: MessageRecord) -> AnalysedMessage:
         ledger=ledger(report),
         authentication=_authentication(report.authentication),
         files=tuple(_file(file) for file in report.files),
+        release=released(record.ggrid, record.release) if record.release else None,
     )
 
 
@@ -87,6 +89,11 @@ def ledger(report: Report) -> Ledger:
         findings=tuple(_line(line) for line in report.lines),
         outcomes=tuple(StageOutcome(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes),
     )
+
+
+def released(ggrid: str, release: Release) -> MessageRelease:
+    """A release as the interface shows it."""
+    return MessageRelease(ggrid, date_time(release.time), release.by, release.recipients)
 
 
 def _line(line: Line) -> LedgerLine:

@@ -2,6 +2,7 @@
 
 The body is a length of four bytes, big-endian, that many bytes of JSON, and the raw message. abby proves itself with a
 shared secret and verifies the core's certificate; neither redirects nor proxies of the environment are followed.
+`POST /release` has a held message sent on.
 """
 
 import ssl
@@ -12,9 +13,11 @@ import httpx
 import msgspec
 
 from gatepost.abby.place import Down
+from gatepost.guard.holding import Outcome
 from gatepost.guard.scan import Body, Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import SpooledBody
-from gatepost.guard.upload import CONTENT_TYPE, Head
+from gatepost.guard.upload import CONTENT_TYPE, Head, ReleaseOrder
+from gatepost.store.interface import Actor
 
 CONNECT_SECONDS = 3.0
 WRITE_SECONDS = 60.0
@@ -28,6 +31,7 @@ class _FullAnswer(msgspec.Struct, frozen=True):
 
 _RESULT = msgspec.json.Decoder(ScanResult)
 _LOAD = msgspec.json.Decoder(Load)
+_OUTCOME: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 _FULL = msgspec.json.Decoder(_FullAnswer)
 
 
@@ -70,6 +74,14 @@ class RemoteCore:
             return Down(f"no connection ({type(fault).__name__})", begun=False)
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no result ({type(fault).__name__})")
+
+    async def release(self, ggrid: str, by: Actor) -> Outcome | Down:
+        """Have a message that this core holds sent on."""
+        try:
+            response = await self._client.post("/release", content=msgspec.json.encode(ReleaseOrder(ggrid, by)))
+            return _OUTCOME.decode(response.content) if response.status_code == 200 else _refused(response.status_code)
+        except (httpx.HTTPError, ValueError) as fault:
+            return Down(f"no answer to a release ({type(fault).__name__})")
 
 
 def _trusting(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:

@@ -69,6 +69,9 @@ OVERLOADED = ErrorCode(
     "The messages that wait for a slot hold more than 1 GiB in all, or too many lists are being read at once.",
     retry_after=10,
 )
+DELIVERY_FAILED = ErrorCode(
+    "delivery_failed", 503, "The next hop did not take the message; it is held as before.", retry_after=60
+)
 ANALYSIS_TIMEOUT = ErrorCode("analysis_timeout", 504, "No slot or no result within `longRequestTimeout`.")
 
 ERRORS: tuple[ErrorCode, ...] = (
@@ -95,6 +98,7 @@ ERRORS: tuple[ErrorCode, ...] = (
     SCANNING_DISABLED,
     CORE_UNAVAILABLE,
     OVERLOADED,
+    DELIVERY_FAILED,
     ANALYSIS_TIMEOUT,
 )
 BY_CODE: dict[str, ErrorCode] = {error.code: error for error in ERRORS}

@@ -8,6 +8,7 @@ from gatepost.api.scanning import (
     AnalysedMessage,
     MessageAnalysisRequest,
     MessageAnalysisResult,
+    MessageRelease,
     SystemStatus,
 )
 
@@ -117,6 +118,27 @@ SCANNING = Interface(
             answer=AnalysedMessage,
             parameters=(_GGRID,),
             errors=(*_ANYWHERE, errors.FORBIDDEN, errors.MESSAGE_NOT_FOUND),
+        ),
+        Operation(
+            method="post",
+            path="/v1/messages/{ggrid}/release",
+            id="release",
+            summary="Send a held message on, once",
+            description=(
+                "Needs the permission `messages.release`. Sends a message that is in the quarantine, or was kept with "
+                "`restApi: {keep: held}`, to the next hop for its own recipients. It is not analysed again. Asking "
+                "again answers the same and sends nothing. The decision on record stays what it was; the release is "
+                "added to the record. A body is not read."
+            ),
+            answer=MessageRelease,
+            parameters=(_GGRID,),
+            errors=(
+                *_ANYWHERE,
+                errors.FORBIDDEN,
+                errors.MESSAGE_NOT_FOUND,
+                errors.CORE_UNAVAILABLE,
+                errors.DELIVERY_FAILED,
+            ),
         ),
         Operation(
             method="get",

@@ -194,6 +194,15 @@ class RecordedEnvelope(_Wire, frozen=True):
     sender_helo: str | None
 
 
+class MessageRelease(_Wire, frozen=True):
+    """A held message that went on to the next hop."""
+
+    ggrid: Uuid
+    released: Annotated[DateTime, msgspec.Meta(description="When the next hop had taken it")]
+    released_by: Annotated[str, msgspec.Meta(description="By whose order: `token:` and its name, `user:…`, `cli`")]
+    recipients: Annotated[tuple[str, ...], msgspec.Meta(description="Whom it went to")]
+
+
 class AnalysedMessage(_Wire, frozen=True):
     """A result with its ledger, as it is on record."""
 
@@ -212,6 +221,9 @@ class AnalysedMessage(_Wire, frozen=True):
     ledger: Ledger
     authentication: AuthenticationOutcome
     files: tuple[AnalysedFile, ...]
+    release: Annotated[
+        MessageRelease | None, msgspec.Meta(description="How it went on after it was held; null where it did not")
+    ] = None
 
 
 ENCODER = msgspec.json.Encoder(decimal_format="number")

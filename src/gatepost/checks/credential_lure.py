@@ -14,13 +14,15 @@ from gatepost.findings import Finding, Kind, Reading
 LURE = Kind("text:credential-lure", "The text asks to confirm an account or a secret, and links away from its sender")
 KINDS = (LURE,)
 
+_LETTER = 3_000
 _LONG = 6_000
 
 
 def check(reading: Reading) -> Iterator[Finding]:
     said = wording(reading)
     asks, fears = said.said("credential"), said.said("limitation")
-    if not (asks and (fears or said.count("urgency", "follow"))) and len(fears) < 2:
+    alarm = len(fears) > 1 and said.size < _LETTER
+    if not alarm and not (asks and (fears or said.count("urgency", "follow"))):
         return
     way = way_out(reading)
     if way is None:

@@ -28,7 +28,8 @@ _SYSTEMS = (
     "mailsystem",
 )
 _SERVER_SAYS = re.compile(
-    r"(?<![\d.])[45][0-9]{2}[ -](?:#?[45]\.\d{1,3}\.\d{1,3}|\w)|(?:final|original)-recipient|x-failed-recipients|diagnostic|smtp|mx "
+    r"(?<![\d.])[45][0-9]{2}[ -](?:#?[45]\.\d{1,3}\.\d{1,3}|\w)"
+    r"|(?:final|original)-recipient|x-failed-recipients|diagnostic|smtp|mx "
 )
 
 

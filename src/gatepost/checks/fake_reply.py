@@ -1,8 +1,9 @@
 """Answers to nothing: `Re:` or `Fwd:` in the subject, and no reference to any message.
 
-A reader who believes in an old conversation trusts what comes next. Mail programs have written In-Reply-To or References
-into answers for decades (RFC 5322 section 3.6.4). Some old ones and web forms do not, and people type `Re:` by hand; a
-forward starts anew in some programs. So it weighs little, and less where the text does quote something.
+A reader who believes in an old conversation trusts what comes next. Mail programs have written In-Reply-To or
+References into answers for decades (RFC 5322 section 3.6.4). Some old ones and web forms do not, and people type
+`Re:` by hand; a forward starts anew in some programs. So it weighs little, and less where the text does quote
+something.
 """
 
 import re
@@ -25,8 +26,10 @@ _REFERENCES = (
     "resent-from",
     "x-forwarded-message-id",
 )
-_QUOTES = ("\n>", "-----original message", "-------- original", "wrote:", "schrieb", "a écrit", "escribió", "escreveu", "ha scritto",
-           "schreef", "\nfrom:", "\nvon:", "\nde:", "\nda:", "写道", "пишет", "\n|")  # fmt: skip
+_QUOTES = (
+    *("\n>", "\n|", "-----original message", "-------- original", "\nfrom:", "\nvon:", "\nde:", "\nda:"),
+    *("wrote:", "schrieb", "a écrit", "escribió", "escreveu", "ha scritto", "schreef", "写道", "пишет"),
+)
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ The text of an advertisement or of a lure is drawn, and the picture is the link.
 not link anywhere; newsletters made of pictures have at least an address and a way to unsubscribe in their header.
 """
 
+import re
 from collections.abc import Iterator
 
 from gatepost.findings import Finding, Kind, Reading
@@ -12,8 +13,9 @@ PICTURE = Kind("text:image-only", "The mail is a picture that links somewhere, w
 BARE = Kind("text:bare-link", "The mail is hardly more than a link")
 KINDS = (PICTURE, BARE)
 
-_LITTLE = 250
-_LINE = 160
+_ADDRESS = re.compile(r"\w{1,10}://[^\s<>\"]{0,3000}")
+_LITTLE = 300
+_LINE = 200
 # With written-out links, which are long.
 _MUCH = 3_000
 
@@ -27,7 +29,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         return
     size = max(map(_letters, texts), default=0)
     if size <= _LITTLE and _has_picture(reading):
-        strength = 1.0 if size <= _LITTLE / 3 else 0.6
+        strength = 1.0 if size <= _LITTLE / 2 else 0.6
         yield PICTURE.at("text", strength=strength * _owed(reading), letters=size, link=reading.web_links[0].host)
     elif size <= _LINE and len(reading.sites) <= 2 and not message.headers.first("in-reply-to"):
         yield BARE.at("text", strength=_owed(reading), letters=size, link=reading.web_links[0].host)
@@ -45,5 +47,5 @@ def _has_picture(reading: Reading) -> bool:
 
 
 def _letters(text: str) -> int:
-    """Letters of words; what belongs to a written-out address is none."""
-    return sum(len(word) for word in text.split() if "://" not in word and any(map(str.isalpha, word)))
+    """Characters of words; a written-out address is none."""
+    return len(" ".join(_ADDRESS.sub(" ", text).split()))

@@ -19,23 +19,25 @@ _MONEY = re.compile(
     r"(?:[$€£]|usd|eur|us\$|r\$)\s?\d{1,3}(?:[.,\s]?\d{3}){0,4}|\d{2,9}(?:[.,]\d{2,3})?\s?(?:€|\$|£|eur|euro|usd|dollar)",
     re.IGNORECASE,
 )
+_STYLED = re.compile(r"[\U0001d400-\U0001d7ff\uff21-\uff5a\u24b6-\u24e9]")
 _INSIDE = re.compile(r"(?<=[A-Za-z])[\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufeff]+(?=[A-Za-z])")
 
 
 def check(reading: Reading) -> Iterator[Finding]:
     subject = reading.message.subject[:500]
-    letters = [char for char in subject if char.isalpha()]
-    upper = sum(map(str.isupper, letters))
     marks = subject.count("!") + subject.count("！")
-    if (len(letters) >= 10 and upper > 0.85 * len(letters) and " " in subject.strip()) or marks >= 3 or "$$" in subject:
+    if marks >= 3 or "$$" in subject or (" " in subject and subject.upper() == subject and _is_worded(subject)):
         yield CAPITALS.at("Subject", subject=subject)
     if match := _MONEY.search(subject):
         yield MONEY.at("Subject", amount=match.group())
-    styled = sum(
-        "\U0001d400" <= char <= "\U0001d7ff" or "\uff21" <= char <= "\uff5a" or "\u24b6" <= char <= "\u24e9"
-        for char in subject
-    )
-    if styled >= 3 and styled > 0.2 * len(letters):
+    if subject.isascii():
+        return
+    if len(_STYLED.findall(subject)) > max(2, 0.2 * len(subject)):
         yield STYLED.at("Subject", subject=ascii(subject))
     if _INSIDE.search(subject):
         yield INVISIBLE.at("Subject", subject=ascii(subject))
+
+
+def _is_worded(text: str) -> bool:
+    """Whether there are enough letters for capitals to be a choice; digits and most scripts have no case."""
+    return sum(map(str.isupper, text)) >= 10

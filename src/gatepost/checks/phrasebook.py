@@ -9,6 +9,7 @@ there, backwards and forwards. No part of a phrase repeats, so the work is bound
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import product
 
 import ahocorasick_rs
@@ -16,10 +17,16 @@ import msgspec
 
 MAX_CHARS = 60_000
 MAX_EXPANDED = 5_000
-SHORT = 5
+SHORT = 4
 
 _MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufeff]+")
 _PLAIN = (("’", "'"), ("‘", "'"), ("“", '"'), ("”", '"'), ("\u2010", "-"), ("\u2011", "-"), ("–", "-"))
+# Long, and yet in every other letter.
+_EVERYDAY = frozenset(
+    "your you're email click free account please price prices call information will more mail send make message order "
+    "online service services support customer product products website business address number company today these "
+    "transaction payment delivery order warning error there available contact".split()
+)
 # Where writing has no blanks between words, a phrase ends anywhere.
 _UNSPACED = "\u2e80"
 
@@ -36,8 +43,8 @@ class Phrase(msgspec.Struct, frozen=True):
 
     theme: str
     skip: int
-    before: re.Pattern[str] | None
-    after: re.Pattern[str] | None
+    before: str
+    after: str
     open_end: bool
 
 
@@ -72,16 +79,15 @@ class Phrasebook:
         self._search = ahocorasick_rs.AhoCorasick(self._words)
 
     def _add(self, theme: str, text: str) -> None:
-        slots = _slots(text)
-        key = min(range(len(slots)), key=lambda index: _commonness(slots[index]))
-        if "" in slots[key]:
+        before, known_by, after = _split(_slots(text))
+        if "" in known_by:
             raise PhraseError(f"{text!r} of {theme} could be nothing at all")
-        before = _pattern([[each[::-1] for each in slot] for slot in reversed(slots[:key])])
-        after = _pattern(slots[key + 1 :])
-        for word in slots[key]:
+        backwards = _pattern([[each[::-1] for each in slot] for slot in reversed(before)])
+        forwards = _pattern(after)
+        for word in known_by:
             # Inside other words, short ones are everywhere.
             blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
-            phrase = Phrase(theme, len(blank), before, after, word.endswith("*"))
+            phrase = Phrase(theme, len(blank), backwards, forwards, word.endswith("*"))
             self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
 
     def within(self, text: str) -> Iterator[Cue]:
@@ -99,7 +105,7 @@ class Phrasebook:
 def _span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tuple[int, int] | None:
     """Where the phrase begins and ends around the words at `start`, if all of it is there, in whole words."""
     if phrase.before:
-        found = phrase.before.match(reverse, len(text) - start)
+        found = _compiled(phrase.before).match(reverse, len(text) - start)
         if not found:
             return None
         start = len(text) - found.end()
@@ -109,7 +115,7 @@ def _span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tupl
         while end < len(text) and text[end].isalnum():
             end += 1
     if phrase.after:
-        found = phrase.after.match(text, end)
+        found = _compiled(phrase.after).match(text, end)
         return (start, found.end()) if found else None
     return None if _is_inside_word(text, end) else (start, end)
 
@@ -122,13 +128,18 @@ def _is_inside_word(text: str, place: int) -> bool:
     return left.isalnum() and right.isalnum() and left < _UNSPACED and right < _UNSPACED
 
 
-def _pattern(slots: list[list[str]]) -> re.Pattern[str] | None:
-    """The slots one after another, up to the end of a word."""
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when it is first needed: most phrases never are."""
+    return re.compile(pattern)
+
+
+def _pattern(slots: list[list[str]]) -> str:
+    """The slots one after another, up to the end of a word, as a regular expression; "" where there are none."""
     if not slots:
-        return None
-    text = "".join(_either(slot) for slot in slots)
+        return ""
     last = slots[-1][0][-1:] or slots[-1][-1][-1:]
-    return re.compile(text if last >= _UNSPACED else text + r"(?!(?<=\w)\w)")
+    return "".join(map(_either, slots)) + ("" if last >= _UNSPACED else r"(?!(?<=\w)\w)")
 
 
 def _either(alternatives: list[str]) -> str:
@@ -136,9 +147,23 @@ def _either(alternatives: list[str]) -> str:
     return "(?:" + "|".join(re.escape(each).replace(r"\*", r"\w{0,20}") for each in longest_first) + ")"
 
 
+def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[list[str]]]:
+    """The slot by which a phrase is best known, together with the fixed words around it, and what stands outside."""
+    key = min(range(len(slots)), key=lambda index: _commonness(slots[index]))
+    known_by, start, end = slots[key], key, key + 1
+    while start > 0 and len(slots[start - 1]) == 1:
+        start -= 1
+        known_by = [slots[start][0] + word for word in known_by]
+    while end < len(slots) and len(slots[end]) == 1 and not any(word.endswith("*") for word in known_by):
+        known_by = [word + slots[end][0] for word in known_by]
+        end += 1
+    return slots[:start], known_by, slots[end:]
+
+
 def _commonness(alternatives: list[str]) -> float:
     """A guess at how often one of these stands in a text: short words everywhere, long ones seldom."""
-    return sum(0.2 ** len(each.strip("* ")) for each in alternatives)
+    words = [each.strip("* ") for each in alternatives]
+    return sum(0.04 if word in _EVERYDAY else 0.2 ** len(word) for word in words)
 
 
 def _slots(phrase: str) -> list[list[str]]:

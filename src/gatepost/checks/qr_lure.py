@@ -1,7 +1,7 @@
 """QR lures: scan the code with your phone.
 
-A telephone reads the code outside of the company's filters, and its small screen hides where the link leads. Tickets and
-payments show codes for honest reasons; together with talk of accounts, pay or documents they do not.
+A telephone reads the code outside of the company's filters, and its small screen hides where the link leads. Tickets
+and payments show codes for honest reasons; together with talk of accounts, pay or documents they do not.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """The vocabulary of unsolicited advertising: pills, casinos, loans, fake watches, penny stocks, quick money.
 
-One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one ware
-stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a long text;
-an advertisement has nothing else. Talk on discussion lists counts less.
+One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
+ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a long
+text; an advertisement has nothing else. Talk on discussion lists counts less.
 """
 
 from collections.abc import Iterator
@@ -34,9 +34,10 @@ def check(reading: Reading) -> Iterator[Finding]:
 
 def _degree(said: Wording, ware: str) -> float:
     """How much of the text is advertising for a ware: its phrases, less those that a text of this length may have."""
-    count = said.count(ware) + 0.5 * (ware in said.in_subject)
+    count = said.count(ware) + 1.0 * (ware in said.in_subject)
     if not said.count(ware):
         return 0.0
+    count += 0.4 * (said.count(*_WARES) - said.count(ware))
     helped = min(2.0, 0.5 * said.count("pitch", "excuse") + 0.3 * said.count("urgency"))
     expected = 1.0 + said.size / _ROOM
-    return 0.22 * (count + helped - expected)
+    return 0.25 * (count + helped - expected)

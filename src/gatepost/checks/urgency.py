@@ -1,7 +1,7 @@
 """Haste: within 24 hours, final notice, or else.
 
-Every lure needs it, so that nobody stops to think. Reminders and sales need it as well: alone it weighs next to nothing,
-and beside other signs it says that somebody is being pressed.
+Every lure needs it, so that nobody stops to think. Reminders and sales need it as well: alone it weighs next to
+nothing, and beside other signs it says that somebody is being pressed.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Addresses of crypto wallets in a text, told from other long words by their form and, where it is cheap, their checksum.
+"""Addresses of crypto wallets in a text, told from other long words by their form and, where cheap, their checksum.
 
 Bitcoin's old form is Base58 with four bytes of double SHA-256 at its end; `bc1…` is Bech32 (BIP 173, BIP 350) with a
 checksum of six characters. Monero and Ethereum are told by length and alphabet.
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 MAX_TRIED = 50
 
-_WORD = re.compile(r"(?<![A-Za-z0-9])(?:bc1[a-z0-9]{20,80}|BC1[A-Z0-9]{20,80}|0x[0-9a-fA-F]{40}|[13][1-9A-HJ-NP-Za-km-z]{25,34}"
-                   r"|[LMT][1-9A-HJ-NP-Za-km-z]{33}|[48][1-9A-HJ-NP-Za-km-z]{94})(?![A-Za-z0-9])")  # fmt: skip
+_WORD = re.compile(
+    r"(?<![A-Za-z0-9])(?:bc1[a-z0-9]{20,80}|BC1[A-Z0-9]{20,80}|0x[0-9a-fA-F]{40}"
+    r"|[13][1-9A-HJ-NP-Za-km-z]{25,34}|[LMT][1-9A-HJ-NP-Za-km-z]{33}|[48][1-9A-HJ-NP-Za-km-z]{94})(?![A-Za-z0-9])"
+)
 _BASE58 = {char: value for value, char in enumerate("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")}
 _BECH32 = {char: value for value, char in enumerate("qpzry9x8gf2tvdw0s3jn54khce6mua7l")}
 _GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)

@@ -67,7 +67,7 @@ def _wording(reading: Reading) -> Wording:
     text = f" {subject} \n {' '.join(texts)} "
     themes: dict[str, dict[str, None]] = {}
     in_subject: set[str] = set()
-    for cue in _BOOK.within(text):
+    for cue in sorted(_BOOK.within(text), key=lambda cue: cue.start):
         themes.setdefault(cue.theme, {})[cue.words] = None
         if cue.start <= len(subject):
             in_subject.add(cue.theme)

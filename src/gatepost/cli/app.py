@@ -10,6 +10,8 @@ from gatepost.cli import (
     diagnosis,
     lists,
     policies,
+    quarantine,
+    replays,
     running,
     scanning,
     storage,
@@ -43,6 +45,7 @@ app.command("serve")(running.serve)
 app.command("guard")(running.guard)
 app.command("abby")(running.abby)
 app.command("scan")(scanning.scan)
+app.command("replay")(replays.replay)
 app.command("doctor")(diagnosis.doctor)
 app.add_typer(configuration.app, name="config")
 app.add_typer(lists.app, name="lists")
@@ -50,6 +53,7 @@ app.add_typer(tenants.app, name="tenant")
 app.add_typer(apikeys.app, name="apikey")
 app.command("audit")(audit.audit)
 app.add_typer(policies.app, name="policy")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(storage.app, name="storage")
 app.command("backup")(storage.backup)
 app.command("restore")(storage.restore)

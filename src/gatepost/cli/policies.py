@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
+from gatepost.cli import replays
 from gatepost.cli.places import JsonOption
 
 app = typer.Typer(help="What findings weigh and what verdicts lead to.", no_args_is_help=True)
+app.command("try")(replays.try_policy)
 
 
 @app.command("show")

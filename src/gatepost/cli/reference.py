@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gatepost.api.interface import SCANNING
-from gatepost.api.openapi import document
+from gatepost.api.lists_interface import BASE, LISTS_API
+from gatepost.api.openapi import Interface, document
 from gatepost.checks import CHECKS
 from gatepost.lists.catalogue import KINDS, LISTS
 from gatepost.policy import shipped
@@ -20,7 +21,13 @@ GENERATED = "<!-- Generated from the code by `make docs`; changes made here are 
 
 def pages() -> dict[str, str]:
     """Every page by its file name."""
-    made = {"configuration.md": configuration(), "api.md": api(), "findings.md": findings(), "cli.md": commands()}
+    made = {
+        "configuration.md": configuration(),
+        "api.md": api(SCANNING, "/v1"),
+        "lists.md": lists(),
+        "findings.md": findings(),
+        "cli.md": commands(),
+    }
     return {name: "\n".join([GENERATED, "", *lines]).rstrip() + "\n" for name, lines in made.items()}
 
 
@@ -85,18 +92,41 @@ def _literals(annotation: Any) -> Iterator[Any]:
             yield from _literals(inner)
 
 
-def api() -> Iterator[str]:
-    """The Email Scanning API, from its OpenAPI document."""
-    described = document(SCANNING)
+def api(interface: Interface, base: str) -> Iterator[str]:
+    """One of the two interfaces, from its OpenAPI document."""
+    described = document(interface)
     info = described["info"]
     yield from (f"# {info['title']} {info['version']}", "", info["description"], "")
-    yield "The same as OpenAPI 3.1: `GET /v1/openapi.json`; to read and search: `/docs`."
+    yield f"The same as OpenAPI 3.1: `GET {base}/openapi.json`; to read and search: `/docs`."
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
             yield from _operation(method, path, operation)
     yield from ("", "## Types")
     for name, schema in described["components"]["schemas"].items():
         yield from _type(name, schema)
+
+
+def lists() -> Iterator[str]:
+    """The List API, and the lists that every scope has."""
+    yield from api(LISTS_API, BASE)
+    yield from (
+        "",
+        "## Lists of every scope",
+        "",
+        "| List | Category | Entries | At most | What it does |",
+        "|---|---|---|---|---|",
+    )
+    for each in LISTS:
+        kind = KINDS[each.kind].description
+        yield f"| `{each.name}` | {each.category} | {_cell(kind)} | {each.max_size:,} | {_cell(each.description)} |"
+    yield from (
+        "",
+        "## Kinds of entries",
+        "",
+        "Operators can define more lists of these kinds: `gatepost lists create`.",
+    )
+    yield from ("", "| Kind | Entries | Example |", "|---|---|---|")
+    yield from (f"| `{kind.name}` | {_cell(kind.description)} | `{kind.example}` |" for kind in KINDS.values())
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:

@@ -66,6 +66,12 @@ class Admission:
         self._throttled += delay > 0
         return Slot(self, delay)
 
+    def would_enter(self) -> bool:
+        """Is there a slot now? None is taken; a no counts as a refusal."""
+        free = self._present < self._maximum
+        self._refused += not free
+        return free
+
     def load(self) -> Load:
         """How busy it is."""
         return Load(self._present, self._threshold, self._maximum)

@@ -79,6 +79,10 @@ class Guard:
         """How busy it is."""
         return self._admission.load()
 
+    def has_room(self) -> bool:
+        """Would a message be taken now? For sources that can say no before they are sent one."""
+        return not self._stopping and self._admission.would_enter()
+
     async def room(self) -> None:
         """Return once a slot is free; it is not reserved."""
         await self._admission.room()

@@ -15,7 +15,7 @@ class Holding(Protocol):
     """Where a source leaves mail that must not go on."""
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
-        """Hold a message. Returns when bytes and record survive a power cut; raises `StorageError` where they do not."""
+        """Hold a message. Returns when bytes and record survive a power cut; else raises `StorageError`."""
         ...
 
     async def undecided_before(self, digest: str) -> int:

@@ -143,9 +143,10 @@ class RawObjects:
     async def get(self, ggrid: str) -> bytes | None:
         import obstore
 
+        name = _object(ggrid)
         try:
             with self._explained():
-                result = await obstore.get_async(self._store, _object(ggrid))
+                result = await obstore.get_async(self._store, name)
                 return bytes(await result.bytes_async())
         except FileNotFoundError:
             return None
@@ -153,8 +154,9 @@ class RawObjects:
     async def delete(self, ggrid: str) -> None:
         import obstore
 
+        name = _object(ggrid)
         with contextlib.suppress(FileNotFoundError), self._explained():
-            await obstore.delete_async(self._store, _object(ggrid))
+            await obstore.delete_async(self._store, name)
 
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         import obstore

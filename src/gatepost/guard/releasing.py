@@ -18,6 +18,8 @@ import structlog
 
 from gatepost.guard.holding import Busy, NotHeld, NotSent, Outcome, Released, Sends
 from gatepost.guard.rawstore import RawStore
+from gatepost.guard.smtp.commands import Path, parse
+from gatepost.guard.smtp.limits import Limits
 from gatepost.ids import new_id
 from gatepost.store.heldstore import HeldStore
 from gatepost.store.interface import Actor, HeldMail, Release, StorageError
@@ -83,13 +85,17 @@ class Releaser:
             await self._store.give_back(ggrid, holder)
             return NotSent(refusal)
         release = await self._recorded(ggrid, wanted, by)
-        log.info("released", ggrid=ggrid, by=release.by, recipients=len(release.recipients))
+        log.info("released", ggrid=ggrid, by=release.by, count=len(release.recipients))
         await self._discard(ggrid)
         return _answer(mail, release)
 
     async def _refusal(self, sender: str, recipients: Sequence[str], raw: bytes) -> str | None:
         """None if the next hop has taken the message; else the end of a sentence."""
         assert self._sends is not None
+        if not _is_path("MAIL FROM", sender):
+            return "its sender is not an address that SMTP can carry"
+        if not recipients or not all(_is_path("RCPT TO", recipient) for recipient in recipients):
+            return "a recipient is not an address that SMTP can carry"
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 reply = await self._sends.send(sender, recipients, wire_form(raw))
@@ -127,6 +133,12 @@ def wire_form(raw: bytes) -> bytes:
     if raw.count(b"\r") == pairs == raw.count(b"\n"):
         return raw
     return _LINE_END.sub(b"\r\n", raw)
+
+
+def _is_path(command: str, address: str) -> bool:
+    """Is this one address, and nothing besides, once it stands in a command?"""
+    found = parse(f"{command}:<{address}>".encode("utf-8", "replace"), Limits())
+    return isinstance(found, Path) and found.address == address and not found.parameters
 
 
 def _answer(mail: HeldMail, release: Release) -> Released:

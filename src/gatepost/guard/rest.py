@@ -1,8 +1,9 @@
 """The HTTPS scan source of a core. Only abby gets in, with a secret that both know.
 
-`POST /scan` takes a message (see `upload`) and answers when its result is on record; `GET /load` tells how busy the
-core is, and so does the header `gatepost-load: n/threshold/maximum` on every answer. A full core answers 503 at once,
-before it reads a message that it could not take. `/healthz` and, for this machine only, `/metrics` need no secret.
+`POST /scan` takes a message (see `upload`) and answers when its result is on record; `POST /release` sends a held one
+on and answers what came of it. `GET /load` tells how busy the core is, and so does the header `gatepost-load:
+n/threshold/maximum` on every answer. A full core answers 503 at once, before it reads a message that it could not take.
+`/healthz` and, for this machine only, `/metrics` need no secret.
 """
 
 import asyncio
@@ -35,14 +36,17 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.scanning import MAX_BODY
+from gatepost.guard.holding import NotHeld, Outcome
 from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import Spool
-from gatepost.guard.upload import CONTENT_TYPE, MAX_HEAD, Upload
+from gatepost.guard.upload import CONTENT_TYPE, MAX_HEAD, Upload, order
 from gatepost.ids import new_id
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.metrics import exposition
+from gatepost.store.interface import Actor
 
 IDLE_SECONDS = 60.0
+MAX_ORDER = 64 << 10
 
 log = structlog.get_logger("gatepost.guard")
 
@@ -58,6 +62,12 @@ class Scans(Protocol):
     async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
 
 
+class Releases(Protocol):
+    """The core's quarantine."""
+
+    async def release(self, ggrid: str, by: Actor) -> Outcome: ...
+
+
 class FullAnswer(msgspec.Struct, frozen=True):
     """The body of a 503."""
 
@@ -66,11 +76,14 @@ class FullAnswer(msgspec.Struct, frozen=True):
     message: str = "every slot is taken; nothing was done"
 
 
-def build_rest_app(guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry) -> Starlette:
+def build_rest_app(
+    guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry, quarantine: Releases | None = None
+) -> Starlette:
     """The source as an ASGI application. Whoever serves it starts and stops the core."""
-    source = _Source(guard, secret, spool, metrics)
+    source = _Source(guard, secret, spool, metrics, quarantine)
     routes = [
         Route("/scan", _Endpoint(source.scan), methods=["POST"]),
+        Route("/release", _Endpoint(source.release), methods=["POST"]),
         Route("/load", _Endpoint(source.load), methods=["GET"]),
         Route("/healthz", _Endpoint(source.health), methods=["GET"]),
         Route("/metrics", _Endpoint(source.metrics), methods=["GET"]),
@@ -81,8 +94,10 @@ def build_rest_app(guard: Scans, secret: str, spool: Spool, metrics: CollectorRe
 
 
 class _Source:
-    def __init__(self, guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry) -> None:
-        self._guard, self._spool, self._registry = guard, spool, metrics
+    def __init__(
+        self, guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry, quarantine: Releases | None
+    ) -> None:
+        self._guard, self._spool, self._registry, self._quarantine = guard, spool, metrics, quarantine
         # Hashes have one length: comparing them tells nothing, not even how long the secret is.
         self._credential = _hashed(f"Bearer {secret}".encode())
 
@@ -101,6 +116,17 @@ class _Source:
                 return scan
             result = await self._guard.scan(scan)
         return _json(FullAnswer(result.load), 503) if isinstance(result, Full) else _json(result)
+
+    async def release(self, request: Request) -> Answer:
+        if refusal := self._refusal(request):
+            return refusal
+        announced = request.headers.get("content-length", "")
+        if not announced.isdigit() or int(announced) > MAX_ORDER:
+            return Failure(PAYLOAD_TOO_LARGE, "the order has no length, or is too long")
+        wanted = order(await request.body())
+        if isinstance(wanted, Failure):
+            return wanted
+        return _json(await self._quarantine.release(wanted.ggrid, wanted.by) if self._quarantine else NotHeld())
 
     async def load(self, request: Request) -> Answer:
         return self._refusal(request) or _json(self._guard.load())

@@ -1,5 +1,7 @@
 """A scan request as it comes over HTTPS: four bytes of length, big-endian, that much JSON, and then the raw message.
 
+`POST /release` has no message: its body is a small JSON object.
+
 The parts come in whatever pieces the network makes; the message goes to the spool as it arrives.
 """
 
@@ -11,6 +13,7 @@ from gatepost.guard.scan import ScanRequest
 from gatepost.guard.spool import SpooledBody
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
+from gatepost.store.interface import Actor
 
 CONTENT_TYPE = "application/vnd.gatepost.scan"
 MAX_HEAD = 4 << 20
@@ -25,6 +28,14 @@ class Head(msgspec.Struct, frozen=True):
     envelope: Envelope
 
 
+class ReleaseOrder(msgspec.Struct, frozen=True):
+    """What `POST /release` takes, as JSON: which message, and by whose order."""
+
+    ggrid: str
+    by: Actor
+
+
+_orders = msgspec.json.Decoder(ReleaseOrder)
 _decoder = msgspec.json.Decoder(Head)
 
 
@@ -85,3 +96,11 @@ def _head(encoded: bytes) -> Head | Failure:
     if ggrid is None:
         return Failure(INVALID_PARAMETERS, "ggrid must be a UUID")
     return msgspec.structs.replace(head, ggrid=ggrid)
+
+
+def order(encoded: bytes) -> ReleaseOrder | Failure:
+    """The body of `POST /release`."""
+    try:
+        return _orders.decode(encoded)
+    except (ValueError, RecursionError):
+        return Failure(MALFORMED_REQUEST, "the body is not a release order")

@@ -12,6 +12,8 @@ _LABELS = re.compile(
 
 def normal_host(text: str) -> str | Refused:
     """A host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores included)."""
+    if _LABELS.match(text):
+        return text
     host = normal_domain(text)
     if not _LABELS.match(host):
         return Refused("is not a host name")

@@ -1,5 +1,6 @@
 """Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952)."""
 
+import socket
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -14,8 +15,18 @@ _WIDEST_OTHERWISE = {4: 8, 6: 16}
 
 def normalise(text: str) -> Normal | Refused:
     """Host bits cleared, a single address without its mask, IPv4 inside IPv6 as IPv4."""
+    if _is_plain(text):
+        return same(text)
     network = parse(text)
     return Refused("is neither an IP address nor a CIDR block") if network is None else same(_text(network))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether this is an IPv4 address as it is shown: most entries are, and there is nothing to do about them."""
+    try:
+        return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text)) == text
+    except (OSError, ValueError):
+        return False
 
 
 def parse(text: str) -> Network | None:
@@ -32,7 +43,7 @@ def parse(text: str) -> Network | None:
 
 def refuse(key: str, category: Category) -> str:
     """Whole continents are no entry; private ranges are one's own business."""
-    network = parse(key)
+    network = parse(key) if "/" in key else None
     if network is None or network.is_private:
         return ""
     widest = _WIDEST[network.version].get(category, _WIDEST_OTHERWISE[network.version])

@@ -7,6 +7,8 @@ from gatepost.lists.hostname import normal_host, normal_pattern, patterns, too_w
 from gatepost.names import normal_address
 
 _SPACES = re.compile(r"[\s\x00-\x1f\x7f]")
+# A local part that is its own normal form, as most are.
+_PLAIN = re.compile(r"[a-z0-9.+_=-]+\Z")
 
 
 def normalise(text: str) -> Normal | Refused:
@@ -17,6 +19,8 @@ def normalise(text: str) -> Normal | Refused:
         return pattern if isinstance(pattern, Refused) else same(pattern)
     local, _, domain = text.rpartition("@")
     host = normal_host(domain)
+    if isinstance(host, str) and _PLAIN.match(local):
+        return same(f"{local}@{host}")
     if isinstance(host, Refused) or not local or _SPACES.search(local) or "*" in local:
         return Refused("is neither an address nor a domain nor *.domain")
     return same(normal_address(f"{local}@{host}"))

@@ -13,12 +13,20 @@ from gatepost.lists.hostname import normal_pattern, patterns, too_wide
 from gatepost.names import is_ip
 
 MAX_SEGMENTS = 24
+MAX_PLAIN = 253
 # A scheme, not a host with its port: what follows the colon is no digit.
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,30}:(?!\d)", re.IGNORECASE)
+# What parsing would leave as it is, as most entries: a host of small letters that is no number, and a simple path.
+_PLAIN = re.compile(
+    r"(?:(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+(?!xn--)[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    r"(?:(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+/?)?\Z"
+)
 _USUAL_PORTS = frozenset({"80", "443", ""})
 
 
 def normalise(text: str) -> Normal | Refused:
+    if len(text) <= MAX_PLAIN and _PLAIN.match(text):
+        return same(text)
     text = text.strip()
     if text.startswith("*."):
         pattern = normal_pattern(text)

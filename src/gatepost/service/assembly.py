@@ -1,15 +1,15 @@
 """A guard and an abby from their settings: which parts, wired how. Nothing starts here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app
 from gatepost.abby.cores import Cores
-from gatepost.abby.local import LocalCore
-from gatepost.abby.place import Core
+from gatepost.abby.local import InProcess, LocalCore
 from gatepost.abby.remote import RemoteCore
 from gatepost.config.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.guard.admission import Admission
@@ -17,9 +17,11 @@ from gatepost.guard.answers import Answerer
 from gatepost.guard.clamd import Clamd
 from gatepost.guard.core import Guard
 from gatepost.guard.dns import Resolver
+from gatepost.guard.keeping import Keeping
 from gatepost.guard.listing import Listing
 from gatepost.guard.metrics import GuardMetrics
 from gatepost.guard.pool import PoolSettings, WorkerPool
+from gatepost.guard.quarantine import Quarantine
 from gatepost.guard.spool import Spool
 from gatepost.metrics import exposition
 from gatepost.policy import shipped
@@ -59,15 +61,29 @@ def _pool_settings(settings: GuardSettings, trial: bool) -> PoolSettings:
     )
 
 
-def build_cores(settings: AbbySettings, secret: str, ca: Path, own: tuple[GuardSettings, Guard] | None) -> Cores:
+class Own(msgspec.Struct, frozen=True):
+    """The core of this very process, as REST scans get it, and its quarantine."""
+
+    settings: GuardSettings
+    guard: InProcess
+    quarantine: Quarantine
+
+
+def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> InProcess:
+    """The core as REST scans get it: with `keep: held` it keeps what it holds."""
+    source = settings.scan_sources.rest_api
+    return Keeping(guard, quarantine) if source and source.keep == "held" else guard
+
+
+def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) -> tuple[LocalCore | RemoteCore, ...]:
     """The cores that `hosts` names; the guard of this very process is talked to without a second upload."""
 
-    def core(url: str) -> Core:
-        if own and _is_own(url, own[0]):
-            return LocalCore(own[1])
+    def core(url: str) -> LocalCore | RemoteCore:
+        if own and _is_own(url, own.settings):
+            return LocalCore(own.guard, own.quarantine)
         return RemoteCore(url, secret, ca)
 
-    return Cores([core(url) for url in settings.service_providers.core.hosts])
+    return tuple(core(url) for url in settings.service_providers.core.hosts)
 
 
 def _is_own(url: str, guard: GuardSettings) -> bool:
@@ -78,13 +94,19 @@ def _is_own(url: str, guard: GuardSettings) -> bool:
 
 
 def build_abby(
-    settings: AbbySettings, cores: Cores, store: Store, spool: Spool, registry: CollectorRegistry
+    settings: AbbySettings,
+    hosts: Sequence[LocalCore | RemoteCore],
+    store: Store,
+    spool: Spool,
+    registry: CollectorRegistry,
 ) -> Starlette:
     """The API service."""
+    cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
     registry.register(metrics)
     return create_app(
         cores=cores,
+        releasers=hosts,
         store=store,
         tokens=settings.static_api_tokens,
         spool=spool,

@@ -12,7 +12,6 @@ import msgspec
 
 from gatepost import config
 from gatepost.config.agreement import ANY
-from gatepost.config.inforce import differing
 from gatepost.service import first_start, sockets
 from gatepost.service.datafolder import DataFolder, StartError
 from gatepost.settings import Abby as AbbySettings
@@ -21,8 +20,6 @@ from gatepost.settings import Guard as GuardSettings
 PRIVATE = 0o077
 # Lets messages ask for misbehaviour (see `guard.trial`): for tests of what surrounds the analysis, never for mail.
 TRIAL = "GATEPOST_TRIAL"
-# Keys that are read and checked, and whose room in the house is still empty.
-UNSERVED = ("scanSources.smtp", "scanSources.restApi.keep", "delivery", "quarantine", "tenants")
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -51,9 +48,9 @@ def guard(data: DataFolder, folder: Path) -> None:
     """Run the core alone."""
     _take(data)
     settings = config.load_guard(folder)
-    source = settings.scan_sources.rest_api
+    source = settings.scan_sources.rest_api or settings.scan_sources.smtp
     if source is None:
-        raise StartError(f"{folder / config.GUARD_FILE} has no restApi under scanSources: there is nothing to serve.")
+        raise StartError(f"{folder / config.GUARD_FILE} has nothing under scanSources: there is nothing to serve.")
     with data.lock("guard"):
         _run(data, settings, None, lambda port: _say("guard", source.host, port))
 
@@ -135,10 +132,8 @@ def _token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
 
 
 def _notes(settings: GuardSettings) -> Iterator[str]:
-    stated = differing(settings)
-    for key in UNSERVED:
-        if any(each == key or each.startswith(f"{key}.") for each in stated):
-            yield f"{key} is set, but this version does not act on it."
+    if settings.scan_sources.smtp and settings.delivery.next_hop is None:
+        yield "scanSources.smtp is set without delivery.nextHop: mail that is to be delivered is answered with 451."
     if settings.unsealed:
         yield "unsealed is set: what parses hostile mail may reach files and network."
     if os.environ.get(TRIAL) == "1":

@@ -54,6 +54,11 @@ class DataFolder(msgspec.Struct, frozen=True):
         """Bodies of waiting and running messages; nothing in it outlives the process."""
         return self.path / "spool"
 
+    @property
+    def quarantine(self) -> Path:
+        """Raw bytes of held mail, where `quarantine.url` names no other place."""
+        return self.path / "quarantine"
+
     def make(self) -> None:
         """Have the folder, for this user alone; raises `StartError`."""
         with _explained(self.path):

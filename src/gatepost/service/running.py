@@ -17,14 +17,18 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.api.http import server_config
 from gatepost.guard.core import Guard
+from gatepost.guard.holding import Holding
 from gatepost.guard.pool import SealError
 from gatepost.guard.rest import build_rest_app
+from gatepost.guard.smtp.intake import Intake
 from gatepost.guard.spool import Spool
 from gatepost.service import sockets
-from gatepost.service.assembly import build_abby, build_cores, build_guard, exposed
+from gatepost.service.assembly import Own, build_abby, build_cores, build_guard, exposed, rest_core
 from gatepost.service.datafolder import DataFolder, StartError
+from gatepost.service.gateway import Parts, build_intake, build_relay
 from gatepost.service.measuring import metrics_app
-from gatepost.service.serving import Server, serve
+from gatepost.service.quarantine import open_quarantine
+from gatepost.service.serving import Server, Serves, serve
 from gatepost.settings import Abby as AbbySettings
 from gatepost.settings import Guard as GuardSettings
 from gatepost.settings import Tls
@@ -72,15 +76,18 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Callable[[int], Non
         store = open_store(plan.storage, plan.data.path)
         stack.push_async_callback(store.close)
         spool = Spool(plan.data.spool)
-        servers: list[Server] = []
-        guard = None
+        servers: list[Serves] = []
+        own = None
         if plan.guard:
             registry = CollectorRegistry()
+            quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, tidy=True))
             guard = await _started(build_guard(plan.guard, store, registry, trial=plan.trial), stack)
-            servers += _rest(plan, guard, spool, registry, bound)
+            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), quarantine)
+            servers += _rest(plan, own, spool, registry, bound)
+            servers += _smtp(plan, plan.guard, guard, quarantine, store, spool, registry, bound)
         if plan.abby:
-            servers += _abby(plan, plan.abby, guard, store, spool, bound)
-        port = sockets.port_of(bound["abby" if plan.abby else "guard"])
+            servers += _abby(plan, plan.abby, own, store, spool, bound)
+        port = sockets.port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
         await serve(servers, stop, lambda: started(port))
 
 
@@ -118,21 +125,44 @@ def _addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
             wanted.append(("metrics", *split_address(plan.abby.metrics.listen, 0), "metrics.listen in abby.yml"))
     if plan.guard and (source := plan.guard.scan_sources.rest_api):
         wanted.append(("guard", source.host, source.port, "scanSources.restApi in guard.yml"))
+    if plan.guard and (smtp := plan.guard.scan_sources.smtp):
+        wanted.append(("smtp", smtp.host, smtp.port, "scanSources.smtp in guard.yml"))
     return wanted
 
 
-def _rest(plan: Plan, guard: Guard, spool: Spool, registry: CollectorRegistry, bound: Bound) -> list[Server]:
+def _rest(plan: Plan, own: Own, spool: Spool, registry: CollectorRegistry, bound: Bound) -> list[Server]:
     if "guard" not in bound:
         return []
-    app = build_rest_app(guard, plan.secret, spool, registry)
+    app = build_rest_app(own.guard, plan.secret, spool, registry, own.quarantine)
     return [_server(app, bound["guard"], plan.data.certificate, plan.data.key)]
 
 
+def _smtp(
+    plan: Plan,
+    settings: GuardSettings,
+    guard: Guard,
+    holding: Holding,
+    store: CountingStore,
+    spool: Spool,
+    registry: CollectorRegistry,
+    bound: Bound,
+) -> list[Intake]:
+    source = settings.scan_sources.smtp
+    if source is None:
+        return []
+    certificate, key = _certificate(plan.data, plan.abby)
+    if not certificate or not key:
+        certificate, key = plan.data.certificate, plan.data.key
+    _check_pair(certificate, key)
+    relay = build_relay(settings)
+    parts = Parts(guard, holding, relay, store, spool, registry, (certificate, key))
+    return [build_intake(settings, source, bound["smtp"], parts)]
+
+
 def _abby(
-    plan: Plan, settings: AbbySettings, guard: Guard | None, store: CountingStore, spool: Spool, bound: Bound
+    plan: Plan, settings: AbbySettings, own: Own | None, store: CountingStore, spool: Spool, bound: Bound
 ) -> list[Server]:
     registry = CollectorRegistry()
-    own = (plan.guard, guard) if plan.guard and guard else None
     cores = build_cores(settings, plan.secret, plan.ca, own)
     app = build_abby(settings, cores, store, spool, registry)
     servers = [_server(app, bound["abby"], *_certificate(plan.data, settings))]
@@ -141,10 +171,10 @@ def _abby(
     return servers
 
 
-def _certificate(data: DataFolder, settings: AbbySettings) -> tuple[Path | None, Path | None]:
-    if settings.tls == "off":
+def _certificate(data: DataFolder, settings: AbbySettings | None) -> tuple[Path | None, Path | None]:
+    if settings and settings.tls == "off":
         return None, None
-    if isinstance(settings.tls, Tls):
+    if settings and isinstance(settings.tls, Tls):
         return Path(settings.tls.certificate), Path(settings.tls.key)
     return data.certificate, data.key
 

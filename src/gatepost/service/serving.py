@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 import uvicorn
@@ -22,6 +22,15 @@ from gatepost.service.sockets import allow_reuse
 log = structlog.get_logger("gatepost")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Serves(Protocol):
+    """What runs here until it is told to exit; `ready` is set once it listens."""
+
+    ready: asyncio.Event
+    should_exit: bool
+
+    async def run_here(self) -> None: ...
 
 
 class Server(uvicorn.Server):
@@ -74,7 +83,7 @@ def _stop(stop: asyncio.Event, number: int) -> None:
     stop.set()
 
 
-async def serve(servers: Sequence[Server], stop: asyncio.Event, started: Callable[[], None]) -> None:
+async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callable[[], None]) -> None:
     """Serve until asked to stop or until one server fails; in either case all of them end."""
     tasks = [asyncio.create_task(server.run_here()) for server in servers]
     try:
@@ -90,7 +99,7 @@ async def serve(servers: Sequence[Server], stop: asyncio.Event, started: Callabl
             raise result
 
 
-async def _all_ready(servers: Sequence[Server]) -> None:
+async def _all_ready(servers: Sequence[Serves]) -> None:
     for server in servers:
         await server.ready.wait()
 

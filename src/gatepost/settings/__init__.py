@@ -57,6 +57,9 @@ class Smtp(Section):
     )
     tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
     max_connections: Count = Field(200, description="connections at once")
+    hostname: Host | None = Field(
+        None, description="our name in greeting, Received and Authentication-Results; the machine's if not set"
+    )
 
 
 class ScanSources(Section):
@@ -73,6 +76,9 @@ class Delivery(Section):
         None, description="`smtp://host:port`; without one, `deliver` over SMTP answers 451"
     )
     tls: Literal["off", "opportunistic", "required", "verified"] = Field("opportunistic", description="TLS to it")
+    timeout: Milliseconds = Field(
+        60_000, description="how long it may take for one answer, in milliseconds; five times as long for the last"
+    )
 
 
 class Dns(Section):
@@ -91,6 +97,9 @@ class Quarantine(Section):
         None, description="`file:`, `s3:`, `gs:` or `az:` address; a part of the data folder if none"
     )
     retention: Days = Field(30, description="days that held mail is kept")
+    max_size: Bytes = Field(
+        20 << 30, description="bytes of held mail at which no more is taken: over SMTP the answer is then 451"
+    )
 
 
 class History(Section):

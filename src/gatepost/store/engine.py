@@ -70,6 +70,10 @@ class Engine(ABC):
     async def _query(self, work: Callable[[], Work[T]]) -> T:
         """Do work that only reads."""
 
+    async def _glance(self, work: Callable[[], Work[T]]) -> T:
+        """Do work that reads a row or two that are asked for all the time."""
+        return await self._query(work)
+
     @abstractmethod
     async def _query_once(self, work: Callable[[], Work[T]]) -> T:
         """Do work that only reads, and sees one moment throughout."""
@@ -154,7 +158,7 @@ class Engine(ABC):
         return await self._query(partial(directory.lookup, self._directories, _scope(tenant), keys, _now()))
 
     async def unkeyed_version(self, tenant: str | None) -> str:
-        return await self._query(partial(directory.version, _scope(tenant), _now()))
+        return await self._glance(partial(directory.version, _scope(tenant), _now()))
 
     async def unkeyed(self, tenant: str | None) -> Unkeyed:
         return await self._query_once(partial(directory.unkeyed, _scope(tenant), _now()))

@@ -1,7 +1,7 @@
 """Storage in one SQLite file: a writer thread that commits in groups, and readers beside it.
 
-The event loop only ever waits; nothing here blocks it. Several processes may have the same file open. A stream has a
-connection of its own, because what it reads is one statement from its first batch to its last.
+The event loop only ever waits, but for one row that is always in memory. Several processes may have the same file
+open. A stream has a connection of its own, because what it reads is one statement from its first batch to its last.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ class SqliteStore(Engine):
         self._streams = 0
         self._connections: list[apsw.Connection] = []
         self._mine = threading.local()
+        self._near: apsw.Connection | None = None
         self._closed = False
 
     async def close(self) -> None:
@@ -72,6 +73,21 @@ class SqliteStore(Engine):
 
     async def _query(self, work: Callable[[], Work[T]]) -> T:
         return await self._read(lambda connection: done(connection, work()))
+
+    async def _glance(self, work: Callable[[], Work[T]]) -> T:
+        """A row that every message asks for is in memory: reading it here is cheaper than waking a thread for it.
+
+        Where the file is locked for a moment, which readers of a WAL hardly ever see, the thread waits instead.
+        """
+        self._check_open()
+        try:
+            if self._near is None:
+                self._near = database.connect_reader(self._path)
+                self._near.set_busy_timeout(0)
+                self._connections.append(self._near)
+            return done(self._near, work())
+        except (apsw.Error, StorageError):
+            return await self._query(work)
 
     async def _query_once(self, work: Callable[[], Work[T]]) -> T:
         return await self._read(lambda connection: _done_at_once(connection, work()))

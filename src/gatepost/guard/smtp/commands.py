@@ -1,4 +1,4 @@
-"""Command lines of SMTP clients (RFC 5321 section 4.1), read into values; what cannot be read is the reply that says so.
+"""Command lines of SMTP clients (RFC 5321 section 4.1), read into values; for what cannot be read, the reply.
 
 A line comes without its CRLF. Paths are taken apart no further than needed to find their end and their domain: whether
 an address exists is the next hop's to say. Nothing with a control character in it gets through, so a line that is built

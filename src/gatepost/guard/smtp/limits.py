@@ -1,7 +1,7 @@
 """Every bound of an SMTP session, in one place, and how long the next hop may take.
 
-RFC 5321 section 4.5.3.1 says how much a server must take, section 4.5.3.2 how long each side should wait. A client waits
-ten minutes for the last reply; analysis and next hop must both fit into that, so the next hop gets part of it.
+RFC 5321 section 4.5.3.1 says how much a server must take, section 4.5.3.2 how long each side should wait. A client
+waits ten minutes for the last reply; analysis and next hop must both fit into that, so the next hop gets part of it.
 """
 
 import msgspec

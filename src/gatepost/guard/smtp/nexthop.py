@@ -9,10 +9,11 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Iterable
+from typing import cast
 
 from gatepost.guard.smtp.content import DotStuffer
 from gatepost.guard.smtp.limits import Patience
-from gatepost.guard.smtp.replies import NEXT_HOP_CONFUSED, Reply, ReplyReader, passed_on
+from gatepost.guard.smtp.replies import NEXT_HOP_CONFUSED, Reply, ReplyReader
 
 _WRITE_AHEAD = 512 << 10
 
@@ -28,6 +29,7 @@ class NextHop(asyncio.Protocol):
         self._patience = patience
         self._transport: asyncio.Transport | None = None
         self._reader = ReplyReader()
+        self._greeting: asyncio.Future[Reply]
         self._expected: deque[tuple[asyncio.Future[Reply], float]] = deque()
         self._unsent: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -46,9 +48,11 @@ class NextHop(asyncio.Protocol):
         return self._fault is None and not self._expected and self._reader.empty
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(_WRITE_AHEAD)
+        # uvloop's transports are not of this class; they only behave like it.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_AHEAD)
+        # It may come before anybody asks for it.
+        self._greeting = self._promise(self._patience.greeting)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -73,7 +77,7 @@ class NextHop(asyncio.Protocol):
         self.fail("closed the connection")
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         self.fail("closed the connection")
 
     def pause_writing(self) -> None:
@@ -92,7 +96,7 @@ class NextHop(asyncio.Protocol):
 
     async def greeted(self, hostname: str) -> None:
         """Wait for the greeting, then say who we are and learn what the server can."""
-        greeting = await self._promise(self._patience.greeting)
+        greeting = await self._greeting
         if greeting.code != 220:
             raise NextHopError(f"greeted with {greeting.code}")
         await self._hello(hostname)
@@ -223,8 +227,3 @@ def _features(reply: Reply) -> dict[str, str]:
     """Keywords of an EHLO answer in upper case, with their parameters."""
     pairs = (line.decode("ascii", "replace").partition(" ") for line in reply.lines[1:])
     return {name.upper(): rest.strip() for name, _, rest in pairs}
-
-
-def outcome(reply: Reply) -> Reply:
-    """The next hop's reply as ours."""
-    return passed_on(reply)

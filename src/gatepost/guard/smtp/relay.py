@@ -1,8 +1,8 @@
 """The way to the next hop: connections that are kept between messages, what it can do, and TLS as the settings ask for.
 
 A connection is lent to one transaction at a time. It comes back reset, is checked with NOOP if it lay idle for a while,
-and is closed for good when it is old. Why not aiosmtplib: it waits for each reply before the next command, so a client's
-pipelined commands could not be passed through.
+and is closed for good when it is old. Why not aiosmtplib: it waits for each reply before the next command, so a
+client's pipelined commands could not be passed through.
 """
 
 import asyncio
@@ -51,8 +51,8 @@ class Relay:
         self._context = context or _context(tls)
         self._idle: deque[NextHop] = deque()
         self._features: dict[str, str] | None = None
-        self._clear = False
         self._refreshing: asyncio.Task[None] | None = None
+        self._resetting: set[asyncio.Task[None]] = set()
         self.opened = self.reused = self.failures = 0
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class Relay:
         """Close every connection that is not lent."""
         if self._refreshing:
             self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+            await asyncio.gather(self._refreshing, *self._resetting, return_exceptions=True)
         while self._idle:
             self._idle.pop().close()
 
@@ -91,6 +91,12 @@ class Relay:
             link.close()
         else:
             self._idle.append(link)
+
+    def let_go(self, link: NextHop) -> None:
+        """End a transaction that is not to be completed, without waiting for it."""
+        task = asyncio.create_task(self.reset(link))
+        self._resetting.add(task)
+        task.add_done_callback(self._resetting.discard)
 
     async def reset(self, link: NextHop) -> None:
         """End a transaction that is not to be completed, and take the connection back."""
@@ -154,7 +160,7 @@ class Relay:
 
     async def _negotiated(self) -> NextHop:
         link = await self._opened()
-        encrypt = self._context is not None and "STARTTLS" in link.features and not self._clear
+        encrypt = self._context is not None and "STARTTLS" in link.features
         if not encrypt and self._tls in ("required", "verified"):
             link.close()
             raise NextHopError("it does not offer STARTTLS")
@@ -165,9 +171,8 @@ class Relay:
                 link.close()
                 if self._tls != "opportunistic":
                     raise
-                # Better in clear than not at all (RFC 7435); the next start tries TLS again.
+                # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
                 log.warning("next hop's TLS does not work; going on in clear", host=self._host, port=self._port)
-                self._clear = True
                 link = await self._opened()
         self._features = link.features
         self.opened += 1
@@ -187,9 +192,15 @@ class Relay:
     async def _refresh_forever(self) -> None:
         while True:
             with contextlib.suppress(NextHopError):
-                link = await self._connected()
-                self.give_back(link)
+                self.give_back(await self._connected())
             await asyncio.sleep(REFRESH_SECONDS)
+            self._weed_out()
+
+    def _weed_out(self) -> None:
+        """Close what lay idle for too long."""
+        now = asyncio.get_running_loop().time()
+        while self._idle and now - self._idle[0].last_used > IDLE_SECONDS:
+            self._idle.popleft().close()
 
 
 def _context(tls: Tls) -> ssl.SSLContext | None:

@@ -1,6 +1,6 @@
-"""Whose mail it is: the recipient's domain leads to a tenant, by the configuration first, then by the web interface's map.
+"""Whose mail it is: a recipient's domain leads to a tenant, by the configuration first, then by the store's map.
 
-A transaction has one tenant, since it has one decision. Mail to nobody's domain belongs to no tenant, which is one, too.
+A transaction has one tenant, since it has one decision. Mail to nobody's domain has no tenant, which is one, too.
 """
 
 from collections.abc import Mapping

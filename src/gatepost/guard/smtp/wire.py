@@ -1,13 +1,14 @@
 """The bytes of one client's connection: lines and pieces out of a bounded buffer, replies in, STARTTLS in between.
 
-A line ends with CRLF and nothing else; a bare CR, a bare LF or a NUL in it is seen as soon as it comes. When TLS starts,
-what was sent in clear behind STARTTLS is thrown away and not read again: else an attacker in the middle could have
-commands executed as if they had come under TLS (CVE-2011-0411).
+A line ends with CRLF and nothing else; a bare CR, a bare LF or a NUL in it is seen as soon as it comes. When TLS
+starts, what was sent in clear behind STARTTLS is thrown away and not read again: else an attacker in the middle could
+have commands executed as if they had come under TLS (CVE-2011-0411).
 """
 
 import asyncio
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 READ_AHEAD = 256 << 10
 WRITE_AHEAD = 256 << 10
@@ -30,10 +31,12 @@ class LineError(Exception):
 
 
 class Wire(asyncio.Protocol):
-    """One connection. `made` is told when it stands, `lost` when it is gone."""
+    """One connection. `made` is told when it stands, `ended` when the client sends no more, `lost` when it is gone."""
 
-    def __init__(self, made: Callable[["Wire"], None], lost: Callable[["Wire"], None]) -> None:
-        self._made, self._lost = made, lost
+    def __init__(
+        self, made: Callable[["Wire"], None], ended: Callable[["Wire"], None], lost: Callable[["Wire"], None]
+    ) -> None:
+        self._made, self._told_end, self._lost = made, ended, lost
         self._buffer = bytearray()
         self._transport: asyncio.Transport
         self._reader: asyncio.Future[None] | None = None
@@ -59,9 +62,9 @@ class Wire(asyncio.Protocol):
         return b"\n" in self._buffer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(WRITE_AHEAD)
+        # uvloop's transports are not of this class; they only behave like it.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(WRITE_AHEAD)
         self._made(self)
 
     def data_received(self, data: bytes) -> None:
@@ -74,9 +77,10 @@ class Wire(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._ended = True
         _wake(self._reader)
+        self._told_end(self)
         return True
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         self._ended = True
         _wake(self._reader)
         _wake(self._writer)

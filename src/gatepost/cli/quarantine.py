@@ -1,0 +1,218 @@
+"""`gatepost quarantine`: look at held mail, let it go, delete it or take it away. All of it beside a running service.
+
+A release happens in this process: it goes to the next hop that `guard.yml` names, by the same rules as in the service,
+so a message that both release at the same moment still goes once.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.stating import moment, tenant_uid
+from gatepost.service.datafolder import StartError
+
+if TYPE_CHECKING:
+    from gatepost.guard.holding import Outcome
+    from gatepost.guard.quarantine import Quarantine
+
+T = TypeVar("T")
+
+app = typer.Typer(help="Held mail.", no_args_is_help=True)
+
+GgridArgument = Annotated[str, typer.Argument(metavar="GGRID", help="The id of the message.")]
+GgridsArgument = Annotated[list[str], typer.Argument(metavar="GGRID…", help="The ids of the messages.")]
+TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="UID", help="Only what is this tenant's.")]
+
+
+@app.command("list")
+def show_list(
+    tenant: TenantOption = None,
+    verdict: Annotated[str | None, typer.Option(help="Only with this verdict.")] = None,
+    sender: Annotated[str | None, typer.Option(help="Only from this address or domain.")] = None,
+    recipient: Annotated[str | None, typer.Option(help="Only to this address or domain.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only what was kept since then.")] = None,
+    released: Annotated[bool, typer.Option("--released", help="Show what was released instead.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="GGRID", help="The page after this message.")] = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print held mail, newest first."""
+    from gatepost.cli import heldview
+    from gatepost.cli.printing import console, print_json
+    from gatepost.store.interface import HeldFilter
+
+    wanted = HeldFilter(tenant_uid(tenant), verdict, sender, recipient, moment(since, "--since"), released)
+    after = _ggrid(before) if before else None
+    lines = [heldview.line(mail) for mail in _with(config, data, lambda held: held.page(wanted, after, limit))]
+    if json:
+        print_json(lines)
+        return
+    heldview.show_lines(console(), lines)
+    if len(lines) == limit:
+        print(f"More with --before {lines[-1].ggrid}")
+
+
+@app.command("show")
+def show(
+    ggrid: GgridArgument,
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print one message with its ledger and the beginning of its text."""
+    from gatepost.api.scanning import encode
+    from gatepost.cli import heldview
+    from gatepost.cli.printing import console
+
+    uid, owner = _ggrid(ggrid), tenant_uid(tenant)
+
+    async def looked(held: "Quarantine") -> "heldview.HeldShown":
+        mail = await held.one(uid, owner)
+        if mail is None:
+            raise _absent(uid)
+        return heldview.shown(mail, await held.raw(uid, owner))
+
+    found = _with(config, data, looked)
+    if json:
+        print(encode(found).decode())
+    else:
+        heldview.show_one(console(), found)
+
+
+@app.command("release")
+def release(
+    ggrids: GgridsArgument,
+    to: Annotated[
+        list[str] | None, typer.Option("--to", metavar="ADDRESS", help="Send it there instead; may be repeated.")
+    ] = None,
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Send held messages on to the next hop, each once, without another analysis."""
+    from gatepost.store.interface import CLI
+
+    uids, owner = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant)
+
+    async def let_go(held: "Quarantine") -> "list[Outcome]":
+        return [await held.release(uid, CLI, to or (), owner) for uid in uids]
+
+    outcomes = _with(config, data, let_go)
+    if json:
+        from gatepost.cli.printing import print_json
+
+        print_json(outcomes)
+    else:
+        for uid, outcome in zip(uids, outcomes, strict=True):
+            print(_sentence(uid, outcome))
+    if any(type(outcome).__name__ != "Released" for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+@app.command("delete")
+def delete(
+    ggrids: GgridsArgument, tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None
+) -> None:
+    """Delete held messages for good. Their results stay on record."""
+    from gatepost.store.interface import CLI
+
+    uids, owner = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant)
+
+    async def deleted(held: "Quarantine") -> list[bool]:
+        return [await held.delete(uid, CLI, owner) for uid in uids]
+
+    done = _with(config, data, deleted)
+    for uid, gone in zip(uids, done, strict=True):
+        print(f"{uid}: deleted" if gone else f"{uid}: not held, or being released")
+    if not all(done):
+        raise typer.Exit(1)
+
+
+@app.command("export")
+def export(
+    ggrid: GgridArgument,
+    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Where to write it.")] = Path(),
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+) -> None:
+    """Write a held message to GGRID.eml, readable by you alone."""
+    from gatepost.store.interface import CLI
+
+    uid, owner = _ggrid(ggrid), tenant_uid(tenant)
+    goal = folder.expanduser().absolute() / f"{uid}.eml"
+    raw = _with(config, data, lambda held: held.export(uid, CLI, owner))
+    if raw is None:
+        raise _absent(uid)
+    # Exclusive: a file or a link that stands there is not written through.
+    with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(raw)
+    print(goal)
+
+
+def _sentence(uid: str, outcome: "Outcome") -> str:
+    from gatepost.guard.holding import Busy, NotSent, Released
+
+    if isinstance(outcome, Released):
+        return f"{uid}: released to {', '.join(outcome.recipients)}"
+    if isinstance(outcome, NotSent):
+        return f"{uid}: held as before; {outcome.reason}"
+    return f"{uid}: somebody else is releasing it" if isinstance(outcome, Busy) else f"{uid}: not held"
+
+
+def _absent(uid: str) -> StartError:
+    return StartError(f"{uid} is not held.")
+
+
+def _ggrid(text: str) -> str:
+    from gatepost.ids import canonical
+
+    uid = canonical(text)
+    if uid is None:
+        raise typer.BadParameter("must be a UUID", param_hint="GGRID")
+    return uid
+
+
+def _only_errors() -> None:
+    """What the service would log, the person at the keyboard is told; what breaks goes to standard error."""
+    import logging
+    import sys
+
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _with(config: Path | None, data: Path | None, use: "Callable[[Quarantine], Awaitable[T]]") -> T:
+    """Use the quarantine that the configuration names, beside a server that may be running."""
+    import asyncio
+
+    from gatepost.config import load_guard
+    from gatepost.service.quarantine import open_quarantine
+    from gatepost.store import open_store
+
+    _only_errors()
+    place = data_folder(data)
+    settings = load_guard(config_folder(config, place))
+    place.make()
+
+    async def used() -> T:
+        store = open_store(settings.storage.url, place.path)
+        try:
+            async with open_quarantine(settings, store, place, tidy=False) as quarantine:
+                return await use(quarantine)
+        finally:
+            await store.close()
+
+    return asyncio.run(used())

@@ -1,0 +1,259 @@
+"""`POST /v1/messages/{ggrid}/release` over a real quarantine and a real next hop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gatepost.abby import releasing
+from gatepost.abby.app import create_app
+from gatepost.abby.cores import Cores
+from gatepost.abby.local import LocalCore
+from gatepost.abby.place import Down
+from gatepost.analysis import Report
+from gatepost.guard.holding import Busy, NotHeld, Outcome
+from gatepost.guard.quarantine import Quarantine
+from gatepost.guard.rawstore import RawFolder
+from gatepost.guard.scan import Load, ScanRequest, ScanResult
+from gatepost.guard.smtp.relay import Relay
+from gatepost.guard.spool import Spool
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.settings import StaticApiToken
+from gatepost.store import open_store
+from gatepost.store.interface import Actor, CountingStore, MessageRecord
+
+RELEASER, READER, BARE = "aa" * 32, "bb" * 32, "cc" * 32
+TOKENS = [
+    StaticApiToken(name="desk", token=RELEASER, permissions=["messages.release", "messages.read"]),
+    StaticApiToken(name="reader", token=READER, permissions=["messages.read"]),
+    StaticApiToken(name="mta", token=BARE),
+]
+REPORT = Report("spam", "quarantine", (), 730, "it adds up")
+ENVELOPE = Envelope("ann@x.example", ("bob@y.example",))
+
+
+class Guard:
+    """Only here because a core has one."""
+
+    rest_enabled = True
+
+    async def scan(self, asked: ScanRequest) -> ScanResult:
+        raise AssertionError("a release is no scan")
+
+    def load(self) -> Load:
+        return Load(0, 1, 1)
+
+
+class Elsewhere:
+    """A core that answers a release as it was told."""
+
+    def __init__(self, answer: Outcome | Down) -> None:
+        self.answer = answer
+
+    async def release(self, ggrid: str, by: Actor) -> Outcome | Down:
+        return self.answer
+
+
+class House:
+    def __init__(self, store: CountingStore, folder: Path, hop: str) -> None:
+        self.store, self.folder = store, folder
+        self.relay = Relay(hop, "off", "gatepost.test")
+        self.quarantine = Quarantine(store, RawFolder(folder / "q"), self.relay)
+        self.core = LocalCore(Guard(), self.quarantine)
+
+    async def hold(self) -> str:
+        with Spool(self.folder / "spool").new() as body:
+            body.write(b"Subject: x\r\n\r\ny\r\n")
+            body.finish()
+            asked = ScanRequest(new_id(), 1_000, ENVELOPE, body)
+            record = MessageRecord(asked.ggrid, 1_000, 2_000, ENVELOPE, body.size, body.sha256, REPORT)
+            await self.store.record_message(record)
+            await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, REPORT), body)
+        return asked.ggrid
+
+    def client(self, *cores: Any) -> httpx.AsyncClient:
+        app = create_app(
+            cores=Cores([self.core]),
+            releasers=cores or (self.core,),
+            store=self.store,
+            tokens=TOKENS,
+            spool=Spool(self.folder / "spool"),
+        )
+        return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://abby")
+
+
+Use = Callable[[Callable[[House], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def use(tmp_path: Path, next_hop: Any) -> Use:
+    def used(scenario: Callable[[House], Awaitable[None]]) -> None:
+        async def run() -> None:
+            store = open_store("sqlite:g.db", tmp_path)
+            house = House(store, tmp_path, next_hop.url)
+            try:
+                await scenario(house)
+            finally:
+                await house.quarantine.finish()
+                await house.relay.close()
+                await store.close()
+
+        asyncio.run(run())
+
+    return used
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def post(client: httpx.AsyncClient, ggrid: str, token: str = RELEASER, **options: Any) -> httpx.Response:
+    return await client.post(f"/v1/messages/{ggrid}/release", headers=bearer(token), **options)
+
+
+def error(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]
+
+
+def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        async with house.client() as client:
+            before = (await client.get(f"/v1/messages/{ggrid}", headers=bearer(READER))).json()
+            assert before["release"] is None
+            answer = await post(client, ggrid.upper())
+            assert answer.status_code == 200
+            body = answer.json()
+            assert body == {
+                "ggrid": ggrid,
+                "released": body["released"],
+                "releasedBy": "token:desk",
+                "recipients": ["bob@y.example"],
+            }
+            again = await post(client, ggrid, content=b'{"recipients": ["eve@z.example"]}')
+            assert (again.status_code, again.json()) == (200, body)
+            after = (await client.get(f"/v1/messages/{ggrid}", headers=bearer(READER))).json()
+            assert after == {**before, "release": body}
+            assert after["decision"] == "quarantine"
+        assert [recipients for _, recipients, _ in next_hop.mail] == [("bob@y.example",)]
+        assert [each.actor for each in await house.store.audit()] == [Actor("token", "desk")]
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        ("", (401, "unauthorized")),
+        ("x", (401, "unauthorized")),
+        (BARE, (403, "forbidden")),
+        (READER, (403, "forbidden")),
+    ],
+)
+def test_who_may(use: Use, next_hop: Any, token: str, expected: tuple[int, str]) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        async with house.client() as client:
+            # The same for what is held and what is not: a token that may not release learns nothing.
+            assert error(await post(client, ggrid, token)) == expected
+            assert error(await post(client, new_id(), token)) == expected
+        assert next_hop.mail == []
+
+    use(scenario)
+
+
+@pytest.mark.parametrize("ggrid", [new_id(), "nonsense", "%00", "..%2f.."])
+def test_what_is_not_held_is_not_found(use: Use, ggrid: str) -> None:
+    async def scenario(house: House) -> None:
+        async with house.client() as client:
+            assert error(await post(client, ggrid)) in ((404, "message_not_found"), (404, "not_found"))
+
+    use(scenario)
+
+
+def test_a_result_without_its_mail_is_not_found(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        record = MessageRecord(new_id(), 1, 2, ENVELOPE, 3, "", REPORT)
+        await house.store.record_message(record)
+        async with house.client() as client:
+            assert error(await post(client, record.ggrid)) == (404, "message_not_found")
+
+    use(scenario)
+
+
+def test_only_post(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        async with house.client() as client:
+            answer = await client.get(f"/v1/messages/{new_id()}/release")
+            assert error(answer) == (405, "method_not_allowed")
+            assert answer.headers["allow"] == "POST"
+
+    use(scenario)
+
+
+def test_a_next_hop_that_refuses(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        next_hop.answers["."] = "450 internal secret of the next hop"
+        async with house.client() as client:
+            answer = await post(client, ggrid)
+            assert error(answer) == (503, "delivery_failed")
+            assert "450" in answer.text
+            assert "secret" not in answer.text
+            assert answer.headers["retry-after"]
+            next_hop.answers.clear()
+            assert (await post(client, ggrid)).status_code == 200
+
+    use(scenario)
+
+
+def test_many_at_once_get_the_answer_of_one(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        next_hop.open.clear()
+        async with house.client() as client:
+            calls = [asyncio.create_task(post(client, ggrid)) for _ in range(10)]
+            await asyncio.to_thread(next_hop.seen.wait, 20)
+            next_hop.open.set()
+            answers = await asyncio.gather(*calls)
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.content for answer in answers}) == 1
+        assert len(next_hop.mail) == 1
+
+    use(scenario)
+
+
+def test_the_core_that_has_it_is_found(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        async with house.client(Elsewhere(NotHeld()), Elsewhere(Down("dead"))) as client:
+            assert error(await post(client, ggrid)) == (503, "core_unavailable")
+        async with house.client(Elsewhere(NotHeld())) as client:
+            assert error(await post(client, ggrid)) == (404, "message_not_found")
+        async with house.client(Elsewhere(Down("dead")), Elsewhere(NotHeld()), house.core) as client:
+            assert (await post(client, ggrid)).status_code == 200
+        assert len(next_hop.mail) == 1
+
+    use(scenario)
+
+
+def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(releasing, "LOOK_SECONDS", 0.01)
+
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        await house.store.claim_release(ggrid, "somebody who died", 1, 1 << 50)
+        async with house.client() as client:
+            assert error(await post(client, ggrid)) == (503, "delivery_failed")
+        async with house.client(Elsewhere(Busy())) as client:
+            await house.store.give_back(ggrid, "somebody who died")
+            assert error(await post(client, ggrid)) == (503, "delivery_failed")
+            await house.quarantine.delete(ggrid, Actor("cli"))
+            assert error(await post(client, ggrid)) == (404, "message_not_found")
+
+    use(scenario)

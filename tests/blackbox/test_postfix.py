@@ -1,0 +1,107 @@
+"""The recipes of docs/postfix.md, as they stand there, with a real Postfix before and behind guard."""
+
+import contextlib
+import smtplib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench.gateway import Gateway, Sink, postfix, postfix_missing, recipe
+from bench.scanning import free_port
+
+pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")
+
+EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+
+
+def message(identity: str, text: str = "Hello Bob", subject: str = "Minutes") -> bytes:
+    return (
+        f"From: Ann <ann@example.org>\r\nTo: bob@example.com\r\nSubject: {subject}\r\n"
+        f"Date: Tue, 10 Nov 2026 09:12:00 +0000\r\nMessage-ID: <{identity}>\r\n\r\n{text}\r\n"
+    ).encode()
+
+
+@contextlib.contextmanager
+def chain(kind: str) -> Iterator[tuple[int, Sink, Gateway, Path]]:
+    """Postfix → guard → Postfix → sink; the port of the first, and the rest."""
+    outer, inner, sink = free_port(), free_port(), Sink()
+    # Postfix's own processes must be able to enter it.
+    with tempfile.TemporaryDirectory(prefix="gatepost-postfix-") as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        smtp = ", xclientHosts: ['127.0.0.1'], hostname: gate.example"
+        smtp += ", afterQueue: true" if kind == "after" else ""
+        (folder / "gate").mkdir()
+        gateway = stack.enter_context(Gateway(folder / "gate", inner, smtp=smtp))
+
+        def placed(text: str) -> str:
+            text = text.replace("10025", str(gateway.port)).replace("127.0.0.1:10026", f"127.0.0.1:{inner}")
+            return text.replace("smtp      inet", f"127.0.0.1:{outer} inet")
+
+        main = f"default_transport = smtp:[127.0.0.1]:{sink.port}\nrelay_transport = smtp:[127.0.0.1]:{sink.port}\n"
+        main += placed(recipe("main.cf", "after")) if kind == "after" else ""
+        log = stack.enter_context(postfix(folder / "postfix", main, placed(recipe("master.cf", kind)), outer))
+        yield outer, sink, gateway, log
+    sink.close()
+
+
+def arrived(sink: Sink, identity: str, seconds: float = 20.0) -> bytes:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for raw in list(sink.messages):
+            if f"<{identity}>".encode() in raw:
+                return raw
+        time.sleep(0.02)
+    raise AssertionError(f"{identity} did not arrive")
+
+
+@pytest.mark.parametrize("kind", ["before", "after"])
+def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str) -> None:
+    with chain(kind) as (port, sink, gateway, log):
+        with smtplib.SMTP("127.0.0.1", port, local_hostname="client.example") as client:
+            client.sendmail("ann@example.org", ["bob@example.com", "eve@example.com"], message("one@x"))
+            raw = arrived(sink, "one@x")
+            assert b"X-Gatepost-Verdict: clean" in raw, log.read_text()
+            assert raw.count(b"X-Gatepost-Id:") == 1
+            # XFORWARD told who the client was: without it, the sending host would not be known.
+            assert b"sending host unknown" not in raw
+            client.sendmail("ann@example.org", ["bob@example.com"], message("virus@x", EICAR))
+            client.sendmail("", ["bob@example.com"], message("bounce@x"))
+            client.sendmail("ann@example.org", ["bob@example.com"], message("dots@x", ".\r\n..\r\n.x"))
+        arrived(sink, "bounce@x")
+        assert b"\r\n..\r\n...\r\n..x\r\n" in arrived(sink, "dots@x")
+        end = time.monotonic() + 20
+        while time.monotonic() < end and not _held(gateway, b"<virus@x>"):
+            time.sleep(0.02)
+        assert _held(gateway, b"<virus@x>")
+        assert sink.taken["virus@x"] == 0
+
+
+def test_while_guard_is_away_senders_are_told_to_try_again_before_the_queue() -> None:
+    with chain("before") as (port, sink, gateway, _):
+        gateway.kill()
+        with smtplib.SMTP("127.0.0.1", port) as client, pytest.raises(smtplib.SMTPException):
+            client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+        gateway.start()
+        with smtplib.SMTP("127.0.0.1", port) as client:
+            client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+        arrived(sink, "away@x")
+        assert sink.taken["away@x"] == 1
+
+
+def test_while_guard_is_away_the_queue_keeps_the_mail() -> None:
+    with chain("after") as (port, sink, gateway, _):
+        gateway.kill()
+        with smtplib.SMTP("127.0.0.1", port) as client:
+            client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+        time.sleep(1)
+        assert sink.taken["away@x"] == 0
+        gateway.start()
+        arrived(sink, "away@x", 60)
+        assert sink.taken["away@x"] == 1
+
+
+def _held(gateway: Gateway, identity: bytes) -> bool:
+    folder = gateway.folder / "quarantine"
+    return any(identity in file.read_bytes() for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,96 @@
+"""guard as a gateway, a real process: Python's smtplib and swaks deliver through it, and nothing is lost."""
+
+import shutil
+import smtplib
+import ssl
+import subprocess
+from collections.abc import Iterator
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from bench.gateway import Gateway, Sink
+from bench.noloss import trial
+
+EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[Sink]:
+    made = Sink()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(sink: Sink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("gateway"), sink.port, smtp=", hostname: gate.example") as made:
+        yield made
+
+
+def mail(identity: str, text: str = "Hello Bob") -> EmailMessage:
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "Ann <ann@example.org>", "bob@example.com", "Minutes"
+    message["Date"], message["Message-ID"] = "Tue, 10 Nov 2026 09:12:00 +0000", f"<{identity}>"
+    message.set_content(text)
+    return message
+
+
+def test_smtplib_delivers_in_clear_and_under_tls(gateway: Gateway, sink: Sink) -> None:
+    context = ssl.create_default_context(cafile=str(gateway.folder / "tls" / "certificate.pem"))
+    context.check_hostname = False
+    with smtplib.SMTP("127.0.0.1", gateway.port) as client:
+        assert client.send_message(mail("clear@x")) == {}
+        client.starttls(context=context)
+        assert client.send_message(mail("secure@x")) == {}
+        client.send_message(mail("wide@x", "ä" * 100), mail_options=["BODY=8BITMIME"])
+    assert sink.taken["clear@x"] == sink.taken["secure@x"] == sink.taken["wide@x"] == 1
+    secure = next(raw for raw in sink.messages if b"<secure@x>" in raw)
+    assert b"with ESMTPS" in secure
+    assert secure.startswith(b"Authentication-Results: gate.example;")
+    assert b"X-Gatepost-Verdict: clean" in secure
+
+
+def test_malware_is_held_and_not_delivered(gateway: Gateway, sink: Sink) -> None:
+    with smtplib.SMTP("127.0.0.1", gateway.port) as client:
+        client.send_message(mail("virus@x", EICAR))
+    assert sink.taken["virus@x"] == 0
+    held = [file.read_bytes() for file in (gateway.folder / "quarantine").rglob("*") if file.is_file()]
+    assert [raw for raw in held if b"<virus@x>" in raw]
+
+
+def test_a_large_message_goes_through_unchanged(gateway: Gateway, sink: Sink) -> None:
+    raw = b"From: ann@example.org\r\nMessage-ID: <large@x>\r\nSubject: l\r\n\r\n" + (b"." * 70 + b"\r\n") * 60_000
+    with smtplib.SMTP("127.0.0.1", gateway.port) as client:
+        client.sendmail("ann@example.org", ["bob@example.com"], raw)
+    taken = next(each for each in sink.messages if b"<large@x>" in each)
+    assert taken.replace(b"\r\n.", b"\r\n").endswith(raw)
+
+
+@pytest.mark.skipif(not shutil.which("swaks"), reason="not run: swaks is not installed")
+@pytest.mark.parametrize("options", [[], ["--pipeline"], ["--tls"], ["--protocol", "SMTP"]], ids=str)
+def test_swaks_delivers(options: list[str], gateway: Gateway, sink: Sink) -> None:
+    before = len(sink.messages)
+    arguments = [
+        "--server",
+        "127.0.0.1",
+        "--port",
+        str(gateway.port),
+        "--from",
+        "ann@example.org",
+        "--to",
+        "bob@example.com",
+    ]
+    ended = subprocess.run(["swaks", *arguments, *options], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    assert len(sink.messages) == before + 1
+
+
+def test_nothing_is_lost_when_guard_is_killed_and_the_next_hop_fails(tmp_path: Path) -> None:
+    result = trial(messages=200, connections=20, kills=4, folder=tmp_path)
+    assert result.account.kills == 4
+    assert not result.lost
+    assert not result.unexplained
+    assert len(result.account.accepted | result.account.refused) == 200
+    assert result.held >= 10
+    assert sum(result.failures.values()) > 20

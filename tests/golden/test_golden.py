@@ -1,0 +1,107 @@
+"""Golden ledgers: messages written for one check each, and as many innocent twins.
+
+An attack is named after the tag that it must get. A twin does what an attack of the same kind does, for an honest
+reason, and is delivered. Beside each message stands the ledger that it got; where a change of code or policy changes
+one, the difference is the review: `pytest tests/golden --regold` writes them anew.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.analysis import Context, Report, analyse
+from gatepost.asking import Dns, DnsAnswer
+from gatepost.files.tree import Antivirus
+from gatepost.mail import read
+from gatepost.mail.message import Envelope
+from gatepost.questions import Answer, Lookup, LookupAnswer, Question
+from gatepost.verdict import Line
+
+HERE = Path(__file__).parent
+ATTACKS = sorted((HERE / "attacks").glob("*.eml"))
+TWINS = sorted((HERE / "twins").glob("*.eml"))
+ZONE: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "zone.toml").read_text("utf-8"))
+# Ten minutes after the messages were written.
+NOW = 1_794_302_520.0
+
+
+def answer(question: Question) -> Answer:
+    if isinstance(question, Lookup):
+        return LookupAnswer()
+    if not isinstance(question, Dns):
+        return Antivirus()
+    if question.name not in ZONE:
+        return DnsAnswer("no-name")
+    records = ZONE[question.name].get(question.type, [])
+    return DnsAnswer("found", tuple(records)) if records else DnsAnswer("no-data")
+
+
+def analysed(raw: bytes) -> Report:
+    sender = (read(raw).headers.first("return-path") or "").strip("<> ")
+    envelope = Envelope(sender, ("ann@house.example",), "192.0.2.25", "mx.example.com")
+    asking = analyse(raw, envelope, Context(now=NOW))
+    try:
+        questions = next(asking)
+        while True:
+            questions = asking.send(tuple(map(answer, questions)))
+    except StopIteration as stop:
+        report: Report = stop.value
+    return report
+
+
+def ledger(report: Report) -> dict[str, Any]:
+    """What is compared: the result and every line, without titles, which may be reworded."""
+    return {
+        "verdict": report.verdict,
+        "decision": report.decision,
+        "score": report.score,
+        "tags": list(report.tags),
+        "lines": [_line(line) for line in report.lines],
+        "did not run": [f"{outcome.stage}: {outcome.reason}" for outcome in report.outcomes],
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    shown = {"tag": line.kind, "where": line.where, "facts": line.facts, "weight": line.weight, "counted": line.counted}
+    return {**shown, "note": line.note} if line.note else shown
+
+
+@pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_the_ledger_is_as_it_was(file: Path, request: pytest.FixtureRequest) -> None:
+    found = ledger(analysed(file.read_bytes()))
+    expected = file.with_suffix(".json")
+    if request.config.getoption("--regold"):
+        expected.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    assert found == json.loads(expected.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("file", ATTACKS, ids=lambda file: file.stem)
+def test_an_attack_gets_its_tag(file: Path) -> None:
+    area, _, thing = file.stem.partition("-")
+    assert f"{area}:{thing}" in analysed(file.read_bytes()).tags
+
+
+@pytest.mark.parametrize("file", TWINS, ids=lambda file: file.stem)
+def test_a_twin_is_delivered(file: Path) -> None:
+    report = analysed(file.read_bytes())
+    assert report.decision == "deliver", report.reason
+
+
+@pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_a_ledger_adds_up(file: Path) -> None:
+    report = analysed(file.read_bytes())
+    assert sum(line.counted for line in report.lines) == report.score
+    assert report.outcomes == ()
+
+
+def test_there_are_as_many_twins_as_attacks() -> None:
+    assert len(TWINS) >= len(ATTACKS) > 0
+
+
+def test_every_ledger_has_its_message() -> None:
+    for folder in ("attacks", "twins"):
+        ledgers = {file.stem for file in (HERE / folder).glob("*.json")}
+        assert ledgers == {file.stem for file in (HERE / folder).glob("*.eml")}

@@ -1,0 +1,179 @@
+"""Mail that a real service holds, released over HTTPS and from the command line beside it; abby and guard apart."""
+
+import json
+import os
+import signal
+import smtplib
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gatepost.config import ABBY_FILE, GUARD_FILE
+
+EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+MAIL = f"From: a@x.example\r\nContent-Type: application/octet-stream\r\n\r\n{EICAR}\r\n".encode()
+PARAMETERS = {"borderMtaData": {"envelopeFrom": "a@x.example", "envelopeRecipients": ["b@y.example"]}}
+COMMAND = [sys.executable, "-m", "gatepost"]
+Start = Callable[[str], subprocess.Popen[bytes]]
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+class Place:
+    """A configured data folder, and a client of the abby in it."""
+
+    def __init__(self, data: Path, next_hop: str) -> None:
+        self.data = data
+        guard, self.port, self.smtp = free_ports(3)
+        text = (
+            f"scanSources: {{restApi: {{port: {guard}, keep: held}}, smtp: {{port: {self.smtp}}}}}\n"
+            f'delivery: {{nextHop: "{next_hop}"}}\nworkerProcesses: 1\n'
+        )
+        abby = (
+            f"listen: {{host: 127.0.0.1, port: {self.port}}}\n"
+            f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
+            "staticApiTokens:\n  - {name: mta, token: plain}\n"
+            "  - {name: desk, token: desk, permissions: [messages.read, messages.release]}\n"
+        )
+        for name, content in ((GUARD_FILE, text), (ABBY_FILE, abby)):
+            (data / name).parent.mkdir(parents=True)
+            (data / name).write_text(content)
+
+    def client(self) -> httpx.Client:
+        trusting = ssl.create_default_context(cafile=str(self.data / "tls/certificate.pem"))
+        return httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=trusting, trust_env=False, timeout=60)
+
+    def wait(self) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                with self.client() as client:
+                    if client.get("/readyz").status_code == 200:
+                        return
+            except (OSError, httpx.HTTPError):
+                pass
+            time.sleep(0.1)
+        raise AssertionError("it did not get ready")
+
+    def command(self, *words: str) -> str:
+        ended = subprocess.run(
+            [*COMMAND, "quarantine", *words, "--data", str(self.data)], check=False, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+
+def scan(client: httpx.Client) -> str:
+    files = {
+        "parameters": (None, json.dumps(PARAMETERS).encode(), "application/json"),
+        "email": ("m.eml", MAIL, "message/rfc822"),
+    }
+    answer = client.post("/v1/messageQueue/submitEmail", files=files, headers=bearer("plain"))
+    assert answer.json()["decision"] == "quarantine", answer.text
+    return str(answer.json()["ggrid"])
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def release(client: httpx.Client, ggrid: str, token: str = "desk") -> httpx.Response:
+    return client.post(f"/v1/messages/{ggrid}/release", headers=bearer(token))
+
+
+@pytest.fixture
+def place(tmp_path: Path, next_hop: Any) -> Place:
+    return Place(tmp_path / "data", next_hop.url)
+
+
+@pytest.fixture
+def start(place: Place, tmp_path: Path) -> Iterator[Start]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(service: str) -> subprocess.Popen[bytes]:
+        with (tmp_path / f"{service}.log").open("ab") as output:
+            command = [*COMMAND, service, "--data", str(place.data)]
+            started.append(subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ}))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait(30)
+
+
+def test_held_by_one_process_and_released_through_another(place: Place, start: Start, next_hop: Any) -> None:
+    guard = start("guard")
+    start("abby")
+    place.wait()
+    with place.client() as client:
+        first, second, third = (scan(client) for _ in range(3))
+        assert release(client, first, "plain").status_code == 403
+        answer = release(client, first)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["releasedBy"] == "token:desk"
+        assert next_hop.mail == [("a@x.example", ("b@y.example",), MAIL)]
+
+        # The command line does it in a process of its own, beside the service.
+        assert [each["ggrid"] for each in json.loads(place.command("list", "--json"))] == [third, second]
+        assert place.command("release", second) == f"{second}: released to b@y.example\n"
+        assert release(client, second).json()["releasedBy"] == "cli"
+        assert len(next_hop.mail) == 2
+
+        # What was answered survives a kill of the core that holds it.
+        guard.send_signal(signal.SIGKILL)
+        guard.wait(30)
+        assert release(client, third).status_code == 503
+        start("guard")
+        end = time.monotonic() + 60
+        while release(client, third).status_code == 503:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert release(client, third).status_code == 200
+        assert len(next_hop.mail) == 3
+        record = client.get(f"/v1/messages/{third}", headers=bearer("desk")).json()
+        assert (record["decision"], record["release"]["recipients"]) == ("quarantine", ["b@y.example"])
+    assert place.command("list", "--json") == "[]\n"
+    assert not list((place.data / "quarantine").rglob("*.eml"))
+
+
+def test_both_in_one_process(place: Place, start: Start, next_hop: Any) -> None:
+    served = start("serve")
+    place.wait()
+    with place.client() as client:
+        ggrid = scan(client)
+        assert release(client, ggrid).status_code == 200
+        assert release(client, ggrid).status_code == 200
+    assert len(next_hop.mail) == 1
+    served.terminate()
+    assert served.wait(30) == 0
+
+
+def test_what_smtp_answered_250_for_outlives_the_process(place: Place, start: Start, next_hop: Any) -> None:
+    served = start("serve")
+    place.wait()
+    with smtplib.SMTP("127.0.0.1", place.smtp, timeout=60) as client:
+        assert client.sendmail("a@x.example", ["b@y.example"], MAIL) == {}
+        served.kill()
+        served.wait(30)
+        client.close()
+    assert next_hop.mail == []
+    (held,) = json.loads(place.command("list", "--json"))
+    assert held["envelopeRecipients"] == ["b@y.example"]
+    # No service is needed to let it go, and it is not caught again.
+    place.command("release", held["ggrid"])
+    assert next_hop.mail == [("a@x.example", ("b@y.example",), MAIL)]
