@@ -193,6 +193,7 @@ def postfix(folder: Path, main: str, master: str, port: int) -> Iterator[Path]:
     for name in ("etc", "queue", "data"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
+    folder.parent.chmod(0o711)  # Postfix's processes run as a user of their own
     shutil.chown(folder / "data", "postfix")
     log = folder / "log"
     (folder / "etc" / "main.cf").write_text(
@@ -205,7 +206,9 @@ def postfix(folder: Path, main: str, master: str, port: int) -> Iterator[Path]:
     )
     (folder / "etc" / "master.cf").write_text(master + _PLUMBING)
     subprocess.run(["postfix", "-c", folder / "etc", "check"], check=True, capture_output=True)
-    with subprocess.Popen([POSTFIX_MASTER, "-c", folder / "etc", "-d"], stderr=subprocess.DEVNULL) as process:
+    command = [POSTFIX_MASTER, "-c", folder / "etc", "-d"]
+    # It ends its children as one process group, so it needs one of its own.
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             await_greeting(port, 30)
             yield log

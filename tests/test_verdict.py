@@ -16,7 +16,7 @@ fraud = {decision = "quarantine"}
 spoofing = {decision = "quarantine"}
 unscannable = {decision = "quarantine"}
 policy = {decision = "bounce"}
-suspicious = {decision = "quarantine", threshold = 5}
+suspicious = {decision = "quarantine", threshold = 5, own = 3}
 spam = {decision = "quarantine", threshold = 4, own = 2}
 bulk = {decision = "deliver"}
 clean = {decision = "deliver"}
@@ -28,6 +28,7 @@ pair = {cap = 3, description = "two of a kind"}
 "a:trick" = {weight = 2.5, verdict = "phishing", group = "pair"}
 "a:odd" = {weight = 2, verdict = "suspicious"}
 "a:spam" = {weight = 4, verdict = "spam"}
+"a:bit" = {weight = 1.5, verdict = "spam"}
 "a:list" = {weight = 0, verdict = "bulk", conclusive = true}
 "a:good" = {weight = -2, verdict = "clean"}
 """)
@@ -46,7 +47,9 @@ def judged(*kinds: str, outcomes: tuple[Outcome, ...] = ()) -> Judgement:
         (("a:spam", "a:good"), "clean", 200),
         (("a:lure", "a:trick"), "clean", 300),  # the cap: 4.5 became 3
         (("a:lure", "a:trick", "a:odd"), "phishing", 500),
-        (("a:lure", "a:spam"), "suspicious", 600),  # enough in all, too little of it speaks for phishing
+        (("a:lure", "a:spam"), "spam", 600),  # enough in all, and most of it speaks for spam
+        (("a:lure", "a:odd", "a:bit"), "suspicious", 550),  # enough in all, and nothing names it
+        (("a:lure", "a:odd", "a:bit", "a:list"), "suspicious", 550),
         (("a:virus",), "malware", 1000),
         (("a:list",), "bulk", 0),
         (("a:list", "a:spam"), "spam", 400),

@@ -14,14 +14,12 @@ from typing import Literal
 import msgspec
 
 from gatepost.findings import Finding, Outcome
-from gatepost.lists.rulings import Match, Ruling
+from gatepost.lists.rulings import NO_RULING, Match, Ruling
 from gatepost.policy import VERDICTS, Decision, KindRule, Policy, Verdict
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
 ENCRYPTED = frozenset({"file:encrypted-archive", "limit:encrypted"})
-
-NO_RULING = Ruling()
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,7 +146,8 @@ def _taken_out(line: Line, match: Match) -> Line:
 
 def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
     """A kind counts once, however often it was found; a group counts up to its cap."""
-    room = {name: round(group.cap * 100) for name, group in policy.groups.items()}
+    named = {line.group for line in lines if line.group}
+    room = {name: round(policy.groups[name].cap * 100) for name in named}
     seen: set[str] = set()
     result = []
     for line in lines:
@@ -169,14 +168,22 @@ def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
 
 def _verdict(lines: Sequence[Line], score: int, policy: Policy) -> tuple[Verdict, str]:
     """The most severe verdict that is reached, with the sentence that says how."""
+    by_verdict: dict[Verdict, list[Line]] = {}
+    for line in lines:
+        by_verdict.setdefault(line.verdict, []).append(line)
+    enough = policy.verdicts["suspicious"].threshold
     for verdict in VERDICTS:
-        speaking = [line for line in lines if line.verdict == verdict]
-        proof = next((line for line in speaking if line.conclusive), None)
+        if verdict == "bulk" and enough is not None and score >= round(enough * 100):
+            # Many small signs of different kinds: none of them names it, together they are too much.
+            return "suspicious", _sentence("suspicious", score, enough, lines)
+        speaking = by_verdict.get(verdict, [])
+        proof = next((line for line in speaking if line.conclusive), None) if speaking else None
         if proof:
             return verdict, f"{proof.title} ({proof.where})"
         rule = policy.verdicts[verdict]
-        own = sum(line.counted for line in speaking)
-        if rule.threshold is not None and score >= round(rule.threshold * 100) and own >= round(rule.own * 100):
+        if rule.threshold is None or score < round(rule.threshold * 100):
+            continue
+        if sum(line.counted for line in speaking) >= round(rule.own * 100):
             return verdict, _sentence(verdict, score, rule.threshold, speaking or lines)
     return "clean", "Nothing was found that weighs enough"
 
@@ -192,6 +199,8 @@ def _entry(match: Match) -> str:
 
 
 def _notes(ruling: Ruling) -> tuple[ListNote, ...]:
+    if ruling is NO_RULING:
+        return ()
     return (
         *(_note(match, "blocked") for match in ruling.blocks),
         *(_note(match, "allowed") for match in ruling.allows),

@@ -27,7 +27,6 @@ def message(identity: str, text: str = "Hello Bob", subject: str = "Minutes") ->
 def chain(kind: str) -> Iterator[tuple[int, Sink, Gateway, Path]]:
     """Postfix → guard → Postfix → sink; the port of the first, and the rest."""
     outer, inner, sink = free_port(), free_port(), Sink()
-    # Postfix's own processes must be able to enter it.
     with tempfile.TemporaryDirectory(prefix="gatepost-postfix-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         smtp = ", xclientHosts: ['127.0.0.1'], hostname: gate.example"

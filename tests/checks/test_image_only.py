@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.image_only import BARE, check
+from gatepost.checks.image_only import BARE, PICTURE, check
 from gatepost.findings import Reading
 
 Letter = Callable[..., Reading]
@@ -33,3 +33,17 @@ AWAY = "https://elsewhere.example/x"
 def test_image_only(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in check(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_a_picture_that_links(letter: Letter) -> None:
+    (found,) = check(letter("", "Look", link=AWAY, picture=True))
+    assert (found.kind, found.strength) == (PICTURE.id, 1.0)
+
+
+def test_a_newsletter_of_pictures_counts_less(letter: Letter) -> None:
+    (found,) = check(letter("", "News", link=AWAY, picture=True, fields="List-Unsubscribe: <https://x.example/u>\n"))
+    assert found.strength < 0.5
+
+
+def test_a_picture_that_links_nowhere_is_a_picture(letter: Letter) -> None:
+    assert list(check(letter("", "The garden", picture=True))) == []

@@ -183,4 +183,4 @@ def test_every_line_of_either_side_is_there_once() -> None:
     now = rejudged(found, overridden(shipped(), '[kinds."text:mailbox-lure"]\nweight = 0.5'), rulings_of(found, {}))
     comparison = compared("x", found, now, found.subject)
     assert len(comparison.lines) == len(found.lines) == len(now.lines)
-    assert [line.tag for line in comparison.lines if not line.is_same]== ["text:mailbox-lure"]
+    assert [line.tag for line in comparison.lines if not line.is_same] == ["text:mailbox-lure"]

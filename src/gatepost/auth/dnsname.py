@@ -22,7 +22,8 @@ def queryable(name: str) -> bool:
     """Can DNS be asked for this name? Odd but printable characters may be in it: SPF macros make such names."""
     if not 0 < len(name) <= MAX_NAME or not (name.isascii() and name.isprintable()):
         return False
-    return all(0 < len(label) <= MAX_LABEL for label in name.split("."))
+    labels = name.split(".")
+    return "" not in labels and max(map(len, labels)) <= MAX_LABEL
 
 
 def is_domain(name: str) -> bool:

@@ -17,6 +17,7 @@ KINDS = (VOCABULARY, EXCUSE)
 _NO_WARE = frozenset({"excuse", "pitch"})
 _WARES = tuple(theme for theme in WARES if theme not in _NO_WARE)
 _ROOM = 1_500
+_NOTE = 500
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -35,7 +36,8 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _degree(said: Wording, ware: str) -> float:
     """How much of the text is advertising for a ware: its phrases, less those that a text of this length may have."""
     count = said.count(ware) + 1.0 * (ware in said.in_subject)
-    if not said.count(ware):
+    # One phrase in a letter is a mention.
+    if not said.count(ware) or (count == 1 and said.size > _NOTE):
         return 0.0
     count += 0.4 * (said.count(*_WARES) - said.count(ware))
     helped = min(2.0, 0.5 * said.count("pitch", "excuse") + 0.3 * said.count("urgency"))

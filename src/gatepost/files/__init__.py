@@ -14,7 +14,7 @@ from gatepost.files import documents, opening
 from gatepost.files.budget import MAX_DEPTH, Budget
 from gatepost.files.passwords import Passwords
 from gatepost.files.signatures import identify
-from gatepost.files.tree import File, Trait, Unread
+from gatepost.files.tree import Contents, File, Trait, Unread
 from gatepost.mail.message import Link, Message, Part
 
 
@@ -25,6 +25,10 @@ class Opened(msgspec.Struct, frozen=True):
     unread: tuple[Unread, ...] = ()
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
+
+
+_NOTHING = Opened()
+_EMPTY = Contents()
 
 
 def unfold(message: Message, budget: Budget | None = None) -> tuple[File, ...]:
@@ -40,8 +44,9 @@ def unfold(message: Message, budget: Budget | None = None) -> tuple[File, ...]:
         if opened is None:  # the same bytes under two names are opened once
             opened = known[file.sha256] = _opened(file, depth, budget, passwords)
             queue.extend((child, depth + 1) for child in opened.inside)
-        seen = msgspec.structs.replace(file, unread=opened.unread, traits=opened.traits, links=opened.links)
-        found.append(seen)
+        if opened is not _NOTHING:
+            file = msgspec.structs.replace(file, unread=opened.unread, traits=opened.traits, links=opened.links)
+        found.append(file)
     return tuple(found)
 
 
@@ -57,6 +62,8 @@ def _file(path: str, content: bytes, names: tuple[str, ...], declared: str = "",
 def _opened(file: File, depth: int, budget: Budget, passwords: Passwords) -> Opened:
     contents = documents.inspect(file, budget, passwords)
     members = opening.members(file, budget, passwords)
+    if members is None and contents == _EMPTY:
+        return _NOTHING
     if members is None and not contents.members:
         return Opened((), contents.unread, contents.traits, contents.links)
     if depth >= MAX_DEPTH:

@@ -52,7 +52,7 @@ class Releaser:
         ggrid = mail.record.ggrid
         raw = await self._raw.get(ggrid)
         if raw is None:
-            return NotHeld()
+            return await self._gone(ggrid)
         holder, now = new_id(), int(self._clock() * 1_000)
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
             return await self._overtaken(ggrid)
@@ -65,6 +65,11 @@ class Releaser:
     async def finish(self) -> None:
         """Wait for what is under way."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _gone(self, ggrid: str) -> Outcome:
+        """The bytes are not here: they never were, or somebody has released the message since we looked."""
+        mail = await self._store.held(ggrid)
+        return _answer(mail, mail.release) if mail and mail.release else NotHeld()
 
     async def _overtaken(self, ggrid: str) -> Outcome:
         mail = await self._store.held(ggrid)

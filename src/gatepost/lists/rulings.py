@@ -64,10 +64,16 @@ class Ruling(msgspec.Struct, frozen=True):
         return {match.subject.value: match for match in self.cleared}
 
 
+NO_RULING = Ruling()
+
+
 def rule(
     hits: Iterable[Hit], asked: Iterable[Subject], *, authenticated: bool, custom: Mapping[str, str] | None = None
 ) -> Ruling:
     """Apply the precedence of the lists. `custom` gives the category of the operator's own lists."""
+    hits = tuple(hits)
+    if not hits:
+        return NO_RULING
     standing: dict[str, list[Match]] = {name: [] for name in _MAIL_LISTS}
     for name, match in _matches(hits, asked, custom or {}):
         standing[name].append(match)
@@ -93,9 +99,6 @@ def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str,
 
     A list of the operator's own counts for the usual one of its kind and category.
     """
-    hits = tuple(hits)
-    if not hits:
-        return
     by_key: dict[str, list[Subject]] = {}
     for subject in asked:
         for key in subject.keys:

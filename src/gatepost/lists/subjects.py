@@ -88,6 +88,8 @@ def subjects(
 
 def questions(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The keys of all subjects of these kinds, each once: one question to the lists."""
+    if not kinds:
+        return ()
     by_kind: dict[str, dict[str, None]] = {}
     for subject in asked:
         if subject.kind not in kinds:

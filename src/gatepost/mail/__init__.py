@@ -3,7 +3,7 @@
 from gatepost.mail import addresses
 from gatepost.mail.budget import Budget, Limits
 from gatepost.mail.headers import unfolded
-from gatepost.mail.message import Headers, Message
+from gatepost.mail.message import Field, Headers, Message
 from gatepost.mail.mime import Parts
 from gatepost.mail.text import read_texts
 from gatepost.names import Address
@@ -12,6 +12,8 @@ from gatepost.names import Address
 _SINGLE = frozenset(
     {"from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references"}
 )
+
+_ADDRESSED = frozenset({"from", "reply-to", "to", "cc"})
 
 
 def read(raw: bytes) -> Message:
@@ -24,9 +26,10 @@ def read_within(raw: bytes, budget: Budget) -> Message:
     parts = Parts(raw, budget)
     headers, end = parts.root.entity.headers, parts.root.start
     _check_header(headers, budget)
-    senders = _addresses(headers, ("from",), budget)
-    reply_to = _addresses(headers, ("reply-to",), budget)
-    recipients = _addresses(headers, ("to", "cc"), budget)
+    addressed = [field for field in headers.fields if field.name in _ADDRESSED]
+    senders = _addresses(addressed, ("from",), budget)
+    reply_to = _addresses(addressed, ("reply-to",), budget)
+    recipients = _addresses(addressed, ("to", "cc"), budget)
     texts, links, oddities = read_texts(parts.flat)
     return Message(
         raw=raw,
@@ -52,9 +55,9 @@ def _check_header(headers: Headers, budget: Budget) -> None:
         budget.note("mime:no-header", "header")
 
 
-def _addresses(headers: Headers, names: tuple[str, ...], budget: Budget) -> tuple[Address, ...]:
+def _addresses(fields: list[Field], names: tuple[str, ...], budget: Budget) -> tuple[Address, ...]:
     found: list[Address] = []
-    for field in headers.fields:
+    for field in fields:
         if field.name in names:
             some, more = addresses.parse(unfolded(field), budget.limits.addresses - len(found))
             found.extend(some)

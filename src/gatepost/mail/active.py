@@ -27,7 +27,7 @@ _HANDLER = r"[\s\"'/`]on[a-z]{3,20}\s?=\s?[\"'\w]"
 _MARKUP = re.compile(
     rf"{_HANDLER}|<\s?/?(?:script|svg|iframe|img|object|embed|form|meta|body|style)[\s/>]|(?:java|vb)script:|document\.cookie"
 )
-_LATENT_MARKS = ("script:", "&lt;script", "onerror", "onload", "onmouse", "pression(")
+_LATENT_MARKS = ("onerror", "onload", "onmouse", "pression(")
 _LATENT = re.compile(
     r"(?:java|vb)script:\s?\w|(?:<|&lt;)script[\s>&]|on(?:error|load|mouse[a-z]{2,5})\s?=\s?[\"'\w]|xpression\("
 )
@@ -134,6 +134,12 @@ def has_latent_script(source: str, visible: str) -> bool:
     """Whether HTML, or the text that it shows, holds what would act once it is read a second time."""
     # Lower case for ASCII only: that of other letters does not matter here and takes ten times as long.
     source = source.lower() if source.isascii() else source.encode("utf-8", "replace").lower().decode("latin-1")
-    if any(mark in source for mark in _LATENT_MARKS) and _LATENT.search(source):
+    if _may_be_latent(source) and _LATENT.search(source):
         return True
     return "<" in visible and bool(_LATENT.search(visible[:20_000].lower()))
+
+
+def _may_be_latent(source: str) -> bool:
+    if "script" in source and ("script:" in source or "&lt;script" in source):
+        return True
+    return any(mark in source for mark in _LATENT_MARKS)

@@ -11,8 +11,9 @@ from gatepost.mail import words
 from gatepost.names import Address
 
 _TOKEN = re.compile(r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*)\"?|<([^<>]*+)>?|([,;:])|(\()|([^\",;:<(]++)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)")
 _COMMENT_EDGE = re.compile(r"\\.|[()]", re.DOTALL)
-_SPACE = re.compile(r"\s+")
+_ORDINARY = re.compile(r"\s*+(?:\"([^\"\\]*+)\"\s*+|([^\",;:<(]++))?(?:<([^<>]*+)>\s*+)?")
 _PLAIN_LOCAL = re.compile(r"\"([\w.!#$%&'*+/=?^`{|}~-]+)\"")
 _LONGEST = 1_000
 
@@ -41,6 +42,8 @@ class _Mailbox:
 
 def parse(text: str, most: int) -> tuple[list[Address], bool]:
     """The addresses in a field's value, and whether there were more than `most`. Total and linear."""
+    if most > 0 and (address := _ordinary(text)) is not None:
+        return ([address] if _says_something(address) else []), False
     found: list[Address] = []
     mailbox = _Mailbox()
     position = 0
@@ -70,6 +73,17 @@ def parse(text: str, most: int) -> tuple[list[Address], bool]:
     return found, False
 
 
+def _ordinary(text: str) -> Address | None:
+    """One mailbox as it is mostly written, `name <address>` or an address alone, in one match; None for all else."""
+    match = _ORDINARY.fullmatch(text)
+    if match is None:
+        return None
+    quoted, phrase, angle = match.groups()
+    if angle is not None:
+        return _address(_shown(" ".join(phrase.split()) if phrase else quoted or ""), angle)
+    return _address("", "".join(phrase.split())) if phrase and "@" in phrase else None
+
+
 def _take(mailbox: _Mailbox, token: re.Match[str]) -> None:
     if token[2] is not None:
         if mailbox.angle is None or not mailbox.angle.strip():
@@ -77,17 +91,22 @@ def _take(mailbox: _Mailbox, token: re.Match[str]) -> None:
         else:
             mailbox.phrase.append(token[2])
     elif token[1] is not None:
-        mailbox.phrase.append(re.sub(r"\\(.)", r"\1", token[1]))
+        mailbox.phrase.append(_ESCAPE.sub(r"\1", token[1]) if "\\" in token[1] else token[1])
         mailbox.bare.append(f'"{token[1]}"')
     elif token[5] and not token[5].isspace():
-        mailbox.phrase.append(_SPACE.sub(" ", token[5].strip()))
-        mailbox.bare.append(_SPACE.sub("", token[5]))
+        pieces = token[5].split()
+        mailbox.phrase.append(" ".join(pieces))
+        mailbox.bare.append("".join(pieces))
 
 
 def _finish(mailbox: _Mailbox, found: list[Address]) -> None:
     address = mailbox.address()
-    if address is not None and (address.name or address.local or address.domain):
+    if address is not None and _says_something(address):
         found.append(address)
+
+
+def _says_something(address: Address) -> bool:
+    return bool(address.name or address.local or address.domain)
 
 
 def _comment(text: str, start: int) -> tuple[str, int]:
@@ -115,5 +134,7 @@ def _address(name: str, address: str) -> Address:
     local, at, domain = address.rpartition("@")
     if not at:
         return Address(name, domain.strip(), "")
-    plain = _PLAIN_LOCAL.fullmatch(local.strip())
-    return Address(name, plain[1] if plain else local.strip(), domain.strip(" .\t").lower())
+    local = local.strip()
+    if local.startswith('"') and (plain := _PLAIN_LOCAL.fullmatch(local)):
+        local = plain[1]
+    return Address(name, local, domain.strip(" .\t").lower())

@@ -58,7 +58,7 @@ _ACTIVE = re.compile(r"url\s*\(|pression|behavio|-moz-binding|@import|javascript
 _PLAIN_MEDIA = re.compile(r"@media\s{1,9}(?:only\s{1,9})?(?:all|screen)\s*+\Z")
 
 
-class Style(msgspec.Struct, frozen=True, gc=False):
+class Style(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What an element's own declarations say: `hides` names the property that takes it off the page.
 
     `None` means inherited. `tiny` is a font too small to read; `reverses` text that runs backwards; `active` is the
@@ -247,7 +247,7 @@ class Sheet:
         return ";".join(self.rules[key] for key in keys if key in self.rules)
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
+class Look(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """How text looks at one place of the page: what its ancestors and itself say together."""
 
     hidden: str = ""
@@ -260,15 +260,21 @@ class Look(msgspec.Struct, frozen=True, gc=False):
 
     def inside(self, own: Style) -> "Look":
         """The look inside an element with that style."""
-        if own.is_quiet and (own.tiny is None or own.tiny is self.tiny):
-            return self
-        hidden = self.hidden or own.hides
-        invisible = self.invisible if own.invisible is None else own.invisible
-        fore = self.colour if own.colour is None else own.colour
-        back = self.background if own.background is None else own.background
-        tiny = self.tiny if own.tiny is None else own.tiny
-        unseen = _unseen(hidden, invisible, fore, back, tiny)
-        return Look(hidden, invisible, fore, back, tiny, self.reversed or own.reverses, unseen)
+        return _inside(self, own)
+
+
+@lru_cache(4096)
+def _inside(look: Look, own: Style) -> Look:
+    """The same few looks nest in the same few styles on every page."""
+    if own.is_quiet and (own.tiny is None or own.tiny is look.tiny):
+        return look
+    hidden = look.hidden or own.hides
+    invisible = look.invisible if own.invisible is None else own.invisible
+    fore = look.colour if own.colour is None else own.colour
+    back = look.background if own.background is None else own.background
+    tiny = look.tiny if own.tiny is None else own.tiny
+    unseen = _unseen(hidden, invisible, fore, back, tiny)
+    return Look(hidden, invisible, fore, back, tiny, look.reversed or own.reverses, unseen)
 
 
 def _unseen(hidden: str, invisible: bool, fore: int, back: int, tiny: bool) -> str:

@@ -36,8 +36,7 @@ Closing = Callable[[], None]
 
 def plain(chunks: list[str]) -> str:
     """Pieces of text put together as a page shows them: runs of blanks are one, blocks stand on their own lines."""
-    lines = (" ".join(line.split()) for line in "".join(chunks).split(BREAK))
-    return "\n".join(line for line in lines if line)
+    return "\n".join([" ".join(words) for line in "".join(chunks).split(BREAK) if (words := line.split())])
 
 
 class Gathering:

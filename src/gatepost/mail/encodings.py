@@ -91,10 +91,10 @@ def base64_readings(content: bytes) -> Iterator[tuple[str, bytes]]:
 def looks_base64(content: bytes) -> bool:
     """Whether the bytes are probably base64 that nobody declared: long enough, in lines, hardly a foreign byte."""
     sample = content[:65536].strip()
-    packed = sample.translate(None, b"\r\n")
-    if len(packed) < 40 or b" " in sample[:20]:
+    if b" " in sample[:20]:
         return False
-    return len(packed.translate(None, _ALPHABET + b"=")) * 50 <= len(packed)
+    packed = sample.translate(None, b"\r\n")
+    return len(packed) >= 40 and len(packed.translate(None, _ALPHABET + b"=")) * 50 <= len(packed)
 
 
 def decode_quoted_printable(content: bytes) -> Decoded:

@@ -53,7 +53,7 @@ class Page(Gathering):
         self.is_whole = self.is_whole and self._sheet.is_whole
 
     def _read_sheets(self, parser: LexborHTMLParser) -> None:
-        for node in parser.css("style"):
+        for node in parser.tags("style"):
             text = node.text()
             self._sheet.read(text)
             self.css(text)
@@ -61,7 +61,8 @@ class Page(Gathering):
     def _walk(self, root: LexborNode) -> None:
         node: LexborNode | None = root
         opened = self._open
-        depth = nodes = 0
+        above: list[LexborNode] = []  # climbing by `parent` would make each node anew
+        nodes = 0
         while node is not None:
             nodes += 1
             tag = node.tag
@@ -69,18 +70,16 @@ class Page(Gathering):
                 self.text(node.text_content or "")
             elif tag == "-comment":
                 self._comment(node.comment_content or "")
-            elif tag and self._enter(node, tag, depth) and (child := node.first_child) is not None:
+            elif tag and self._enter(node, tag, len(above)) and (child := node.first_child) is not None:
+                above.append(node)
                 node = child
-                depth += 1
                 continue
-            following = None
-            while node is not None:
-                if opened and opened[-1][0] == depth:
+            while True:
+                if opened and opened[-1][0] == len(above):
                     self._leave()
-                if (following := node.next) is not None or not depth:
+                if (following := node.next) is not None or not above:
                     break
-                node = node.parent
-                depth -= 1
+                node = above.pop()
             node = following
             if nodes > MAX_NODES:
                 self.is_whole = False

@@ -32,6 +32,11 @@ _BROKEN = {
     "gzip64": "mime:broken-base64",
 }
 _WIDE = ("utf-16", "utf-32", "ucs", "unicode")
+_CARRIERS = (
+    (uuencode, b"begin", "uuencode"),
+    (yenc, b"=ybegin ", "yenc"),
+    (binhex, b"with BinHex", "binhex"),
+)
 
 
 def decode(body: bytes, encoding: str) -> Decoded:
@@ -113,11 +118,8 @@ def _carried(path: str, entity: Entity, content: bytes, budget: Budget) -> Itera
     # A binary file may hold such a line by chance; what is not text has its own reader.
     if entity.types[0].startswith(("image/", "audio/", "video/")):
         return
-    for module, mark, name in (
-        (uuencode, b"begin", "uuencode"),
-        (yenc, b"=ybegin ", "yenc"),
-        (binhex, b"with BinHex", "binhex"),
-    ):
+    # The mark of yEnc holds that of uuencode: most content is searched for two marks, not for three.
+    for module, mark, name in _CARRIERS if b"begin" in content else _CARRIERS[2:]:
         if mark not in content:
             continue
         for carried in module.find(content):

@@ -36,9 +36,16 @@ _ENDINGS_WITH_PATH = _ENDINGS | frozenset(
     "me ly gl to co de fr nl br au ca eu us tk ml ga cf gq cc ws page gd in it es pl jp kr ch at be tv dev".split()
 )
 _DEFANGED = re.compile(r"[\[({]\s?(?:\.|dot)\s?[\])}]", re.IGNORECASE)
-_DEFANGED_MARKS = ("[.]", "(.)", "{.}", "[dot", "(dot", "{dot", "[DOT", "(DOT", "[ ", "( ")
-_DOT = re.compile(r"\.\w")
-_COLON = re.compile(r":[/\\\]\w]")
+_DEFANGED_MARKS = {
+    "[": ("[.]", "[dot", "[DOT", "[ "),
+    "(": ("(.)", "(dot", "(DOT", "( "),
+    "{": ("{.}", "{dot"),
+}
+# What every link in plain text has at some place: a dot after `www` or before such an ending, or the colon of a scheme.
+_DOT = re.compile(
+    rf"\.(?:(?:{'|'.join(sorted(_ENDINGS_WITH_PATH))})(?![@\w-])|(?<=w\.)|(?<=w\d\.)|(?<=w\d\d\.))", re.IGNORECASE
+)
+_COLON = re.compile(r":(?:[/\\\]]|(?<=[oO]:))")
 _FOLDED = re.compile(r"<(?:URL:)?\s{0,8}(https?://[^<>\s]{1,400}\s[^<>]{1,2000})>", re.IGNORECASE)
 _IDEOGRAPHS = re.compile(r"\A([\x21-\x7e]+?\.[a-z]{2,24})(?=[\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef])", re.IGNORECASE)
 _TRAILING = ".,;:!?'`*_~|…。，、；：！？”’»"
@@ -76,7 +83,7 @@ class Links:
         key = (where, target, shown, source)
         if key not in self._found:
             self._found[key] = tuple(
-                Link(target, inner.href, inner.host, shown, where, source, wrapped, hidden) for inner, wrapped in layers
+                [Link(target, url.href, url.host, shown, where, source, wrapped, hidden) for url, wrapped in layers]
             )
             self._count += len(layers)
         return url
@@ -105,15 +112,19 @@ class Links:
 
 def targets_in(text: str) -> Iterator[str]:
     """What a mail program would make a link of in plain text, in its order; folded ones first."""
-    if any(mark in text for mark in _DEFANGED_MARKS):
-        text = _DEFANGED.sub(".", text)
+    for bracket, marks in _DEFANGED_MARKS.items():
+        if bracket in text and any(mark in text for mark in marks):
+            text = _DEFANGED.sub(".", text)
+            break
     if "<" in text:
         for match in _FOLDED.finditer(text):
             yield "".join(match.group(1).split())
     flat = text.replace("\n", " ").replace("\r", " ").replace("\t", " ")
     end = 0
-    # Few words hold a dot or a colon inside: finding those first is cheaper than the expression everywhere.
-    for at in sorted(hint.start() for hint in chain(_DOT.finditer(flat), _COLON.finditer(flat))):
+    # Few words hold such a place: finding those first is cheaper than the expression everywhere.
+    dots = [hint.start() for hint in _DOT.finditer(flat)] if "." in flat else []
+    colons = [hint.start() for hint in _COLON.finditer(flat)] if ":" in flat else []
+    for at in sorted(dots + colons):
         if at >= end:
             start = max(end, flat.rfind(" ", end, at) + 1)
             end = flat.find(" ", at)

@@ -44,10 +44,13 @@ class Headers(msgspec.Struct, frozen=True):
     fields: tuple[Field, ...] = ()
 
     def all(self, name: str) -> tuple[str, ...]:
-        return tuple(field.value for field in self.fields if field.name == name)
+        return tuple([field.value for field in self.fields if field.name == name])
 
     def first(self, name: str) -> str | None:
-        return next((field.value for field in self.fields if field.name == name), None)
+        for field in self.fields:
+            if field.name == name:
+                return field.value
+        return None
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -114,4 +117,4 @@ class Message(msgspec.Struct, frozen=True):
     @property
     def files(self) -> tuple[Part, ...]:
         """Every part whose bytes a file check must see: all that have any, whatever they claim to be."""
-        return tuple(part for part in self.parts if part.content)
+        return tuple([part for part in self.parts if part.content])

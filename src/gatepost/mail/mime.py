@@ -6,6 +6,7 @@ encoded parts are sources of their own and wait in a queue: nothing recurses.
 """
 
 from collections import deque
+from collections.abc import Iterator
 
 from gatepost.mail.budget import Budget
 from gatepost.mail.encodings import Decoded
@@ -187,30 +188,21 @@ def _container(node: Node) -> Part:
 
 def _has_hidden_fields(tree: Tree) -> bool:
     """Whether a content field stands at the beginning of a line that the tree did not read as a header."""
-    sections = iter(sorted(tree.header_bytes))
-    start, end = next(sections)
-    count = 0
-    for place in _occurrences(tree.source):
-        while place >= end:
-            following = next(sections, None)
-            if following is None:
-                start = end = len(tree.source)
-                break
-            start, end = following
-        if start <= place < end:
-            continue
-        count += 1
-        if count > _MOST_OCCURRENCES or is_line_start(tree.source, place):
-            return True
+    source, start, count = tree.source, 0, 0
+    for section, body in (*sorted(tree.header_bytes), (len(source), len(source))):
+        for place in _occurrences(source, start, section):
+            count += 1
+            if count > _MOST_OCCURRENCES or is_line_start(source, place):
+                return True
+        start = max(start, body)
     return False
 
 
-def _occurrences(source: bytes) -> list[int]:
-    places: list[int] = []
-    for chunk in range(0, len(source), _CHUNK):
-        piece = source[chunk : chunk + _CHUNK + len(_FIELD_START) - 1].lower()
+def _occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
+    """Where a content field may begin between two places."""
+    for chunk in range(start, end, _CHUNK):
+        piece = source[chunk : min(chunk + _CHUNK, end) + len(_FIELD_START) - 1].lower()
         place = piece.find(_FIELD_START)
-        while place >= 0 and len(places) < 2 * _MOST_OCCURRENCES:
-            places.append(chunk + place)
+        while place >= 0:
+            yield chunk + place
             place = piece.find(_FIELD_START, place + 1)
-    return places

@@ -7,6 +7,7 @@ that some program would take for a parameter.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -17,6 +18,7 @@ from gatepost.mail.charset import decode as decode_charset
 _MOST_TEXT = 16_384
 _MOST_SPELLINGS = 24
 _MOST_PAIRS = 500
+_MOST_KNOWN = 80
 _LETTER = r"[^\s;=()<>@,\\\"\[\]?]"
 _STRICT = re.compile(
     rf"([\w!#$%&*+.^`|~-]++(?:/[\w!#$%&*+.^`|~-]++)?)\s*+((?:;\s*+(?:[\w.*%-]++\s*+=\s*+(?:\"[^\"\\]*+\"|(?!'){_LETTER}++)\s*+)?)*)\Z"
@@ -61,7 +63,16 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Parameters:
-    """Parse a value. Total and linear."""
+    """Parse a value. Total and linear. Short ones are few and come again and again."""
+    return _known(text) if len(text) <= _MOST_KNOWN else _parse(text)
+
+
+@lru_cache(1024)
+def _known(text: str) -> Parameters:
+    return _parse(text)
+
+
+def _parse(text: str) -> Parameters:
     strict = _STRICT.match(text)
     if strict is not None:
         found = _PAIR.findall(strict[2])

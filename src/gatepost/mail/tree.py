@@ -116,7 +116,7 @@ class Tree:
     def _scan(self) -> None:
         source, budget = self.source, self._budget
         position = self._stack[-1].start
-        at = source.find(b"\n--", max(0, position - 1))
+        at = source.find(b"\n--", max(0, position - 1)) if self._boundaries else -1
         while self._boundaries and at >= 0:
             if not budget.delimiter("message"):
                 break

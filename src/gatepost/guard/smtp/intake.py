@@ -50,6 +50,9 @@ class Intake:
         if self._services.relay:
             self._services.relay.start()
         servers = [await loop.create_server(self._wire, sock=each, backlog=512) for each in self._sockets]
+        for each in self._sockets:
+            # Connections inherit it: the next start gets the port while remains of this one's are about.
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.ready.set()
         try:
             await self._exit.wait()
