@@ -1,4 +1,4 @@
-"""guard as a mail gateway in a process of its own, a next hop that records what it takes, and a Postfix between them."""
+"""guard as a mail gateway in a process of its own, a next hop that records what it takes, and a Postfix around it."""
 
 import asyncio
 import contextlib
@@ -206,7 +206,7 @@ def postfix(folder: Path, main: str, master: str, port: int) -> Iterator[Path]:
     )
     (folder / "etc" / "master.cf").write_text(master + _PLUMBING)
     subprocess.run(["postfix", "-c", folder / "etc", "check"], check=True, capture_output=True)
-    command = [POSTFIX_MASTER, "-c", folder / "etc", "-d"]
+    command = [str(POSTFIX_MASTER), "-c", str(folder / "etc"), "-d"]
     # It ends its children as one process group, so it needs one of its own.
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:

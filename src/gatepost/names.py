@@ -26,6 +26,7 @@ _LOCAL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]+\Z")
 _HOST = re.compile(r"[\w-]++(?:\.[\w-]++)++")
 _QUOTED_ATOM = re.compile(r'"([\w.!#$%&\'*+/=?^`{|}~-]+)"\Z')
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_DOTTED = re.compile(r"[0-9.]{7,15}")
 
 # Letters that look like a Latin one, by that letter. Compatibility forms (full-width, mathematical, circled) are not
 # here: NFKD takes them apart. An upper-case letter is here by itself only where it looks like another letter than
@@ -125,7 +126,7 @@ def normal_address(text: str) -> str:
     local, at, domain = text.rpartition("@")
     if not at:
         return _fold(text)
-    if atom := _QUOTED_ATOM.match(local):
+    if local.startswith('"') and (atom := _QUOTED_ATOM.match(local)):
         local = atom.group(1)
     return f"{_fold(local)}@{normal_domain(domain)}"
 
@@ -212,7 +213,7 @@ def org_domain(domain: str) -> str:
 def is_ip(host: str) -> bool:
     """Whether a host is an IP address, with or without the brackets of a URL or an address literal."""
     host = host.strip("[]").removeprefix("ipv6:")
-    if not host or not (host[0].isdigit() or ":" in host):
+    if ":" not in host and not _DOTTED.fullmatch(host):  # most hosts are names, and telling by an exception is slow
         return False
     try:
         return bool(ip_address(host))

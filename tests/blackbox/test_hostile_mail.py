@@ -166,7 +166,7 @@ def test_a_message_that_breaks_the_parser_is_undecided(service: Service, deed: s
 @pytest.mark.parametrize("deed", ["open", "socket", "fork", "kill"])
 def test_a_worker_can_reach_nothing(service: Service, deed: str) -> None:
     answer = service.scan(f"X-Gatepost-Trial: check:{deed}\r\n".encode() + SMALL)
-    (stage,) = [stage for stage in service.ledger(answer)["outcomes"]]
+    (stage,) = service.ledger(answer)["outcomes"]
     assert (stage["stage"], stage["reason"]) == ("check:trial", "it crashed (PermissionError)")
 
 

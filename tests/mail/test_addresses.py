@@ -54,3 +54,9 @@ def test_more_than_are_read_is_said() -> None:
 @given(st.text(alphabet='a@.<>()",;:\\ =?\n', max_size=60))
 def test_any_text_parses(text: str) -> None:
     parse(text, 20)
+
+
+@given(st.text(alphabet='ab@.<>()",;:\\ =?\n\u00a0', max_size=40))
+def test_the_short_way_reads_what_the_long_way_does(text: str) -> None:
+    # An empty member in front is dropped, and no list with a comma goes the short way.
+    assert parse(text, 100) == parse(f",{text}", 100)

@@ -125,3 +125,15 @@ def test_targets_are_total(text: str) -> None:
     for target in targets_in(text):
         links.add(target, "1", "text")
     assert all(link.where == "1" for link in links)
+
+
+@given(
+    st.lists(
+        st.sampled_from("http https hxxp ftp mailto www ww2 com ly ru . : / \\ [:] @ - 1 é 公 ? # =".split()),
+        max_size=12,
+    )
+)
+def test_no_link_is_passed_over(pieces: list[str]) -> None:
+    # The mark in front has every word looked at; `<` keeps it out of what follows.
+    word = "".join(pieces)
+    assert list(targets_in(word)) == list(targets_in(f":/<{word}"))

@@ -66,8 +66,8 @@ def subjects(
     found: dict[tuple[Role, str], Subject] = {}
 
     def add(role: Role, value: str, where: str) -> None:
-        if value:
-            found.setdefault((role, value), Subject(role, value, where))
+        if value and (role, value) not in found:
+            found[role, value] = Subject(role, value, where)
 
     add("envelope", normal_address(envelope.sender), "envelope")
     for author in message.senders:
@@ -76,7 +76,7 @@ def subjects(
         for agent in parse(value, MAX_SENDERS)[0]:
             add("sender", _address(agent), "Sender")
     add("host", authentication.host, "sending host")
-    for link in islice(chain(message.links, (link for file in files for link in file.links)), MAX_LINKS):
+    for link in islice(chain(message.links, *(file.links for file in files)), MAX_LINKS):
         if link.url.startswith("http"):
             add("link", link.url, link.where)
     for file in files:

@@ -132,7 +132,7 @@ class Hop:
                 if said != "stall":
                     writer.write(said.encode() + b"\r\n")
                 return True
-        verb = line.split()[0].upper()
+        verb = line.split(maxsplit=1)[0].upper()
         if verb == "EHLO":
             names = self.features + (("STARTTLS",) if self.tls else ())
             writer.write(b"".join(f"250-{name}\r\n".encode() for name in ("hop", *names)) + b"250 HELP\r\n")
@@ -215,6 +215,12 @@ class House:
         if greeted:
             assert await talker.reply() == "220 gate.example ESMTP"
         return talker
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what no event tells."""
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
 
     def hang_up(self) -> None:
         for talker in self._talkers:

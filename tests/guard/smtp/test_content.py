@@ -11,9 +11,25 @@ from gatepost.guard.smtp.content import DotStream, DotStuffer, LineEnds
 END = b"\r\n.\r\n"
 # Every ending that some server has taken for one, and that is none (CVE-2023-51764, -51765, -51766 and later finds).
 FALSE_ENDINGS = (
-    b"\n.\n", b"\r.\r", b"\n.\r\n", b"\r\n.\n", b"\r\n.\r", b"\r.\r\n", b"\n\n.\r\n", b"\r\r.\r\n", b"\n.\r", b"\r.\n",
-    b"\r\n\0.\r\n", b"\r\n.\0\r\n", b"\0\r\n.\r\0\n", b"\r\0\n.\r\n", b"\r\n.\r\0\n", b"\n\r\n.\n", b"\r\r\n.\r\r\n", b"\r\n.\r\r\n",
-)  # fmt: skip
+    b"\n.\n",
+    b"\r.\r",
+    b"\n.\r\n",
+    b"\r\n.\n",
+    b"\r\n.\r",
+    b"\r.\r\n",
+    b"\n\n.\r\n",
+    b"\r\r.\r\n",
+    b"\n.\r",
+    b"\r.\n",
+    b"\r\n\0.\r\n",
+    b"\r\n.\0\r\n",
+    b"\0\r\n.\r\0\n",
+    b"\r\0\n.\r\n",
+    b"\r\n.\r\0\n",
+    b"\n\r\n.\n",
+    b"\r\r\n.\r\r\n",
+    b"\r\n.\r\r\n",
+)
 
 
 def fed(data: bytes, *cuts: int) -> tuple[bytes, bytes | None, bool]:

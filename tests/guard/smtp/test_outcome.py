@@ -112,11 +112,9 @@ def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(house: 
             client = await gate.connect()
             await client.up_to_data()
             client.send(MESSAGE + b".\r\n")
-            while not gate.guard.scanned:
-                await asyncio.sleep(0.005)
+            await gate.until(lambda: gate.guard.scanned)
             client.writer.close()
-            while gate.intake.open:
-                await asyncio.sleep(0.005)
+            await gate.until(lambda: not gate.intake.open)
             gate.guard.may_end.set()
             await asyncio.sleep(0.05)
             assert next_hop.messages == []

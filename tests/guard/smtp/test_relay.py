@@ -155,8 +155,7 @@ def test_connections_are_kept_and_checked(house: Any, hop: Any, run: Any, monkey
     async def test() -> None:
         next_hop = hop()
         async with house(next_hop) as gate:
-            while not gate.relay._idle:
-                await asyncio.sleep(0.005)
+            await gate.until(lambda: gate.relay._idle)
             client = await gate.connect()
             for _ in range(5):
                 await client.up_to_data()

@@ -74,7 +74,6 @@ def test_nonsense_instead_of_a_handshake_ends_the_session(house: Any, hop: Any, 
             except ConnectionError:
                 rest = b""
             assert b"250" not in rest
-            while gate.intake.open:
-                await asyncio.sleep(0.005)
+            await gate.until(lambda: not gate.intake.open)
 
     run(test())

@@ -86,8 +86,13 @@ def test_what_is_added_reads_as_header_fields() -> None:
     assert all(len(line) <= 78 for line in top.split(b"\r\n"))
     message = message_from_bytes(top + b"\r\n", policy=policy.default)
     assert message.keys() == [
-        "Authentication-Results", "X-Gatepost-Id", "X-Gatepost-Verdict", "X-Gatepost-Decision", "X-Gatepost-Tags", "Received",
-    ]  # fmt: skip
+        "Authentication-Results",
+        "X-Gatepost-Id",
+        "X-Gatepost-Verdict",
+        "X-Gatepost-Decision",
+        "X-Gatepost-Tags",
+        "Received",
+    ]
     assert message["X-Gatepost-Id"] == "0198c5a2-7c11-7d3e-9f00-0000000000ff"
     assert (message["X-Gatepost-Verdict"], message["X-Gatepost-Decision"]) == ("bulk", "deliver")
     assert message["X-Gatepost-Tags"].split(", ")[1] == "url:tag-0"

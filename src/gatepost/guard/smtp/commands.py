@@ -30,8 +30,6 @@ _ATTRIBUTE = re.compile(rb"([A-Za-z_]+)=([!-~]*)")
 _XTEXT = re.compile(rb"\+([0-9A-F]{2})")
 
 PATH_COMMANDS = {b"MAIL": b"FROM:", b"RCPT": b"TO:"}
-MAIL_PARAMETERS = frozenset({"SIZE", "BODY", "SMTPUTF8", "RET", "ENVID"})
-RCPT_PARAMETERS = frozenset({"NOTIFY", "ORCPT"})
 HTTP_VERBS = frozenset({b"CONNECT", b"GET", b"HEAD", b"OPTIONS", b"POST", b"PUT"})
 
 

@@ -14,18 +14,9 @@ import structlog
 from gatepost.guard.scan import ScanRequest, ScanResult
 from gatepost.guard.smtp import replies
 from gatepost.guard.smtp.client import XCLIENT, XFORWARD, Client
-from gatepost.guard.smtp.commands import (
-    MAIL_PARAMETERS,
-    RCPT_PARAMETERS,
-    Attributes,
-    Chunk,
-    Command,
-    Nonsense,
-    Parsed,
-    Path,
-    parse,
-)
+from gatepost.guard.smtp.commands import Attributes, Chunk, Command, Nonsense, Parsed, Path, parse
 from gatepost.guard.smtp.content import LineEnds
+from gatepost.guard.smtp.parameters import recipient_fault, sender_fault
 from gatepost.guard.smtp.receiving import Receiving
 from gatepost.guard.smtp.replies import Reply, reply
 from gatepost.guard.smtp.services import Services
@@ -185,8 +176,7 @@ class Session:
 
     async def _extensions(self) -> tuple[bytes, ...]:
         """What we can; what concerns the message itself only if the next hop can it, too."""
-        services = self._services
-        theirs = await services.relay.features() if services.relay else {"8BITMIME": "", "SMTPUTF8": ""}
+        services, theirs = self._services, await self._theirs()
         lines = [services.hostname, "PIPELINING", f"SIZE {services.size_limit(theirs)}"]
         lines += [name for name in ("8BITMIME", "SMTPUTF8", "DSN") if name in theirs]
         lines += ["ENHANCEDSTATUSCODES", "CHUNKING"]
@@ -195,6 +185,11 @@ class Session:
         if self._client.listed:
             lines += [f"XFORWARD {XFORWARD}", f"XCLIENT {XCLIENT}"]
         return tuple(line.encode() for line in lines)
+
+    async def _theirs(self) -> dict[str, str]:
+        """What the next hop can; without one, nothing is in the way of what mail may be."""
+        relay = self._services.relay
+        return await relay.features() if relay else {"8BITMIME": "", "SMTPUTF8": ""}
 
     async def _start_tls(self) -> Reply | None:
         services = self._services
@@ -228,7 +223,8 @@ class Session:
         if not self._helo or self._transaction is not None:
             self._errors += 1
             return replies.OUT_OF_ORDER
-        refusal = await self._sender_fault(mail)
+        theirs = await self._theirs()
+        refusal = sender_fault(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
         if refusal is None and not self._services.guard.has_room():
             refusal = replies.FULL
         if refusal is None and self._services.spooled >= self._limits.spooled:
@@ -240,32 +236,13 @@ class Session:
         self._transaction = Transaction(mail, self._client, self._helo, self._services.relay)
         return await self._transaction.begin()
 
-    async def _sender_fault(self, mail: Path) -> Reply | None:
-        services, parameters = self._services, mail.parameters
-        theirs = await services.relay.features() if services.relay else {"8BITMIME": "", "SMTPUTF8": ""}
-        known = MAIL_PARAMETERS if "DSN" in theirs else MAIL_PARAMETERS - {"RET", "ENVID"}
-        if not parameters.keys() <= known or (parameters and not self._extended):
-            return replies.UNKNOWN_PARAMETER
-        if not _well_formed(parameters):
-            return replies.SYNTAX
-        if "SMTPUTF8" in parameters and "SMTPUTF8" not in theirs:
-            return replies.UNKNOWN_PARAMETER
-        if not mail.address.isascii() and "SMTPUTF8" not in parameters:
-            return replies.NEEDS_UTF8
-        if int(parameters.get("SIZE", "0")) > services.size_limit(theirs):
-            return replies.TOO_LARGE
-        return None
-
     async def _rcpt(self, rcpt: Path) -> Pending:
         transaction = self._transaction
         if transaction is None or transaction.body is not None:
             self._errors += not self._mail_refused
             return replies.OUT_OF_ORDER
-        known = RCPT_PARAMETERS if self._services.relay and "DSN" in await self._services.relay.features() else set()
-        if not rcpt.parameters.keys() <= known:
-            return replies.UNKNOWN_PARAMETER
-        if not rcpt.address.isascii() and not transaction.international:
-            return replies.NEEDS_UTF8
+        if refusal := recipient_fault(rcpt, await self._theirs(), international=transaction.international):
+            return refusal
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
         try:
@@ -387,15 +364,3 @@ class Session:
 
 def _allowed_in_clear(command: Parsed) -> bool:
     return isinstance(command, Command) and command.verb in _BEFORE_TLS
-
-
-def _well_formed(parameters: dict[str, str]) -> bool:
-    size, body, ret = parameters.get("SIZE", "0"), parameters.get("BODY", "7BIT"), parameters.get("RET", "HDRS")
-    return (
-        size.isdigit()
-        and len(size) <= 20
-        and body.upper() in ("7BIT", "8BITMIME")
-        and parameters.get("SMTPUTF8", "") == ""
-        and ret.upper() in ("HDRS", "FULL")
-        and len(parameters.get("ENVID", "x")) <= 100
-    )
