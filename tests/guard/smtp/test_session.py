@@ -429,6 +429,26 @@ def test_connections_of_one_address_have_a_limit(house: Any, hop: Any, run: Any)
     run(test())
 
 
+def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop()) as gate:
+            idle, busy = await gate.connect(), await gate.connect()
+            await busy.up_to_data()
+            gate.guard.may_end.clear()
+            busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+            await gate.until(lambda: gate.guard.scanned)
+            gate.intake.should_exit = True
+            assert (await idle.reply()).startswith("421 4.3.2")
+            assert await idle.closed()
+            with pytest.raises(ConnectionRefusedError):
+                await gate.connect()
+            gate.guard.may_end.set()
+            assert (await busy.reply()).startswith("250 2.0.0 Ok: queued")
+            assert (await busy.reply()).startswith("421 4.3.2")
+
+    run(test())
+
+
 def test_connections_have_a_limit(house: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         async with house(hop(), max_connections=2) as gate:

@@ -5,6 +5,7 @@ replies are not waited for: they are promises that are kept in line and paid out
 for the client, and before any command whose meaning depends on them.
 """
 
+import contextlib
 import itertools
 import time
 from collections import deque
@@ -62,7 +63,8 @@ class Session:
         except LateError:
             self._last(replies.TIMED_OUT)
         except LineError as fault:
-            await self._flush()
+            with contextlib.suppress(GoneError):
+                await self._flush()
             self._last(replies.LINE_TOO_LONG if fault.too_long else replies.BARE_LINE_END)
         except Exception as fault:
             # A client never sees what broke; the log does.
