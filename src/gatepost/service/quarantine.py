@@ -1,14 +1,13 @@
 """The quarantine of a configuration, put together: for the service, and for the command line beside it."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gatepost.guard.quarantine import Quarantine
 from gatepost.guard.rawstore import open_raw_store
-from gatepost.guard.smtp.relay import Relay
 from gatepost.guard.tidying import Tidying
 from gatepost.service.datafolder import DataFolder
+from gatepost.service.gateway import build_relay
 from gatepost.settings import Guard as GuardSettings
 from gatepost.store.heldstore import HeldStore
 
@@ -19,7 +18,7 @@ async def open_quarantine(
 ) -> AsyncIterator[Quarantine]:
     """A quarantine on this store. The service has it tidied while it runs; a command leaves that to the service."""
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
-    relay = _relay(settings)
+    relay = build_relay(settings)
     quarantine = Quarantine(store, raw, relay, max_size=settings.quarantine.max_size)
     tidying = Tidying(store, raw, settings.quarantine.retention)
     if tidy:
@@ -31,8 +30,3 @@ async def open_quarantine(
         await tidying.stop()
         if relay:
             await relay.close()
-
-
-def _relay(settings: GuardSettings) -> Relay | None:
-    delivery = settings.delivery
-    return Relay(delivery.next_hop, delivery.tls, socket.gethostname()) if delivery.next_hop else None

@@ -46,7 +46,10 @@ class PostgresStore(Engine):
         await self._finish_noting()
         self._closed = True
         if self._pool:
-            await self._pool.close()
+            try:
+                await self._pool.close()
+            except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
+                self._pool.terminate()  # the server has gone already; there is nobody to say goodbye to
 
     def counters(self) -> StoreCounters:
         """How many changes were kept, each in its own commit."""

@@ -10,19 +10,23 @@ from gatepost.files.tree import File
 from gatepost.mail.message import Link, Message
 from gatepost.names import org_domain
 
+MAX_LINKS = 60
+
 _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
-_SIZES = (0, 1, 2, 4, 8, 16, 32, 64)
-MAX_LINKS = 100
+_STEPS = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 def marks(message: Message, files: tuple[File, ...]) -> list[str]:
-    """Every mark of a message."""
-    return [*_shape(message), *_links(message), *_files(message, files), *_subject(message.subject)]
+    """Every mark of a message, each once."""
+    found = [*_shape(message), *_links(message), *_files(message, files), *_subject(message.subject), *_talk(message)]
+    return list(dict.fromkeys(found))
 
 
-def _size(count: int) -> int:
+def _step(count: int) -> int:
     """The largest of a few steps that a count reaches."""
-    return max(step for step in _SIZES if step <= count)
+    if count >= 64:
+        return 64
+    return 1 << (count.bit_length() - 1) if count > 0 else 0
 
 
 def _shape(message: Message) -> Iterator[str]:
@@ -30,25 +34,37 @@ def _shape(message: Message) -> Iterator[str]:
     forms = {text.form for text in shown}
     yield "#form " + ("none" if not forms else "both" if len(forms) > 1 else min(forms))
     chars = max((len(text.visible) for text in shown), default=0)
-    yield f"#chars {_size(chars // 50)}"
+    yield f"#chars {_step(chars // 50)}"
     hidden = max((len(text.hidden) for text in shown), default=0)
     if hidden > 100:
         yield f"#hidden {min(3, 3 * hidden // (chars + 1))}"
 
 
 def _links(message: Message) -> Iterator[str]:
-    links = [link for link in message.links if link.host and link.source in _FOLLOWED][:MAX_LINKS]
-    yield f"#links {_size(len(links))}"
-    yield f"#images {_size(sum(link.source == 'image' for link in message.links))}"
-    if not links:
-        return
-    owners = {host: org_domain(host) for host in {link.host for link in links}}
-    own = {org_domain(sender.domain) for sender in message.senders}
-    yield f"#owners {_size(len(set(owners.values())))}"
-    led = sum(owners[link.host] in own for link in links)
-    yield "#own-links " + ("all" if led == len(links) else "none" if not led else "some")
-    yield from {mark for host in owners for mark in _host(host, owners[host])}
-    yield from {mark for link in links for mark in _address(link)}
+    links = [link for link in message.links if link.host and link.source in _FOLLOWED]
+    pictures = [link for link in message.links if link.source == "image"]
+    yield f"#links {_step(len(links))}"
+    yield f"#images {_step(len(pictures))}"
+    own = {org_domain(sender.domain) for sender in message.senders if sender.domain}
+    if owners := _owners(links):
+        yield f"#owners {_step(len(set(owners.values())))}"
+        yield "#own-links " + _share(owners, own)
+        for host, owner in owners.items():
+            yield from _host(host, owner)
+        for link in links[:MAX_LINKS]:
+            yield from _address(link)
+    if owners := _owners([link for link in pictures if link.host]):
+        yield "#own-images " + _share(owners, own)
+
+
+def _owners(links: list[Link]) -> dict[str, str]:
+    return {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}
+
+
+def _share(owners: dict[str, str], own: set[str]) -> str:
+    """How many of these belong to the sender."""
+    theirs = own & set(owners.values())
+    return "none" if not theirs else "all" if theirs.issuperset(owners.values()) else "some"
 
 
 def _host(host: str, owner: str) -> Iterator[str]:
@@ -57,20 +73,19 @@ def _host(host: str, owner: str) -> Iterator[str]:
         return
     yield "#host ending " + host.rpartition(".")[2][:12]
     name = owner.partition(".")[0]
-    if any(char.isdigit() for char in name):
-        yield "#host digits"
     if "-" in name:
         yield "#host hyphen"
     if len(name) > 15:
         yield "#host long"
+    if not name.isalpha() and any(map(str.isdigit, name)):
+        yield "#host digits"
 
 
 def _address(link: Link) -> Iterator[str]:
-    path = link.url.partition("://")[2].partition("/")[2]
-    place, _, query = path.partition("?")
+    place, _, query = link.url.partition("://")[2].partition("/")[2].partition("?")
     yield f"#path {min(4, place.count('/'))}" if place else "#path none"
     if query:
-        yield f"#query {_size(len(query) // 16)}"
+        yield f"#query {_step(len(query) // 16)}"
     yield "#secure" if link.url.startswith("https") else "#insecure"
     if link.source in ("form", "qr"):
         yield f"#link {link.source}"
@@ -78,16 +93,26 @@ def _address(link: Link) -> Iterator[str]:
 
 def _files(message: Message, files: tuple[File, ...]) -> Iterator[str]:
     bodies = {text.where for text in message.texts if not text.attached}
-    yield from {f"#file {file.type}" for file in files[:50] if file.path not in bodies}
+    for file in files[:50]:
+        if file.path not in bodies:
+            yield f"#file {file.type}"
 
 
 def _subject(subject: str) -> Iterator[str]:
     if not subject.strip():
         yield "#subject empty"
         return
-    letters = [char for char in subject if char.isalpha()]
-    if len(letters) > 5 and sum(map(str.isupper, letters)) > 0.7 * len(letters):
+    yield f"#subject long {_step(len(subject) // 10)}"
+    if subject.isupper() and len(subject) > 5:
         yield "#subject loud"
-    if any(ord(char) > 0x2600 for char in subject if not char.isalpha()):
+    if not subject.isascii() and any(ord(char) > 0x2600 for char in subject if not char.isalpha()):
         yield "#subject picture"
-    yield f"#subject long {_size(len(subject) // 10)}"
+
+
+def _talk(message: Message) -> Iterator[str]:
+    """Whether the mail stands in a conversation, or offers to end a subscription (RFC 5322 3.6.4, RFC 2369, RFC 8058)."""
+    names = {field.name for field in message.headers.fields}
+    if "in-reply-to" in names or "references" in names:
+        yield "#answers"
+    if "list-unsubscribe" in names:
+        yield "#leave " + ("one-click" if "list-unsubscribe-post" in names else "link")
