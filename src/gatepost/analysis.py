@@ -187,16 +187,20 @@ def _ruled(answer: LookupAnswer, asked: tuple[Subject, ...], reading: Reading, l
 def _checked(reading: Reading, context: Context, outcomes: list[Outcome]) -> list[Finding]:
     """What every check finds. One that crashes is named in the ledger; the others go on."""
     findings: list[Finding] = []
+    mark, skip, only = context.mark, context.skip, context.checks
     for stage, check in (*_STAGED, *((f"check:{check.name}", check) for check in context.extra)):
-        if context.checks and check.name not in context.checks:
+        if only and check.name not in only:
             continue
-        if _entered(stage, context, outcomes):
-            try:
-                findings.extend(check.run(reading))
-            except MemoryError:
-                raise
-            except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
-                outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
+        mark(stage)
+        if stage in skip:
+            outcomes.append(Outcome(stage, "skipped", skip[stage]))
+            continue
+        try:
+            findings.extend(check.run(reading))
+        except MemoryError:
+            raise
+        except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
+            outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
     return findings
 
 

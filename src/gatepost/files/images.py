@@ -17,7 +17,7 @@ from gatepost.files.budget import Budget
 from gatepost.files.dimensions import dimensions
 from gatepost.files.tree import Contents, File, Trait
 
-MIN_SIDE = 40  # the smallest code has 21 modules a side and a margin; cameras need two pixels for each
+MIN_SIDE = 56  # the smallest code has 21 modules a side and a margin of four; cameras need two pixels for each
 MAX_PIXELS = 16_000_000
 MAX_SIDE = 1_600
 MAX_FRAMES = 3

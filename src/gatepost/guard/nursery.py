@@ -22,6 +22,9 @@ _SET = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "1",
+    # Pages of HTML come and go with every message: giving their memory back each time costs more than reading them.
+    "MALLOC_TRIM_THRESHOLD_": "67108864",
+    "MALLOC_MMAP_THRESHOLD_": "67108864",
     "PYTHONUTF8": "1",
     "TZ": "UTC0",  # a zone spelt out: one with a name is read from a file at each use
 }
