@@ -81,7 +81,7 @@ async def _sqlite(folder: Path) -> list[str]:
     async def raw_add(calls: list[list[str]]) -> None:
         for keys in calls:
             raw.execute("BEGIN IMMEDIATE")
-            raw.executemany(UPSERT, _rows(keys))
+            raw.executemany(UPSERT, rows(keys))
             raw.execute("COMMIT")
 
     async def raw_stream() -> None:
@@ -132,7 +132,7 @@ async def _seconds(work: Awaitable[object]) -> float:
     return time.perf_counter() - started
 
 
-def _rows(keys: list[str]) -> list[tuple[Any, ...]]:
+def rows(keys: list[str]) -> list[tuple[Any, ...]]:
     return [(1, key, None, "a comment", 5, 5, "key:bench", None) for key in keys]
 
 
@@ -235,7 +235,7 @@ async def _beside_asyncpg(uri: str, count: int) -> list[str]:
 
     async def raw_add(calls: list[list[str]]) -> None:
         for keys in calls:
-            await raw.execute(UPSERT_ALL, *map(list, zip(*_rows(keys), strict=True)))
+            await raw.execute(UPSERT_ALL, *map(list, zip(*rows(keys), strict=True)))
 
     async def raw_stream() -> None:
         async with raw.transaction():

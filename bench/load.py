@@ -52,7 +52,7 @@ class Connection:
 
     def exchange(self, request: bytes) -> bytes:
         if self.stream is None:
-            self.stream, self.rest = self._connect(), b""
+            self.stream, self.rest = self.connect(), b""
         try:
             self.stream.sendall(request)
             return self._response(self.stream)
@@ -65,7 +65,7 @@ class Connection:
             self.stream.close()
             self.stream = None
 
-    def _connect(self) -> socket.socket:
+    def connect(self) -> socket.socket:
         place = urlsplit(self.url)
         plain = socket.create_connection((place.hostname or "", place.port or 443), timeout=120)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
