@@ -46,9 +46,7 @@ def report_on(
         return report
 
 
-def answer(
-    question: Question, zone: Mapping[Dns, tuple[str, ...]], hits: tuple[Hit, ...], failed: bool
-) -> Answer:
+def answer(question: Question, zone: Mapping[Dns, tuple[str, ...]], hits: tuple[Hit, ...], failed: bool) -> Answer:
     if isinstance(question, Lookup):
         asked = {key for _, keys in question.keys for key in keys}
         return LookupAnswer(tuple(hit for hit in hits if hit.key in asked), failed)
