@@ -45,7 +45,7 @@ class Writer:
         self._connection = connection
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
         self._closed = False
-        self._ended = 0.0
+        self._ended, self._crowd = 0.0, False
         self._changes = self._commits = self._failures = 0
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -76,20 +76,20 @@ class Writer:
             group, more = self._next_group()
             if group:
                 self._settle(group)
-                self._ended = time.monotonic()
+                self._ended, self._crowd = time.monotonic(), len(group) > 1
                 _answer(group)
         self._connection.close()
 
     def _next_group(self) -> tuple[list[_Asked], bool]:
         """Wait for one change and take whatever has queued up behind it.
 
-        In a rush, when one commit follows on another's heels, a little is waited for more: a commit costs far more
-        than a change, and whoever is alone never waits.
+        In a rush, when one commit with several changes follows on another's heels, a little is waited for more: a
+        commit costs far more than a change, and whoever is alone never waits.
         """
         group: list[_Asked] = []
         asked = self._queue.get()
         arrived = time.monotonic()
-        until = arrived + LINGER_SECONDS if arrived - self._ended < LINGER_SECONDS else arrived
+        until = arrived + LINGER_SECONDS if self._crowd and arrived - self._ended < LINGER_SECONDS else arrived
         while asked is not None:
             group.append(asked)
             if len(group) == MAX_GROUP:
