@@ -13,8 +13,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 from bench.corpus import NotPresentError, unpacked
+from hypothesis import settings
 
 _numbers = count()
+
+# Whether the tests pass depends on the change alone. To look for new examples: pytest --hypothesis-profile=default
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
