@@ -7,6 +7,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hypothesis import settings
 _numbers = count()
 
 # Whether the tests pass depends on the change alone. To look for new examples: pytest --hypothesis-profile=default
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
@@ -138,6 +139,19 @@ class _SinkSession(socketserver.StreamRequestHandler):
 @pytest.fixture
 def next_hop() -> Iterator[MailSink]:
     """A mail server that takes what it gets."""
+    with _serving() as sink:
+        yield sink
+
+
+@pytest.fixture(scope="session")
+def lasting_next_hop() -> Iterator[MailSink]:
+    """The same for services that outlive a test."""
+    with _serving() as sink:
+        yield sink
+
+
+@contextmanager
+def _serving() -> Iterator[MailSink]:
     with MailSink() as sink:
         thread = threading.Thread(target=sink.serve_forever, args=(0.02,), daemon=True)
         thread.start()
