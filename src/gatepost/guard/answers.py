@@ -13,7 +13,17 @@ from gatepost.asking import Dns, DnsAnswer
 from gatepost.files.tree import Antivirus
 from gatepost.guard.clamd import Body
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, AskAntivirus, Lookup, LookupAnswer, Question, Questions
+from gatepost.questions import (
+    Answer,
+    Answers,
+    AskAntivirus,
+    AskSightings,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Questions,
+    Sighted,
+)
 
 FAILED = DnsAnswer("failed")
 MAX_SECONDS = 10.0
@@ -50,6 +60,19 @@ class NoLists:
         return LookupAnswer()
 
 
+class Recalls(Protocol):
+    """Whoever remembers whom a tenant knows."""
+
+    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sighted: ...
+
+
+class NoMemory:
+    """For analyses where nothing is remembered."""
+
+    async def answer(self, _ggrid: str, _tenant: str | None, _question: AskSightings) -> Sighted:
+        return Sighted()
+
+
 class Resolves(Protocol):
     """Whoever can look up one question; `known` has the answers that take no waiting."""
 
@@ -71,10 +94,12 @@ class Answerer:
         *,
         lists: Looks | None = None,
         antivirus: Scans | None = None,
+        acquaintances: Recalls | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
         self._lists = lists or NoLists()
         self._antivirus = antivirus
+        self._acquaintances = acquaintances or NoMemory()
         self._used: dict[str, float] = {}
 
     async def answer(self, job: Named, questions: Questions) -> Answers:
@@ -87,6 +112,8 @@ class Answerer:
             elif isinstance(question, Lookup):
                 # The tenant is the message's, whatever a worker may ask.
                 found[question] = await self._lists.answer(job.envelope.tenant, question)
+            elif isinstance(question, AskSightings):
+                found[question] = await self._acquaintances.answer(job.ggrid, job.envelope.tenant, question)
             elif known := self._resolver.known(question):
                 found[question] = known
             else:

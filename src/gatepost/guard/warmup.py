@@ -32,7 +32,19 @@ from gatepost.asking import Dns, DnsAnswer
 from gatepost.files.tree import Antivirus
 from gatepost.mail import charset, text
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, AskAntivirus, Lookup, LookupAnswer, Question, Questions
+from gatepost.questions import (
+    Answer,
+    Answers,
+    AskAntivirus,
+    AskSightings,
+    Known,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Questions,
+    Sighted,
+)
+from gatepost.view import picture, view
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -90,6 +102,7 @@ def warm_up() -> None:
     charset.preload()
     for raw in specimens():
         report_on(raw)
+        _look_at(raw)
     _stumble()
 
 
@@ -107,9 +120,15 @@ def specimens() -> tuple[bytes, ...]:
     )
 
 
+def _look_at(raw: bytes) -> None:
+    """Show it as to a person, and every picture in it."""
+    for line in view(raw).pictures:
+        picture(raw, line.index)
+
+
 def report_on(raw: bytes) -> Report:
     """Analyse one specimen, with answers from the make-believe zone."""
-    analysis = analyse(raw, ENVELOPE, Context(now=NOW))
+    analysis = analyse(raw, ENVELOPE, Context(now=NOW, acquaintance=True))
     try:
         questions = next(analysis)
         while True:
@@ -129,6 +148,8 @@ def _answer_to(question: Question) -> Answer:
         return LookupAnswer()
     if isinstance(question, AskAntivirus):
         return Antivirus()
+    if isinstance(question, AskSightings):
+        return Sighted(True, (Known(),) * len(question.keys), (Known(1, 9),) * 2, (Known(),) * 2)
     records = _ZONE.get(question)
     return DnsAnswer("found", records) if records else DnsAnswer("no-name")
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from gatepost.acquaintance import EVERYTHING
-from gatepost.cli.row import Row
-from gatepost.config import Configuration
 from gatepost.service.datafolder import DataFolder
+from gatepost.service.doctor.files import Files
+from gatepost.service.doctor.row import Row
 from gatepost.settings import Acquaintance
 
 _DAY_SECONDS = 86_400
@@ -18,10 +18,12 @@ _DAY_SECONDS = 86_400
 MAX_TENANTS = 100
 
 
-def examined(read: Configuration, data: DataFolder, now: datetime) -> Iterator[Row]:
+def examined(read: Files, data: DataFolder, now: datetime) -> Iterator[Row]:
     """One row, where there is a storage to look into."""
     from gatepost.store import StorageError
 
+    if read.guard is None:
+        return
     settings, url = read.guard.acquaintance, read.guard.storage.url
     if not settings.enabled:
         yield Row("acquaintance", "ok", "off: senders and sites are not remembered")

@@ -11,24 +11,22 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 import gatepost
 from gatepost.asking import Dns
-from gatepost.config import ConfigError, Configuration, load
-from gatepost.service import certificates, sockets
+from gatepost.config import ConfigError
+from gatepost.service import sockets
 from gatepost.service.datafolder import DataFolder, StartError
+from gatepost.service.doctor import expiry, mailway, remembered
+from gatepost.service.doctor.files import Files, read_files
+from gatepost.service.doctor.row import Row, State
 from gatepost.settings import Dns as DnsSettings
-from gatepost.settings import Tls
-
-State = Literal["ok", "warn", "fail"]
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
 SUFFIX_LIST_DAYS = 365
-RENEW_DAYS = 30
 DNS_NAME = "example.com"
 # A worker's seal, tried in a process that is thrown away; its socket is descriptor 0 as in a worker.
 SEAL_TRIAL = """\
@@ -38,15 +36,6 @@ connection = socket.socket(fileno=0)
 connection.sendall(msgspec.json.encode(seal(256 << 20)))
 os._exit(0)
 """
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `advice` is empty where nothing needs to be done."""
-
-    what: str
-    state: State
-    found: str
-    advice: str = ""
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -59,22 +48,30 @@ class Seal(msgspec.Struct, frozen=True):
 def examine(config: Path, data: DataFolder) -> tuple[Row, ...]:
     """Look at everything."""
     settings = _configuration(config)
-    read = settings if isinstance(settings, Configuration) else None
+    read = settings if isinstance(settings, Files) else None
+    guard = read.guard if read else None
     rows = [python(), libraries(), suffix_list(datetime.now(UTC)), clock(time.time())]
-    rows.append(Row("configuration", "ok", f"both files of {config}") if read else settings)  # type: ignore[arg-type]
-    rows += [data_folder(data), workers(unsealed=bool(read and read.guard.unsealed))]
-    rows.append(name_servers(read.guard.dns if read else DnsSettings()))
+    rows.append(settings if isinstance(settings, Row) else _read(settings, config))
+    rows += [data_folder(data), workers(unsealed=bool(guard and guard.unsealed))]
+    rows.append(name_servers(guard.dns if guard else DnsSettings()))
     rows.append(archives())
-    if read and read.guard.clamd:
-        rows.append(antivirus(read.guard.clamd.address))
+    if guard and guard.clamd:
+        rows.append(antivirus(guard.clamd.address))
     if read:
-        rows += [storage(read, data), certificate(read, data, datetime.now(UTC)), *ports(read, data)]
+        now = datetime.now(UTC)
+        rows += [storage(read, data), *mailway.examined(read, data, now), *expiry.examined(read, data, now)]
+        rows += [*remembered.examined(read, data, now), *ports(read, data)]
     return tuple(rows)
 
 
-def _configuration(config: Path) -> Configuration | Row:
+def _read(files: Files, config: Path) -> Row:
+    which = "both files" if files.guard and files.abby else "guard.yml" if files.guard else "abby.yml"
+    return Row("configuration", "ok", f"{which} of {config}")
+
+
+def _configuration(config: Path) -> Files | Row:
     try:
-        return load(config)
+        return read_files(config)
     except ConfigError as fault:
         found = f"{len(fault.faults)} faults; the first: {fault.faults[0]}"
         return Row("configuration", "fail", found, "gatepost config check; or gatepost serve to have one written")
@@ -195,11 +192,11 @@ def antivirus(address: str) -> Row:
     )
 
 
-def storage(read: Configuration, data: DataFolder) -> Row:
+def storage(read: Files, data: DataFolder) -> Row:
     """Does the database open, with a schema that fits?"""
     from gatepost.store import StorageError, open_store
 
-    url = read.abby.storage.url
+    url = read.storage
     if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
         return Row("storage", "warn", f"{url} is not there yet", "gatepost serve makes it")
 
@@ -216,35 +213,19 @@ def storage(read: Configuration, data: DataFolder) -> Row:
         return Row("storage", "fail", str(fault), "correct storage.url, or restore the file")
 
 
-def certificate(read: Configuration, data: DataFolder, now: datetime) -> Row:
-    """How long is the certificate good?"""
-    tls = read.abby.tls
-    if tls == "off":
-        return Row("certificate", "ok", "TLS is off; a proxy is expected in front")
-    file = Path(tls.certificate) if isinstance(tls, Tls) else data.certificate
-    if not file.exists():
-        return Row("certificate", "warn", "not there yet", "gatepost serve makes one")
-    try:
-        left = (certificates.expiry(file.read_bytes()) - now).days
-    except (OSError, ValueError) as fault:
-        return Row("certificate", "fail", f"{file} cannot be read ({type(fault).__name__})", "replace it")
-    renew = "renew it" if isinstance(tls, Tls) else f"delete {file.parent} and start again"
-    state: State = "ok" if left >= RENEW_DAYS else "warn" if left >= 0 else "fail"
-    return Row("certificate", state, f"{file}, {left} days left", "" if state == "ok" else renew)
-
-
-def ports(read: Configuration, data: DataFolder) -> Iterator[Row]:
+def ports(read: Files, data: DataFolder) -> Iterator[Row]:
     """Are the ports free, or ours?"""
-    listen, source = read.abby.listen, read.guard.scan_sources.rest_api
-    wanted = [("abby", listen.host, listen.port, "listen.port")]
-    if source:
+    wanted = [("abby", read.abby.listen.host, read.abby.listen.port, "listen.port")] if read.abby else []
+    if read.guard and (source := read.guard.scan_sources.rest_api):
         wanted.append(("guard", source.host, source.port, "scanSources.restApi.port"))
+    if read.guard and (smtp := read.guard.scan_sources.smtp):
+        wanted.append(("smtp", smtp.host, smtp.port, "scanSources.smtp.port"))
     for service, host, port, key in wanted:
         yield _port(service, sockets.shown(host, port), lambda: sockets.bind(host, port, key), data)  # noqa: B023
 
 
 def _port(service: str, shown: str, bind: Callable[[], tuple[socket.socket, ...]], data: DataFolder) -> Row:
-    if data.is_locked(service):
+    if data.is_locked("abby" if service == "abby" else "guard"):
         return Row(f"port of {service}", "ok", f"{shown}, in use by the Gatepost that runs")
     try:
         sockets.close(bind())

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.cli import examination
-from gatepost.config import Configuration, load
+from gatepost.config import ABBY_FILE, GUARD_FILE
 from gatepost.service import certificates, sockets
 from gatepost.service.datafolder import DataFolder
+from gatepost.service.doctor import examination, expiry
+from gatepost.service.doctor.files import Files, read_files
 from gatepost.service.first_start import prepare
 from gatepost.settings import Dns
 
@@ -21,8 +22,8 @@ def data(tmp_path: Path) -> DataFolder:
 
 
 @pytest.fixture
-def read(data: DataFolder) -> Configuration:
-    return load(prepare(data, None))
+def read(data: DataFolder) -> Files:
+    return read_files(prepare(data, None))
 
 
 def test_libraries_are_installed() -> None:
@@ -48,17 +49,20 @@ def test_data_folder(data: DataFolder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("age", "state"), [(0, "ok"), (3630, "warn"), (4000, "fail")])
-def test_certificate(data: DataFolder, read: Configuration, age: int, state: str) -> None:
-    assert examination.certificate(read, data, NOW).state == "warn"
+def test_certificate(data: DataFolder, read: Files, age: int, state: str) -> None:
+    (row,) = expiry.examined(read, data, NOW)
+    assert (row.what, row.state) == ("certificate", "warn")
     pem, key = certificates.self_signed(["localhost"], NOW)
     data.replace(data.key, key)
     data.replace(data.certificate, pem)
-    assert examination.certificate(read, data, NOW + timedelta(days=age)).state == state
+    (row,) = expiry.examined(read, data, NOW + timedelta(days=age))
+    assert row.state == state
 
 
-def test_a_broken_certificate(data: DataFolder, read: Configuration) -> None:
+def test_a_broken_certificate(data: DataFolder, read: Files) -> None:
     data.replace(data.certificate, "nonsense")
-    assert examination.certificate(read, data, NOW).state == "fail"
+    (row,) = expiry.examined(read, data, NOW)
+    assert row.state == "fail"
 
 
 def test_workers_can_be_sealed_here() -> None:
@@ -72,7 +76,7 @@ def test_dns_that_does_not_answer() -> None:
     assert "127.0.0.1:1" in row.found
 
 
-def test_storage(data: DataFolder, read: Configuration) -> None:
+def test_storage(data: DataFolder, read: Files) -> None:
     assert examination.storage(read, data).state == "warn"
     (data.path / "gatepost.db").write_bytes(b"not a database, by far" * 100)
     assert examination.storage(read, data).state == "fail"
@@ -96,3 +100,14 @@ def test_an_antivirus_that_does_not_answer_is_a_failure() -> None:
 def test_a_library_for_rar_is_looked_for(monkeypatch: pytest.MonkeyPatch, installed: bool, state: str) -> None:
     monkeypatch.setattr("gatepost.files.libarchive.is_installed", lambda: installed)
     assert examination.archives().state == state
+
+
+@pytest.mark.parametrize(("there", "missing"), [(GUARD_FILE, ABBY_FILE), (ABBY_FILE, GUARD_FILE)])
+def test_a_machine_with_one_of_the_services(data: DataFolder, there: Path, missing: Path) -> None:
+    folder = prepare(data, None)
+    (folder / missing).unlink()
+    rows = {row.what: row for row in examination.examine(folder, data)}
+    assert rows["configuration"].state == "ok"
+    assert there.name in rows["configuration"].found
+    assert ("port of abby" in rows) == (there == ABBY_FILE)
+    assert ("quarantine" in rows) == (there == GUARD_FILE)
