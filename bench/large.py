@@ -35,14 +35,14 @@ class Passage:
 
 
 def message(name: str, size: int = SIZE) -> bytes:
-    """A message of exactly so many bytes: a picture that nobody can draw."""
+    """A message of exactly so many bytes: a picture that nobody can draw, in whole lines of base64."""
     head = (
         f"From: Ann <ann@example.org>\r\nTo: bob@example.com\r\nSubject: Scan\r\nMessage-ID: <{name}>\r\n"
-        "MIME-Version: 1.0\r\nContent-Type: image/x-raw\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+        "MIME-Version: 1.0\r\nContent-Type: image/x-raw\r\nContent-Transfer-Encoding: base64\r\nX-Fill: "
     ).encode()
     line = base64.b64encode(random.Random(1).randbytes(57)) + b"\r\n"
-    count, rest = divmod(size - len(head), len(line))
-    return head + line * (count - 1) + b"A" * (len(line) + rest - 2) + b"\r\n"
+    count, rest = divmod(size - len(head) - len(b"\r\n\r\n"), len(line))
+    return head + b"a" * rest + b"\r\n\r\n" + line * count
 
 
 def passed(gateway: Gateway, sink: Sink, *, chunked: bool) -> Passage:
