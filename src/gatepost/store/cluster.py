@@ -119,7 +119,8 @@ def described(url: str) -> Iterator[None]:
         asyncpg.IdleInTransactionSessionTimeoutError,
     ) as fault:
         raise StorageError(f"{shown(url)} cannot be reached ({type(fault).__name__}); is it running?") from fault
-    except asyncpg.InterfaceError as fault:
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as fault:
+        # The second comes where a connection is cut while its next statement is on the way.
         if isinstance(fault, ValueError):
             raise  # a value that no column takes: a fault of the caller, not of the server
         raise StorageError(f"{shown(url)} cannot be used: {fault}.") from fault
