@@ -8,7 +8,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint format docs lock bench fuzz wheel clean
+.PHONY: help serve test lint format docs lock bench fuzz screenshots wheel clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -43,11 +43,14 @@ bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/R
 fuzz: $(VENV)/dev.ready ## Read hostile messages for half an hour (ARGS="--seconds 60" for less)
 	$(BIN)/python -m bench.fuzz $(ARGS)
 
+screenshots: $(VENV)/dev.ready ## Take every page in light and dark into build/screenshots (needs Chromium)
+	$(BIN)/python -m bench.screenshots $(ARGS)
+
 wheel: $(VENV)/dev.ready ## Build the wheel into dist/
 	$(BIN)/uv build --wheel --no-build-isolation -o dist
 
 clean: ## Remove the environment and everything generated
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/uv.ready: requirements/uv.txt
 	@echo "Setting up $(VENV) …"

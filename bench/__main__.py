@@ -25,6 +25,7 @@ BENCHMARKS = (
     "large",
     "noloss",
     "cores",
+    "web",
 )
 
 

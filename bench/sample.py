@@ -161,7 +161,7 @@ def written(mail: Mail) -> bytes:
     made = EmailMessage()
     made["From"], made["To"], made["Subject"] = mail.sender, ", ".join(mail.to), mail.subject
     made["Date"] = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime())
-    made["Message-ID"] = f"<{new_id()}@{_address(mail).rpartition('@')[2]}>"
+    made["Message-ID"] = f"<{new_id()}@{address(mail).rpartition('@')[2]}>"
     for name, value in mail.headers:
         made[name] = value
     made.set_content(mail.text)
@@ -175,7 +175,8 @@ def written(mail: Mail) -> bytes:
     return made.as_bytes()
 
 
-def _address(mail: Mail) -> str:
+def address(mail: Mail) -> str:
+    """The envelope sender."""
     return mail.envelope or mail.sender.partition("<")[2].rstrip(">")
 
 
@@ -192,11 +193,11 @@ def fill(service: Service, *, history: int = 0) -> Sample:
     found = {
         mail.subject: service.scan(
             written(mail),
-            _address(mail),
+            address(mail),
             tenant if mail.tenant else None,
             mail.to,
             remoteAddress="192.0.2.25",
-            senderHelo=f"mail.{_address(mail).rpartition('@')[2]}",
+            senderHelo=f"mail.{address(mail).rpartition('@')[2]}",
         )["ggrid"]
         for mail in mails()
     }
@@ -204,7 +205,7 @@ def fill(service: Service, *, history: int = 0) -> Sample:
     users = service.ask(lambda store: store.users())
     return Sample(
         tenant,
-        held=found["Your mailbox is almost full"],
+        held=found["Are you at your desk?"],
         delivered=found["Minutes of Tuesday"],
         picture=found["A parcel waits for you"],
         user=next(user.uid for user in users if user.name == "maria"),

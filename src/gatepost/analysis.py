@@ -7,7 +7,6 @@ knows what a stalled worker was doing and can have the message analysed again wi
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,8 +15,10 @@ from gatepost import acquaintance
 from gatepost.acquaintance import STRANGE, Acquaintance, Facets
 from gatepost.asking import Asking, together
 from gatepost.auth import authenticate
+from gatepost.auth.dnsname import address
 from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
+from gatepost.checks.wording import wording
 from gatepost.files import unfold
 from gatepost.files.pictures import looked_at
 from gatepost.files.tree import Antivirus, File
@@ -34,7 +35,12 @@ from gatepost.verdict import Line, ListNote, judge
 
 T = TypeVar("T")
 
-_STAGED: tuple[tuple[str, Check], ...] = tuple((f"check:{check.name}", check) for check in CHECKS)
+
+def _staged(checks: Iterable[Check]) -> tuple[tuple[str, Check], ...]:
+    return tuple((f"check:{check.name}", check) for check in checks)
+
+
+_STAGED = _staged(CHECKS)
 STAGES: tuple[str, ...] = (
     "parse",
     "acquaintance",
@@ -217,7 +223,7 @@ def _inside(files: Sequence[File], met: Acquaintance) -> Facets:
 
 def _protected(authentication: Authentication, lists: Compiled) -> Protected:
     """Who may not be imitated, and whether the sending host is one of our own relays."""
-    trusted = bool(authentication.host) and ip_address(authentication.host) in lists.relays
+    trusted = bool(authentication.host) and address(authentication.host) in lists.relays
     return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted)
 
 
@@ -233,18 +239,22 @@ def _ruled(answer: LookupAnswer, asked: tuple[Subject, ...], reading: Reading, l
 
 
 def _checked(reading: Reading, context: Context, outcomes: list[Outcome]) -> list[Finding]:
-    """What every check finds. One that crashes is named in the ledger; the others go on."""
+    """What every check finds that has something to look at. One that crashes is named in the ledger; the others go
+    on."""
     findings: list[Finding] = []
-    mark, skip, only = context.mark, context.skip, context.checks
-    for stage, check in (*_STAGED, *((f"check:{check.name}", check) for check in context.extra)):
+    mark, skip, only, signs = context.mark, context.skip, context.checks, reading.signs
+    for stage, check in _STAGED if not context.extra else (*_STAGED, *_staged(context.extra)):
         if only and check.name not in only:
             continue
-        mark(stage)
         if stage in skip:
             outcomes.append(Outcome(stage, "skipped", skip[stage]))
             continue
+        if (needs := check.needs) and needs.isdisjoint(signs):
+            continue
+        mark(stage)
         try:
-            findings.extend(check.run(reading))
+            if not (themes := check.themes) or not themes.isdisjoint(wording(reading).themes):
+                findings.extend(check.run(reading))
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end

@@ -10,6 +10,7 @@ stays plain sequential code, and a test answers from a dictionary:
 """
 
 from collections.abc import Generator
+from itertools import chain
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -46,29 +47,21 @@ def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:
     Three DKIM signatures, SPF and the DMARC record cost one round trip, not five.
     """
     results: dict[int, T] = {}
-    waiting: dict[int, tuple[Dns, ...]] = {}
+    waiting: list[tuple[int, Asking[T], tuple[Dns, ...]]] = []
     for index, asking in enumerate(askings):
-        _advance(index, asking, None, waiting, results)
+        try:
+            waiting.append((index, asking, next(asking)))
+        except StopIteration as stop:
+            results[index] = stop.value
     while waiting:
-        asked = dict(waiting)
-        answers = yield tuple(question for questions in asked.values() for question in questions)
-        waiting.clear()
+        asked, waiting = waiting, []
+        answers = yield tuple(chain.from_iterable([questions for _, _, questions in asked]))
         start = 0
-        for index, questions in asked.items():
+        for index, asking, questions in asked:
             end = start + len(questions)
-            _advance(index, askings[index], answers[start:end], waiting, results)
+            try:
+                waiting.append((index, asking, asking.send(answers[start:end])))
+            except StopIteration as stop:
+                results[index] = stop.value
             start = end
-    return tuple(results[index] for index in range(len(askings)))
-
-
-def _advance(
-    index: int,
-    asking: Asking[T],
-    answers: tuple[DnsAnswer, ...] | None,
-    waiting: dict[int, tuple[Dns, ...]],
-    results: dict[int, T],
-) -> None:
-    try:
-        waiting[index] = next(asking) if answers is None else asking.send(answers)
-    except StopIteration as stop:
-        results[index] = stop.value
+    return tuple([results[index] for index in range(len(askings))])

@@ -20,6 +20,7 @@ T = TypeVar("T")
 MAX_FACT = 300
 # What a person can follow; pictures and style sheets are fetched from anywhere and mean little.
 _FOLLOWED = frozenset({"text", "html", "form", "refresh", "file", "qr"})
+_BODIES = frozenset({"text", "html"})
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -111,6 +112,32 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         """Every link there is: in the text, and in files."""
         return (*self.message.links, *(link for file in self.files for link in file.links))
 
+    @cached_property
+    def signs(self) -> frozenset[str]:
+        """What there is to look at, for checks that look at nothing else: a `link`, an `attachment` (whatever is not a
+        body of text), a `link-in-file`, a `trait` of a file, something `unread`, a `defect` of the message, a
+        `signature`, a `reply-to`, someone `protected`, what is `remembered` of others, an `antivirus`."""
+        there = {
+            "link": self.links,
+            "defect": self.message.defects,
+            "signature": self.authentication.dkim,
+            "reply-to": self.message.reply_to,
+            "protected": self.protected.people or self.protected.own_domains,
+            "remembered": self.acquaintance.ready or self.acquaintance.hosts,
+            "antivirus": self.antivirus.status != "off",
+        }
+        found = {sign for sign, value in there.items() if value}
+        for file in self.files:
+            if file.names or file.type not in _BODIES:
+                found.add("attachment")
+            if file.links:
+                found.add("link-in-file")
+            if file.traits:
+                found.add("trait")
+            if file.unread:
+                found.add("unread")
+        return frozenset(found)
+
     def once(self, work: Callable[["Reading"], T]) -> T:
         """What `work` makes of this reading; kept, so that checks that share it do not work it out again."""
         kept: dict[Callable[[Reading], T], T] = self.__dict__.setdefault("_kept", {})
@@ -120,11 +147,18 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One registered check: `name` is its module's name and the stage that a stall is blamed on."""
+    """One registered check: `name` is its module's name and the stage that a stall is blamed on.
+
+    Most messages give most checks nothing to look at, and a check that is not called costs nothing: one with `needs`
+    finds something only where one of these `signs` is there, one with `themes` only where the text speaks of one of
+    them (see `checks.wording`). None of them means that it always runs.
+    """
 
     name: str
     kinds: tuple[Kind, ...]
     run: Callable[[Reading], Iterable[Finding]]
+    needs: frozenset[str] = frozenset()
+    themes: frozenset[str] = frozenset()
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -212,10 +212,10 @@ def _verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdi
         if verdict == "bulk" and enough is not None and score >= round(enough * 100):
             # Many small signs of different kinds: none of them names it, together they are too much.
             return "suspicious", _sentence("suspicious", score, enough, weighed)
-        speaking = by_verdict.get(verdict, [])
-        proof = next((line for line in speaking if line.conclusive), None)
-        if proof:
-            return verdict, f"{proof.title} ({proof.where})"
+        speaking = by_verdict.get(verdict, ())
+        for line in speaking:
+            if line.conclusive:
+                return verdict, f"{line.title} ({line.where})"
         rule = policy.verdicts[verdict]
         if rule.threshold is None or score < round(rule.threshold * 100):
             continue

@@ -1,129 +1,30 @@
 """A whole service in its own process with mail in it, a next hop that takes what it gets, and a real Chromium.
 
-`Browser.page()` signs somebody in through the form. Every page that is opened is watched: a script error, a request to
-another host, or anything that the content-security policy refuses fails the test.
+`Browser.page()` has somebody signed in. Every page that is opened is watched: a script error, a dialog that nobody
+waits for, a request to another host, or anything that the content-security policy refuses fails the test.
 """
 
-import json
-import os
-import shutil
-import socket
-import ssl
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from bench.sample import EICAR, Sample, fill
+from bench.visiting import SIZES, Service, chromium_path
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Dialog, Page, StorageState, expect, sync_playwright
 
-from gatepost.config import ABBY_FILE, GUARD_FILE
-
-COMMAND = [sys.executable, "-m", "gatepost"]
-TOKEN = "browser-tests"
-EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-
-
-def chromium_path() -> str | None:
-    """Debian's Chromium, or one that is on the path, or the one that playwright has fetched."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found:
-        return found
-    with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-    return own if Path(own).exists() else None
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
-
-
-class Service:
-    """`gatepost serve` on loopback ports, and what a person at its keyboard can do."""
-
-    def __init__(self, data: Path, next_hop: str) -> None:
-        self.data = data
-        guard, port = free_ports(2)
-        self.url = f"https://127.0.0.1:{port}"
-        settings = {
-            GUARD_FILE: f"scanSources: {{restApi: {{port: {guard}, keep: held}}}}\n"
-            f'delivery: {{nextHop: "{next_hop}"}}\nworkerProcesses: 1\ndns: {{nameservers: ["127.0.0.1:9"]}}\n',
-            ABBY_FILE: f"listen: {{host: 127.0.0.1, port: {port}}}\n"
-            f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
-            f"staticApiTokens: [{{name: mta, token: {TOKEN}, permissions: [messages.read]}}]\n",
-        }
-        for name, text in settings.items():
-            (data / name).parent.mkdir(parents=True)
-            (data / name).write_text(text)
-        with (data / "log").open("wb") as log:
-            command = [*COMMAND, "serve", "--data", str(data)]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "COLUMNS": "200"})
-        self.password = self._first_password()
-        trusting = ssl.create_default_context(cafile=str(data / "tls/certificate.pem"))
-        self.client = httpx.Client(base_url=self.url, verify=trusting, trust_env=False, timeout=60)
-
-    def _first_password(self) -> str:
-        """What the welcome says, once the service is up."""
-        end = time.monotonic() + 90
-        while time.monotonic() < end and self._process.poll() is None:
-            said = (self.data / "log").read_text("utf-8", "replace")
-            if '"listening"' in said:
-                return said.partition("admin, password ")[2].split()[0]
-            time.sleep(0.1)
-        raise AssertionError((self.data / "log").read_text("utf-8", "replace"))
-
-    def scan(self, raw: bytes, sender: str = "ann@example.org", tenant: str | None = None) -> dict[str, Any]:
-        """Have a message analysed as a border MTA does; the result."""
-        border = {"envelopeFrom": sender, "envelopeRecipients": ["bob@example.com"]}
-        stated = {"borderMtaData": border, **({"tenantUid": tenant} if tenant else {})}
-        files = {
-            "parameters": (None, json.dumps(stated).encode(), "application/json"),
-            "email": ("m.eml", raw, "message/rfc822"),
-        }
-        answer = self.client.post(
-            "/v1/messageQueue/submitEmail", files=files, headers={"Authorization": f"Bearer {TOKEN}"}
-        )
-        assert answer.status_code == 200, answer.text
-        result: dict[str, Any] = answer.json()
-        return result
-
-    def command(self, *words: str, typed: str = "") -> str:
-        """A command beside the running service."""
-        ended = subprocess.run(
-            [*COMMAND, *words, "--data", str(self.data)], check=False, capture_output=True, text=True, input=typed
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
-
-    def user(self, name: str, role: str, tenant: str = "", password: str = "six words for a small test") -> str:
-        """Somebody who can sign in; the password."""
-        of = ["--tenant", tenant] if tenant else []
-        self.command("user", "create", name, "--role", role, *of, typed=f"{password}\n")
-        return password
-
-    def stop(self) -> None:
-        self.client.close()
-        self._process.terminate()
-        self._process.wait(60)
+# A loaded machine may take its time; nothing waits longer than it has to.
+expect.set_options(timeout=30_000)
 
 
 class Browser:
     """Chromium, and people who use it."""
 
-    def __init__(self, chromium: Chromium, service: Service) -> None:
-        self._chromium, self._service = chromium, service
+    def __init__(self, chromium: Chromium, service: Service, signed_in: dict[str, StorageState]) -> None:
+        self._chromium, self._service, self._signed_in = chromium, service, signed_in
         self._contexts: list[Any] = []
         self.faults: list[str] = []
+        self.asked: list[str] = []
 
     def page(
         self,
@@ -133,9 +34,11 @@ class Browser:
         size: str = "desktop",
         script: bool = True,
         dark: bool = False,
+        fresh: bool = False,
     ) -> Page:
-        """A page of its own, signed in unless there is no name."""
+        """A page of its own, signed in unless there is no name; `fresh` signs in anew, for who signs out again."""
         width, height = SIZES[size]
+        known = None if fresh or name is None else self._signed_in.get(name)
         context = self._chromium.new_context(
             base_url=self._service.url,
             ignore_https_errors=True,
@@ -143,30 +46,52 @@ class Browser:
             java_script_enabled=script,
             color_scheme="dark" if dark else "light",
             permissions=["clipboard-read", "clipboard-write"] if script else [],
+            storage_state=known,
+            reduced_motion="reduce",
         )
         self._contexts.append(context)
+        context.set_default_timeout(30_000)
         page = context.new_page()
-        page.set_default_timeout(20_000)
         self._watch(page)
-        if name:
-            page.goto("/sign-in")
-            page.get_by_label("Name").fill(name)
-            page.get_by_label("Password").fill(password or self._service.password)
-            page.get_by_role("button", name="Sign in").click()
-            page.wait_for_url(lambda url: "/sign-in" not in url)
+        if name and not known:
+            self._sign_in(page, name, password or self._service.password)
+            if not fresh:
+                self._signed_in[name] = context.storage_state()
         return page
+
+    @staticmethod
+    def _sign_in(page: Page, name: str, password: str) -> None:
+        page.goto("/sign-in")
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Password").fill(password)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(lambda url: "/sign-in" not in url)
+
+    def accept(self, page: Page) -> None:
+        """Whatever the page asks, say yes; what it asked is in `asked`."""
+        page.on("dialog", self._accepted)
+
+    def _accepted(self, dialog: Dialog) -> None:
+        self.asked.append(dialog.message)
+        dialog.accept()
 
     def _watch(self, page: Page) -> None:
         page.on("pageerror", lambda fault: self.faults.append(f"script error: {fault}"))
         page.on("console", lambda said: self._heard(said.text))
-        page.on("request", lambda request: self._asked(request.url))
+        page.on("request", lambda request: self._requested(request.url))
+        page.on("dialog", self._surprised)
+
+    def _surprised(self, dialog: Dialog) -> None:
+        if dialog.type != "confirm":
+            self.faults.append(f"the page says {dialog.message}")
+            dialog.dismiss()
 
     def _heard(self, text: str) -> None:
         if "Content Security Policy" in text or "Refused" in text:
             self.faults.append(text)
 
-    def _asked(self, url: str) -> None:
-        if not url.startswith((self._service.url, "about:", "data:", "blob:")):
+    def _requested(self, url: str) -> None:
+        if not url.startswith((self._service.url, "about:", "blob:")):
             self.faults.append(f"asked for {url}")
 
     def close(self) -> None:
@@ -204,10 +129,22 @@ def service(
     running.stop()
 
 
+@pytest.fixture(scope="session")
+def sample(service: Service) -> Sample:
+    """Mail, lists, tenants and people that nobody changes, to be looked at."""
+    return fill(service, history=30)
+
+
+@pytest.fixture(scope="session")
+def signed_in() -> dict[str, StorageState]:
+    """The cookies of whoever has signed in before."""
+    return {}
+
+
 @pytest.fixture
-def browser(chromium: Chromium, service: Service) -> Iterator[Browser]:
+def browser(chromium: Chromium, service: Service, signed_in: dict[str, StorageState]) -> Iterator[Browser]:
     """Chromium before this service; whatever went wrong in its pages fails the test."""
-    made = Browser(chromium, service)
+    made = Browser(chromium, service, signed_in)
     yield made
     made.close()
     assert made.faults == []

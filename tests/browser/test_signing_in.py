@@ -14,7 +14,7 @@ WAYS = [("desktop", True), ("desktop", False), ("phone", True), ("phone", False)
 
 @pytest.mark.parametrize(("size", "script"), WAYS)
 def test_in_and_out(browser: Any, size: str, script: bool) -> None:
-    page = browser.page(size=size, script=script)
+    page = browser.page(size=size, script=script, fresh=True)
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     if size == "phone" and script:
         page.get_by_text("Menu", exact=True).click()
@@ -62,3 +62,26 @@ def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     other.get_by_label("Code", exact=True).fill(totp.code(secret, int(time.time()) // totp.STEP + 1))
     other.get_by_role("button", name="Go on").click()
     expect(other.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def test_no_page_can_be_framed(browser: Any, service: Any) -> None:
+    page = browser.page()
+    for path in ("/sign-in", "/quarantine"):
+        page.goto("about:blank")
+        page.set_content(f'<iframe src="{service.url}{path}"></iframe>')
+        frame = page.frame_locator("iframe")
+        expect(frame.get_by_role("button", name="Sign in")).to_have_count(0)
+        assert page.frames[1].url.startswith("chrome-error:")
+    browser.faults.clear()
+
+
+def test_another_site_cannot_sign_a_form_with_the_session(browser: Any, service: Any) -> None:
+    before = service.ask(lambda store: store.api_keys())
+    page = browser.page()
+    page.goto("about:blank")
+    planted = '<input name="name" value="planted"><input name="scope" value="global"><button>Win</button>'
+    page.set_content(f'<form method="post" action="{service.url}/keys">{planted}</form>')
+    page.get_by_role("button", name="Win").click()
+    # The cookie stays away from what another site sends; the way then leads past the door to the first page.
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert service.ask(lambda store: store.api_keys()) == before

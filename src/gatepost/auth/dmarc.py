@@ -38,10 +38,11 @@ class Records:
 
     def ask(self, names: Sequence[str]) -> Asking[None]:
         """Ask for the records of names that are not known yet, in one round trip."""
-        missing = tuple(name for name in dict.fromkeys(names) if name not in self.known)
+        known = self.known
+        missing = [name for name in dict.fromkeys(names) if name not in known]
         if not missing:
             return
-        answers = yield tuple(Dns(f"_dmarc.{name}", "TXT") for name in missing)
+        answers = yield tuple([Dns(f"_dmarc.{name}", "TXT") for name in missing])
         for name, answer in zip(missing, answers, strict=False):
             # Several records at one name count as none (RFC 9989 section 4.10, step 2).
             found = [text for text in answer.records if dmarc_record.is_dmarc(text)]
@@ -101,7 +102,7 @@ def targets(domain: str) -> tuple[str, ...]:
     """The names that a walk from a domain visits (RFC 9989 section 4.10)."""
     labels = domain.split(".")
     start = 1 if len(labels) < MAX_WALK else len(labels) - (MAX_WALK - 1)
-    return (domain, *(".".join(labels[index:]) for index in range(start, len(labels))))
+    return (domain, *[".".join(labels[index:]) for index in range(start, len(labels))])
 
 
 def _is_askable(domain: str) -> bool:

@@ -5,6 +5,7 @@ what cannot be asked or is no address is False or None.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ MAX_NAME = 253
 MAX_LABEL = 63
 # Addresses that are looked at in one answer: a reply over TCP can carry thousands.
 MAX_ADDRESSES = 500
+_LONGEST = 45
 
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 
@@ -33,11 +35,19 @@ def is_domain(name: str) -> bool:
 
 def address(text: str) -> IpAddress | None:
     """An IP address, IPv4 where it is one in IPv6 clothes (RFC 7208 section 5); None where it is not an address."""
+    return _known_address(text) if len(text) <= _LONGEST else _address(text)
+
+
+def _address(text: str) -> IpAddress | None:
     try:
         found = ip_address(text)
     except ValueError:
         return None
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+
+
+# The same hosts send again and again, and taking an address apart is slow.
+_known_address = lru_cache(4096)(_address)
 
 
 def addresses(answer: DnsAnswer) -> Iterator[IpAddress]:

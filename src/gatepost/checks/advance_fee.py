@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 FORTUNE = Kind("text:advance-fee", "The text offers a fortune in return for help or data")
 KINDS = (FORTUNE,)
+THEMES = frozenset({"fortune"})
 
 _ENOUGH = 4
 _LONG = 6_000

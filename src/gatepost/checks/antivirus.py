@@ -12,6 +12,7 @@ FOUND = Kind("file:antivirus", "The antivirus knows this malware")
 SUSPECTED = Kind("file:antivirus-heuristic", "The antivirus suspects something")
 UNASKED = Kind("limit:antivirus", "The antivirus could not be asked")
 KINDS = (FOUND, SUSPECTED, UNASKED)
+NEEDS = frozenset({"antivirus"})
 
 _GUESSES = ("Heuristics.", "PUA.")
 

@@ -20,6 +20,7 @@ UNSUPPORTED = Kind("limit:archive-method", "An archive is packed in a way that c
 PIXELS = Kind("limit:image-size", "A picture is too large, or there are too many, to be looked at for QR codes")
 OPENED = Kind("file:encrypted-archive-opened", "An archive is encrypted, and the mail gives its password away")
 KINDS = (ENCRYPTED, DEPTH, COUNT, SIZE, RATIO, DAMAGED, UNSUPPORTED, PIXELS, OPENED)
+NEEDS = frozenset({"trait", "unread"})
 
 _BY_REASON: dict[Unread, Kind] = {
     "encrypted": ENCRYPTED,

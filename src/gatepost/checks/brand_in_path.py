@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 BRAND = Kind("url:brand-in-path", "A link has a trusted site's name in the path of another site")
 KINDS = (BRAND,)
+NEEDS = frozenset({"link"})
 
 MAX_PATH = 300
 _NAMED_BY_PATH = frozenset({"web.archive.org", "archive.org", "validator.w3.org", "github.com", "gitlab.com"})

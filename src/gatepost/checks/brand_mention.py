@@ -19,6 +19,7 @@ UNLINKED = Kind(
 KINDS = (UNLINKED,)
 
 _ABOUT = ("credential", "limitation", "parcel", "refund", "mailbox", "charge")
+THEMES = frozenset(_ABOUT)
 _OPENING = 200
 _LETTER = 5_000
 

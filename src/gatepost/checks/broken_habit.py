@@ -17,6 +17,7 @@ from gatepost.findings import Finding, Kind, Reading
 UNPROVEN = Kind("sender:broken-habit", "The sender's domain always proved to be it, and this mail does not")
 ELSEWHERE = Kind("sender:new-reply-to", "Answers to an old acquaintance go to another organisation for the first time")
 KINDS = (UNPROVEN, ELSEWHERE)
+NEEDS = frozenset({"remembered"})
 
 LEAST_DAYS = 5
 LEAST_AGE = 14

@@ -11,6 +11,7 @@ from gatepost.names import org_domain
 
 STRANGER = Kind("file:calendar-organizer", "An invitation names an organiser who is not its sender")
 KINDS = (STRANGER,)
+NEEDS = frozenset({"trait"})
 
 _INVITING = (("REQUEST",), ("PUBLISH",))
 

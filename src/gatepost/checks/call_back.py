@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 CALL = Kind("text:call-back", "The text reports a charge and gives a number to call, and nothing else to follow")
 KINDS = (CALL,)
+THEMES = frozenset({"charge"})
 
 # As such mail writes numbers: (888) 555-0100, +1 888 555 0100, 1-888-555-0100, 0800 555 0100.
 _GAP = r"[ .\-–—_~*]{1,3}"

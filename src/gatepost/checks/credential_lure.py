@@ -13,6 +13,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 LURE = Kind("text:credential-lure", "The text asks to confirm an account or a secret, and links away from its sender")
 KINDS = (LURE,)
+THEMES = frozenset({"credential", "limitation"})
 
 _LETTER = 3_000
 _LONG = 6_000

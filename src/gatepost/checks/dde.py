@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 DDE = Kind("file:dde", "A document gets data from another program, which may run commands (DDE)")
 KINDS = (DDE,)
+NEEDS = frozenset({"trait"})
 
 _PROGRAMS = re.compile(
     r"\b(?:cmd|powershell|pwsh|mshta|msexcel|rundll32|regsvr32|wscript|cscript|certutil|bitsadmin|wmic|msiexec|forfiles"

@@ -14,6 +14,7 @@ DOUBLE = Kind("file:double-extension", "A file hides what it is behind a second,
 REVERSED = Kind("file:right-to-left-name", "A file's name is partly written right to left, which hides its extension")
 MISMATCH = Kind("file:type-mismatch", "A file is of another kind than its name says")
 KINDS = (DOUBLE, REVERSED, MISMATCH)
+NEEDS = frozenset({"attachment"})
 
 HARMLESS = frozenset("pdf doc docx xls xlsx ppt pptx jpg jpeg png gif txt rtf htm html csv mp3 mp4 zip".split())
 _OVERRIDES = frozenset("\u202a\u202b\u202d\u202e\u2066\u2067\u2068")

@@ -13,6 +13,7 @@ PARTIAL = Kind("auth:dkim-partial", "The signature leaves a part of the body uns
 TESTING = Kind("auth:dkim-testing", "The only valid signature is by a key in test mode")
 WEAK = Kind("auth:dkim-weak-key", "The signature is by a key that is too short")
 KINDS = (PARTIAL, TESTING, WEAK)
+NEEDS = frozenset({"signature"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 LURE = Kind("text:document-lure", "The text announces a document or message, and links away from its sender")
 KINDS = (LURE,)
+THEMES = frozenset({"document"})
 
 _LONG = 2_000
 

@@ -13,6 +13,7 @@ from gatepost.names import org_domain
 DOWNLOAD = Kind("url:download", "A link downloads a program or an archive")
 DOUBLE = Kind("url:double-extension", "A link downloads a file that hides what it is behind a second ending")
 KINDS = (DOWNLOAD, DOUBLE)
+NEEDS = frozenset({"link"})
 
 _PROGRAMS = frozenset(
     "exe scr pif cpl bat cmd js jse vbs vbe wsf hta ps1 lnk msi msix appx jar apk iso img vhd xll".split()

@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 EMBEDDED = Kind("file:embedded-object", "A document has a file or object embedded")
 EQUATION = Kind("file:equation-editor", "A rich text document brings an object for the old equation editor")
 KINDS = (EMBEDDED, EQUATION)
+NEEDS = frozenset({"trait"})
 
 _BY_TRAIT = {"embedded-object": EMBEDDED, "equation-editor": EQUATION}
 

@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 PROGRAM = Kind("file:executable", "A file is a program")
 RUNNABLE = Kind("file:runnable-name", "A file bears a name that a double click would run")
 KINDS = (PROGRAM, RUNNABLE)
+NEEDS = frozenset({"attachment"})
 
 RUNNABLE_EXTENSIONS = frozenset(
     "exe scr com pif cpl bat cmd js jse vbs vbe wsf wsh wsc hta ps1 psm1 lnk msi msp mst reg scf jar gadget "

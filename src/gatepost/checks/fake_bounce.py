@@ -14,6 +14,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 FAKE = Kind("header:fake-bounce", "The subject is that of a returned mail, but the mail is no delivery report")
 KINDS = (FAKE,)
+THEMES = frozenset({"bounce"})
 
 _REPORTS = ("multipart/report", "message/")
 _SYSTEMS = (

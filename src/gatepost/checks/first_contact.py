@@ -13,6 +13,7 @@ from gatepost.names import normal_domain
 
 FIRST = Kind("sender:first-contact", "The tenant never had mail from this sender or its organisation before")
 KINDS = (FIRST,)
+NEEDS = frozenset({"remembered"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 CARDS = Kind("text:gift-cards", "The text asks to buy gift cards and to send their codes")
 KINDS = (CARDS,)
+THEMES = frozenset({"gift"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

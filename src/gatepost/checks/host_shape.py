@@ -14,6 +14,7 @@ from gatepost.names import is_ip, org_domain
 DEEP = Kind("url:deep-subdomain", "A link leads to a host many levels below its owner's name")
 HYPHENS = Kind("url:many-hyphens", "A link leads to a host whose name is words strung together by hyphens")
 KINDS = (DEEP, HYPHENS)
+NEEDS = frozenset({"link"})
 
 _DEEP = 4
 _HYPHENS = 4

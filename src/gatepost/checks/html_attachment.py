@@ -14,6 +14,7 @@ SCRIPT = Kind("file:html-script", "An attached page runs a script")
 PICTURE = Kind("file:svg-script", "An attached picture (SVG) runs a script")
 REDIRECT = Kind("file:html-redirect", "An attached page sends the reader on to another one by itself")
 KINDS = (PASSWORD, FORM, SCRIPT, PICTURE, REDIRECT)
+NEEDS = frozenset({"trait"})
 
 _BY_TRAIT = {
     "page-password-field": PASSWORD,

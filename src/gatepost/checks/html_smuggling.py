@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 SMUGGLING = Kind("file:html-smuggling", "A page puts a file together by script and saves it")
 WRITTEN = Kind("file:html-written-page", "A page hides another page in a script that writes it")
 KINDS = (SMUGGLING, WRITTEN)
+NEEDS = frozenset({"trait"})
 
 _BY_TRAIT = {"smuggling": SMUGGLING, "written-page": WRITTEN}
 

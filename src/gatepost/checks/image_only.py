@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 PICTURE = Kind("text:image-only", "The mail is a picture that links somewhere, with hardly any text")
 BARE = Kind("text:bare-link", "The mail is hardly more than a link")
 KINDS = (PICTURE, BARE)
+NEEDS = frozenset({"link"})
 
 _ADDRESS = re.compile(r"\w{1,10}://[^\s<>\"]{0,3000}")
 _LITTLE = 300
@@ -25,7 +26,7 @@ def check(reading: Reading) -> Iterator[Finding]:
     if not reading.web_links or reading.is_discussion:
         return
     texts = [text.visible for text in message.texts if not text.attached]
-    if any(len(text) > _MUCH for text in texts):
+    if any(len(text) > _MUCH for text in texts) or any(map(_is_letter, texts)):
         return
     size = max(map(_letters, texts), default=0)
     if size <= _LITTLE and _has_picture(reading):
@@ -44,6 +45,11 @@ def _has_picture(reading: Reading) -> bool:
     if any(link.source == "image" for link in reading.message.links):
         return True
     return any(part.content_type.startswith("image/") for part in reading.message.parts)
+
+
+def _is_letter(text: str) -> bool:
+    """Whether the words that are no address are enough by themselves, which is sooner told than how many there are."""
+    return len(" ".join([word for word in text.split() if "://" not in word])) > _LITTLE
 
 
 def _letters(text: str) -> int:

@@ -12,6 +12,7 @@ from gatepost.names import normal_domain, org_domain
 
 STRANGER = Kind("url:foreign-target", "All links of the mail lead to one site that is not the sender's")
 KINDS = (STRANGER,)
+NEEDS = frozenset({"link"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

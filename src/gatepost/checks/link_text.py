@@ -13,6 +13,7 @@ from gatepost.names import org_domain, public_suffix
 
 MISMATCH = Kind("url:text-mismatch", "A link shows the address of one site and leads to another")
 KINDS = (MISMATCH,)
+NEEDS = frozenset({"link"})
 
 _SHOWN = frozenset({"html", "file"})
 

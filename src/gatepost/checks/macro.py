@@ -14,6 +14,7 @@ AUTORUN = Kind("file:macro-autorun", "A macro starts by itself when the document
 CALL = Kind("file:macro-call", "A macro starts programs, downloads files or does other things outside its document")
 CELLS = Kind("file:excel4-macro", "A workbook has macros in cells (Excel 4.0), which nobody has written for decades")
 KINDS = (MACRO, AUTORUN, CALL, CELLS)
+NEEDS = frozenset({"trait"})
 
 _BY_TRAIT = {"macro": MACRO, "macro-autorun": AUTORUN, "macro-call": CALL, "macro-cells": CELLS}
 

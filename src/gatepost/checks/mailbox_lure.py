@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 LURE = Kind("text:mailbox-lure", "The text says that the mailbox is in trouble, and links away from its sender")
 KINDS = (LURE,)
+THEMES = frozenset({"mailbox"})
 
 _LONG = 3_000
 

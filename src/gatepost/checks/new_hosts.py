@@ -14,6 +14,7 @@ from gatepost.names import org_domain
 
 NEW = Kind("url:new-host", "A link leads to a site that no mail of the tenant led to before")
 KINDS = (NEW,)
+NEEDS = frozenset({"remembered"})
 
 MAX_FOUND = 3
 

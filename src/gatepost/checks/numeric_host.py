@@ -10,6 +10,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 NUMERIC = Kind("url:ip-host", "A link leads to a bare IP address")
 KINDS = (NUMERIC,)
+NEEDS = frozenset({"link"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

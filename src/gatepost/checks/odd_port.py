@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 PORT = Kind("url:odd-port", "A link leads to a port that web sites do not use")
 KINDS = (PORT,)
+NEEDS = frozenset({"link"})
 
 _PORT = re.compile(r"[a-z]{2,5}://[^/?#]{0,400}:(\d{1,5})(?=[/?#]|\Z)")
 _TEST_PORTS = frozenset(

@@ -6,6 +6,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 YARA = Kind("file:yara", "A file matches a YARA rule of the operator")
 KINDS = (YARA,)
+NEEDS = frozenset({"trait"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from gatepost.names import normal_domain
 
 FORGED = Kind("sender:own-domain-spoof", "The mail claims one of the own domains and fails authentication")
 KINDS = (FORGED,)
+NEEDS = frozenset({"protected"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 LURE = Kind("text:parcel-lure", "The text says that a parcel waits, and links away from its sender")
 KINDS = (LURE,)
+THEMES = frozenset({"parcel"})
 
 _LONG = 3_000
 

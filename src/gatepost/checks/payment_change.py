@@ -14,6 +14,7 @@ from gatepost.names import normal_domain, org_domain
 CHANGE = Kind("text:payment-change", "The text gives new bank details or asks for a transfer")
 ERRAND = Kind("text:errand", "The text opens as a request from a superior does: are you there, keep it quiet")
 KINDS = (CHANGE, ERRAND)
+THEMES = frozenset({"payment", "errand"})
 
 _LETTER = 3_000
 

@@ -15,6 +15,7 @@ FILE = Kind("file:pdf-embedded-file", "A PDF has a file embedded")
 AT_ONCE = Kind("file:pdf-open-action", "A PDF does something by itself when it is opened")
 SUBMIT = Kind("file:pdf-submit-form", "A PDF sends what is filled in to a server")
 KINDS = (SCRIPT, LAUNCH, FILE, AT_ONCE, SUBMIT)
+NEEDS = frozenset({"trait"})
 
 _BY_TRAIT = {
     "pdf-javascript": SCRIPT,

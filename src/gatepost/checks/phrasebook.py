@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import product
+from itertools import chain, product
 
 import ahocorasick_rs
 import msgspec
@@ -101,6 +101,12 @@ class Phrasebook:
             open_end = word.endswith("*")
             phrase = Phrase(theme, len(blank), backwards, forwards, open_end, left, "" if open_end else right)
             self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
+
+    def warm(self) -> None:
+        """Compile what is otherwise compiled when it is first needed."""
+        for phrase in chain.from_iterable(self._by_word):
+            for pattern in filter(None, (phrase.before, phrase.after)):
+                _compiled(pattern)
 
     def within(self, text: str) -> Iterator[Cue]:
         """Every phrase in a folded text, as often as it stands there."""

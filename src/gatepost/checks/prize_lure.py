@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 LURE = Kind("text:prize-lure", "The text promises a prize or reward, and links away from its sender")
 KINDS = (LURE,)
+THEMES = frozenset({"prize"})
 
 _LONG = 2_500
 

@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 ACTION = Kind("file:program-action", "A document starts a program when it is clicked or touched")
 INSTALLER = Kind("file:installer", "A file is an installer, which runs as a program does")
 KINDS = (ACTION, INSTALLER)
+NEEDS = frozenset({"trait"})
 
 _BY_TRAIT = {"program-action": ACTION, "embedded-command": ACTION, "installer": INSTALLER}
 

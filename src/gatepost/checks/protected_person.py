@@ -12,6 +12,7 @@ from gatepost.names import Address, normal_address, normal_domain, skeleton
 
 POSE = Kind("sender:protected-person", "An outsider bears the name of a person whom the operator protects")
 KINDS = (POSE,)
+NEEDS = frozenset({"protected"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 QR = Kind("url:qr-code", "A picture holds a QR code that leads to a web page")
 KINDS = (QR,)
+NEEDS = frozenset({"link-in-file"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

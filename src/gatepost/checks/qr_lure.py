@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 SCAN = Kind("text:qr-lure", "The text asks to scan a code with a telephone")
 KINDS = (SCAN,)
+THEMES = frozenset({"scan"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

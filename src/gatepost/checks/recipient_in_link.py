@@ -14,6 +14,7 @@ from gatepost.names import org_domain
 
 ADDRESS = Kind("url:recipient-address", "A link carries the recipient's address to a site that is not the sender's")
 KINDS = (ADDRESS,)
+NEEDS = frozenset({"link"})
 
 MAX_RECIPIENTS = 5
 _FAREWELLS = (

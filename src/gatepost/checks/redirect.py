@@ -13,6 +13,7 @@ from gatepost.names import org_domain
 
 REDIRECT = Kind("url:open-redirect", "A link starts at a well-known site and leads on to another")
 KINDS = (REDIRECT,)
+NEEDS = frozenset({"link"})
 
 # Click counters of the well-known themselves, for their customers.
 _COUNTERS = frozenset({"l.facebook.com", "lm.facebook.com", "l.instagram.com", "awstrack.me"})

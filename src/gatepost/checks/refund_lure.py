@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 LURE = Kind("text:refund-lure", "The text promises a refund or threatens with a fine, and links away from its sender")
 KINDS = (LURE,)
+THEMES = frozenset({"refund"})
 
 _LONG = 3_000
 

@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 TEMPLATE = Kind("file:remote-template", "A document fetches its template from another server")
 OBJECT = Kind("file:remote-object", "A document fetches an object from another server when it is opened")
 KINDS = (TEMPLATE, OBJECT)
+NEEDS = frozenset({"trait"})
 
 _BY_TRAIT = {"remote-template": TEMPLATE, "remote-object": OBJECT}
 

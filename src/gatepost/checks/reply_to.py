@@ -13,6 +13,7 @@ from gatepost.names import Address, normal_domain, org_domain
 FREE = Kind("sender:reply-to-freemail", "Answers go to a free mailbox that is not the sender's")
 MISMATCH = Kind("sender:reply-to-mismatch", "Answers go to another organisation than the sender's")
 KINDS = (FREE, MISMATCH)
+NEEDS = frozenset({"reply-to"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 LURE = Kind("text:salary-lure", "The text poses as news about pay or benefits, and links away from its sender")
 KINDS = (LURE,)
+THEMES = frozenset({"salary"})
 
 _LONG = 3_000
 

@@ -7,6 +7,7 @@ disguised, and one stray letter from another keyboard does not count as a look-a
 
 import re
 from collections.abc import Iterator
+from string import ascii_lowercase, digits
 
 from gatepost.checks.wording import MAX_TEXTS, WARES, shown, wording
 from gatepost.findings import Finding, Kind, Reading
@@ -21,14 +22,28 @@ MAX_SPELLED = 2_500
 _LEAST = 3
 _SHORTEST = 5
 
+
+def _sorts(sorts: dict[str, str]) -> bytes:
+    """A table that turns each byte into its sort, a space for those that have none."""
+    table = bytearray(b" " * 256)
+    for sort, characters in sorts.items():
+        for character in characters:
+            table[ord(character)] = ord(sort)
+    return bytes(table)
+
+
 # A Cyrillic or Greek letter beside a Latin one, with the word around them.
 _FOREIGN = re.compile(r"[\u0370-\u052f]")
 _SEAM = re.compile(r"[A-Za-z]{0,20}(?:[A-Za-z][\u0370-\u052f]|[\u0370-\u052f][A-Za-z])[A-Za-z\u0370-\u052f]{0,20}")
-_MARKED = re.compile(r"[0-9@!$|](?<=[a-z].)[a-z0-9]")
+_MOST_FIRST = 12
 _LEET = re.compile(r"(?<![\w@./:=&?%#$!|-])[a-z]{1,12}[0-9@!$|][a-z0-9@!$|]{0,12}[a-z](?![\w@./=&?%#-])")
 _SPACED = re.compile(r"(?<![\w.])(?:[a-z0-9][ .\-_*~]{1,2}){4,14}[a-z0-9](?!\w)")
-# Two single letters with gaps around both: what every spelled word has, found without looking back at each letter.
-_GAPS = re.compile(r"[ .\-_*~][a-z0-9][ .\-_*~]{1,2}[a-z0-9][ .\-_*~]")
+# A text with every character replaced by its sort is searched many times faster than by the expressions above: `a` for a
+# letter, `m` for a mark, `g` for a gap.
+_LETTERS_AND_MARKS = _sorts({"a": ascii_lowercase, "m": digits + "@!$|"})
+_LETTERS_AND_GAPS = _sorts({"a": ascii_lowercase + digits, "g": " .-_*~"})
+# Three single letters with gaps around them: what every spelled word has.
+_GAPS = re.compile(rb"gagg?agg?ag")
 _LETTERS = str.maketrans("0134579@!$|", "oieastgaisl")
 _PLAIN_WORD = re.compile(r"(?<![\w ])[a-z]{5,14}(?![\w ])")
 _DISGUISED_WARES = ("pharmacy", "potency", "adult", "casino", "loan", "replica", "software")
@@ -56,11 +71,24 @@ def _mixed_words(text: str) -> Iterator[str]:
 
 
 def _disguised(text: str) -> Iterator[str]:
-    if _MARKED.search(text):
-        for match in _LEET.finditer(text):
-            if match.group().translate(_LETTERS) in _BOOK:
-                yield match.group()
-    for match in _SPACED.finditer(text) if _GAPS.search(text) else ():
+    characters = text.encode("ascii", "replace")
+    for word in _marked(text, characters.translate(_LETTERS_AND_MARKS)):
+        if word.translate(_LETTERS) in _BOOK:
+            yield word
+    gaps = characters.translate(_LETTERS_AND_GAPS)
+    for match in _SPACED.finditer(text) if _GAPS.search(gaps) else ():
         letters = "".join(char for char in match.group() if char.isalnum())
         if letters.translate(_LETTERS) in _BOOK:
             yield match.group()
+
+
+def _marked(text: str, shapes: bytes) -> Iterator[str]:
+    """Words with a mark right after their first letters."""
+    end, at = 0, shapes.find(b"am")
+    while at >= 0:
+        earliest = max(0, at - _MOST_FIRST)
+        start = earliest + len(shapes[earliest : at + 1].rstrip(b"a"))
+        if start >= end and (match := _LEET.match(text, start)):
+            yield match.group()
+            end = match.end()
+        at = shapes.find(b"am", at + 1)

@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 COMMAND = Kind("file:shortcut-command", "A shortcut runs a command of its sender's")
 SHARE = Kind("file:shortcut-to-share", "A shortcut leads to a file on another computer")
 KINDS = (COMMAND, SHARE)
+NEEDS = frozenset({"trait"})
 
 _SHELLS = re.compile(
     r"\b(?:cmd|powershell|pwsh|mshta|rundll32|regsvr32|wscript|cscript|certutil|bitsadmin|wmic|msiexec|forfiles|conhost"

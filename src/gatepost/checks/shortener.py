@@ -12,6 +12,7 @@ from gatepost.names import org_domain
 
 SHORTENER = Kind("url:shortener", "A link leads through a shortener, which hides its target")
 KINDS = (SHORTENER,)
+NEEDS = frozenset({"link"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

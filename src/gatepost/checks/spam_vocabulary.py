@@ -16,6 +16,7 @@ KINDS = (VOCABULARY, EXCUSE)
 
 _NO_WARE = frozenset({"excuse", "pitch"})
 _WARES = tuple(theme for theme in WARES if theme not in _NO_WARE)
+THEMES = frozenset({*_WARES, "excuse"})
 _ROOM = 1_500
 _NOTE = 500
 

@@ -17,10 +17,12 @@ from gatepost.names import org_domain
 MONEY = Kind("sender:stranger-asks", "Somebody who never wrote before asks for a payment, a gift card or a favour")
 SECRET = Kind("url:new-host-asks", "The text presses for an account or a secret, on a site that is new to the tenant")
 KINDS = (MONEY, SECRET)
+NEEDS = frozenset({"remembered"})
 
 _LETTER = 3_000
 _MONEY = ("payment", "errand", "gift")
 _SECRETS = ("credential", "limitation", "mailbox", "document", "salary")
+THEMES = frozenset({*_MONEY, *_SECRETS})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from gatepost.findings import Finding, Kind, Reading
 from gatepost.mail import defects, text
 
 KINDS = tuple(Kind(name, title) for name, title in sorted((defects.DEFECTS | text.DEFECTS).items()))
+NEEDS = frozenset({"defect"})
 _BY_ID = {kind.id: kind for kind in KINDS}
 
 

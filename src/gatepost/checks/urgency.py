@@ -11,6 +11,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 URGENCY = Kind("text:urgency", "The text presses for time")
 KINDS = (URGENCY,)
+THEMES = frozenset({"urgency"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

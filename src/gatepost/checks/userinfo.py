@@ -10,6 +10,7 @@ from gatepost.findings import Finding, Kind, Reading
 
 USERINFO = Kind("url:userinfo", "A link shows a false host before the real one")
 KINDS = (USERINFO,)
+NEEDS = frozenset({"link"})
 
 
 def check(reading: Reading) -> Iterator[Finding]:

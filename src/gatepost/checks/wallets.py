@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 MAX_TRIED = 50
+_SHORTEST = 23
 
 _WORD = re.compile(
     r"(?<![A-Za-z0-9])(?:bc1[a-z0-9]{20,80}|BC1[A-Z0-9]{20,80}|0x[0-9a-fA-F]{40}"
@@ -21,7 +22,8 @@ _GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 
 def wallets(text: str) -> Iterator[str]:
     """The addresses in a text, in their order."""
-    for tried, match in enumerate(_WORD.finditer(text)):
+    long = (word for word in text.split() if len(word) >= _SHORTEST)
+    for tried, match in enumerate(match for word in long for match in _WORD.finditer(word)):
         if tried >= MAX_TRIED:
             return
         word = match.group()

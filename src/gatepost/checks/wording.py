@@ -32,11 +32,14 @@ class Wording(msgspec.Struct, frozen=True):
 
     def said(self, *themes: str) -> tuple[str, ...]:
         """The phrases of these themes."""
-        return tuple(words for theme in themes for words in self.themes.get(theme, ()))
+        found: tuple[str, ...] = ()
+        for theme in themes:
+            found += self.themes.get(theme, ())
+        return found
 
     def count(self, *themes: str) -> int:
         """How many different phrases of these themes there are."""
-        return sum(len(self.themes.get(theme, ())) for theme in themes)
+        return len(self.said(*themes))
 
 
 def _load(name: str) -> dict[str, list[str]]:
@@ -49,6 +52,11 @@ def _load(name: str) -> dict[str, list[str]]:
 LURES = _load("lures.toml")
 WARES = _load("wares.toml")
 _BOOK = Phrasebook(LURES | WARES)
+
+
+def warm() -> None:
+    """Compile every phrase now, for a process that others are forked from: each of those would do it again."""
+    _BOOK.warm()
 
 
 def wording(reading: Reading) -> Wording:

@@ -14,9 +14,13 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Examine this machine and this configuration; exits with 1 where something fails."""
+    from gatepost import logs
     from gatepost.cli.printing import print_json
     from gatepost.service.doctor.examination import examine
+    from gatepost.settings import Log
 
+    # What is tried may log, and the answer is for machines.
+    logs.configure(Log(level="error"))
     place = data_folder(data)
     found = examine(config_folder(config, place), place)
     if json:

@@ -30,7 +30,6 @@ _DATA = re.compile(
 _NUMBERS = re.compile(
     r"[\[(]((?:\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3})\s{0,4},){60,}+\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3}))", re.IGNORECASE
 )
-_ACTIVE = (b"<script", b"javascript:", b"onload", b"onerror", b";base64,")
 # The ways in which a browser makes a file of bytes, and saves or opens it.
 _SAVES = (
     "createobjecturl",
@@ -74,7 +73,9 @@ def inspect(file: File, budget: Budget) -> Contents:
 def _is_active(raw: bytes) -> bool:
     """Whether anything in the page runs; where characters take two bytes, that is not seen at a glance."""
     low = raw.lower()
-    return b"\0" in raw[:1_000] or any(mark in low for mark in _ACTIVE)
+    if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
+        return True
+    return b"script" in low and (b"<script" in low or b"javascript:" in low)
 
 
 def _is_body(file: File) -> bool:

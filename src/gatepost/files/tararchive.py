@@ -13,7 +13,10 @@ def is_tar(content: bytes) -> bool:
     if len(content) < BLOCK:
         return False
     header = content[:BLOCK]
-    return header[257:262] == b"ustar" or (header[0] != 0 and _number(header[148:156]) == _checksum(header))
+    if header[257:262] == b"ustar":
+        return True
+    said = _number(header[148:156]) if header[0] else None
+    return said is not None and said == _checksum(header)
 
 
 def members(content: bytes, budget: Budget) -> Iterator[Member]:

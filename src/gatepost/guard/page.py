@@ -9,6 +9,7 @@ whoever reads.
 import fcntl
 import mmap
 import os
+from collections.abc import Callable
 
 import msgspec
 
@@ -61,6 +62,16 @@ class Page:
         """Say that `job` now executes `stage`."""
         self._changes = (self._changes + 1) & 0xFFFF
         self._words[0] = job << 32 | self._changes << 16 | _INDEX.get(stage, 0)
+
+    def marker(self, job: int) -> Callable[[str], None]:
+        """`enter` for the many stages of one job, without a call inside the call."""
+        words, index, high = self._words, _INDEX, job << 32
+
+        def mark(stage: str) -> None:
+            self._changes = changes = (self._changes + 1) & 0xFFFF
+            words[0] = high | changes << 16 | index.get(stage, 0)
+
+        return mark
 
     def say_out_of_memory(self) -> None:
         """Say why this worker is about to end; needs no memory itself."""

@@ -29,6 +29,7 @@ from PIL import Image
 from gatepost import names
 from gatepost.analysis import Context, Report, analyse
 from gatepost.asking import Dns, DnsAnswer
+from gatepost.checks import wording
 from gatepost.files.tree import Antivirus
 from gatepost.mail import charset, text
 from gatepost.mail.message import Envelope
@@ -100,6 +101,7 @@ def warm_up() -> None:
     names.warm()
     text.warm()
     charset.preload()
+    wording.warm()
     for raw in specimens():
         report_on(raw)
         _look_at(raw)

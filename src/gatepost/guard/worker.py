@@ -95,7 +95,7 @@ class Worker:
             now=job.now,
             policy=self._policies[job.policy],
             skip=job.skip,
-            mark=self._marker(run),
+            mark=self._page.marker(number),
             lists=(self._lists.get(job.lists) if job.lists else None) or NOTHING,
             rules=self._rules,
             antivirus=job.antivirus,
@@ -119,16 +119,9 @@ class Worker:
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  what crashes is told, not silent
-            self._end(run, _failed(run, f"it crashed ({type(fault).__name__})"))
+            self._end(run, self._failed(run, f"it crashed ({type(fault).__name__})"))
         else:
-            self._end(run, _done(run, shown))
-
-    def _marker(self, run: _Run) -> Callable[[str], None]:
-        def mark(stage: str) -> None:
-            run.stage = stage
-            self._page.enter(run.number, stage)
-
-        return mark
+            self._end(run, self._done(run, shown))
 
     def _resume(self, number: int, body: bytes) -> None:
         run = self._runs.get(number)
@@ -151,11 +144,11 @@ class Worker:
             while not (missing := self._missing(run)):
                 run.questions = run.analysis.send(tuple(run.known[question] for question in run.questions))
         except StopIteration as stop:
-            self._end(run, _done(run, stop.value))
+            self._end(run, self._done(run, stop.value))
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  an analysis that crashes is told, not silent
-            self._end(run, _failed(run, f"it crashed ({type(fault).__name__})"))
+            self._end(run, self._failed(run, f"it crashed ({type(fault).__name__})"))
         else:
             self._ask(run, missing)
 
@@ -165,9 +158,10 @@ class Worker:
 
     def _ask(self, run: _Run, missing: Questions) -> None:
         run.step += 1
+        run.stage = self._page.place.stage
         if run.step > MAX_STEPS:
             run.analysis.close()
-            self._end(run, _failed(run, "it asked too many questions"))
+            self._end(run, self._failed(run, "it asked too many questions"))
             return
         body = frames.packed(Frame.ASK, run.number, frames.Ask(run.step, missing))
         self._page.enter(0, IDLE)
@@ -181,19 +175,17 @@ class Worker:
             gc.collect()
             give_back_memory()
 
+    def _done(self, run: _Run, report: Report | Looked) -> bytes:
+        try:
+            body = msgspec.msgpack.encode(report)
+        except UnicodeEncodeError:
+            body = msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(report)))
+        if len(body) > MAX_REPORT:
+            return self._failed(run, "its report is too long")
+        return frames.frame(Frame.DONE, run.number, body)
 
-def _done(run: _Run, report: Report | Looked) -> bytes:
-    try:
-        body = msgspec.msgpack.encode(report)
-    except UnicodeEncodeError:
-        body = msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(report)))
-    if len(body) > MAX_REPORT:
-        return _failed(run, "its report is too long")
-    return frames.frame(Frame.DONE, run.number, body)
-
-
-def _failed(run: _Run, reason: str) -> bytes:
-    return frames.packed(Frame.FAILED, run.number, frames.Failed(run.stage, reason))
+    def _failed(self, run: _Run, reason: str) -> bytes:
+        return frames.packed(Frame.FAILED, run.number, frames.Failed(self._page.place.stage, reason))
 
 
 def _without_surrogates(value: Any) -> Any:

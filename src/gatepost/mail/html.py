@@ -32,6 +32,11 @@ _INERT = frozenset(
 _LEGACY = frozenset({"hidden", "bgcolor", "background", "color", "text"})
 _LOOKS = _LEGACY | {"style", "class", "id"}
 _UNREAD = frozenset({"script", "style", "title", "noframes", "noembed", "iframe", "template"})
+# What is to be known of a tag, in one place: the space that it makes, what it adds, and whether its inside is read.
+_TAGS = {
+    tag: (_SPACING.get(tag, ""), ELEMENTS.get(tag), tag not in _UNREAD) for tag in {*_SPACING, *ELEMENTS, *_UNREAD}
+}
+_OTHER_TAG = ("", None, True)
 _WORTH_READING = ("href", "src=", "action", "url(", "<script", "onload", "onerror")
 _TEXT = re.compile(r">\s*+[^<\s]")
 
@@ -62,7 +67,7 @@ class Page(Gathering):
         node: LexborNode | None = root
         opened = self._open
         above: list[LexborNode] = []  # climbing by `parent` would make each node anew
-        nodes = 0
+        nodes = depth = 0
         while node is not None:
             nodes += 1
             tag = node.tag
@@ -70,16 +75,18 @@ class Page(Gathering):
                 self.text(node.text_content or "")
             elif tag == "-comment":
                 self._comment(node.comment_content or "")
-            elif tag and self._enter(node, tag, len(above)) and (child := node.first_child) is not None:
+            elif tag and self._enter(node, tag, depth) and (child := node.first_child) is not None:
                 above.append(node)
+                depth += 1
                 node = child
                 continue
             while True:
-                if opened and opened[-1][0] == len(above):
+                if opened and opened[-1][0] == depth:
                     self._leave()
-                if (following := node.next) is not None or not above:
+                if (following := node.next) is not None or not depth:
                     break
                 node = above.pop()
+                depth -= 1
             node = following
             if nodes > MAX_NODES:
                 self.is_whole = False
@@ -89,23 +96,21 @@ class Page(Gathering):
     def _enter(self, node: LexborNode, tag: str, depth: int) -> bool:
         """Read one element by itself; whether what is inside it is to be read."""
         attributes: Attributes = node.attributes
-        before = self.look
+        before = look = self.look
         closing: Closing | None = None
-        spacing = _SPACING.get(tag)
-        if attributes:
-            if not _LOOKS.isdisjoint(attributes):
-                self._change_look(tag, attributes)
-        elif tag in self._sheet.rules:
+        spacing, element, is_read = _TAGS.get(tag, _OTHER_TAG)
+        if not _LOOKS.isdisjoint(attributes) if attributes else tag in self._sheet.rules:
             self._change_look(tag, attributes)
-        if spacing is not None:
-            (self.hidden if self.look.unseen else self.visible).append(spacing)
-        if tag in ELEMENTS:
-            closing = ELEMENTS[tag](self, attributes, node)
+            look = self.look
+        if spacing:
+            (self.hidden if look.unseen else self.visible).append(spacing)
+        if element:
+            closing = element(self, attributes, node)
         if attributes and not _INERT.issuperset(attributes):
             closing = _both(self._take(tag, attributes), closing)
-        if closing or spacing is BREAK or self.look is not before:
+        if closing or spacing is BREAK or look is not before:
             self._open.append((depth, before, closing, spacing is BREAK))
-        return tag not in _UNREAD
+        return is_read
 
     def _change_look(self, tag: str, attributes: Attributes) -> None:
         own = self._own_style(tag, attributes)

@@ -43,7 +43,7 @@ _DEFANGED_MARKS = {
 }
 # What every link in plain text has at some place: a dot after `www` or before such an ending, or the colon of a scheme.
 _DOT = re.compile(
-    rf"\.(?:(?:{'|'.join(sorted(_ENDINGS_WITH_PATH))})(?![@\w-])|(?<=w\.)|(?<=w\d\.)|(?<=w\d\d\.))", re.IGNORECASE
+    rf"\.(?:(?=\w)(?:{'|'.join(sorted(_ENDINGS_WITH_PATH))})(?![@\w-])|(?<=w\.)|(?<=w\d\.)|(?<=w\d\d\.))", re.IGNORECASE
 )
 _COLON = re.compile(r":(?:[/\\\]]|(?<=[oO]:))")
 _FOLDED = re.compile(r"<(?:URL:)?\s{0,8}(https?://[^<>\s]{1,400}\s[^<>]{1,2000})>", re.IGNORECASE)

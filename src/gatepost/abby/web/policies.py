@@ -18,7 +18,7 @@ from gatepost.checks import TITLES
 from gatepost.policy import Layer, Policies, PolicyError, laid
 from gatepost.policy.layering import Origin
 
-LAST = 2_000
+LAST = 1_000
 MAX_TEXT = 100_000
 SHOWN_FLIPS = 200
 TYPED = "what you typed"

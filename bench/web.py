@@ -1,0 +1,212 @@
+"""Every page of the web interface with a million messages and a million list entries stored, beside a static file.
+
+The messages are results of the sample in `bench/sample.py`, put on record over thirty days; the entries are hosts in
+`blocked-urls`; 20,000 messages are held. Each page is asked for in turns with the style sheet, over the same TLS
+connection, after one round that is not counted. Two rows are no pages but trials: what a change would have done to the
+last messages, which is work and not looking up. `BENCH_WEB_MESSAGES` and `BENCH_WEB_ENTRIES` set how many there are.
+"""
+
+import asyncio
+import html
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+import httpx
+import psutil
+
+from bench.sample import address, mails
+from bench.scanning import pss
+from bench.visiting import PASSWORD, Service
+from gatepost.analysis import Report
+from gatepost.ids import new_id
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.subjects import Subject
+from gatepost.mail.message import Envelope
+from gatepost.store import database, messages, open_store
+from gatepost.store.interface import CLI, MessageRecord, NewEntry
+from gatepost.verdict import Line
+
+MESSAGES = int(os.environ.get("BENCH_WEB_MESSAGES", "1000000"))
+ENTRIES = int(os.environ.get("BENCH_WEB_ENTRIES", "1000000"))
+HELD = 20_000
+ROUNDS = 15
+SPAN = 30 * 86_400_000
+TRANSACTION, STATEMENT = 5_000, 500
+WITHIN = 200.0
+URLS = BY_NAME["blocked-urls"]
+
+
+def run() -> str:
+    """The table as markdown."""
+    with tempfile.TemporaryDirectory() as name:
+        data = Path(name) / "data"
+        data.mkdir()
+        ggrid = _stored(data)
+        service = Service(data, "smtp://127.0.0.1:9")
+        try:
+            return _measured(service, ggrid)
+        finally:
+            service.stop()
+
+
+def _stored(data: Path) -> str:
+    """Fill the storage; the ggrid of a message that is held."""
+    started = time.perf_counter()
+    asyncio.run(open_store("sqlite:gatepost.db", data).close())
+    connection = database.create(data / "gatepost.db")
+    made = _records(MESSAGES)
+    last: MessageRecord | None = None
+    while some := list(islice(made, TRANSACTION)):
+        connection.execute("BEGIN IMMEDIATE")
+        for place in range(0, len(some), STATEMENT):
+            messages.insert(connection, some[place : place + STATEMENT])
+        connection.execute("COMMIT")
+        last = some[-1]
+    connection.close()
+    assert last is not None
+    asyncio.run(_filled(data, last))
+    print(f"   stored in {time.perf_counter() - started:.0f} s", flush=True)
+    return last.ggrid
+
+
+async def _filled(data: Path, last: MessageRecord) -> None:
+    store = open_store("sqlite:gatepost.db", data)
+    entries = (
+        NewEntry(f"host{number:07d}.example", f"host{number:07d}.example", "a feed") for number in range(ENTRIES)
+    )
+    while some := list(islice(entries, TRANSACTION)):
+        await store.add_entries(None, URLS, some, CLI)
+    held = [last, *islice(_records(HELD * 4), HELD)]
+    for place in range(0, len(held), 500):
+        await asyncio.gather(*map(store.hold, held[place : place + 500]))
+    await store.close()
+
+
+def _records(count: int) -> Iterator[MessageRecord]:
+    """Results over the last thirty days, the oldest first."""
+    chance = random.Random(5)
+    samples = mails()
+    now = int(time.time() * 1000)
+    for number in range(count):
+        mail = samples[chance.randrange(len(samples))]
+        then = now - SPAN + number * SPAN // count
+        sender = f"{chance.randrange(50_000)}.{address(mail)}"
+        envelope = Envelope(sender, (f"user{chance.randrange(10_000)}@example.com",), "192.0.2.25")
+        report = _report(f"{mail.subject} {number}", sender, held=number % 14 == 0)
+        yield MessageRecord(new_id(then * 1_000_000), then - 60, then, envelope, 4_000, f"{number:064x}", report)
+
+
+def _report(subject: str, sender: str, *, held: bool) -> Report:
+    lines = tuple(
+        Line(kind, "The text presses for time", "1.1", {"words": "at once"}, 120, 120, "spam")
+        for kind in ("text:urgency", "text:bare-link", "url:text-mismatch", "auth:dmarc-fail")
+    )
+    subjects = (Subject("from", sender, "From"), Subject("link", "https://news.example/a", "1.1"))
+    return Report(
+        "spam" if held else "clean",
+        "quarantine" if held else "deliver",
+        tuple(line.kind for line in lines),
+        480,
+        "A score of 4.8",
+        lines=lines,
+        subject=subject,
+        senders=(sender,),
+        subjects=subjects,
+    )
+
+
+# Forms that change nothing: what would happen.
+FORMS = {
+    "/lists/global/blocked-urls/preview": {"entries": "new.example\nhost0000007.example\n"},
+    "/policy#tried": {"text": '[verdicts.clean]\ndecision = "quarantine"\n'},
+}
+
+
+def _pages(ggrid: str) -> Sequence[tuple[str, str]]:
+    lists = "/lists/global/blocked-urls"
+    return (
+        ("overview, 24 hours", "/"),
+        ("overview, 30 days", "/?span=month"),
+        ("overview, live part", "/overview/live"),
+        ("messages, newest", "/messages"),
+        ("messages of a sender", "/messages?sender=deals@cheap-ads.example"),
+        ("messages of a sender's domain", "/messages?sender=cheap-ads.example"),
+        ("messages to a recipient", "/messages?recipient=user77@example.com"),
+        ("messages by words of the subject", "/messages?subject=payslip+november"),
+        ("messages by words that no subject has", "/messages?subject=never+seen"),
+        ("messages by verdict and tag", "/messages?verdict=spam&tag=text:urgency"),
+        ("messages of a day", f"/messages?since={time.strftime('%Y-%m-%d', time.gmtime(time.time() - 15 * 86_400))}"),
+        ("a message", f"/messages/{ggrid}"),
+        ("judged again", f"/messages/{ggrid}/replay"),
+        ("quarantine", "/quarantine"),
+        ("quarantine by subject", "/quarantine?subject=payslip"),
+        ("scan", "/scan"),
+        ("lists", "/lists"),
+        ("a list of a million", lists),
+        ("its entries that begin so", f"{lists}?q=host05"),
+        ("its entries that contain so", f"{lists}?q=99999&how=contains"),
+        ("one entry", f"{lists}/entry?key=host0000077.example"),
+        ("its history", f"{lists}/history"),
+        ("two entries, tried on the last messages", f"{lists}/preview"),
+        ("import form", f"{lists}/import"),
+        ("keys", "/keys"),
+        ("policy", "/policy"),
+        ("a policy, tried on the last 1,000 messages", "/policy#tried"),
+        ("tenants", "/tenants"),
+        ("users", "/users"),
+        ("audit trail", "/audit"),
+        ("system", "/system"),
+        ("account", "/account"),
+    )
+
+
+def _measured(service: Service, ggrid: str) -> str:
+    service.user("bench", "administrator")
+    client = service.client
+    client.headers["Accept"] = "text/html"
+    assert client.post("/sign-in", data={"name": "bench", "password": PASSWORD}).status_code == 303
+    page = client.get("/account").text
+    static = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
+    csrf = html.unescape(page.partition('name="csrf" value="')[2].partition('"')[0])
+    pages = _pages(ggrid)
+    for _, path in pages:
+        _timed(client, path, csrf)
+    process = psutil.Process(service.pid)
+    before = pss(process)
+    rows, slowest = [], 0.0
+    for what, path in pages:
+        pairs = [(_timed(client, static), _timed(client, path, csrf)) for _ in range(ROUNDS)]
+        plain, ours = (median(each) for each in zip(*pairs, strict=True))
+        slowest = slowest if path in FORMS else max(slowest, ours)
+        rows.append(f"| {what} | {ours:.1f} | {max(pair[1] for pair in pairs):.1f} | {ours / plain:.1f} |")
+    grown = pss(process) - before
+    held = "within" if slowest <= WITHIN else "NOT within"
+    return "\n".join(
+        (
+            f"| {MESSAGES:,} messages, {ENTRIES:,} entries | median, ms | slowest, ms | times the static file |",
+            "|---|---:|---:|---:|",
+            *rows,
+            "",
+            f"The slowest page takes {slowest:.0f} ms ({held} {WITHIN:.0f} ms), trials apart. {_memory(before, grown)}",
+            f"Load of the machine at the end: {os.getloadavg()[0]:.1f}.",
+        )
+    )
+
+
+def _memory(before: float, grown: float) -> str:
+    return f"Memory of the service (PSS): {before:.0f} MB before the counted pages, {grown:+.1f} MB after them."
+
+
+def _timed(client: httpx.Client, path: str, csrf: str = "") -> float:
+    form = FORMS.get(path)
+    started = time.perf_counter()
+    answer = client.post(path, data={"csrf": csrf, **form}) if form else client.get(path)
+    spent = (time.perf_counter() - started) * 1000
+    assert answer.status_code == 200, (path, answer.status_code, answer.text[:300])
+    return spent

@@ -1,0 +1,115 @@
+"""Lists in a browser: entries are tried before they are saved, changed, deleted, imported and exported."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+WAYS = [("desktop", True), ("desktop", False), ("phone", True), ("phone", False)]
+SENDERS = "/lists/global/blocked-senders"
+
+
+def adds(page: Page, text: str) -> None:
+    page.get_by_role("textbox", name="Entries", exact=True).fill(text)
+    page.get_by_role("button", name="See what it would do").click()
+
+
+@pytest.mark.parametrize(("size", "script"), WAYS)
+def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: str, script: bool) -> None:
+    name = f"{size}-{script}.lists.example".lower()
+    service.scan(mail("Seen before"), f"ann@{name}")
+    page = browser.page(size=size, script=script)
+    page.goto(SENDERS)
+    adds(page, f"Ann@{name.upper()}\nno entry at all\n")
+    expect(page.get_by_text("Nothing is saved yet.")).to_be_visible()
+    row = page.get_by_role("row").filter(has_text=f"ann@{name}")
+    expect(row).to_contain_text("new")
+    expect(page.get_by_role("row").filter(has_text="no entry at all")).to_contain_text("is not a host name")
+    expect(page.locator(".card").filter(has_text="Would have hit").first).to_contain_text("1")
+    page.get_by_role("button", name="Save 1 entry without the other lines").first.click()
+    expect(page.get_by_text("The entries are in the list.")).to_be_visible()
+    page.get_by_role("searchbox", name="Find").fill(f"ann@{name}")
+    page.get_by_role("button", name="Find").click()
+    page.get_by_role("link", name=f"ann@{name}").click()
+    page.get_by_role("textbox", name="Comment").fill("asked us to")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("The change is saved.")).to_be_visible()
+    page.goto(f"{SENDERS}/entry?key=ann@{name}")
+    expect(page.get_by_role("textbox", name="Comment")).to_have_value("asked us to")
+    page.get_by_role("button", name="Delete…").click()
+    expect(page.get_by_text("Nothing is deleted yet.")).to_be_visible()
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.get_by_text("Deleted.")).to_be_visible()
+    page.goto(f"{SENDERS}/history")
+    expect(page.get_by_role("row").filter(has_text=f"ann@{name}").filter(has_text="deleted")).to_have_count(1)
+
+
+def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "feed.txt"
+    file.write_text("".join(f"host{number}.feed.example\n" for number in range(1_500)) + "not a host!\n")
+    page = browser.page()
+    page.goto("/lists/global/blocked-urls/import")
+    page.get_by_label("File, up to").set_input_files(file)
+    page.get_by_label("Leave out lines").check()
+    page.get_by_role("button", name="Send the file").click()
+    expect(page.get_by_role("status")).to_contain_text("has 1,500 entries of this list, and 1 line that is none")
+    # The file is still chosen, and the form now saves it.
+    expect(page.get_by_label("Save the entries")).to_be_checked()
+    seen = page.evaluate_handle(
+        """() => {
+            const seen = [];
+            const bar = document.querySelector("progress");
+            new MutationObserver(() => seen.push(bar.getAttribute("value"))).observe(bar, {attributes: true});
+            return seen;
+        }"""
+    )
+    page.get_by_role("button", name="Send the file").click()
+    expect(page.get_by_role("status")).to_contain_text("1,500 entries are saved; 1 line was left out.")
+    assert "99" in seen.json_value() or "100" in seen.json_value()
+
+
+def test_an_import_without_script(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "feed.csv"
+    file.write_text("entry,comment\nplain.feed.example,by hand\n")
+    page = browser.page(script=False, size="phone")
+    page.goto("/lists/global/blocked-urls/import")
+    page.get_by_label("File, up to").set_input_files(file)
+    page.get_by_label("Save the entries").check()
+    page.get_by_role("button", name="Send the file").click()
+    expect(page.get_by_role("status")).to_contain_text("1 entry is saved.")
+
+
+def test_a_list_of_ones_own_with_its_export(browser: Any) -> None:
+    page = browser.page()
+    page.goto("/lists?scope=global")
+    page.get_by_text("Make a list of your own").click()
+    page.get_by_role("textbox", name="Name", exact=True).fill("browser-feed")
+    page.get_by_role("textbox", name="Name for people").fill("A feed of the browser")
+    page.get_by_label("Entries are").select_option("url")
+    page.get_by_label("Category").select_option("block")
+    page.get_by_role("button", name="Make the list").click()
+    expect(page.get_by_text("The list is there; add its first entry.")).to_be_visible()
+    adds(page, "evil.feed.example\ta comment\n")
+    page.get_by_role("button", name="Save 1 entry").first.click()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="CSV").click()
+    assert saved.value.suggested_filename == "browser-feed.csv"
+    assert "evil.feed.example,a comment" in Path(saved.value.path()).read_text()
+    page.get_by_role("link", name="Delete the list").click()
+    page.get_by_role("button", name="Delete the list and its entries").click()
+    expect(page.get_by_text("The list and its entries are deleted.")).to_be_visible()
+    expect(page).to_have_url(re.compile("scope=global"))
+
+
+def test_all_on_the_page_can_be_chosen(browser: Any) -> None:
+    page = browser.page()
+    page.goto("/lists/global/blocked-phrases")
+    adds(page, "first odd phrase\nsecond odd phrase\n")
+    page.get_by_role("button", name="Save 2 entries").first.click()
+    page.get_by_label("Choose all on this page").check()
+    expect(page.locator('input[name="key"]:checked')).to_have_count(2)
+    page.get_by_role("button", name="Delete the chosen ones…").click()
+    page.get_by_role("button", name="Delete them").click()
+    expect(page.get_by_role("heading", name="This list is empty")).to_be_visible()

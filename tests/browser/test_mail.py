@@ -1,0 +1,133 @@
+"""Messages, the overview and the scan page in a browser."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+
+@pytest.fixture(scope="module")
+def wanted(service: Any) -> dict[str, Any]:
+    """A message with something to find in every field."""
+    raw = (
+        "From: Quinn Distinct <quinn@distinct.example>\r\nTo: xenia@wanted.example\r\n"
+        "Subject: Zebra crossing reopened\r\nDate: Tue, 10 Nov 2026 09:12:00 +0000\r\nMessage-ID: <1@x.example>\r\n"
+        "List-Unsubscribe: <mailto:x@distinct.example>\r\nPrecedence: bulk\r\n\r\nSee http://zebra.example/news\r\n"
+    )
+    result: dict[str, Any] = service.scan(raw.encode(), "quinn@distinct.example", recipients=("xenia@wanted.example",))
+    return result
+
+
+def searched(page: Page, fields: dict[str, str]) -> None:
+    page.goto("/messages")
+    for label, value in fields.items():
+        field = page.get_by_label(label, exact=True)
+        if field.evaluate("element => element.tagName") == "SELECT":
+            field.select_option(value)
+        else:
+            field.fill(value)
+    page.get_by_role("button", name="Search").click()
+
+
+def test_found_by_each_field_and_not_by_another_value(browser: Any, wanted: dict[str, Any]) -> None:
+    page = browser.page()
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}"
+    ways = [
+        ({"Sender": "quinn@distinct.example"}, {"Sender": "other@distinct.example"}),
+        ({"Sender": "distinct.example"}, {"Sender": "distinct.test"}),
+        ({"Recipient": "xenia@wanted.example"}, {"Recipient": "wanted.test"}),
+        ({"Subject": "reopened zebra"}, {"Subject": "zebra closed"}),
+        ({"Verdict": wanted["verdict"]}, {"Verdict": "unscannable"}),
+        ({"Decision": "deliver", "Subject": "zebra"}, {"Decision": "bounce"}),
+        ({"Tag": "bulk:unsubscribe", "Subject": "zebra"}, {"Tag": "file:eicar", "Subject": "zebra"}),
+        ({"From (UTC)": "2026-01-01", "Subject": "zebra"}, {"From (UTC)": tomorrow, "Subject": "zebra"}),
+        ({"To (UTC)": tomorrow, "Subject": "zebra"}, {"To (UTC)": "2026-01-01", "Subject": "zebra"}),
+    ]
+    for fits, not_this in ways:
+        searched(page, fits)
+        expect(page.get_by_role("link", name="Zebra crossing reopened")).to_have_count(1)
+        searched(page, not_this)
+        expect(page.get_by_role("link", name="Zebra crossing reopened")).to_have_count(0)
+    searched(page, {"ggrid": wanted["ggrid"]})
+    expect(page).to_have_url(re.compile(f"/messages/{wanted['ggrid']}$"))
+
+
+def test_a_message_tells_why_is_judged_again_and_leads_to_the_list(browser: Any, wanted: dict[str, Any]) -> None:
+    page = browser.page()
+    page.goto(f"/messages/{wanted['ggrid']}")
+    expect(page.get_by_role("heading", name="Zebra crossing reopened")).to_be_visible()
+    expect(page.get_by_role("region", name="Ledger")).to_contain_text("The mail offers a way to unsubscribe")
+    expect(page.get_by_role("region", name="Authentication")).to_contain_text("DMARC")
+    expect(page.get_by_role("region", name="Links")).to_contain_text("zebra.example")
+    page.get_by_role("link", name="Judge it again").click()
+    expect(page.get_by_text("Nothing would be different today")).to_be_visible()
+    page.go_back()
+    page.get_by_text("Block or allow what is in it").click()
+    page.get_by_role("link", name="Block zebra.example").click()
+    expect(page.get_by_role("heading", name="Blocked links")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Entries", exact=True)).to_have_value("zebra.example")
+    page.get_by_role("button", name="See what it would do").click()
+    expect(page.get_by_role("row").filter(has_text="zebra.example")).to_contain_text("1")
+    page.goto(f"/messages/{wanted['ggrid']}")
+    page.get_by_role("button", name="Report: should have been held").click()
+    expect(page.get_by_text("The report is on record.")).to_be_visible()
+
+
+def test_the_overview_counts_without_being_loaded_again(browser: Any, service: Any, mail: Any) -> None:
+    service.scan(mail("So that there is one"))
+    page = browser.page()
+    page.goto("/")
+    page.evaluate("window.same = true")
+    card = page.locator(".card").filter(has=page.get_by_role("heading", name="Messages")).locator(".figure")
+    before = int(card.inner_text().replace(",", ""))
+    service.scan(mail("One more"))
+    expect(card).not_to_have_text(f"{before:,}")
+    assert int(card.inner_text().replace(",", "")) > before
+    assert page.evaluate("window.same")
+    page.get_by_label("Time", exact=True).select_option("month")
+    expect(page).to_have_url(re.compile("span=month"))
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_chosen_file_is_scanned(browser: Any, mail: Any, tmp_path: Path, script: bool) -> None:
+    file = tmp_path / "chosen.eml"
+    file.write_bytes(mail(f"Chosen by hand {script}"))
+    page = browser.page(script=script)
+    page.goto("/scan")
+    page.get_by_label("The message, as .eml").set_input_files(file)
+    page.get_by_text("Where it came from").click()
+    page.get_by_label("Envelope sender").fill("ann@example.org")
+    page.get_by_label("Address of the sending host").fill("192.0.2.9")
+    page.get_by_role("button", name="Scan it").click()
+    expect(page.get_by_role("heading", name=f"Chosen by hand {script}")).to_be_visible()
+    expect(page.get_by_role("region", name="Envelope")).to_contain_text("192.0.2.9")
+
+
+def test_a_dropped_file_is_scanned(browser: Any, mail: Any) -> None:
+    page = browser.page()
+    page.goto("/scan")
+    dropped = page.evaluate_handle(
+        """text => {
+            const carried = new DataTransfer();
+            carried.items.add(new File([text], "dropped.eml", {type: "message/rfc822"}));
+            return carried;
+        }""",
+        mail("Dropped on the page").decode(),
+    )
+    page.dispatch_event(".drop", "dragover", {"dataTransfer": dropped})
+    expect(page.locator(".drop.over")).to_have_count(1)
+    page.dispatch_event(".drop", "drop", {"dataTransfer": dropped})
+    page.get_by_role("button", name="Scan it").click()
+    expect(page.get_by_role("heading", name="Dropped on the page")).to_be_visible()
+
+
+def test_a_file_that_is_empty_is_told(browser: Any) -> None:
+    page = browser.page()
+    page.goto("/scan")
+    empty = {"name": "e.eml", "mimeType": "message/rfc822", "buffer": b""}
+    page.get_by_label("The message, as .eml").set_input_files(empty)
+    page.get_by_role("button", name="Scan it").click()
+    expect(page.get_by_role("alert")).to_contain_text("choose a file first")

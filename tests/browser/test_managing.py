@@ -1,0 +1,130 @@
+"""Tenants, users, policy, audit trail, system and one's own account in a browser."""
+
+import re
+from typing import Any
+
+from playwright.sync_api import expect
+
+from gatepost.service.datafolder import DataFolder
+
+
+def test_a_tenant_from_its_first_day_to_its_last(browser: Any) -> None:
+    page = browser.page()
+    page.goto("/tenants")
+    page.get_by_role("textbox", name="Name").fill("Short-lived Ltd")
+    page.get_by_role("button", name="Make the tenant").click()
+    expect(page.get_by_text("The tenant is there. Give it its domains.")).to_be_visible()
+    page.get_by_label("One in a line").fill("short-lived.example\nnot a domain!")
+    page.get_by_role("button", name="Save the domains").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was changed")
+    page.get_by_label("One in a line").fill("short-lived.example")
+    page.get_by_role("button", name="Save the domains").click()
+    expect(page.get_by_text("The change is saved.")).to_be_visible()
+    page.get_by_label("Its name, to be sure").fill("Short-lived")
+    page.get_by_role("button", name="Delete Short-lived Ltd").click()
+    expect(page.get_by_role("alert")).to_contain_text("type its name exactly")
+    page.get_by_label("Its name, to be sure").fill("Short-lived Ltd")
+    page.get_by_role("button", name="Delete Short-lived Ltd").click()
+    expect(page.get_by_text("The tenant and all that was its own are deleted.")).to_be_visible()
+
+
+def test_a_user_is_made_shut_out_and_deleted(browser: Any) -> None:
+    page = browser.page()
+    browser.accept(page)
+    page.goto("/users")
+    page.get_by_role("textbox", name="Name").fill("new colleague")
+    page.get_by_label("auditor:").check()
+    page.get_by_role("button", name="Make the user").click()
+    password = page.locator("#secret").inner_text()
+    theirs = browser.page("new colleague", password)
+    expect(theirs.get_by_role("link", name="System")).to_be_visible()
+    page.get_by_text("Change new colleague").click()
+    page.get_by_role("row").filter(has_text="new colleague").get_by_role("button", name="Shut out").click()
+    expect(page.locator(".badge", has_text="shut out")).to_be_visible()
+    theirs.goto("/messages")
+    expect(theirs).to_have_url(re.compile("/sign-in"))
+    page.get_by_text("Change new colleague").click()
+    page.get_by_role("row").filter(has_text="new colleague").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("The user is deleted.")).to_be_visible()
+    assert browser.asked == ["Delete new colleague?"]
+
+
+def test_policy_is_tried_and_explained(browser: Any, service: Any, mail: Any) -> None:
+    bulk = mail("A letter to many", more="List-Unsubscribe: <mailto:x@example.org>\r\nPrecedence: bulk\r\n")
+    verdict = service.scan(bulk)["verdict"]
+    page = browser.page()
+    page.goto("/policy")
+    page.get_by_label("As a policy file would say it").fill(f'[verdicts.{verdict}]\ndecision = "drop"\n')
+    page.get_by_role("button", name="Judge the last").click()
+    expect(page.get_by_text("decisions would be others")).to_be_visible()
+    expect(page.get_by_role("link", name="A letter to many").first).to_be_visible()
+    page.get_by_label("As a policy file would say it").fill("weights = many")
+    page.get_by_role("button", name="Judge the last").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.goto("/policy")
+    page.get_by_role("textbox", name="Search").fill("eicar")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="file:eicar").click()
+    expect(page.get_by_role("heading", name="Where the values come from")).to_be_visible()
+
+
+def test_the_audit_trail_has_what_was_done_here(browser: Any) -> None:
+    page = browser.page()
+    page.goto("/tenants")
+    page.get_by_role("textbox", name="Name").fill("Audited Ltd")
+    page.get_by_role("button", name="Make the tenant").click()
+    page.goto("/audit")
+    page.get_by_label("Who").fill("user:admin")
+    page.get_by_label("What").fill("tenant.")
+    page.get_by_role("button", name="Filter").click()
+    row = page.get_by_role("row").filter(has_text="Audited Ltd").first
+    expect(row).to_contain_text("tenant.create")
+    page.get_by_label("What").fill("user.")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("row").filter(has_text="tenant.create")).to_have_count(0)
+
+
+def test_the_system_is_examined(browser: Any, service: Any) -> None:
+    page = browser.page()
+    page.goto("/system")
+    expect(page.get_by_role("row").filter(has_text="staticApiTokens[0].token")).to_contain_text("(set)")
+    assert "browser-tests" not in page.content()
+    page.get_by_role("button", name="Examine everything").click()
+    rows = page.get_by_role("region", name="Examination").get_by_role("row")
+    expect(rows.filter(has_text="next hop")).to_contain_text("ok")
+    expect(rows.filter(has_text="storage").first).to_contain_text("ok")
+    expect(rows.filter(has_text="port of abby")).to_contain_text("in use by the Gatepost that runs")
+    # The doctor tries the locks of the data folder; the service must not lose them by that.
+    assert DataFolder(service.data).is_locked("abby")
+
+
+def test_the_password_is_changed_and_other_sessions_end(browser: Any, service: Any) -> None:
+    password = service.user("changes passwords", "analyst")
+    page = browser.page("changes passwords", password, fresh=True)
+    other = browser.page("changes passwords", password, fresh=True)
+    page.goto("/account")
+    page.get_by_label("Current password").fill(password)
+    page.get_by_label("New password", exact=True).fill("another row of words")
+    page.get_by_label("New password again").fill("another row of words")
+    page.get_by_role("button", name="Change the password").click()
+    expect(page.get_by_text("The password is changed.")).to_be_visible()
+    other.goto("/messages")
+    expect(other).to_have_url(re.compile("/sign-in"))
+    browser.page("changes passwords", "another row of words", fresh=True)
+    page.goto("/account")
+    page.get_by_role("button", name="End all others").click()
+    expect(page.get_by_text("All other sessions have ended.")).to_be_visible()
+
+
+def test_who_has_one_tenant_sees_only_it(browser: Any, service: Any, mail: Any) -> None:
+    tenant = service.ask(lambda store: store.create_tenant("A world of its own"))
+    service.scan(mail("For the tenant"), tenant=tenant.uid)
+    service.scan(mail("For nobody else's eyes"))
+    password = service.user("of one tenant", "administrator", tenant.uid)
+    page = browser.page("of one tenant", password)
+    page.goto("/messages")
+    expect(page.get_by_role("link", name="For the tenant")).to_be_visible()
+    expect(page.get_by_role("link", name="For nobody else's eyes")).to_have_count(0)
+    expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="System")).to_have_count(0)
+    page.goto("/system")
+    expect(page.get_by_text("does not open this page")).to_be_visible()

@@ -1,0 +1,70 @@
+"""Every page in light and dark, on a desk and on a phone: axe finds no serious fault, and nothing has to be scrolled
+sideways."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from bench.screenshots import OPEN, PAGES
+from bench.visiting import SIZES
+from playwright.sync_api import Browser, Page, StorageState
+
+# What depends on colours is looked at in both schemes, all else once for each size.
+COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"], "resultTypes": ["violations"]}
+ALL = {"resultTypes": ["violations"]}
+# The rows of a table are alike, and there may be hundreds of them.
+SOME_ROWS = {"exclude": [["tbody tr:nth-child(n+12)"]]}
+GRAVE = ("serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser, service: Any, sample: Any, signed_in: dict[str, StorageState]) -> Iterator[Page]:
+    """One page that goes through all of them."""
+    context = chromium.new_context(
+        base_url=service.url, ignore_https_errors=True, reduced_motion="reduce", storage_state=signed_in.get("admin")
+    )
+    context.set_default_timeout(30_000)
+    shown = context.new_page()
+    if "admin" not in signed_in:
+        shown.goto("/sign-in")
+        shown.get_by_label("Name").fill("admin")
+        shown.get_by_label("Password").fill(service.password)
+        shown.get_by_role("button", name="Sign in").click()
+        shown.wait_for_url(lambda url: "/sign-in" not in url)
+    shown.on("dialog", lambda dialog: dialog.accept())
+    yield shown
+    context.close()
+
+
+def faults(page: Page, options: dict[str, Any]) -> list[str]:
+    """Serious faults, with the elements that have them."""
+    found = Axe().run(page, SOME_ROWS, options).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:200]} {node.get('failureSummary', '')}"
+        for each in found
+        if each["impact"] in GRAVE
+        for node in each["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use_it(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
+    shown = page
+    if name in OPEN:
+        shown = chromium.new_context(base_url=service.url, ignore_https_errors=True, reduced_motion="reduce").new_page()
+    shown.set_viewport_size({"width": 1280, "height": 900})
+    shown.emulate_media(color_scheme="light")
+    PAGES[name](shown, sample)
+    found = []
+    for size, (width, height) in SIZES.items():
+        shown.set_viewport_size({"width": width, "height": height})
+        whole, window = shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        if whole > window:
+            found.append(f"{size}: {whole} px wide in a window of {window}")
+        for scheme, options in (("light", ALL), ("dark", COLOURS)):
+            shown.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            found += [f"{size} {scheme}: {fault}" for fault in faults(shown, options)]
+    assert found == []
+    if shown is not page:
+        shown.context.close()
