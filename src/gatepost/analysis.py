@@ -28,6 +28,7 @@ from gatepost.mail import read
 from gatepost.mail.message import Envelope, Message
 from gatepost.policy import Decision, Policy, Verdict, shipped
 from gatepost.questions import Analysis, AskAntivirus, Lookup, LookupAnswer, Questions
+from gatepost.textmodel.blend import Models, built_in
 from gatepost.verdict import Line, ListNote, judge
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ def _unwatched(_stage: str) -> None:
 class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened;
     `extra` are checks that run after the registered ones; `rules` are the operator's YARA rules, if there are any;
-    `antivirus` says whether there is one to ask."""
+    `antivirus` says whether there is one to ask; `models` are the text models of the deployment."""
 
     now: float
     policy: Policy = msgspec.field(default_factory=shipped)
@@ -65,6 +66,7 @@ class Context(msgspec.Struct, frozen=True):
     extra: tuple[Check, ...] = ()
     rules: Rules | None = None
     antivirus: bool = False
+    models: Models = msgspec.field(default_factory=built_in)
 
 
 class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,7 +114,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     if answer.failed:
         return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
     protected = _protected(authentication, context.lists)
-    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus)
+    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus, context.models)
     findings = _checked(reading, context, outcomes)
     context.mark("judge")
     ruling = _ruled(answer, asked, reading, context.lists)

@@ -13,6 +13,7 @@ from gatepost.auth.results import Authentication
 from gatepost.files.tree import Antivirus, File
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import Address, org_domain
+from gatepost.textmodel.blend import Models, built_in
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     protected: Protected = Protected()
     now: float = 0.0
     antivirus: Antivirus = Antivirus()
+    models: Models = msgspec.field(default_factory=built_in)
 
     @cached_property
     def fields(self) -> Mapping[str, str]:

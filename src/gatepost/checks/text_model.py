@@ -1,0 +1,64 @@
+"""What the text model thinks: mail that reads like unwanted mail, and which kind of it.
+
+The model has read much mail and knows no single trick, so it never decides alone: its points are capped below every
+threshold. It speaks more softly where its word is worth less. Wanted and unwanted advertising use the same words, so
+mail that offers to end a subscription (RFC 2369, RFC 8058) or links to its sender's own site gets part of the strength.
+So does a short note, the more so without a link or a file. A returned mail holds what somebody else wrote: silence.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.findings import Finding, Kind, Reading
+from gatepost.textmodel.features import Features, features
+
+SPAM = Kind("text:model-spam", "The text model takes the mail for unwanted")
+PHISHING = Kind("text:model-phishing", "The text model takes the mail for phishing")
+FRAUD = Kind("text:model-fraud", "The text model takes the mail for fraud")
+KINDS = (SPAM, PHISHING, FRAUD)
+
+# From this log-odds on, the model has something to say; at the other it says all it can.
+SPEAKS, SURE = -0.4, 1.25
+LEAVABLE = 0.25
+OWN_SITE = 0.5
+ENOUGH_WORDS, MANY_WORDS = 12, 30
+
+_OWN_SITE = frozenset({"#own-links all", "#own-links some"})
+_SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon", "mdaemon"})
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    if _is_returned(reading):
+        return
+    seen = features(reading.message, reading.files)
+    models = reading.models.of(reading.envelope.tenant)
+    hits = models.hits(seen)
+    score = models.weigh(hits)
+    strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SURE - SPEAKS))) * _trust(seen, reading)
+    if strength <= 0:
+        return
+    probability = f"{score.unwanted:.2f}"
+    yield SPAM.at("text", strength=strength, probability=probability, weighed=", ".join(models.reasons(hits)))
+    for kind, share in ((PHISHING, score.phishing), (FRAUD, score.fraud)):
+        if share > score.unwanted / 2:
+            yield kind.at("text", strength=strength, probability=f"{share:.2f}")
+
+
+def _trust(seen: Features, reading: Reading) -> float:
+    """How much the model's word is worth on such a mail."""
+    leads = bool(reading.links) or any(mark.startswith("#file") for mark in seen.marks)
+    trust: float = min(1.0, (len(seen.text) + len(seen.rest)) / (ENOUGH_WORDS if leads else MANY_WORDS)) ** 2
+    if "list-unsubscribe" in reading.fields and not reading.is_discussion:
+        trust *= LEAVABLE
+    if not _OWN_SITE.isdisjoint(seen.marks):
+        trust *= OWN_SITE
+    return trust
+
+
+def _is_returned(reading: Reading) -> bool:
+    """Whether the mail says that another could not be delivered (RFC 3464), in whatever form."""
+    message = reading.message
+    if any(part.content_type in ("multipart/report", "message/delivery-status") for part in message.parts):
+        return True
+    mailboxes = {sender.local for sender in message.senders}
+    mailboxes.add(reading.envelope.sender.strip("<>").partition("@")[0].lower())
+    return not _SYSTEMS.isdisjoint(mailboxes)
