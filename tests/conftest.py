@@ -7,14 +7,20 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import asyncpg
 import pytest
 from bench.corpus import NotPresentError, unpacked
+from hypothesis import settings
 
 _numbers = count()
+
+# Whether the tests pass depends on the change alone. To look for new examples: pytest --hypothesis-profile=default
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -133,6 +139,19 @@ class _SinkSession(socketserver.StreamRequestHandler):
 @pytest.fixture
 def next_hop() -> Iterator[MailSink]:
     """A mail server that takes what it gets."""
+    with _serving() as sink:
+        yield sink
+
+
+@pytest.fixture(scope="session")
+def lasting_next_hop() -> Iterator[MailSink]:
+    """The same for services that outlive a test."""
+    with _serving() as sink:
+        yield sink
+
+
+@contextmanager
+def _serving() -> Iterator[MailSink]:
     with MailSink() as sink:
         thread = threading.Thread(target=sink.serve_forever, args=(0.02,), daemon=True)
         thread.start()

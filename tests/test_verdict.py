@@ -1,7 +1,7 @@
 """The judge: what counted adds up, caps hold, and the most severe verdict that is reached is given."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gatepost.findings import Finding, Outcome
@@ -100,6 +100,7 @@ def test_the_order_of_findings_does_not_matter(findings: list[Finding]) -> None:
 
 
 @given(st.lists(st.builds(Finding, st.sampled_from(sorted(shipped().kinds)), st.just("x")), max_size=20))
+@example([Finding(kind, "x") for kind in ("auth:dmarc-fail", "text:mailbox-lure", "text:extortion")])
 def test_more_findings_never_make_mail_better(findings: list[Finding]) -> None:
     """Under the shipped policy no weight is negative, so each further finding can only raise the severity."""
     verdicts = [VERDICTS.index(judge(findings[:n], (), shipped(), {}).verdict) for n in range(len(findings) + 1)]

@@ -72,9 +72,10 @@ def judge(
 ) -> Judgement:
     """Weigh, cap, add up, decide."""
     blocks = [_blocked(match) for match in ruling.blocks]
-    lines = _capped(_cleared(_weighed([*findings, *blocks], policy, titles), ruling), policy)
+    weighed = _cleared(_weighed([*findings, *blocks], policy, titles), ruling)
+    lines = _capped(weighed, policy)
     score = sum(line.counted for line in lines)
-    verdict, reason = _verdict(lines, score, policy)
+    verdict, reason = _verdict(weighed, score, policy)
     failed = outcomes[0] if outcomes else None
     if failed and VERDICTS.index("unscannable") < VERDICTS.index(verdict):
         verdict, reason = "unscannable", f"{failed.stage} did not complete: {failed.reason}"
@@ -166,25 +167,29 @@ def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
     return tuple(result)
 
 
-def _verdict(lines: Sequence[Line], score: int, policy: Policy) -> tuple[Verdict, str]:
-    """The most severe verdict that is reached, with the sentence that says how."""
+def _verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdict, str]:
+    """The most severe verdict that is reached, with the sentence that says how.
+
+    What speaks for a verdict is capped among itself: a heavier finding of the same group that names another verdict
+    takes nothing away from it, so one more finding never makes the outcome milder.
+    """
     by_verdict: dict[Verdict, list[Line]] = {}
-    for line in lines:
+    for line in weighed:
         by_verdict.setdefault(line.verdict, []).append(line)
     enough = policy.verdicts["suspicious"].threshold
     for verdict in VERDICTS:
         if verdict == "bulk" and enough is not None and score >= round(enough * 100):
             # Many small signs of different kinds: none of them names it, together they are too much.
-            return "suspicious", _sentence("suspicious", score, enough, lines)
+            return "suspicious", _sentence("suspicious", score, enough, weighed)
         speaking = by_verdict.get(verdict, [])
-        proof = next((line for line in speaking if line.conclusive), None) if speaking else None
+        proof = next((line for line in speaking if line.conclusive), None)
         if proof:
             return verdict, f"{proof.title} ({proof.where})"
         rule = policy.verdicts[verdict]
         if rule.threshold is None or score < round(rule.threshold * 100):
             continue
-        if sum(line.counted for line in speaking) >= round(rule.own * 100):
-            return verdict, _sentence(verdict, score, rule.threshold, speaking or lines)
+        if sum(line.counted for line in _capped(speaking, policy)) >= round(rule.own * 100):
+            return verdict, _sentence(verdict, score, rule.threshold, speaking or weighed)
     return "clean", "Nothing was found that weighs enough"
 
 

@@ -1,14 +1,18 @@
 """From an empty folder to a working configuration; interrupted or repeated, it comes out the same."""
 
+import asyncio
 import re
 import stat
 from pathlib import Path
 
 import pytest
 
+from gatepost.abby.web.passwords import Passwords, invented
 from gatepost.config import ABBY_FILE, GUARD_FILE, load
 from gatepost.service.datafolder import DataFolder, StartError
-from gatepost.service.first_start import keep_administrator, new_administrator, prepare
+from gatepost.service.first_start import keep_administrator, prepare
+from gatepost.store import open_store
+from gatepost.store.userstore import Credentials
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -68,13 +72,21 @@ def test_a_configuration_elsewhere_is_never_written(tmp_path: Path) -> None:
 
 
 def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
-    administrator, password = new_administrator()
-    keep_administrator(data, administrator)
-    kept = data.administrator.read_text()
-    assert "$argon2id$" in kept
-    assert password not in kept
+    password = invented()
     assert len(password) >= 20
+
+    async def kept() -> tuple[Credentials | None, bool]:
+        store = open_store("sqlite:gatepost.db", tmp_path)
+        await keep_administrator(store, password)
+        found = await store.credentials("admin")
+        await store.close()
+        return found, await Passwords().right(found.password if found else None, password)
+
+    found, right = asyncio.run(kept())
+    assert found
+    assert right
+    assert found.password.startswith("$argon2id$")
+    assert (found.user.role, found.user.tenant) == ("administrator", None)
 
 
 def test_one_service_at_a_time(tmp_path: Path) -> None:

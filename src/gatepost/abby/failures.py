@@ -10,14 +10,18 @@ with bytes unread makes the kernel send a reset, and the client loses the answer
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from html import escape
+from functools import lru_cache
 
 import structlog
+from jinja2 import Environment
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gatepost.abby.web.answers import html
+from gatepost.abby.web.assets import Assets
+from gatepost.abby.web.templating import environment
 from gatepost.api.errors import (
     INTERNAL_ERROR,
     METHOD_NOT_ALLOWED,
@@ -74,13 +78,17 @@ def _wants_page(scope: Scope) -> bool:
 
 
 def _page(failure: Failure, headers: tuple[tuple[str, str], ...]) -> Response:
-    title = escape(failure.error.code.replace("_", " ").capitalize())
-    body = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<h1>{title}</h1><p>{escape(failure.message)}</p></html>"
-    )
-    policy = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff", "Vary": "Accept"}
-    return Response(body, failure.error.status, {**policy, **dict(headers)}, "text/html")
+    title = failure.error.code.replace("_", " ").capitalize()
+    sentence = failure.message[:1].upper() + failure.message[1:].rstrip(".") + "."
+    page = _templates().get_template("error.html").render(title=title, message=sentence, error=failure.error)
+    response = html(page, failure.error.status)
+    response.headers.update(dict(headers))
+    return response
+
+
+@lru_cache(1)
+def _templates() -> Environment:
+    return environment(Assets().paths)
 
 
 class Endpoint:

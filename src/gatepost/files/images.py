@@ -38,7 +38,23 @@ ImageFile.LOAD_TRUNCATED_IMAGES = True
 
 def is_picture(file: File) -> bool:
     """Whether it is a picture that can be looked at."""
-    return file.type in _FORMATS
+    return reads(file.type)
+
+
+def reads(kind: str) -> bool:
+    """Whether there is a decoder for this type of file."""
+    return kind in _FORMATS
+
+
+def is_kept_out(content: bytes, kind: str, size: tuple[int, int] | None = None) -> bool:
+    """Whether a picture is not decoded because of what it would cost; `size` where its decoder has told it."""
+    width, height = size or dimensions(content, kind)
+    return width * height > MAX_PIXELS or (kind == "jpeg" and content.count(b"\xff\xda") > MAX_SCANS)
+
+
+def opened(content: bytes, kind: str) -> ImageFile.ImageFile:
+    """A picture of which only the header has been read. Whatever is broken about it raises."""
+    return _FORMATS[kind](BytesIO(content))
 
 
 def look(file: File, budget: Budget) -> Contents:
@@ -46,9 +62,7 @@ def look(file: File, budget: Budget) -> Contents:
     width, height = dimensions(file.content, file.type)
     if min(width, height) < MIN_SIDE:
         return Contents()
-    pixels = width * height
-    scans = file.content.count(b"\xff\xda") if file.type == "jpeg" else 0
-    if pixels > MAX_PIXELS or scans > MAX_SCANS or not budget.another_image(pixels):
+    if is_kept_out(file.content, file.type) or not budget.another_image(width * height):
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}
     broken: tuple[Trait, ...] = ()
@@ -67,7 +81,7 @@ def look(file: File, budget: Budget) -> Contents:
 
 def _frames(file: File) -> Iterator[Image.Image]:
     """The picture, or the first few of a moving one, in grey."""
-    with _FORMATS[file.type](BytesIO(file.content)) as image:
+    with opened(file.content, file.type) as image:
         if file.type == "jpeg":
             image.draft("L", (MAX_SIDE, MAX_SIDE))  # decoded at a fraction of its size, at a fraction of the cost
         for number in range(MAX_FRAMES if getattr(image, "is_animated", False) else 1):

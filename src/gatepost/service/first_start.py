@@ -7,11 +7,15 @@ hash is kept, so it is shown first and kept then. Whoever is interrupted between
 
 import secrets
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from gatepost.config import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.service.datafolder import DataFolder
+
+if TYPE_CHECKING:
+    from gatepost.store.userstore import UserStore
+
+ADMINISTRATOR = "admin"
 
 GUARD_YML = """\
 # Gatepost's core: where mail comes in and how it is analysed.
@@ -75,13 +79,6 @@ Ann\r
 """
 
 
-class Administrator(msgspec.Struct, frozen=True):
-    """Who may use the web interface; the password only as its Argon2id hash."""
-
-    name: str
-    password: str
-
-
 def prepare(data: DataFolder, config: Path | None) -> Path:
     """Complete what is missing in the data folder; returns the folder of the configuration.
 
@@ -115,14 +112,9 @@ def _write_configuration(data: DataFolder) -> None:
     data.write_once(data.path / ABBY_FILE, text)
 
 
-def new_administrator() -> tuple[Administrator, str]:
-    """An administrator, and the password that is shown once."""
-    from argon2 import PasswordHasher
+async def keep_administrator(store: "UserStore", password: str) -> None:
+    """The first user, who makes all others."""
+    from gatepost.abby.web.passwords import Passwords
+    from gatepost.store.interface import SYSTEM
 
-    password = "-".join(secrets.token_hex(3) for _ in range(4))
-    return Administrator("admin", PasswordHasher().hash(password)), password
-
-
-def keep_administrator(data: DataFolder, administrator: Administrator) -> None:
-    """Keep the record, for this user's eyes only."""
-    data.write_once(data.administrator, msgspec.json.format(msgspec.json.encode(administrator)) + b"\n")
+    await store.create_user(ADMINISTRATOR, "administrator", None, await Passwords().hashed(password), SYSTEM)

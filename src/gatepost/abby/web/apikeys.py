@@ -1,0 +1,70 @@
+"""API keys: made here, shown once, listed with their last use, ended for good."""
+
+from starlette.responses import Response
+
+from gatepost.abby.web.answers import html, see
+from gatepost.abby.web.desk import Desk
+from gatepost.abby.web.scopes import Scopes, scopes
+from gatepost.abby.web.site import Page, Row
+from gatepost.abby.web.times import expiry
+from gatepost.abby.web.visit import NOT_HERE, Visit
+from gatepost.api.errors import Failure
+from gatepost.store.interface import ApiKey, Missing
+
+LONGEST_NAME = 100
+
+
+async def show(desk: Desk, visit: Visit) -> Response | Failure:
+    """All keys that the visitor may see."""
+    return html(await _page(desk, visit))
+
+
+async def create(desk: Desk, visit: Visit) -> Response | Failure:
+    """Make a key. Its secret is in the answer and nowhere else, so there is no redirect."""
+    form = visit.form
+    scope = visit.scope(form.text("scope"))
+    if isinstance(scope, Failure):
+        return scope
+    expires = expiry(form.text("expires"), desk.now())
+    name = form.text("name", LONGEST_NAME)
+    fault = expires.message if isinstance(expires, Failure) else "" if name else "a key needs a name"
+    if fault or isinstance(expires, Failure):
+        return html(await _page(desk, visit, fault=fault), 400)
+    made = await desk.store.create_api_key(name, scope, form.has("read-only"), expires, visit.actor)
+    if isinstance(made, Missing):
+        return NOT_HERE
+    secret, key = made
+    return html(await _page(desk, visit, secret=secret, made=key))
+
+
+async def revoke(desk: Desk, visit: Visit) -> Response | Failure:
+    """End a key."""
+    keys = await desk.store.api_keys(visit.user.tenant)
+    if not any(key.id == visit.part("id") for key in keys):
+        return NOT_HERE
+    await desk.store.revoke_api_key(visit.part("id"), visit.actor)
+    return see("/keys?done=key-revoked")
+
+
+async def _page(desk: Desk, visit: Visit, *, secret: str = "", made: ApiKey | None = None, fault: str = "") -> str:
+    known: Scopes = await scopes(desk, visit)
+    keys = sorted(await desk.store.api_keys(visit.user.tenant), key=lambda key: (bool(key.revoked), -key.created))
+    return desk.renderer.page(
+        "keys.html",
+        visit,
+        here="/keys",
+        keys=keys,
+        scopes=known,
+        secret=secret,
+        made=made,
+        fault=fault,
+        now=desk.now(),
+        base=str(visit.request.base_url).rstrip("/"),
+    )
+
+
+ROWS: tuple[Row, ...] = (
+    Page("GET", "/keys", show, "keys.read"),
+    Page("POST", "/keys", create, "keys.change"),
+    Page("POST", "/keys/{id}/revoke", revoke, "keys.change"),
+)

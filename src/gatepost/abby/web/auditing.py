@@ -1,0 +1,43 @@
+"""The audit trail: who changed what, where and when. It can only be read."""
+
+from starlette.responses import Response
+
+from gatepost.abby.web.answers import html
+from gatepost.abby.web.desk import Desk
+from gatepost.abby.web.scopes import scopes
+from gatepost.abby.web.site import Page, Row
+from gatepost.abby.web.times import instant
+from gatepost.abby.web.visit import Visit
+from gatepost.api.errors import Failure
+from gatepost.store.searchstore import AuditFilter
+
+ROWS_ON_A_PAGE = 100
+
+
+async def show(desk: Desk, visit: Visit) -> Response | Failure:
+    """Changes, newest first."""
+    asked = visit.query
+    named = asked.text("scope")
+    scope = visit.user.tenant if visit.user.tenant and not named else visit.scope(named) if named else None
+    since, until = instant(asked.text("since")), instant(asked.text("until"), end=True)
+    for each in (scope, since, until):
+        if isinstance(each, Failure):
+            return each
+    assert not isinstance(scope, Failure)
+    assert not isinstance(since, Failure)
+    assert not isinstance(until, Failure)
+    wanted = AuditFilter(
+        scope="" if named == "global" else scope,
+        since=since,
+        until=until,
+        actor=asked.text("actor", 200) or None,
+        action=asked.text("action", 100) or None,
+        list=asked.text("list", 200) or None,
+    )
+    page = await desk.store.audit_page(wanted, asked.text("before", 200) or None, ROWS_ON_A_PAGE)
+    return html(
+        desk.renderer.page("audit.html", visit, here="/audit", page=page, asked=asked, scopes=await scopes(desk, visit))
+    )
+
+
+ROWS: tuple[Row, ...] = (Page("GET", "/audit", show, "audit.read"),)

@@ -1,0 +1,133 @@
+"""Charts drawn on the server, as SVG that takes its colours from the stylesheet.
+
+Every bar has a title for whoever points at it, the picture has a sentence for whoever cannot see it, and beside it
+stands a table with the same numbers. Only numbers and words of ours get into the markup.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from markupsafe import Markup, escape
+
+WIDTH, HEIGHT = 720, 200
+LEFT, RIGHT, TOP, BOTTOM = 44, 8, 10, 24
+_ROUND = (1, 2, 5)
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One step of time: what stands below it, and how much of what there was."""
+
+    label: str
+    parts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.parts.values())
+
+
+def stacked(columns: Sequence[Column], order: Sequence[str], summary: str) -> Markup:
+    """Bars of parts on top of each other; a part is drawn in the class `s-` and its name."""
+    top = ceiling(max((column.total for column in columns), default=0))
+    slot = (WIDTH - LEFT - RIGHT) / max(1, len(columns))
+    drawn = [_grid(top), _labels([column.label for column in columns], slot)]
+    for place, column in enumerate(columns):
+        drawn.append(_bar(column, order, LEFT + place * slot, slot, top))
+    return _picture("".join(drawn), summary)
+
+
+def lines(labels: Sequence[str], series: Mapping[str, Sequence[float | None]], summary: str) -> Markup:
+    """A line for each series, drawn in the class `stroke-` and its name; None is a gap in it."""
+    top = ceiling(max((value for values in series.values() for value in values if value is not None), default=0))
+    slot = (WIDTH - LEFT - RIGHT) / max(1, len(labels))
+    drawn = [_grid(top), _labels(labels, slot)]
+    for name, values in series.items():
+        drawn += [_run(run, name, slot, top) for run in _runs(values)]
+    return _picture("".join(drawn), summary)
+
+
+def meter(part: float, whole: float, label: str) -> Markup:
+    """How full something is."""
+    share = min(1.0, part / whole) if whole else 0.0
+    state = "full" if share >= 1 else "fill"
+    return Markup(
+        '<svg class="meter" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<rect class="back" width="100" height="6" rx="3"/><rect class="{}" width="{}" height="6" rx="3"/></svg>'
+    ).format(label, state, f"{100 * share:.1f}")
+
+
+def ceiling(most: float) -> int:
+    """The round number that the axis ends with."""
+    scale = 1
+    while True:
+        for step in _ROUND:
+            if step * scale * 4 >= most:
+                return step * scale * 4
+        scale *= 10
+
+
+def _runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """The stretches without a gap, each point with its place."""
+    runs: list[list[tuple[int, float]]] = [[]]
+    for place, value in enumerate(values):
+        if value is None:
+            runs.append([])
+        else:
+            runs[-1].append((place, value))
+    return [run for run in runs if run]
+
+
+def _run(run: Sequence[tuple[int, float]], name: str, slot: float, top: int) -> str:
+    points = [(f"{LEFT + (place + 0.5) * slot:.1f}", f"{_y(value, top):.1f}") for place, value in run]
+    if len(points) == 1:
+        return f'<circle class="stroke-{escape(name)}" cx="{points[0][0]}" cy="{points[0][1]}" r="2"/>'
+    return f'<polyline class="stroke-{escape(name)}" points="{" ".join(",".join(point) for point in points)}"/>'
+
+
+def _bar(column: Column, order: Sequence[str], left: float, slot: float, top: int) -> str:
+    gap = min(2.0, slot / 5)
+    done, pieces = 0, []
+    for name in order:
+        if number := column.parts.get(name, 0):
+            upper, lower = _y(done + number, top), _y(done, top)
+            pieces.append(
+                f'<rect class="s-{escape(name)}" x="{left + gap / 2:.1f}" y="{upper:.1f}" '
+                f'width="{slot - gap:.1f}" height="{max(0.5, lower - upper):.1f}"/>'
+            )
+            done += number
+    said = ", ".join(f"{name} {column.parts[name]:,}" for name in order if column.parts.get(name))
+    return f"<g><title>{escape(column.label)}: {escape(said or 'nothing')}</title>{''.join(pieces)}</g>"
+
+
+def _y(value: float, top: int) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top
+
+
+def _grid(top: int) -> str:
+    drawn = []
+    for quarter in range(5):
+        y, kind = _y(top * quarter / 4, top), "grid" if quarter else "axis"
+        drawn.append(
+            f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(top * quarter // 4)}</text>'
+        )
+    return "".join(drawn)
+
+
+def _labels(labels: Sequence[str], slot: float) -> str:
+    every = max(1, -(-len(labels) // 8))
+    return "".join(
+        f'<text x="{LEFT + (place + 0.5) * slot:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(label)}</text>'
+        for place, label in enumerate(labels)
+        if place % every == every // 2
+    )
+
+
+def _short(number: int) -> str:
+    if number >= 1_000_000:
+        return f"{number / 1_000_000:g}M"
+    return f"{number / 1_000:g}k" if number >= 1_000 else str(number)
+
+
+def _picture(inside: str, summary: str) -> Markup:
+    head = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, summary)
+    return head + Markup(inside) + Markup("</svg>")  # noqa: S704  numbers and escaped words

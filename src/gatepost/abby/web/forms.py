@@ -1,0 +1,147 @@
+"""What a form sends: urlencoded, or multipart where it carries a file. Bounded while it is read.
+
+A field that comes twice keeps all its values, in order, for lists of chosen rows are sent like that.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from multipart import (  # type: ignore[import-untyped]  # it is annotated, without saying so
+    MultipartError,
+    MultipartSegment,
+    PushMultipartParser,
+)
+from starlette.requests import Request
+
+from gatepost.abby.multipart import boundary_of
+from gatepost.api.errors import MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
+
+MAX_FORM = 4 << 20
+MAX_FIELDS = 2_000
+
+TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "this is more than the form takes; nothing was changed")
+UNREADABLE = Failure(MALFORMED_REQUEST, "the form could not be read; nothing was changed. Go back and send it again")
+
+
+class Form(msgspec.Struct, frozen=True):
+    """The fields of a form; `file` is the name of the file that came with it."""
+
+    fields: dict[str, tuple[str, ...]] = {}
+    file: str = ""
+
+    def text(self, name: str, limit: int = 1_000) -> str:
+        """The first value of a field without the spaces around it; empty where there is none."""
+        return self.whole(name).strip()[:limit]
+
+    def whole(self, name: str) -> str:
+        """The first value as it came: passwords may begin with a space."""
+        return next(iter(self.fields.get(name, ())), "")
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Every value of a field."""
+        return self.fields.get(name, ())
+
+    def with_field(self, name: str, value: str) -> str:
+        """The same fields as the query of an address, with one of them set; words of a page that was left are gone."""
+        kept = {key: values for key, values in self.fields.items() if key not in (name, "done") and any(values)}
+        return urlencode({**kept, name: (value,)}, doseq=True, errors="replace")
+
+    def has(self, name: str) -> bool:
+        """Was it sent with something in it? A box that is ticked is sent, one that is not is absent."""
+        return bool(self.whole(name))
+
+
+class Sink(Protocol):
+    """Where the bytes of a file go."""
+
+    def write(self, data: bytes) -> object: ...
+
+
+def query(text: str) -> Form:
+    """The fields of an address' query; what cannot be read is left out."""
+    try:
+        return _collected(parse_qsl(text[:20_000], keep_blank_values=True, max_num_fields=100, errors="replace"))
+    except ValueError:
+        return Form()
+
+
+async def read_form(request: Request) -> Form | Failure:
+    """The form that a request carries, without files."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return Failure(UNSUPPORTED_MEDIA_TYPE, "forms are sent as application/x-www-form-urlencoded")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM:
+            return TOO_LARGE
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="replace")
+    except (ValueError, UnicodeDecodeError):
+        return UNREADABLE
+    return _collected(pairs)
+
+
+async def read_upload(request: Request, sink: Sink, limit: int) -> Form | Failure:
+    """A form with one file in it, whose bytes go to `sink` as they come."""
+    boundary = boundary_of(request.scope["headers"])
+    if isinstance(boundary, Failure):
+        return boundary
+    reading = _Upload(sink)
+    received, too_large = 0, False
+    try:
+        with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
+            async for chunk in request.stream():
+                received += len(chunk)
+                too_large = received > limit + MAX_FORM or reading.fields_size > MAX_FORM
+                if too_large:
+                    break
+                for event in parser.parse(chunk):
+                    reading.take(event)
+            if not too_large and not parser.closed:
+                for event in parser.parse(b""):
+                    reading.take(event)
+    except MultipartError:
+        # Leaving before the end is an error to the parser as well.
+        return TOO_LARGE if too_large else UNREADABLE
+    return reading.form()
+
+
+class _Upload:
+    """The parts of a body, one after the other."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._pairs: list[tuple[str, str]] = []
+        self._name, self._value = "", bytearray()
+        self._is_file = False
+        self._file = ""
+        self.fields_size = 0
+
+    def take(self, event: MultipartSegment | bytearray | None) -> None:
+        if isinstance(event, MultipartSegment):
+            self._name, self._value = event.name or "", bytearray()
+            self._is_file = event.filename is not None
+            if self._is_file:
+                self._file = event.filename[:300]
+        elif event is None:
+            if not self._is_file:
+                self._pairs.append((self._name, self._value.decode("utf-8", "replace")))
+        elif self._is_file:
+            self._sink.write(bytes(event))
+        else:
+            self.fields_size += len(event)
+            self._value += event
+
+    def form(self) -> Form:
+        collected = _collected(self._pairs)
+        return Form(collected.fields, self._file)
+
+
+def _collected(pairs: Iterable[tuple[str, str]]) -> Form:
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value.replace("\0", "\N{REPLACEMENT CHARACTER}"))
+    return Form({name: tuple(values) for name, values in fields.items()})

@@ -1,0 +1,98 @@
+"""What people can do with the mail that a core holds: look at it, let it go, take it away, delete it.
+
+guard's event loop never parses mail, and does not start here: what is shown was read in a sealed worker, within the
+same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
+is not shown, and that is a value like any other.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from gatepost.guard.attempt import AnalysisJob
+from gatepost.guard.frames import Looked, Purpose
+from gatepost.guard.holding import Busy, Deleted, NotHeld, Outcome
+from gatepost.mail.message import Envelope
+from gatepost.store.interface import Actor, HeldMail
+from gatepost.view.shown import NotShown, Picture, View
+
+UNEXPECTED = NotShown("the worker showed something else")
+
+
+class Looks(Protocol):
+    """Whoever has messages read to be shown; `guard.core.Guard` does."""
+
+    async def look(self, job: AnalysisJob) -> Looked: ...
+
+
+class Holds(Protocol):
+    """The quarantine."""
+
+    async def one(self, ggrid: str, tenant: str | None = None) -> HeldMail | None: ...
+
+    async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None: ...
+
+    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | None: ...
+
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Outcome: ...
+
+    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool: ...
+
+
+class _Bytes(msgspec.Struct, frozen=True):
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self) -> bytes:
+        return self.content
+
+
+class Custody:
+    """Held mail of one core. With a `tenant`, nobody else's is there; `NotHeld` says that the bytes are not here."""
+
+    def __init__(self, quarantine: Holds, looks: Looks) -> None:
+        self._quarantine, self._looks = quarantine, looks
+
+    async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld | NotShown:
+        """The message to look at."""
+        seen = await self._looked(ggrid, tenant, "view")
+        return UNEXPECTED if isinstance(seen, Picture) else seen
+
+    async def picture(self, ggrid: str, index: int, tenant: str | None = None) -> Picture | NotHeld | NotShown:
+        """The picture that the view of the message lists under this index."""
+        seen = await self._looked(ggrid, tenant, "picture", index)
+        return UNEXPECTED if isinstance(seen, View) else seen
+
+    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | NotHeld:
+        """The message as it came, for somebody to take away; the audit trail says who."""
+        raw = await self._quarantine.export(ggrid, by, tenant)
+        return NotHeld() if raw is None else raw
+
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Outcome:
+        """Send a message on, to these recipients or to its own, once."""
+        return await self._quarantine.release(ggrid, by, recipients, tenant)
+
+    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld | Busy:
+        """Take a message out for good, if its bytes are here: with the record alone they would stay behind."""
+        if await self._quarantine.raw(ggrid, tenant) is None:
+            return NotHeld()
+        if await self._quarantine.delete(ggrid, by, tenant):
+            return Deleted()
+        mail = await self._quarantine.one(ggrid, tenant)
+        return Busy() if mail and mail.state == "releasing" else NotHeld()
+
+    async def _looked(self, ggrid: str, tenant: str | None, purpose: Purpose, index: int = 0) -> Looked | NotHeld:
+        raw = await self._quarantine.raw(ggrid, tenant)
+        if raw is None:
+            return NotHeld()
+        job = AnalysisJob(ggrid, Envelope(), _Bytes(raw), time.time(), purpose=purpose, index=index)
+        return await self._looks.look(job)

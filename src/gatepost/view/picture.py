@@ -1,0 +1,102 @@
+"""One picture of a message, drawn anew: decoded, laid on white paper, made small enough, written as PNG.
+
+No byte of the original reaches whoever looks at it, no colour profile, no comment, no data after the end; a file that
+is a picture and a page at once is only a picture afterwards. The claimed size is looked at before anything is decoded.
+"""
+
+import warnings
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import islice
+from math import sqrt
+
+from PIL import Image
+
+from gatepost.files.images import is_kept_out, opened, reads
+from gatepost.files.signatures import identify
+from gatepost.mail import read
+from gatepost.mail.message import Message, Part
+from gatepost.view.shown import MAX_PICTURES, MAX_PNG, NotShown, Picture
+
+# At three bytes each the PNG stays below its most, whatever the picture shows.
+MAX_SHOWN_PIXELS = 1_000_000
+MAX_SHOWN_SIDE = 8_000
+UNKNOWN = "not a kind of picture that can be shown"
+TOO_LARGE = "more pixels than are decoded"
+
+
+def pictures(message: Message) -> Iterator[tuple[Part, str]]:
+    """Every part that is a picture or says so, with what it is; the same bytes once."""
+    seen: set[bytes] = set()
+    for part in message.files:
+        kind = identify(part.content)
+        if (reads(kind) or part.content_type.startswith("image/")) and part.content not in seen:
+            seen.add(part.content)
+            yield part, kind
+
+
+def refusal(content: bytes, kind: str) -> str:
+    """Why a picture is not shown; "" if it is."""
+    if not reads(kind):
+        return UNKNOWN
+    return TOO_LARGE if is_kept_out(content, kind) else ""
+
+
+def picture(raw: bytes, index: int) -> Picture | NotShown:
+    """The picture with this index in the view of the same message. Total: no input raises."""
+    listed = islice(pictures(read(raw)), MAX_PICTURES)
+    found = next(islice(listed, index, None), None) if index >= 0 else None
+    if found is None:
+        return NotShown("there is no such picture")
+    part, kind = found
+    if reason := refusal(part.content, kind):
+        return NotShown(reason)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _drawn(part.content, kind)
+        except MemoryError:
+            raise
+        except Exception as fault:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            return NotShown(f"the picture is broken ({type(fault).__name__})")
+
+
+def _drawn(content: bytes, kind: str) -> Picture | NotShown:
+    with opened(content, kind) as image:
+        size = image.size
+        # What the decoder reads may be larger than what the header said to us.
+        if is_kept_out(content, kind, size):
+            return NotShown(TOO_LARGE)
+        if kind == "jpeg":
+            image.draft("RGB", _goal(size))
+        is_moving = bool(getattr(image, "is_animated", False))
+        paper = _paper(image)
+        # A new picture of nothing but pixels: what Pillow knows of the old one, it would write into the new.
+        bare = Image.frombytes("RGB", paper.size, paper.tobytes())
+    packed = BytesIO()
+    bare.save(packed, "PNG", compress_level=3)
+    png = packed.getvalue()
+    if len(png) > MAX_PNG:
+        return NotShown("the picture is too large")
+    return Picture(png, *bare.size, reduced=bare.size != size, moving=is_moving)
+
+
+def _paper(image: Image.Image) -> Image.Image:
+    """The picture on white, not larger than is shown."""
+    if "A" in image.getbands() or "transparency" in image.info:
+        full = _reduced(image.convert("RGBA"))
+        paper = Image.new("RGB", full.size, "white")
+        paper.paste(full, mask=full.getchannel("A"))
+        return paper
+    return _reduced(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _reduced(image: Image.Image) -> Image.Image:
+    goal = _goal(image.size)
+    return image if goal == image.size else image.resize(goal, Image.Resampling.BOX)
+
+
+def _goal(size: tuple[int, int]) -> tuple[int, int]:
+    width, height = size
+    factor = max(sqrt(width * height / MAX_SHOWN_PIXELS), max(size) / MAX_SHOWN_SIDE, 1.0)
+    return max(1, min(width, int(width / factor))), max(1, min(height, int(height / factor)))

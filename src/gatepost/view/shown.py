@@ -1,0 +1,127 @@
+"""What is shown of a message. Everything is plain text: whoever puts it on a page escapes it like any other text.
+
+Each field has its most, which is part of its type. So a decoder refuses what is longer, wherever the value comes from:
+the process that made it has read a stranger's bytes and is not believed.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+MAX_NAME = 200
+MAX_VALUE = 2_000
+MAX_TARGET = 2_000
+MAX_LABEL = 300
+MAX_FIELDS = 500
+MAX_KNOWN_FIELDS = 40
+MAX_PARTS = 500
+MAX_FILE_NAMES = 4
+MAX_PASSAGES = 50
+MAX_LINKS = 500
+MAX_PICTURES = 100
+MAX_NOTES = 60
+# Characters of all fields of a kind together. At four bytes each a whole view stays below 3 MB.
+ALL_FIELDS = 64_000
+ALL_PARTS = 100_000
+ALL_VISIBLE = 200_000
+ALL_HIDDEN = 50_000
+ALL_LINKS = 200_000
+ALL_PICTURES = 40_000
+MAX_PNG = 4_000_000
+
+_Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
+_Value = Annotated[str, msgspec.Meta(max_length=MAX_VALUE)]
+_Target = Annotated[str, msgspec.Meta(max_length=MAX_TARGET)]
+_Label = Annotated[str, msgspec.Meta(max_length=MAX_LABEL)]
+_Visible = Annotated[str, msgspec.Meta(max_length=ALL_VISIBLE)]
+_Hidden = Annotated[str, msgspec.Meta(max_length=ALL_HIDDEN)]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+_Names = Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_FILE_NAMES)]
+
+
+class HeaderLine(msgspec.Struct, frozen=True):
+    """One header field, decoded; `name` as it is spelled in the message, "" for a line that is no field."""
+
+    name: _Name
+    value: _Value
+
+
+class PartLine(msgspec.Struct, frozen=True):
+    """One part in the tree. `path` is its place ("1.2"; "1.2~base64" is another reading of the same bytes), `depth` how
+    far it is indented, `size` its decoded bytes, 0 for one that only holds others."""
+
+    path: _Name
+    type: _Name
+    depth: _Count
+    size: _Count
+    disposition: _Name = ""
+    encoding: _Name = ""
+    names: _Names = ()
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """The text of one part as a person reads it. `hidden` is there but does not show to the reader; `attached` text
+    shows only once a file is opened. `more` and `more_hidden` count the characters that were cut off."""
+
+    where: _Name
+    form: Literal["plain", "html"]
+    visible: _Visible
+    hidden: _Hidden = ""
+    attached: bool = False
+    more: _Count = 0
+    more_hidden: _Count = 0
+
+
+class LinkLine(msgspec.Struct, frozen=True):
+    """One link: what a person sees of it and where it really leads. `hidden` ones stand where nobody sees them;
+    `wrapped` names the redirectors on the way, outermost first."""
+
+    shown: _Label
+    target: _Target
+    host: _Label
+    where: _Name
+    source: _Name
+    hidden: bool = False
+    wrapped: _Label = ""
+
+
+class PictureLine(msgspec.Struct, frozen=True):
+    """One picture, which `picture` shows by its `index` unless there is a `refusal`; sizes as its header claims."""
+
+    index: _Count
+    where: _Name
+    name: _Name
+    type: _Name
+    size: _Count
+    width: _Count
+    height: _Count
+    refusal: _Name = ""
+
+
+class View(msgspec.Struct, frozen=True, tag="view"):
+    """A whole message to look at. `headers` are the fields that people know, `fields` all of them in their order;
+    `left_out` says in sentences what is not shown or was not read."""
+
+    headers: Annotated[tuple[HeaderLine, ...], msgspec.Meta(max_length=MAX_KNOWN_FIELDS)] = ()
+    fields: Annotated[tuple[HeaderLine, ...], msgspec.Meta(max_length=MAX_FIELDS)] = ()
+    parts: Annotated[tuple[PartLine, ...], msgspec.Meta(max_length=MAX_PARTS)] = ()
+    passages: Annotated[tuple[Passage, ...], msgspec.Meta(max_length=MAX_PASSAGES)] = ()
+    links: Annotated[tuple[LinkLine, ...], msgspec.Meta(max_length=MAX_LINKS)] = ()
+    pictures: Annotated[tuple[PictureLine, ...], msgspec.Meta(max_length=MAX_PICTURES)] = ()
+    left_out: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_NOTES)] = ()
+
+
+class Picture(msgspec.Struct, frozen=True, tag="picture"):
+    """A picture drawn anew as PNG; `reduced` from a larger one, `moving` if it is the first of several."""
+
+    png: Annotated[bytes, msgspec.Meta(max_length=MAX_PNG)]
+    width: _Count
+    height: _Count
+    reduced: bool = False
+    moving: bool = False
+
+
+class NotShown(msgspec.Struct, frozen=True, tag="notShown"):
+    """It could not be shown; `reason` is the end of a sentence."""
+
+    reason: _Name

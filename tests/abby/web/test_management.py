@@ -1,0 +1,194 @@
+"""Keys, users, tenants and the audit trail, as administrators use them."""
+
+import re
+import shlex
+import subprocess
+from typing import Any
+
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.store.interface import CLI, ApiKey
+
+NASTY = '<script>alert("x")</script>&quot;\'"'
+
+
+def secret_of(page: str) -> str:
+    found = re.search(r'<code id="secret">([^<]+)</code>', page)
+    assert found
+    return found[1]
+
+
+def test_a_key_is_shown_once_and_works_as_printed(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    made = visitor.post("/keys", {"name": "playbook", "scope": tenant})
+    secret = secret_of(made.text)
+    found = re.search(r'<code id="curl">(.*?)</code>', made.text, re.DOTALL)
+    assert found
+    command = found[1].replace("&#39;", "'").replace("&#34;", '"')
+    answer = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=30, check=True)
+    assert '"blocked-urls"' in answer.stdout
+    later = visitor.get("/keys").text
+    assert secret not in later
+    assert "playbook" in later
+
+
+def test_a_key_is_made_as_the_form_says(site: Any, tenant: str) -> None:
+    fields = {"name": "night shift", "scope": tenant, "read-only": "1", "expires": "2030-01-31"}
+    secret = secret_of(site.visitor().post("/keys", fields).text)
+    key = site.run(site.store.api_key(secret))
+    assert isinstance(key, ApiKey)
+    assert (key.name, key.tenant, key.read_only, key.expires) == ("night shift", tenant, True, 1_896_134_400_000)
+    audit = site.run(site.store.audit(tenant=tenant, limit=1))[0]
+    assert audit.actor.label == f"user:{site.visitor().who}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({"name": ""}, "needs a name"), ({"expires": "2020-01-01"}, "is over"), ({"expires": "soon"}, "is no day")],
+)
+def test_a_key_that_is_not_made(site: Any, tenant: str, fields: dict[str, str], said: str) -> None:
+    answer = site.visitor().post("/keys", {"name": "x", "scope": tenant, **fields})
+    assert answer.status_code == 400
+    assert said in answer.text
+    assert site.run(site.store.api_keys(tenant)) == ()
+
+
+def test_a_revoked_key_opens_nothing(site: Any, tenant: str) -> None:
+    secret, key = site.run(site.store.create_api_key("k", tenant, False, None, CLI))
+    visitor = site.visitor(tenant=tenant)
+    assert visitor.post(f"/keys/{key.id}/revoke").headers["location"] == "/keys?done=key-revoked"
+    assert site.run(site.store.api_key(secret)).reason == "revoked"
+    assert "revoked" in visitor.get("/keys").text
+
+
+def test_keys_of_others_are_neither_seen_nor_made_nor_revoked(site: Any, tenant: str) -> None:
+    other = site.new_tenant()
+    _, key = site.run(site.store.create_api_key("theirs", other, False, None, CLI))
+    _, wide = site.run(site.store.create_api_key("everybody's", None, False, None, CLI))
+    visitor = site.visitor(tenant=tenant)
+    page = visitor.get("/keys").text
+    assert "theirs" not in page
+    assert wide.id not in page
+    for uid in (key.id, wide.id):
+        assert visitor.post(f"/keys/{uid}/revoke").status_code == 404
+    for scope in (other, "global", "", new_id()):
+        assert visitor.post("/keys", {"name": "x", "scope": scope}).status_code == 404
+    assert not any(each.revoked for each in site.run(site.store.api_keys(other)))
+
+
+def test_a_user_is_made_changed_and_deleted(site: Any, tenant: str) -> None:
+    visitor, name = site.visitor(), f"bob {new_id()}"
+    made = visitor.post("/users", {"name": name, "role": "auditor", "scope": tenant})
+    password = secret_of(made.text)
+    bob = site.enter(name, password)
+    assert bob.get("/messages").status_code == 200
+    uid = site.run(site.store.credentials(name)).user.uid
+    assert visitor.post(f"/users/{uid}", {"role": "analyst"}).headers["location"] == "/users?done=changed"
+    assert site.run(site.store.user(uid)).role == "analyst"
+    renewed = secret_of(visitor.post(f"/users/{uid}/password").text)
+    assert bob.get("/messages").status_code == 303
+    assert site.enter(name, renewed).get("/messages").status_code == 200
+    visitor.post(f"/users/{uid}", {"disabled": "yes"})
+    assert site.run(site.store.user(uid)).disabled
+    assert visitor.post(f"/users/{uid}/delete").headers["location"] == "/users?done=user-deleted"
+    assert site.run(site.store.user(uid)) is None
+
+
+@pytest.mark.parametrize("fields", [{"name": ""}, {"name": "a\u202eb"}, {"role": "king"}, {"role": ""}])
+def test_a_user_that_is_not_made(site: Any, fields: dict[str, str]) -> None:
+    before = len(site.run(site.store.users()))
+    answer = site.visitor().post("/users", {"name": "eve", "role": "analyst", "scope": "global", **fields})
+    assert answer.status_code == 400
+    assert len(site.run(site.store.users())) == before
+
+
+def test_a_name_is_taken_in_any_case(site: Any) -> None:
+    name = site.new_user()
+    answer = site.visitor().post("/users", {"name": name.upper(), "role": "analyst", "scope": "global"})
+    assert answer.status_code == 409
+    assert "already" in answer.text
+
+
+def test_nobody_changes_or_deletes_themselves(site: Any) -> None:
+    visitor = site.visitor()
+    uid = site.run(site.store.credentials(visitor.who)).user.uid
+    for path, fields in ((f"/users/{uid}", {"role": "auditor"}), (f"/users/{uid}/delete", {})):
+        assert visitor.post(path, fields).status_code == 409
+    assert site.run(site.store.user(uid)).role == "administrator"
+
+
+def test_an_administrator_of_a_tenant_manages_its_users_only(site: Any, tenant: str) -> None:
+    other = site.new_tenant()
+    theirs, wide = site.new_user("analyst", other), site.new_user("administrator")
+    visitor = site.visitor("administrator", tenant)
+    page = visitor.get("/users").text
+    assert theirs not in page
+    assert wide not in page
+    for name in (theirs, wide):
+        uid = site.run(site.store.credentials(name)).user.uid
+        for action in ("", "/password", "/delete"):
+            assert visitor.post(f"/users/{uid}{action}", {"role": "auditor", "disabled": "yes"}).status_code == 404
+        assert not site.run(site.store.user(uid)).disabled
+    for scope in (other, "global", ""):
+        fields = {"name": f"x {new_id()}", "role": "administrator", "scope": scope}
+        assert visitor.post("/users", fields).status_code == 404
+
+
+def test_a_tenant_from_its_name_to_its_end(site: Any) -> None:
+    visitor, name = site.visitor(), f"Northwind {new_id()}"
+    place = visitor.post("/tenants", {"name": name}).headers["location"].partition("?")[0]
+    saved = visitor.post(f"{place}/domains", {"domains": f"A.{name[-12:]}.example\n  b.{name[-12:]}.example "})
+    assert saved.status_code == 303
+    uid = place.rpartition("/")[2]
+    assert site.run(site.store.tenant(uid)).domains == (f"a.{name[-12:]}.example", f"b.{name[-12:]}.example")
+    assert visitor.post("/tenants", {"name": name}).status_code == 409
+    assert visitor.post(f"{place}/delete", {"name": "something else"}).status_code == 400
+    assert visitor.post(f"{place}/delete", {"name": name}).headers["location"] == "/tenants?done=tenant-deleted"
+    assert site.run(site.store.tenant(uid)) is None
+    assert visitor.get(place).status_code == 404
+
+
+def test_domains_that_are_not_taken(site: Any, tenant: str) -> None:
+    visitor, other = site.visitor(), site.new_tenant()
+    domain = f"{new_id()}.example"
+    site.run(site.store.set_tenant_domains(other, [domain], CLI))
+    assert visitor.post(f"/tenants/{tenant}/domains", {"domains": domain}).status_code == 409
+    answer = visitor.post(f"/tenants/{tenant}/domains", {"domains": f"fine.example no..such {NASTY}"})
+    assert answer.status_code == 400
+    assert "no..such" in answer.text
+    assert "<script>alert" not in answer.text
+    assert site.run(site.store.tenant(tenant)).domains == ()
+
+
+def test_names_are_text_wherever_they_stand(site: Any) -> None:
+    visitor = site.visitor()
+    uid = site.new_tenant(f"{NASTY} {new_id()}")
+    site.run(site.store.create_api_key(NASTY, uid, False, None, CLI))
+    site.run(site.store.create_user(f"{NASTY} {new_id()}", "analyst", uid, "x", CLI))
+    for path in ("/keys", "/users", "/tenants", f"/tenants/{uid}", "/audit", "/", "/messages", "/quarantine", "/scan"):
+        page = visitor.get(path).text
+        assert "<script>alert" not in page, path
+        assert "alert(&#34;x&#34;)" in page, path
+
+
+def test_the_audit_trail_is_found_by_who_what_and_where(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    visitor.post("/keys", {"name": "for the trail", "scope": tenant})
+    page = visitor.get("/audit").text
+    assert f"user:{visitor.who}" in page
+    assert "for the trail" in page
+    assert "for the trail" in visitor.get("/audit", params={"actor": visitor.who}).text
+    assert "for the trail" not in visitor.get("/audit", params={"actor": "somebody else"}).text
+    assert "for the trail" not in visitor.get("/audit", params={"until": "2020-01-01"}).text
+    assert visitor.get("/audit", params={"since": "nonsense"}).status_code == 400
+
+
+def test_the_audit_trail_of_others_is_not_shown(site: Any, tenant: str) -> None:
+    other = site.new_tenant()
+    site.run(site.store.create_api_key("not for you", other, False, None, CLI))
+    visitor = site.visitor("auditor", tenant)
+    assert "not for you" not in visitor.get("/audit").text
+    for scope in (other, "global"):
+        assert visitor.get("/audit", params={"scope": scope}).status_code == 404
+    assert "not for you" in site.visitor().get("/audit", params={"scope": other}).text

@@ -1,0 +1,64 @@
+"""Signing in and out in a browser, with and without scripts, on a desk and on a phone."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from gatepost.abby.web import totp
+
+WAYS = [("desktop", True), ("desktop", False), ("phone", True), ("phone", False)]
+
+
+@pytest.mark.parametrize(("size", "script"), WAYS)
+def test_in_and_out(browser: Any, size: str, script: bool) -> None:
+    page = browser.page(size=size, script=script)
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    if size == "phone" and script:
+        page.get_by_text("Menu", exact=True).click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_text("You are signed out.")).to_be_visible()
+    page.goto("/messages")
+    expect(page).to_have_url(re.compile(r"/sign-in\?next="))
+
+
+def test_a_wrong_password_is_told(browser: Any) -> None:
+    page = browser.page(None)
+    page.goto("/messages?verdict=spam")
+    page.get_by_label("Name").fill("admin")
+    page.get_by_label("Password").fill("not the one")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("wrong")
+
+
+def test_one_comes_back_to_the_page_that_was_asked_for(browser: Any, service: Any) -> None:
+    page = browser.page(None)
+    page.goto("/messages?verdict=spam")
+    page.get_by_label("Name").fill("admin")
+    page.get_by_label("Password").fill(service.password)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/messages\?verdict=spam$"))
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
+    name = f"second-factor-{script}"
+    password = service.user(name, "analyst")
+    page = browser.page(name, password, script=script)
+    page.goto("/account")
+    page.get_by_role("button", name="Set it up").click()
+    secret = page.locator('input[name="secret"]').get_attribute("value")
+    page.get_by_label("Code", exact=True).fill(totp.code(secret, int(time.time()) // totp.STEP))
+    page.locator("#p2").fill(password)
+    page.get_by_role("button", name="Turn it on").click()
+    expect(page.get_by_text("Signing in now needs a code of your app.")).to_be_visible()
+    other = browser.page(None, script=script)
+    other.goto("/sign-in")
+    other.get_by_label("Name").fill(name)
+    other.get_by_label("Password").fill(password)
+    other.get_by_role("button", name="Sign in").click()
+    other.get_by_label("Code", exact=True).fill(totp.code(secret, int(time.time()) // totp.STEP + 1))
+    other.get_by_role("button", name="Go on").click()
+    expect(other.get_by_role("heading", name="Overview")).to_be_visible()

@@ -1,0 +1,53 @@
+"""What people say of decisions is on the audit trail, and can be read in order by whoever learns from it."""
+
+from collections.abc import Awaitable, Callable
+
+from gatepost.ids import new_id
+from gatepost.store.interface import Actor, CountingStore, MessageRecord
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+
+ANN = Actor("user", "ann", "7")
+
+
+def test_a_report_is_audited_and_read_back(use: Use, new_record: NewRecord) -> None:
+    tenant = new_id()
+
+    async def scenario(store: CountingStore) -> None:
+        held, seen = new_record(tenant=tenant), new_record()
+        await store.hold(held)
+        await store.record_message(seen)
+        assert await store.report_wrong(held.ggrid.upper(), "should have been delivered", ANN, tenant)
+        assert await store.report_wrong(seen.ggrid, "should have been held", ANN)
+        first, second = await store.feedback()
+        assert (first.ggrid, first.says, first.by, first.tenant) == (
+            *(held.ggrid, "should have been delivered"),
+            *("user:ann", tenant),
+        )
+        assert (second.ggrid, second.tenant) == (seen.ggrid, None)
+        assert second.id > first.id
+        assert await store.feedback(after=first.id) == (second,)
+        assert await store.feedback(limit=1) == (first,)
+        newest, _ = await store.audit()
+        assert (newest.actor, newest.action, newest.sample) == (
+            *(ANN, "message.reported"),
+            (seen.ggrid, "should have been held"),
+        )
+
+    use(scenario)
+
+
+def test_what_is_not_on_record_or_another_tenants_is_not_reported(use: Use, new_record: NewRecord) -> None:
+    ours, theirs = new_id(), new_id()
+
+    async def scenario(store: CountingStore) -> None:
+        other, global_one = new_record(tenant=theirs), new_record()
+        await store.record_message(other)
+        await store.hold(global_one)
+        for ggrid in (other.ggrid, global_one.ggrid, new_id(), "nonsense"):
+            assert not await store.report_wrong(ggrid, "should have been held", ANN, ours)
+        assert await store.feedback() == ()
+        assert await store.audit() == ()
+
+    use(scenario)
