@@ -22,6 +22,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("verdict",),
     ("analysis",),
     ("replay",),
+    ("view",),
     ("settings",),
     ("config",),
     ("logs",),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.text_model import FRAUD, PHISHING, SPAM, check
+from gatepost.checks.text_model import FRAUD, PHISHING, SPAM, SURE, check
 from gatepost.findings import Reading
 from gatepost.mail import read
 from gatepost.mail.message import Envelope
@@ -33,7 +33,7 @@ def strength(given: Reading) -> float:
 @pytest.mark.parametrize(
     ("body", "fields", "kinds"),
     [
-        (OFFER, [], {SPAM.id}),
+        (OFFER, [], {SPAM.id, SURE.id}),
         (BANK, [], {SPAM.id, PHISHING.id}),
         (NIGERIA, [], {SPAM.id, FRAUD.id}),
         (LETTER, ["In-Reply-To: <1@d.example>"], set()),
@@ -44,6 +44,24 @@ def strength(given: Reading) -> float:
 def test_what_is_said(body: str, fields: list[str], kinds: set[str]) -> None:
     found = [finding for finding in check(reading(body, *fields)) if finding.strength > 0.3]
     assert {finding.kind for finding in found} == kinds
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ["In-Reply-To: <1@d.example>"],
+        ["List-Post: <mailto:l@b.example>"],
+        ["List-Unsubscribe: <https://b.example/u>"],
+    ],
+)
+def test_it_does_not_decide_alone_where_somebody_vouches_for_the_mail(fields: list[str]) -> None:
+    assert SURE.id in {finding.kind for finding in check(reading(OFFER))}
+    assert SURE.id not in {finding.kind for finding in check(reading(OFFER, *fields))}
+
+
+def test_it_does_not_decide_alone_on_a_few_words() -> None:
+    short = reading("Buy cheap viagra now! http://pills.test/buy", subject="")
+    assert SURE.id not in {finding.kind for finding in check(short)}
 
 
 def test_the_finding_shows_what_weighed() -> None:

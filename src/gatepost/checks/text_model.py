@@ -1,9 +1,13 @@
 """What the text model thinks: mail that reads like unwanted mail, and which kind of it.
 
-The model has read much mail and knows no single trick, so it never decides alone: its points are capped below every
-threshold. It speaks more softly where its word is worth less. Wanted and unwanted advertising use the same words, so
-mail that offers to end a subscription (RFC 2369, RFC 8058) or links to its sender's own site gets part of the strength.
-So does a short note, the more so without a link or a file. A returned mail holds what somebody else wrote: silence.
+The model has read much mail and knows no single trick, so its points are capped below every threshold. It speaks more
+softly where its word is worth less. Wanted and unwanted advertising use the same words, so mail that offers to end a
+subscription (RFC 2369, RFC 8058) or links to its sender's own site gets part of the strength. So does a short note, the
+more so without a link or a file. A returned mail holds what somebody else wrote: silence.
+
+Only where it was proven right does it decide alone: at odds of twelve to one, on mail of some length that answers
+nobody, comes through no list, cannot be ended and leads to strangers. In collections that it had not seen, one in a
+thousand wanted messages is such a one (docs/accuracy.md).
 """
 
 from collections.abc import Iterator
@@ -14,15 +18,20 @@ from gatepost.textmodel.features import Features, features
 SPAM = Kind("text:model-spam", "The text model takes the mail for unwanted")
 PHISHING = Kind("text:model-phishing", "The text model takes the mail for phishing")
 FRAUD = Kind("text:model-fraud", "The text model takes the mail for fraud")
-KINDS = (SPAM, PHISHING, FRAUD)
+SURE = Kind("text:model-sure", "The text model is so sure that it was proven right about such mail")
+KINDS = (SPAM, PHISHING, FRAUD, SURE)
 
-# From this log-odds on, the model has something to say; at the other it says all it can.
-SPEAKS, SURE = -0.4, 1.25
+# From even odds on, the model has something to say; at log-odds of the other it says all it can.
+SPEAKS, SAYS_ALL = 0.0, 1.25
+PROVEN = 2.5
 LEAVABLE = 0.25
 OWN_SITE = 0.5
-ENOUGH_WORDS, MANY_WORDS = 12, 30
+ENOUGH_WORDS, MANY_WORDS = 20, 40
+# Less than this is not worth a line in the ledger.
+LEAST = 0.05
 
 _OWN_SITE = frozenset({"#own-links all", "#own-links some"})
+_TALK = frozenset({"#answers", "#list"})
 _SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon", "mdaemon"})
 
 
@@ -33,14 +42,22 @@ def check(reading: Reading) -> Iterator[Finding]:
     models = reading.models.of(reading.envelope.tenant)
     hits = models.hits(seen)
     score = models.weigh(hits)
-    strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SURE - SPEAKS))) * _trust(seen, reading)
-    if strength <= 0:
+    trust = _trust(seen, reading)
+    strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
+    if strength < LEAST:
         return
     probability = f"{score.unwanted:.2f}"
     yield SPAM.at("text", strength=strength, probability=probability, weighed=", ".join(models.reasons(hits)))
     for kind, share in ((PHISHING, score.phishing), (FRAUD, score.fraud)):
         if share > score.unwanted / 2:
             yield kind.at("text", strength=strength, probability=f"{share:.2f}")
+    if score.logit >= PROVEN and trust == 1.0 and not _is_spoken_for(seen):
+        yield SURE.at("text", probability=probability)
+
+
+def _is_spoken_for(seen: Features) -> bool:
+    """Whether somebody else vouches for the mail: it answers one, or a list passed it on."""
+    return not _TALK.isdisjoint(seen.marks)
 
 
 def _trust(seen: Features, reading: Reading) -> float:

@@ -24,6 +24,7 @@ from gatepost.textmodel.blend import Blend, Models
 from gatepost.textmodel.campaigns import campaigns
 from gatepost.textmodel.figures import Rate, caught_at
 from gatepost.textmodel.kinds import UNWANTED
+from gatepost.textmodel.language import language_of
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import family_of
 
@@ -43,6 +44,7 @@ class Judged(msgspec.Struct, frozen=True):
     corpus: str
     label: str
     year: str
+    language: str
     size: int
     verdict: str
     held: bool
@@ -114,6 +116,7 @@ def _judged(mail: Labelled, sample: Sample, model: Model) -> Judged:
         corpus=mail.corpus,
         label=mail.label,
         year=mail.year,
+        language=language_of(sample.seen.text),
         size=len(mail.raw),
         verdict=report.verdict,
         held=held,

@@ -21,6 +21,8 @@ def lines(found: Sequence[Judged]) -> Iterator[str]:
     yield ""
     yield from _table("Year", tabled(found, lambda each: each.year or "unknown"))
     yield ""
+    yield from _table("Language", tabled(found, lambda each: each.language))
+    yield ""
     yield from _table("Size", tabled(found, size_of))
 
 

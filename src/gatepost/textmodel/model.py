@@ -5,7 +5,8 @@ The score of a message is the bias, plus the weights of its words and pairs divi
 weights stand beside each other: whether the mail is unwanted at all, and how much it speaks for phishing, or for
 fraud, rather than for plain spam. A pair is known by one number that is made of those of its two words.
 
-The probability is the score put through the sigmoid that was fitted on collections which the model had not seen
+The score shrinks towards nothing where little is known: four known words are no evidence, however sure they sound.
+The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 """
 
@@ -30,9 +31,11 @@ from gatepost.textmodel.features import MARK, Features, normal
 Numbers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
 
-FORMAT = 1
+FORMAT = 2
 MARK_SCALE = 0.2
 MAX_SHOWN = 6
+# With so many known words and pairs, half of the score counts.
+HALF = 20
 _MAX_LOGIT = 30.0
 NOWHERE = -1
 
@@ -122,6 +125,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         if len(hits.marks):
             total += self.weights[hits.marks].sum(axis=0) * MARK_SCALE
         raw, phishing, fraud = total.tolist()
+        raw *= evidence(len(hits.text))
         logit = max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset))
         return shared(logit, phishing, fraud)
 
@@ -154,6 +158,11 @@ class Model(msgspec.Struct, frozen=True, dict=True):
             about=np.frombuffer(about.encode(), np.uint8),
         )
         return packed.getvalue()
+
+
+def evidence(rows: int) -> float:
+    """The part of a score that counts, by how many words and pairs are known."""
+    return rows / (rows + HALF)
 
 
 def sigmoid(logit: float) -> float:

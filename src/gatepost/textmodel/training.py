@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gatepost.textmodel.features import Features
 from gatepost.textmodel.kinds import UNWANTED, kind_of
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence
 from gatepost.textmodel.vocabulary import spread, vocabulary
 
 Matrix: TypeAlias = Any  # scipy.sparse has no types of its own
@@ -62,12 +62,12 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _quie
     families = [example.family for example in examples]
     progress("words", 0, 1)
     known = vocabulary([example.seen for example in examples], families)
-    matrix = _matrix(known, examples, progress)
+    matrix, counts = _matrix(known, examples, progress)
     lesson = _Lesson(matrix, truth, np.array(families), _weights(examples, truth), seed)
     weights, bias = lesson.fit(np.ones(len(truth), bool))
     kinds = [kind_of(example.label, example.seen) for example in examples]
     heads = [lesson.kind(kinds, name) for name in ("phishing", "fraud")]
-    slope, offset = lesson.calibrated(progress)
+    slope, offset = lesson.calibrated(np.array([evidence(count) for count in counts]), progress)
     return msgspec.structs.replace(
         known,
         weights=np.stack([weights, *(head for head, _ in heads)], axis=1).astype(np.float32),
@@ -77,20 +77,21 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _quie
     )
 
 
-def _matrix(known: Model, examples: Sequence[Example], progress: Progress) -> Matrix:
-    """One row for each example, scaled as in scoring."""
+def _matrix(known: Model, examples: Sequence[Example], progress: Progress) -> tuple[Matrix, list[int]]:
+    """One row for each example, scaled as in scoring, and how many words and pairs each has."""
     from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 
-    rows, values, ends = [], [], [0]
+    rows, values, ends, counts = [], [], [0], []
     for number, example in enumerate(examples):
         hits = known.hits(example.seen)
+        counts.append(len(hits.text))
         rows += [hits.text, hits.marks]
         values += [np.full(len(hits.text), 1 / math.sqrt(len(hits.text) or 1)), np.full(len(hits.marks), MARK_SCALE)]
         ends.append(ends[-1] + len(hits.text) + len(hits.marks))
         if number % 500 == 0:
             progress("features", number, len(examples))
     shape = len(examples), len(known.words) + len(known.pairs)
-    return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape)
+    return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape), counts
 
 
 def _weights(examples: Sequence[Example], truth: Flags) -> NDArray[np.float64]:
@@ -131,8 +132,8 @@ class _Lesson:
         weights = self._balanced(self._weights[chosen], named[chosen])
         return self._regression(self._matrix[chosen], named[chosen], weights, KIND_STRENGTH)
 
-    def calibrated(self, progress: Progress) -> tuple[float, float]:
-        """Slope and offset from what each collection's mail scored without that collection."""
+    def calibrated(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
+        """Slope and offset from what each collection's mail scored without that collection, by how much is known of it."""
         scores = np.zeros(len(self._truth))
         names = np.unique(self._families)
         for number, name in enumerate(names):
@@ -141,7 +142,7 @@ class _Lesson:
             if len(names) < 2 or self._truth[~out].all() or not self._truth[~out].any():
                 return 1.0, 0.0
             weights, bias = self.fit(~out)
-            scores[out] = self._matrix[out] @ weights + bias
+            scores[out] = (self._matrix[out] @ weights + bias) * known[out]
         balanced = self._balanced(self._weights, self._truth)
         slope, offset = self._regression(scores[:, None], self._truth, balanced, 1e6)
         return float(slope[0]), offset
