@@ -27,8 +27,10 @@ from gatepost.lists.unkeyed import NOTHING, Compiled, hit
 from gatepost.mail import read
 from gatepost.mail.message import Envelope, Message
 from gatepost.policy import Decision, Policy, Verdict, shipped
-from gatepost.questions import Analysis, AskAntivirus, Lookup, LookupAnswer, Questions
+from gatepost.questions import Analysis, AskAntivirus, AskCampaign, Campaign, Lookup, LookupAnswer, Questions
 from gatepost.textmodel.blend import Models, built_in
+from gatepost.textmodel.sketch import Sketch, sketch
+from gatepost.textmodel.words import body_words
 from gatepost.verdict import Line, ListNote, judge
 
 T = TypeVar("T")
@@ -41,6 +43,7 @@ STAGES: tuple[str, ...] = (
     "pictures",
     "yara",
     "lists",
+    "campaign",
     *(stage for stage, _ in _STAGED),
     "judge",
 )
@@ -55,7 +58,8 @@ def _unwatched(_stage: str) -> None:
 class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened;
     `extra` are checks that run after the registered ones; `rules` are the operator's YARA rules, if there are any;
-    `antivirus` says whether there is one to ask; `models` are the text models of the deployment."""
+    `antivirus` says whether there is one to ask; `models` are the text models of the deployment;
+    `campaigns` says whether somebody remembers what came in lately."""
 
     now: float
     policy: Policy = msgspec.field(default_factory=shipped)
@@ -67,6 +71,7 @@ class Context(msgspec.Struct, frozen=True):
     rules: Rules | None = None
     antivirus: bool = False
     models: Models = msgspec.field(default_factory=built_in)
+    campaigns: bool = False
 
 
 class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,8 +118,10 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     answer, antivirus = yield from _told(asked, context)
     if answer.failed:
         return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
+    campaign = yield from _spread(message, context, outcomes)
     protected = _protected(authentication, context.lists)
-    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus, context.models)
+    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus)
+    reading = msgspec.structs.replace(reading, models=context.models, campaign=campaign)
     findings = _checked(reading, context, outcomes)
     context.mark("judge")
     ruling = _ruled(answer, asked, reading, context.lists)
@@ -167,6 +174,16 @@ def _told(asked: tuple[Subject, ...], context: Context) -> Analysis[tuple[Lookup
     said = (yield wanted) if wanted else ()
     answer = next((each for each in said if isinstance(each, LookupAnswer)), LookupAnswer())
     return answer, next((each for each in said if isinstance(each, Antivirus)), Antivirus())
+
+
+def _spread(message: Message, context: Context, outcomes: list[Outcome]) -> Analysis[Campaign]:
+    """Who else got near-copies of the message lately."""
+    if not context.campaigns:
+        return Campaign()
+    nothing: Sketch = ()
+    mine = _run("campaign", lambda: sketch(body_words(message.texts)), nothing, context, outcomes)
+    said = (yield (AskCampaign(mine),)) if mine else ()
+    return next((each for each in said if isinstance(each, Campaign)), Campaign())
 
 
 def _protected(authentication: Authentication, lists: Compiled) -> Protected:

@@ -29,12 +29,25 @@ class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
     failed: bool = False
 
 
+class AskCampaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
+    """Who else got near-copies of the message lately? `sketch` is the signature of its text."""
+
+    sketch: tuple[int, ...]
+
+
+class Campaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
+    """Near-copies of the last hours, and how many other recipients they had."""
+
+    copies: int = 0
+    recipients: int = 0
+
+
 class AskAntivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):
     """What does the antivirus say of the message? Whoever answers has its bytes."""
 
 
-Question: TypeAlias = Dns | Lookup | AskAntivirus
-Answer: TypeAlias = DnsAnswer | LookupAnswer | Antivirus
+Question: TypeAlias = Dns | Lookup | AskAntivirus | AskCampaign
+Answer: TypeAlias = DnsAnswer | LookupAnswer | Antivirus | Campaign
 Questions: TypeAlias = tuple[Question, ...]
 Answers: TypeAlias = tuple[Answer, ...]
 Analysis: TypeAlias = Generator[Questions, Answers, T]

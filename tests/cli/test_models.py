@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from gatepost.cli.app import app
 from gatepost.textmodel.blend import deployed
 from gatepost.textmodel.model import load
+from gatepost.textmodel.sketch import sketch
 
 pytest.importorskip("sklearn")
 
@@ -68,6 +69,17 @@ def test_feedback_is_learnt(mail: list[Path], tmp_path: Path) -> None:
     assert [path.parent.name for path in (data / "feedback").rglob("*.eml")] == ["ham"]
     run("train", "--corpus", mail[0], "--data", data)
     assert load(data / "models" / "own.npz").about["sources"]["feedback"] == {"ham": 1}
+
+
+def test_feedback_marks_near_copies(tmp_path: Path) -> None:
+    words = " ".join(first + second + third for first in "abcd" for second in "efgh" for third in "ijkl")
+    wrong = tmp_path / "wrong.eml"
+    wrong.write_bytes(f"From: a@b.example\nSubject: x\n\n{words}\n".encode())
+    said = run("feedback", "--spam", wrong, "--data", tmp_path)
+    assert "Near-copies" in said
+    assert deployed(tmp_path / "models").marked.near(sketch(["hello", *words.split()]))
+    run("feedback", "--ham", wrong, "--data", tmp_path)
+    assert not deployed(tmp_path / "models").marked.near(sketch(words.split()))
 
 
 def test_feedback_says_what_it_was(mail: list[Path], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gatepost.mail import read
 from gatepost.textmodel.blend import Blend, Models, built_in, deployed
 from gatepost.textmodel.features import Features, features
-from gatepost.textmodel.model import HALF, MARK_SCALE, Model, ModelError, evidence, parsed, shipped
+from gatepost.textmodel.model import CHOSEN, HALF, MARK_SCALE, Model, ModelError, evidence, parsed, shipped
 
 WORDS = ("#links 0", "free", "meeting", "pills")
 
@@ -49,6 +49,24 @@ def test_little_evidence_leaves_the_prior() -> None:
     assert toy().score(seen("nothing of this is known")).unwanted == pytest.approx(0.5)
     assert evidence(0) == 0
     assert evidence(HALF) == pytest.approx(0.5)
+
+
+def test_good_words_do_not_drown_a_lure() -> None:
+    good = tuple(first + second for first in "abcdefgh" for second in "abcdefghij")
+    weights = np.zeros((82, 3), np.float32)
+    weights[:, 0] = [5.0, 5.0, *[-1.0] * 80]
+    model = Model(("free", "pills", *good), np.empty(0, np.int64), weights, np.zeros(3, np.float32))
+    lure, stuffed = seen("free pills " * 40), seen("free pills " * 40 + " ".join(good) + " more" * 80)
+    drowned = (10 - 80) / math.sqrt(82) * evidence(82)
+    part = (10 / math.sqrt(2) - CHOSEN) * evidence(2)
+    assert drowned < -5
+    assert model.score(stuffed).logit == pytest.approx(part, abs=1e-5)
+    assert model.score(stuffed).logit < model.score(lure).logit
+
+
+@pytest.mark.parametrize(("words", "windows"), [(0, 0), (119, 0), (120, 2), (240, 3), (1000, 12)])
+def test_only_long_texts_have_windows(words: int, windows: int) -> None:
+    assert len(toy().hits(seen("free " * words)).windows) == windows
 
 
 def test_kinds_share_the_probability() -> None:

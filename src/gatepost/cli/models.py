@@ -104,16 +104,23 @@ def feedback(
 
     from gatepost.cli.learning import FEEDBACK
     from gatepost.cli.mailbox import messages_in
+    from gatepost.mail import read
+    from gatepost.textmodel.blend import FOLDER, mark
+    from gatepost.textmodel.sketch import Sketch, sketch
+    from gatepost.textmodel.words import body_words
 
     if ham == spam:
         raise typer.BadParameter("say either --ham or --spam")
     folder = data_folder(data).path / FEEDBACK
     place, other = (folder / "ham", folder / "spam") if ham else (folder / "spam", folder / "ham")
     place.mkdir(parents=True, exist_ok=True)
-    kept = 0
+    changes: dict[str, Sketch] = {}
     for mail in messages_in(files):
         name = f"{hashlib.sha256(mail.raw).hexdigest()}.eml"
         (other / name).unlink(missing_ok=True)
         (place / name).write_bytes(mail.raw)
-        kept += 1
-    print(f"{kept} kept as {place.name}; gatepost model train learns them.")
+        changes[name] = sketch(body_words(read(mail.raw).texts)) if spam else ()
+    mark(data_folder(data).path / FOLDER, changes)
+    print(f"{len(changes)} kept as {place.name}; gatepost model train learns them.")
+    if spam and any(changes.values()):
+        print("Near-copies of them are held from the next start of the service on.")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gatepost.cli.evaluation import Judged, Row, at_fixed_alarms, pooled, size_of, tabled
-from gatepost.textmodel.figures import curve, reliability
+from gatepost.textmodel.figures import Point, curve, reliability
 from gatepost.textmodel.pictures import diagram, roc
 
 FEW = 500
@@ -47,11 +47,11 @@ def write(found: Sequence[Judged], folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _curve(found: Sequence[Judged]) -> Sequence:  # type: ignore[type-arg]
+def _curve(found: Sequence[Judged]) -> Sequence[Point]:
     return curve([each.score for each in found if not each.unwanted], [each.score for each in found if each.unwanted])
 
 
-def _curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence]]:  # type: ignore[type-arg]
+def _curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:
     """One for each corpus that has enough of both sides."""
     for corpus in sorted({each.corpus for each in found}):
         mine = [each for each in found if each.corpus == corpus]

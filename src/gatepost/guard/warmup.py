@@ -32,7 +32,17 @@ from gatepost.asking import Dns, DnsAnswer
 from gatepost.files.tree import Antivirus
 from gatepost.mail import charset, text
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, AskAntivirus, Lookup, LookupAnswer, Question, Questions
+from gatepost.questions import (
+    Answer,
+    Answers,
+    AskAntivirus,
+    AskCampaign,
+    Campaign,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Questions,
+)
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -109,7 +119,7 @@ def specimens() -> tuple[bytes, ...]:
 
 def report_on(raw: bytes) -> Report:
     """Analyse one specimen, with answers from the make-believe zone."""
-    analysis = analyse(raw, ENVELOPE, Context(now=NOW))
+    analysis = analyse(raw, ENVELOPE, Context(now=NOW, campaigns=True))
     try:
         questions = next(analysis)
         while True:
@@ -129,6 +139,8 @@ def _answer_to(question: Question) -> Answer:
         return LookupAnswer()
     if isinstance(question, AskAntivirus):
         return Antivirus()
+    if isinstance(question, AskCampaign):
+        return Campaign()
     records = _ZONE.get(question)
     return DnsAnswer("found", records) if records else DnsAnswer("no-name")
 

@@ -35,6 +35,7 @@ from gatepost.settings import Tls
 from gatepost.settings.values import split_address
 from gatepost.store import open_store
 from gatepost.store.interface import CountingStore
+from gatepost.textmodel.blend import FOLDER
 
 Bound = dict[str, tuple[socket.socket, ...]]
 
@@ -81,7 +82,9 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Callable[[int], Non
         if plan.guard:
             registry = CollectorRegistry()
             quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, tidy=True))
-            guard = await _started(build_guard(plan.guard, store, registry, trial=plan.trial), stack)
+            guard = await _started(
+                build_guard(plan.guard, store, registry, models=str(plan.data.path / FOLDER), trial=plan.trial), stack
+            )
             own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), quarantine)
             servers += _rest(plan, own, spool, registry, bound)
             servers += _smtp(plan, plan.guard, guard, quarantine, store, spool, registry, bound)

@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 
 from gatepost.textmodel.features import Features
-from gatepost.textmodel.model import MAX_SHOWN, Hits, Model, Score, load, shared, shipped
+from gatepost.textmodel.model import MAX_SHOWN, Hits, Model, ModelError, Score, load, shared, shipped
+from gatepost.textmodel.sketch import Marked, Sketch, marked
 
 OWN = "own.npz"
+MARKS = "marked.json"
 FOLDER = "models"
 
 
@@ -46,10 +48,12 @@ class Blend(msgspec.Struct, frozen=True):
 
 
 class Models(msgspec.Struct, frozen=True):
-    """The models of a deployment: for everybody, and for the tenants that have one of their own."""
+    """The models of a deployment: for everybody, and for the tenants that have one of their own. `marked` are the
+    signatures of texts that the operator marked."""
 
     everybody: Blend
     tenants: Mapping[str, Blend] = {}
+    marked: Marked = Marked()
 
     def of(self, tenant: str | None) -> Blend:
         """The models that speak about a tenant's mail."""
@@ -67,4 +71,24 @@ def deployed(folder: Path) -> Models:
         return built_in()
     base = (shipped(), *((load(folder / OWN),) if (folder / OWN).is_file() else ()))
     files = sorted(path for path in folder.glob("*.npz") if path.name != OWN)
-    return Models(Blend(base), {path.stem.lower(): Blend((*base, load(path))) for path in files})
+    tenants = {path.stem.lower(): Blend((*base, load(path))) for path in files}
+    return Models(Blend(base), tenants, marked(marks(folder).values()))
+
+
+def marks(folder: Path) -> dict[str, Sketch]:
+    """The signatures that an operator marked, by the hash of the message each is from."""
+    try:
+        return msgspec.json.decode((folder / MARKS).read_bytes(), type=dict[str, Sketch])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError):
+        raise ModelError(f"{MARKS} cannot be read") from None
+
+
+def mark(folder: Path, changes: Mapping[str, Sketch]) -> None:
+    """Add signatures, or take those away that are empty."""
+    kept = {name: each for name, each in {**marks(folder), **changes}.items() if each}
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f"{MARKS}.new"
+    fresh.write_bytes(msgspec.json.encode(kept))
+    fresh.replace(folder / MARKS)

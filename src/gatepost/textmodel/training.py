@@ -133,7 +133,7 @@ class _Lesson:
         return self._regression(self._matrix[chosen], named[chosen], weights, KIND_STRENGTH)
 
     def calibrated(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
-        """Slope and offset from what each collection's mail scored without that collection, by how much is known of it."""
+        """Slope and offset from what each collection's mail scored without it, by how much is known of each message."""
         scores = np.zeros(len(self._truth))
         names = np.unique(self._families)
         for number, name in enumerate(names):
