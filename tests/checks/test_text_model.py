@@ -1,7 +1,9 @@
 """The model speaks with degrees, softly where its word is worth less, and not about returned mail."""
 
+import msgspec
 import pytest
 
+from gatepost.auth.results import Authentication, Dkim, Result
 from gatepost.checks.text_model import FRAUD, PHISHING, SPAM, SURE, check
 from gatepost.findings import Reading
 from gatepost.mail import read
@@ -77,6 +79,26 @@ def test_mail_that_can_be_ended_gets_part_of_the_strength() -> None:
 def test_mail_that_links_to_its_own_site_gets_part_of_the_strength() -> None:
     own = OFFER.replace("pills.test", "b.example")
     assert 0 < strength(reading(own)) < strength(reading(OFFER))
+
+
+@pytest.mark.parametrize(("result", "quieter"), [("pass", True), ("permerror", True), ("fail", False)])
+@pytest.mark.parametrize("domain", ["b.example", "mail.b.example"])
+def test_mail_that_its_sender_signed_gets_part_of_the_strength(domain: str, result: Result, quieter: bool) -> None:
+    plain = reading(OFFER)
+    signed = msgspec.structs.replace(plain, authentication=Authentication(dkim=(Dkim(result, domain),)))
+    assert (strength(signed) < strength(plain)) == quieter
+    assert (SURE.id in {finding.kind for finding in check(signed)}) != quieter
+
+
+def test_the_signature_of_somebody_else_counts_for_nothing() -> None:
+    plain = reading(OFFER)
+    signed = msgspec.structs.replace(plain, authentication=Authentication(dkim=(Dkim("pass", "other.example"),)))
+    assert strength(signed) == strength(plain)
+
+
+def test_a_mail_daemon_in_any_case_is_one() -> None:
+    raw = f"From: MAILER-DAEMON@b.example\r\nSubject: Failure Notice\r\n\r\n{OFFER}\r\n".encode()
+    assert strength(Reading(read(raw), Envelope("a@b.example"))) == 0
 
 
 @pytest.mark.parametrize("sender", ["MAILER-DAEMON@b.example", "postmaster@b.example"])

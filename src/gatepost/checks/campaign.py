@@ -1,8 +1,8 @@
 """Near-copies: of mail that the operator marked as unwanted, and of mail that many others got within hours.
 
 A campaign is the same text to many, with a name or a number changed. That alone is no crime: newsletters, lists and
-notes to all staff are campaigns too, so mail that names itself as bulk, and that of the operator's own domains, makes no
-burst.
+notes to all staff are campaigns too, so mail that names itself as bulk, and that of the operator's own domains,
+makes no burst.
 """
 
 from collections.abc import Iterator
