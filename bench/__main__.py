@@ -12,7 +12,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-BENCHMARKS = ("scanning", "parsing", "texts", "dkim", "lists", "listapi", "catch", "smtp", "noloss", "model", "evasion", "bogofilter")
+BENCHMARKS = (
+    "scanning",
+    "parsing",
+    "texts",
+    "dkim",
+    "lists",
+    "listapi",
+    "catch",
+    "smtp",
+    "noloss",
+    "model",
+    "evasion",
+    "bogofilter",
+)
 
 
 def main() -> None:

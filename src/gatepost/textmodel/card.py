@@ -29,7 +29,7 @@ HEAD = """\
 
 Written by `gatepost model train`. A linear model over words, word pairs and marks of a mail's build, with three columns
 of weights (unwanted, phishing, fraud): {words:,} words and marks, {pairs:,} pairs. It adds a capped number of points to
-the score of the whole analysis and never decides alone.
+the score of the whole analysis. It decides alone only at odds of twenty to one, on mail for which nobody vouches.
 """
 KNOWS = """
 ## What it may know
@@ -51,6 +51,7 @@ LIMITS = """
 - Wanted advertising reads like unwanted advertising. Modern marketing mail is rare in the training mail, and is the
   most likely false alarm.
 - Nearly all mail that it learnt from is English. Other languages are judged by their build more than by their words.
+- Little text is little evidence: the probability of a short mail stays near one half.
 - Text in pictures is not read.
 
 Figures are in docs/accuracy.md, made by `gatepost model evaluate`."""
