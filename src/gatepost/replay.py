@@ -20,7 +20,7 @@ from gatepost.lists.hit import Hit, Scope
 from gatepost.lists.phrase import PHRASE
 from gatepost.lists.rulings import Ruling, rule
 from gatepost.lists.subjects import Subject
-from gatepost.policy import Decision, Policy
+from gatepost.policy import Decision, Policy, shipped
 from gatepost.verdict import Judgement, judge
 
 # About three seconds on one core: one unit is the look at one link, and a judgement takes as long as ten of them.
@@ -59,7 +59,7 @@ def rejudged(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
 def rulings_of(report: Report, known: Known) -> Ruling:
     """What the lists said when the message was analysed. `known` has the custom lists by name."""
     hits = _hits(report)
-    return _Matter(report, {hit.key for hit in hits.values()}, known).ruled(hits.values())
+    return _Matter(report, {hit.key for hit in hits.values()}, known, shipped()).ruled(hits.values())
 
 
 class Trial:
@@ -78,8 +78,8 @@ class Trial:
         """It has worked enough; `considered` says how far it came."""
         return self._effort <= 0
 
-    def consider(self, report: Report, known: Known) -> None:
-        """Look at one more message."""
+    def consider(self, report: Report, known: Known, policy: Policy | None = None) -> None:
+        """Look at one more message, judged by its tenant's policy where that has one of its own."""
         self.considered += 1
         matched = self._matched(report)
         if not matched:
@@ -87,7 +87,9 @@ class Trial:
         self._effort -= len(report.subjects)
         hits = _hits(report)
         named = {self._change.definition.name: self._change.definition}
-        matter = _Matter(report, {*matched, *(hit.key for hit in hits.values())}, {**known, **named})
+        matter = _Matter(
+            report, {*matched, *(hit.key for hit in hits.values())}, {**known, **named}, policy or self._policy
+        )
         hit_by = self._each(matter, hits, matched)
         if hit_by:
             self.hit += 1
@@ -136,17 +138,17 @@ class Trial:
         same = frozenset(hits)
         if same not in matter.decisions:
             self._effort -= JUDGEMENT
-            matter.decisions[same] = rejudged(matter.report, self._policy, matter.ruled(same)).decision
+            matter.decisions[same] = rejudged(matter.report, matter.policy, matter.ruled(same)).decision
         return matter.decisions[same]
 
 
 class _Matter:
     """One message, reduced to what the hits in question cover."""
 
-    def __init__(self, report: Report, keys: set[str], known: Known) -> None:
-        self.report = report
+    def __init__(self, report: Report, keys: set[str], known: Known, policy: Policy) -> None:
+        self.report, self.policy = report, policy
         self.decisions: dict[frozenset[Hit], Decision] = {}
-        self._custom = {name: definition.category for name, definition in known.items() if definition.custom}
+        self._custom = {name: definition.counts_as for name, definition in known.items() if definition.custom}
         # Which phrases a text had is only known from what they did.
         phrases = {name for name, what in chain(BY_NAME.items(), known.items()) if what.kind == PHRASE.name}
         spoken = [Subject("text", note.entry, note.where) for note in report.lists if note.list in phrases]

@@ -4,18 +4,21 @@ Every finding becomes one line of the ledger with the weight that policy gives i
 Findings of one group count together up to the group's cap, heaviest first, so that ten ways to say the same thing do
 not weigh ten times. What counted adds up to the score, exactly: points are kept as whole hundredths.
 
+Where an operator's policy differs from the shipped one, each line says what that changed of it, and the judgement what
+it would have been without.
+
 Lists speak last. A block is a finding like any other, and conclusive. An allow for one link or file clears the findings
 on just that one; an allow for the sender or its host lifts spam, bulk, suspicion and encryption, never an attack.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from gatepost.findings import Finding, Outcome
 from gatepost.lists.rulings import NO_RULING, Match, Ruling
-from gatepost.policy import VERDICTS, Decision, KindRule, Policy, Verdict
+from gatepost.policy import VERDICTS, Decision, Policy, Verdict, rule_of, shipped
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
@@ -23,7 +26,8 @@ ENCRYPTED = frozenset({"file:encrypted-archive", "limit:encrypted"})
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finding as it was judged. Points are hundredths; `counted` is what remained of `weight`, `note` says why."""
+    """One finding as it was judged. Points are hundredths; `counted` is what remained of `weight`, `note` says why.
+    `override` is what an operator's policy changed of its weight, verdict, group or cap."""
 
     kind: str
     title: str
@@ -37,6 +41,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
     strength: float = 1.0
     about: str = ""
+    override: str = ""
 
 
 class ListNote(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,7 +57,8 @@ class ListNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What the findings lead to. `score` is the sum of what counted."""
+    """What the findings lead to. `score` is the sum of what counted; `overrides` says which verdicts have other rules
+    than the shipped ones, and what the message would have got by those."""
 
     verdict: Verdict
     decision: Decision
@@ -61,6 +67,7 @@ class Judgement(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
     reason: str
     lists: tuple[ListNote, ...] = ()
+    overrides: tuple[str, ...] = ()
 
 
 def judge(
@@ -71,6 +78,20 @@ def judge(
     ruling: Ruling = NO_RULING,
 ) -> Judgement:
     """Weigh, cap, add up, decide."""
+    judged = _judged(findings := tuple(findings), outcomes, policy, titles, ruling)
+    if not policy.changes:
+        return judged
+    plain = _judged(findings, outcomes, shipped(), titles, ruling)
+    return msgspec.structs.replace(judged, overrides=tuple(_overrides(judged, plain, policy)))
+
+
+def _judged(
+    findings: Sequence[Finding],
+    outcomes: Sequence[Outcome],
+    policy: Policy,
+    titles: Mapping[str, str],
+    ruling: Ruling,
+) -> Judgement:
     blocks = [_blocked(match) for match in ruling.blocks]
     weighed = _cleared(_weighed([*findings, *blocks], policy, titles), ruling)
     lines = _capped(weighed, policy)
@@ -87,6 +108,22 @@ def judge(
     return Judgement(verdict, decision, tuple(sorted(tags)), score, lines, reason, _notes(ruling))
 
 
+def _overrides(judged: Judgement, plain: Judgement, policy: Policy) -> Iterator[str]:
+    """What an operator's rules for verdicts are, and what all of the operator's changes together did."""
+    for verdict in VERDICTS:
+        if said := policy.changes.get(f"verdicts.{verdict}"):
+            yield f"{verdict}: {said}"
+    if (judged.verdict, judged.decision, judged.score) != (plain.verdict, plain.decision, plain.score):
+        yield f"by the shipped policy: {plain.verdict}, {plain.decision}, a score of {plain.score / 100:g}"
+
+
+def _override(kind: str, group: str, changes: Mapping[str, str]) -> str:
+    said = [changes.get(f"kinds.{kind}", "")]
+    if group and f"groups.{group}" in changes:
+        said.append(f"group {group}: {changes[f'groups.{group}']}")
+    return "; ".join(filter(None, said))
+
+
 def _blocked(match: Match) -> Finding:
     facts = {"entry": match.hit.key, "scope": match.hit.scope, "found": match.subject.value[:300]}
     if match.hit.comment:
@@ -94,18 +131,11 @@ def _blocked(match: Match) -> Finding:
     return Finding(f"list:{match.hit.list}", match.subject.where, facts)
 
 
-def _rule(kind: str, policy: Policy) -> KindRule:
-    """The policy of a kind. A list of the operator's own has none, and says no."""
-    if kind in policy.kinds:
-        return policy.kinds[kind]
-    listed = kind.startswith("list:")
-    return KindRule(weight=0.0, verdict="policy" if listed else "clean", conclusive=listed)
-
-
 def _weighed(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str]) -> list[Line]:
     lines = []
+    changes = policy.changes
     for finding in findings:
-        rule = _rule(finding.kind, policy)
+        rule = rule_of(finding.kind, policy)
         weight = round(rule.weight * finding.strength * 100)
         lines.append(
             Line(
@@ -120,6 +150,7 @@ def _weighed(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, s
                 group=rule.group,
                 strength=finding.strength,
                 about=finding.about,
+                override=_override(finding.kind, rule.group, changes) if changes else "",
             )
         )
     return sorted(lines, key=lambda line: (not line.conclusive, -line.weight, line.kind, line.where))

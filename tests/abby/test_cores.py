@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gatepost.abby.cores import Cores, colour
 from gatepost.abby.multipart import Left
-from gatepost.abby.place import Down
+from gatepost.abby.place import MISSES_UNTIL_LOST, Down
 from gatepost.analysis import undecided
 from gatepost.api.errors import Failure
 from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
@@ -70,8 +70,12 @@ class Core:
             self.mine -= 1
         return ScanResult(request.ggrid, 0, 1, undecided(""))
 
-    async def load(self) -> Load | Down:
+    async def load(self, *, once_free: bool = False) -> Load | Down:
         self.loads += 1
+        for _ in range(50 if once_free else 0):
+            if not self.now.full:
+                break
+            await asyncio.sleep(0.002)
         return self.now if self.alive else Down("dead", begun=False)
 
     def peek(self) -> Load | None:
@@ -347,7 +351,7 @@ def test_when_no_core_answers() -> None:
         assert code(await submit(cores)) == "core_unavailable"  # at once, without a wait
         assert core.loads == heard
         core.alive = True
-        await until(lambda: cores.answering)
+        await until(lambda: cores.answering == 1)
         assert isinstance(await submit(cores), ScanResult)
 
     run(test, core)
@@ -371,7 +375,7 @@ def test_a_core_that_falls_silent_loses_what_it_holds() -> None:
 def test_a_core_that_does_not_tell_its_load_in_time_does_not_answer() -> None:
     core = Core()
 
-    async def hang() -> Load:
+    async def hang(*, once_free: bool = False) -> Load:
         await asyncio.sleep(60)
         return core.now
 
@@ -472,3 +476,137 @@ def test_whatever_cores_do_every_scan_ends_and_no_slot_is_lost(script: list[str]
             await made.stop()
 
     asyncio.run(scans())
+
+
+async def hanging(*, once_free: bool = False) -> Load:
+    await asyncio.sleep(60)
+    raise AssertionError("not reached")
+
+
+def test_what_a_silent_core_has_is_tried_beside_it_and_the_first_result_counts() -> None:
+    one, two = Core("one", 9), Core("two", 5)
+
+    async def test(cores: Cores) -> None:
+        one.open.clear()
+        scan = submit(cores, "same")
+        await until(lambda: one.mine == 1)
+        one.load = hanging  # type: ignore[method-assign]
+        assert (await scan).ggrid == "same"
+        assert (one.asked, two.asked, cores.attempts_again) == (["same"], ["same"], 1)
+        # Nobody waits for the other attempt any more, and the silent core gets nothing new.
+        await until(lambda: one.mine == 0)
+        await submit(cores, "next")
+        assert (one.asked, two.asked) == (["same"], ["same", "next"])
+        assert await cores.status() == "YELLOW"
+        del one.load
+        await until(lambda: cores._places[0].free == 9)
+        assert await cores.status() == "GREEN"
+
+    run(test, one, two, doubt_seconds=0.02, hear_seconds=0.2)
+
+
+def test_a_silent_core_that_speaks_again_answers_what_it_has() -> None:
+    one, two = Core("one", 9), Core("two", 1)
+
+    async def test(cores: Cores) -> None:
+        one.open.clear()
+        two.open.clear()
+        first = submit(cores, "first")
+        await until(lambda: one.mine == 1)
+        two.others = 1  # no slot to spare for a second attempt
+        one.load = hanging  # type: ignore[method-assign]
+        await until(lambda: cores._places[0].doubtful and bool(cores._seconds))
+        del one.load
+        await until(lambda: not cores._places[0].doubtful)
+        two.others = 0
+        await until(lambda: cores._places[1].free == 1)
+        one.open.set()
+        assert isinstance(await first, ScanResult)
+        assert two.asked == []
+        assert cores._seconds == []
+
+    run(test, one, two, doubt_seconds=0.02, hear_seconds=0.5)
+
+
+def test_a_lone_core_is_never_asked_twice_at_once_for_the_same() -> None:
+    core = Core(maximum=9)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        scan = submit(cores)
+        await until(lambda: core.mine == 1)
+        core.load = hanging  # type: ignore[method-assign]
+        await until(lambda: bool(cores._seconds))
+        assert await cores.status() == "YELLOW"  # slow is not dead
+        core.open.set()
+        assert isinstance(await scan, ScanResult)
+        assert core.asked == ["1"]
+
+    run(test, core, doubt_seconds=0.02, hear_seconds=5)
+
+
+def test_second_attempts_take_only_slots_that_nobody_waits_for() -> None:
+    one, two = Core("one", 9), Core("two", 1)
+
+    async def test(cores: Cores) -> None:
+        one.open.clear()
+        two.open.clear()
+        stuck = submit(cores, "stuck")
+        await until(lambda: one.mine == 1)
+        two.others = 1
+        await until(lambda: cores._places[1].free == 0)
+        one.load = hanging  # type: ignore[method-assign]
+        await until(lambda: bool(cores._seconds))
+        fresh = submit(cores, "fresh")
+        await until(lambda: cores.waiting == 1)
+        two.others = 0
+        two.open.set()
+        outcomes = await asyncio.gather(stuck, fresh)
+        assert [outcome.ggrid for outcome in outcomes] == ["stuck", "fresh"]
+        assert two.asked == ["fresh", "stuck"]
+        one.open.set()
+
+    run(test, one, two, doubt_seconds=0.02, hear_seconds=5)
+
+
+def test_a_core_that_ends_finishes_what_it_has() -> None:
+    """It takes no connections any more, and still answers on those that it has."""
+    core = Core(maximum=9)
+
+    async def closed(*, once_free: bool = False) -> Down:
+        return Down("nobody listens", begun=False, refused=True)
+
+    async def test(cores: Cores) -> None:
+        core.open.clear()
+        scan = submit(cores)
+        await until(lambda: core.mine == 1)
+        core.load = closed  # type: ignore[method-assign]
+        await until(lambda: cores._places[0]._misses > MISSES_UNTIL_LOST)
+        core.open.set()
+        assert isinstance(await scan, ScanResult)
+        assert core.asked == ["1"]
+
+    run(test, core, grace_seconds=0.01)
+
+
+def test_a_slot_that_others_free_is_given_at_once() -> None:
+    """The core says when it has one; no poll would come in this test's time."""
+    core = Core(maximum=1)
+    heard = asyncio.Event()
+
+    async def load(*, once_free: bool = False) -> Load:
+        if once_free:
+            await heard.wait()
+        return core.now
+
+    core.load = load  # type: ignore[method-assign]
+
+    async def test(cores: Cores) -> None:
+        core.others = 1
+        scan = submit(cores)
+        await until(lambda: core.asked == ["1"] and cores.waiting == 1)
+        core.others = 0
+        heard.set()
+        assert isinstance(await scan, ScanResult)
+
+    run(test, core, poll_seconds=600)

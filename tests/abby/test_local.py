@@ -18,6 +18,9 @@ class Guard:
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
 
+    async def room(self) -> None:
+        await asyncio.sleep(0.01)
+
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
         self.asked += 1
         if self.stopping:

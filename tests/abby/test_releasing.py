@@ -8,12 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
-from gatepost.abby import releasing
+from gatepost.abby import holding
 from gatepost.abby.app import create_app
 from gatepost.abby.cores import Cores
 from gatepost.abby.local import LocalCore
 from gatepost.abby.place import Down
 from gatepost.analysis import Report
+from gatepost.guard.attempt import AnalysisJob
+from gatepost.guard.custody import Custody
 from gatepost.guard.holding import Busy, NotHeld, Outcome
 from gatepost.guard.quarantine import Quarantine
 from gatepost.guard.rawstore import RawFolder
@@ -25,6 +27,7 @@ from gatepost.mail.message import Envelope
 from gatepost.settings import StaticApiToken
 from gatepost.store import open_store
 from gatepost.store.interface import Actor, CountingStore, MessageRecord
+from gatepost.view import NotShown
 
 RELEASER, READER, BARE = "aa" * 32, "bb" * 32, "cc" * 32
 TOKENS = [
@@ -44,6 +47,12 @@ class Guard:
     async def scan(self, asked: ScanRequest) -> ScanResult:
         raise AssertionError("a release is no scan")
 
+    async def room(self) -> None:
+        return None
+
+    async def look(self, job: AnalysisJob) -> NotShown:
+        raise AssertionError("a release is no look")
+
     def load(self) -> Load:
         return Load(0, 1, 1)
 
@@ -54,7 +63,7 @@ class Elsewhere:
     def __init__(self, answer: Outcome | Down) -> None:
         self.answer = answer
 
-    async def release(self, ggrid: str, by: Actor) -> Outcome | Down:
+    async def release(self, *_order: object) -> Outcome | Down:
         return self.answer
 
 
@@ -63,7 +72,7 @@ class House:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.quarantine = Quarantine(store, RawFolder(folder / "q"), self.relay)
-        self.core = LocalCore(Guard(), self.quarantine)
+        self.core = LocalCore(Guard(), Custody(self.quarantine, Guard()))
 
     async def hold(self) -> str:
         with Spool(self.folder / "spool").new() as body:
@@ -242,8 +251,8 @@ def test_the_core_that_has_it_is_found(use: Use, next_hop: Any) -> None:
 
 
 def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releasing, "BUSY_SECONDS", 0.02)
-    monkeypatch.setattr(releasing, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(holding, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(holding, "LOOK_SECONDS", 0.01)
 
     async def scenario(house: House) -> None:
         ggrid = await house.hold()

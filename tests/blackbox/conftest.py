@@ -85,7 +85,7 @@ class FakeCore:
             return Down("died")
         return ScanResult(request.ggrid, request.created, request.created + 7, REPORT)
 
-    async def load(self) -> Load | Down:
+    async def load(self, *, once_free: bool = False) -> Load | Down:
         return self._load_now() or Down("dead", begun=False)
 
     def peek(self) -> Load | None:

@@ -70,6 +70,10 @@ def test_add_show_delete(run: Run, lists: Any, tenant: str, tmp_path: Path) -> N
     lines = [json.loads(line) for line in run("show", "blocked-senders", "--json")[1].splitlines()]
     assert [line["comment"] for line in lines] == ["\x1b[31mred"] * 2
     assert "more than 1;" in run("show", "blocked-senders", "--limit", "1")[1]
+    (line,) = run("show", "blocked-senders", "--contains", "BAD.ex", "--json")[1].splitlines()
+    assert json.loads(line)["entry"] == "mal@bad.example"
+    assert run("show", "blocked-senders", "--contains", "31MRED", "--json")[1].count("\n") == 2, "comments as well"
+    assert run("show", "blocked-senders", "--contains", "nothing", "--json") == (0, "", "")
     assert (
         run("delete", "blocked-senders", "-", stdin=b"eve.example\nnobody.example\n")[1] == "1 of 2 entries deleted.\n"
     )

@@ -32,6 +32,9 @@ class Guard:
         self.broken = False
         self.other = False
 
+    async def room(self) -> None:
+        return None
+
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
 

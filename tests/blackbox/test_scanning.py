@@ -161,7 +161,7 @@ def test_a_message_with_its_ledger(service: Any) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "expected", "allow"),
     [
-        ("GET", "/", (404, "not_found"), None),
+        ("GET", "/nowhere/at/all", (404, "not_found"), None),
         ("GET", "/v1", (404, "not_found"), None),
         ("POST", "/v1/messageQueue/submitEmail/", (404, "not_found"), None),
         ("GET", "/v1/messages/", (404, "not_found"), None),

@@ -10,9 +10,12 @@ from email import policy
 from email.message import EmailMessage
 from pathlib import Path
 
+import httpx
 import pytest
+from bench import large
 from bench.gateway import Gateway, Sink
 from bench.noloss import trial
+from bench.scanning import free_port
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 
@@ -26,7 +29,9 @@ def sink() -> Iterator[Sink]:
 
 @pytest.fixture(scope="module")
 def gateway(sink: Sink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("gateway"), sink.port, smtp=", hostname: gate.example") as made:
+    figures = f"metrics: {{listen: '127.0.0.1:{free_port()}'}}\n"
+    folder = tmp_path_factory.mktemp("gateway")
+    with Gateway(folder, sink.port, smtp=", hostname: gate.example", more=figures) as made:
         yield made
 
 
@@ -61,6 +66,18 @@ def test_malware_is_held_and_not_delivered(gateway: Gateway, sink: Sink) -> None
     assert [raw for raw in held if b"<virus@x>" in raw]
 
 
+def test_a_core_without_http_tells_its_figures(gateway: Gateway) -> None:
+    with smtplib.SMTP("127.0.0.1", gateway.port) as client:
+        client.send_message(mail("figures@x", EICAR))
+    address = gateway.more.partition("'")[2].partition("'")[0]
+    text = httpx.get(f"http://{address}/metrics", trust_env=False).text
+    figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(figures["gatepost_quarantine_kept_total"]) >= 1
+    assert float(figures['gatepost_smtp_messages_total{answer="2xx"}']) >= 1
+    assert "gatepost_quarantine_held" in figures
+    assert "gatepost_relay_connections_total" in figures
+
+
 def test_a_large_message_goes_through_unchanged(gateway: Gateway, sink: Sink) -> None:
     large = mail("large@x", ".\n..\n.x\nSee the attachment.")
     large.add_attachment(random.Random(1).randbytes(3_000_000), maintype="image", subtype="x-raw", filename="scan.raw")
@@ -69,6 +86,19 @@ def test_a_large_message_goes_through_unchanged(gateway: Gateway, sink: Sink) ->
         client.sendmail("ann@example.org", ["bob@example.com"], raw)
     taken = next(each for each in sink.messages if b"<large@x>" in each)
     assert taken.replace(b"\r\n..", b"\r\n.").endswith(raw)
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["DATA", "BDAT"])
+def test_the_largest_message_is_spooled_to_disk(chunked: bool, tmp_path: Path) -> None:
+    sink = Sink()
+    with Gateway(tmp_path, sink.port, more=large.PATIENT) as gateway:
+        passage = large.passed(gateway, sink, chunked=chunked)
+    sink.close()
+    assert passage.reply.startswith(b"250"), passage
+    assert passage.whole
+    # While it comes in it is on disk; guard has it in memory once, for its worker, whose own limit is workerMemory.
+    assert passage.receiving < 12 << 20, passage
+    assert passage.guard < large.SIZE * 3 // 2, passage
 
 
 @pytest.mark.skipif(not shutil.which("swaks"), reason="not run: swaks is not installed")

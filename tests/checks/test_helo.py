@@ -2,8 +2,9 @@
 
 import pytest
 
-from gatepost.checks.helo import BARE, DYNAMIC, FREEMAIL, NO_DOT, OWN, UNKNOWN, carries_address, check
+from gatepost.checks.helo import BARE, DYNAMIC, FREEMAIL, LOCAL, NO_DOT, OWN, UNKNOWN, carries_address, check
 from gatepost.findings import Protected, Reading
+from gatepost.mail import read
 from gatepost.mail.message import Envelope
 
 HOST = "203.0.113.65"
@@ -14,7 +15,11 @@ HOST = "203.0.113.65"
     [
         (HOST, [BARE.id]),
         ("friend", [NO_DOT.id]),
-        ("localhost.localdomain", [NO_DOT.id]),
+        ("localhost.localdomain", [LOCAL.id]),
+        ("gate.house.lan", [LOCAL.id]),
+        ("mx.notice.example", []),  # a name for documentation
+        ("203-0-113-65.smtp.provider.com", []),  # large senders name their hosts so
+        ("o20301136500.static.reverse.provider.com", []),
         ("qktfx.whstt5", [UNKNOWN.id]),
         ("203-0-113-65.adsl.provider.com", [DYNAMIC.id]),
         ("cb007141.dip.provider.com", [DYNAMIC.id]),
@@ -54,3 +59,18 @@ def test_own_domains(trusted: bool, kinds: list[str]) -> None:
 @pytest.mark.parametrize("host", ["", "x", "2001:db8::1", "1.2.3.4.5", "a.b.c.d", "1..2.3", "9999.1.1.1"])
 def test_any_address_is_read(host: str) -> None:
     assert not carries_address("mail.provider.com", host)
+
+
+@pytest.mark.parametrize(
+    ("sender", "kind", "strength"),
+    [
+        ("", "multipart/report; boundary=x", 0.5),
+        ("", "text/plain", 1.0),  # says that it is a report, in words only
+        ("x@shop.com", "multipart/report; boundary=x", 1.0),
+    ],
+)
+def test_reports_on_delivery_are_believed_more(sender: str, kind: str, strength: float) -> None:
+    body = "--x\n\nNo such user.\n--x\nContent-Type: message/delivery-status\n\nAction: failed\n--x--\n"
+    message = read(f"From: MAILER-DAEMON@shop.com\nSubject: failure notice\nContent-Type: {kind}\n\n{body}".encode())
+    (found,) = check(Reading(message, Envelope(sender, ("a@b.com",), HOST, HOST)))
+    assert (found.kind, found.strength) == (BARE.id, strength)

@@ -38,6 +38,7 @@ from gatepost.names import Address
         ("discovery.com", ""),
         ("revolutionnine.org", ""),
         ("purchase.test", ""),
+        ("citybank.com", ""),  # there are banks of that name
         ("apple-orchard.test", ""),
         ("github.zendesk.com", ""),  # a customer of the service
         ("morton.test", ""),

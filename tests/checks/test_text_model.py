@@ -9,7 +9,10 @@ from gatepost.findings import Reading
 from gatepost.mail import read
 from gatepost.mail.message import Envelope
 
-OFFER = "Buy cheap viagra and cialis now! Save 80% on all pills, no prescription, click http://pills.test/buy today!"
+OFFER = (
+    "Buy cheap viagra and cialis now! Save 80% on all pills, no prescription needed! We ship worldwide, best price"
+    " guaranteed or your money back. Click here and order today! http://pills.test/buy"
+)
 LETTER = (
     "Hi Bob,\n\nthanks for the patch. I think the second hunk needs a test; can you look at it before the meeting?\n"
 )

@@ -85,6 +85,11 @@ def test_custom_lists(run: Run) -> None:
     assert (code, "There is a list ioc-feed already" in err) == (1, True)
     assert run("lists", "drop", "ioc-feed", "--tenant", uid)[:2] == (0, "Deleted ioc-feed with 0 entries.\n")
     assert run("lists", "drop", "blocked-senders")[0] == 1
+    made = json.loads(run("lists", "create", "vips", "--kind", "person", "--category", "protect", "--json")[1])
+    assert (made["listName"], made["tenantUid"], made["kind"]) == ("vips", None, "person")
+    assert made["listInfo"] == {"displayName": "vips", "category": "protect", "description": "", "maxSize": 100_000}
+    dropped = {"listName": "vips", "tenantUid": None, "deletedEntries": 0}
+    assert json.loads(run("lists", "drop", "vips", "--json")[1]) == dropped
 
 
 def test_the_audit_trail_in_time(run: Run) -> None:
@@ -113,6 +118,7 @@ def test_the_audit_trail_in_time(run: Run) -> None:
         (["lists", "create", "blocked-urls", "--kind", "url", "--category", "block"], 2, "no name of a usual list"),
         (["lists", "create", "x", "--kind", "links", "--category", "block"], 2, "must be one of sender, network, url"),
         (["lists", "create", "x", "--kind", "url", "--category", "deny"], 2, "must be one of block, allow"),
+        (["lists", "create", "x", "--kind", "domain", "--category", "block"], 2, "must be protect for entries of kind"),
         (["lists", "create", "x", "--kind", "url", "--category", "block", "--tenant", NOBODY], 1, "no tenant"),
         (["lists", "show", "blocked-urls"], 1, "An API key is needed"),
         (["lists", "show", "blocked-urls", "--key-file", "none"], 1, "There is no API key in none."),

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import pytest
 
+from gatepost.abby.comparison import compared
 from gatepost.analysis import Context, Report, analyse
 from gatepost.asking import DnsAnswer
 from gatepost.cli import main
-from gatepost.cli.comparison import compared
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope

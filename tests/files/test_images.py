@@ -130,11 +130,19 @@ def many_scans() -> bytes:
     return content[:start] + content[start:-2] * 100 + content[-2:]
 
 
-@pytest.mark.parametrize("content", [huge_png(), many_scans()])
-def test_a_picture_that_costs_too_much_is_said(content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (huge_png(), "ratio"),
+        (many_scans(), "pixels"),
+        (saved(Image.new("1", (20_000, 20_000))), "ratio"),  # 400 million pixels in 50 kB
+        (saved(Image.effect_noise((4_100, 4_100), 64).convert("1")), "pixels"),  # as a scanned plan has them
+    ],
+)
+def test_a_picture_that_costs_too_much_is_said(content: bytes, reason: str) -> None:
     budget = Budget()
     (file,) = files_of(content, budget=budget)
-    assert (file.unread, file.links, budget.pixels) == (("pixels",), (), 0)
+    assert (file.unread, file.links, budget.pixels) == ((reason,), (), 0)
 
 
 def test_only_the_first_frames_of_a_film_are_looked_at() -> None:

@@ -2,35 +2,58 @@
 
 An attack is named after the tag that it must get. A twin does what an attack of the same kind does, for an honest
 reason, and is delivered. Beside each message stands the ledger that it got; where a change of code or policy changes
-one, the difference is the review: `pytest tests/golden --regold` writes them anew.
+one, the difference is the review: `pytest tests/golden --regold` writes them anew. Where a `.known.toml` stands beside
+it, too, that is what the tenant knew before; without one nothing is remembered.
 """
 
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gatepost.acquaintance import Facet, key
 from gatepost.analysis import Context, Report, analyse
 from gatepost.asking import Dns, DnsAnswer
+from gatepost.checks import CHECKS
 from gatepost.files.tree import Antivirus
+from gatepost.lists.unkeyed import Compiled, Listed, Unkeyed
 from gatepost.mail import read
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Lookup, LookupAnswer, Question
+from gatepost.questions import Answer, AskSightings, Known, Lookup, LookupAnswer, Question, Sighted
 from gatepost.verdict import Line
 
 HERE = Path(__file__).parent
 ATTACKS = sorted((HERE / "attacks").glob("*.eml"))
 TWINS = sorted((HERE / "twins").glob("*.eml"))
+CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text("utf-8"))
 ZONE: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "zone.toml").read_text("utf-8"))
+ELSEWHERE = frozenset({"operator_rule", "antivirus", "campaign", "dkim_weakness", "newsletter"})
 # Ten minutes after the messages were written.
 NOW = 1_794_302_520.0
 
+Memory = dict[int, Known]
 
-def answer(question: Question) -> Answer:
+
+def memory(file: Path) -> Memory | None:
+    """What the tenant knew when the message came."""
+    beside = file.with_suffix(".known.toml")
+    if not beside.exists():
+        return None
+    books = tomllib.loads(beside.read_text("utf-8"))
+    return {
+        key(Facet[name.upper()], text): Known(*known) for name, book in books.items() for text, known in book.items()
+    }
+
+
+def answer(question: Question, known: Memory) -> Answer:
     if isinstance(question, Lookup):
         return LookupAnswer()
+    if isinstance(question, AskSightings):
+        asked = (question.keys, question.proven, question.claimed)
+        return Sighted(True, *(tuple(known.get(each, Known()) for each in keys) for keys in asked))
     if not isinstance(question, Dns):
         return Antivirus()
     if question.name not in ZONE:
@@ -39,17 +62,27 @@ def answer(question: Question) -> Answer:
     return DnsAnswer("found", tuple(records)) if records else DnsAnswer("no-data")
 
 
-def analysed(raw: bytes) -> Report:
+def analysed(file: Path) -> Report:
+    raw, known, case = file.read_bytes(), memory(file), CASES.get(file.stem, {})
     sender = (read(raw).headers.first("return-path") or "").strip("<> ")
-    envelope = Envelope(sender, ("ann@house.example",), "192.0.2.25", "mx.example.com")
-    asking = analyse(raw, envelope, Context(now=NOW))
+    host, helo = case.get("host", "192.0.2.25"), case.get("helo", "mx.example.com")
+    envelope = Envelope(sender, ("ann@house.example",), host, helo)
+    lists = protecting(case.get("own", ()), case.get("people", ()))
+    asking = analyse(raw, envelope, Context(now=NOW, lists=lists, acquaintance=known is not None))
     try:
         questions = next(asking)
         while True:
-            questions = asking.send(tuple(map(answer, questions)))
+            questions = asking.send(tuple(answer(each, known or {}) for each in questions))
     except StopIteration as stop:
         report: Report = stop.value
     return report
+
+
+def protecting(own: Iterable[str], people: Iterable[str]) -> Compiled:
+    """Lists that say whom nobody may imitate."""
+    domains = tuple(Listed("own-domains", "global", each, each) for each in own)
+    persons = tuple(Listed("protected-people", "global", each, each) for each in people)
+    return Compiled(Unkeyed(own_domains=domains, people=persons))
 
 
 def ledger(report: Report) -> dict[str, Any]:
@@ -71,7 +104,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 @pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_the_ledger_is_as_it_was(file: Path, request: pytest.FixtureRequest) -> None:
-    found = ledger(analysed(file.read_bytes()))
+    found = ledger(analysed(file))
     expected = file.with_suffix(".json")
     if request.config.getoption("--regold"):
         expected.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -81,20 +114,27 @@ def test_the_ledger_is_as_it_was(file: Path, request: pytest.FixtureRequest) -> 
 @pytest.mark.parametrize("file", ATTACKS, ids=lambda file: file.stem)
 def test_an_attack_gets_its_tag(file: Path) -> None:
     area, _, thing = file.stem.partition("-")
-    assert f"{area}:{thing}" in analysed(file.read_bytes()).tags
+    assert f"{area}:{thing}" in analysed(file).tags
 
 
 @pytest.mark.parametrize("file", TWINS, ids=lambda file: file.stem)
 def test_a_twin_is_delivered(file: Path) -> None:
-    report = analysed(file.read_bytes())
+    report = analysed(file)
     assert report.decision == "deliver", report.reason
 
 
 @pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_ledger_adds_up(file: Path) -> None:
-    report = analysed(file.read_bytes())
+    report = analysed(file)
     assert sum(line.counted for line in report.lines) == report.score
     assert report.outcomes == ()
+
+
+def test_every_check_has_its_attack() -> None:
+    """Checks that need more than a message (rules, an antivirus, lists, a history, a key) are tried elsewhere."""
+    found = {tag for file in ATTACKS for tag in json.loads(file.with_suffix(".json").read_text("utf-8"))["tags"]}
+    without = {check.name for check in CHECKS if found.isdisjoint(kind.id for kind in check.kinds)}
+    assert without <= ELSEWHERE, f"write an attack for: {without - ELSEWHERE}"
 
 
 def test_there_are_as_many_twins_as_attacks() -> None:

@@ -300,10 +300,42 @@ def test_a_new_policy_holds_for_the_next_message() -> None:
             poison = trial("check:crash")
             before = await pool.analyse(poison)
             policy = overridden(shipped(), '[verdicts.unscannable]\ndecision = "bounce"\n')
-            pool.publish("policy", msgspec.msgpack.encode(policy))
+            pool.publish(None, policy)
             return before.decision, (await pool.analyse(poison)).decision
 
     assert asyncio.run(main()) == ("quarantine", "bounce")
+
+
+def test_each_tenant_is_judged_by_its_own_policy() -> None:
+    """One worker, three tenants in turns: each gets its policy with its first message, and keeps to it."""
+    ours, theirs = "0198c5a2-7c11-7d3e-9f00-00000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa02"
+    policies = {
+        ours: overridden(shipped(), '[verdicts.clean]\ndecision = "drop"\n'),
+        theirs: overridden(shipped(), '[verdicts.clean]\ndecision = "bounce"\n'),
+    }
+
+    def of(tenant: str | None) -> AnalysisJob:
+        made = job()
+        return msgspec.structs.replace(made, envelope=msgspec.structs.replace(made.envelope, tenant=tenant))
+
+    async def main() -> Any:
+        pool = WorkerPool(changed(processes=1), from_zone, shipped(), policies)
+        await pool.start()
+        try:
+            turns = [await pool.analyse(of(tenant)) for tenant in (ours, None, theirs, ours, "another", theirs)]
+            pool.publish(ours, shipped())
+            return [*turns, await pool.analyse(of(ours)), await pool.analyse(of(theirs))]
+        finally:
+            await pool.stop()
+
+    reports = asyncio.run(main())
+    assert [report.decision for report in reports] == [
+        *("drop", "deliver", "bounce", "drop", "deliver", "bounce"),
+        *("deliver", "bounce"),
+    ]
+    changed_rule, without = reports[0].overrides
+    assert changed_rule == "clean: decision drop instead of deliver (deployment)"
+    assert without.startswith("by the shipped policy: clean, deliver, a score of ")
 
 
 def test_workers_retire(monkeypatch: pytest.MonkeyPatch) -> None:

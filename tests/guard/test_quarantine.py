@@ -536,6 +536,9 @@ class Core:
     def __init__(self, answer: Report | Full) -> None:
         self.answer = answer
 
+    async def room(self) -> None:
+        return None
+
     def load(self) -> Load:
         return Load(0, 1, 1)
 

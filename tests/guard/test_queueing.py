@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gatepost.guard.queueing import LARGE, MAX_SUSPENDED, MAX_SUSPENDED_BYTES, Queue
+from gatepost.guard.queueing import LARGE, MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, Queue
 
 
 @dataclass(frozen=True)
@@ -99,4 +99,36 @@ def test_one_that_left_is_not_started() -> None:
     waiting.remove(BIG)
     waiting.remove(Job("a"))
     waiting.remove(Job("a"))
+    assert started(waiting, Worker()) is None
+
+
+def test_who_looks_waits_for_small_mail() -> None:
+    waiting = queue(Job("a"), Job("b"))
+    waiting.put(Job("look"), patient=True)
+    assert len(waiting) == 3
+    assert [started(waiting, Worker()) for _ in range(4)] == [("a", 0), ("b", 0), ("look", 0), None]
+
+
+def test_who_looks_does_not_wait_for_ever() -> None:
+    waiting = queue(*(Job(str(number)) for number in range(200)))
+    waiting.put(Job("look"), patient=True)
+    waiting.put(Job("second"), patient=True)
+    order = [found[0] for _ in range(150) if (found := started(waiting, Worker()))]
+    assert (order.index("look"), order.index("second")) == (PATIENCE, 2 * PATIENCE + 1)
+
+
+def test_who_looks_and_finds_no_room_lets_mail_pass() -> None:
+    waiting = queue(*(Job(str(number)) for number in range(PATIENCE + 2)))
+    waiting.put(Job("look", 1_000), patient=True)
+    full = Worker(suspended=1, suspended_bytes=MAX_SUSPENDED_BYTES - 200)
+    order = [found[0] for _ in range(PATIENCE + 5) if (found := started(waiting, full))]
+    assert len(order) == PATIENCE + 2
+    assert started(waiting, Worker()) == ("look", 0)
+
+
+def test_a_look_can_be_given_up() -> None:
+    waiting = queue()
+    look = Job("look")
+    waiting.put(look, patient=True)
+    waiting.remove(look)
     assert started(waiting, Worker()) is None

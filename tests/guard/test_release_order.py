@@ -1,6 +1,7 @@
 """`POST /release` of a core: only abby gets in, and only an order is an order."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -10,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.abby.place import Down
 from gatepost.abby.remote import RemoteCore
+from gatepost.guard.custody import Custody
 from gatepost.guard.holding import Outcome, Released
 from gatepost.guard.rest import MAX_ORDER, build_rest_app
 from gatepost.guard.scan import Load, ScanRequest, ScanResult
@@ -25,15 +27,20 @@ class Guard:
     async def scan(self, asked: ScanRequest) -> ScanResult:
         raise AssertionError("a release is no scan")
 
+    async def room(self) -> None:
+        return None
+
     def load(self) -> Load:
         return Load(0, 1, 1)
 
 
-class Quarantine:
+class Quarantine(Custody):
     def __init__(self) -> None:
         self.orders: list[tuple[str, Actor]] = []
 
-    async def release(self, ggrid: str, by: Actor) -> Outcome:
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Outcome:
         self.orders.append((ggrid, by))
         return Released(ggrid, 1, by.label, ("b@y.example",))
 

@@ -41,6 +41,9 @@ class Core:
         self.full_after_upload = False
         self.fault: Exception | None = None
 
+    async def room(self) -> None:
+        return None
+
     def load(self) -> Load:
         return Load(self.present, 5, 10)
 

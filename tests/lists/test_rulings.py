@@ -79,13 +79,20 @@ def test_a_refused_allow_does_not_beat_a_block() -> None:
     assert names(ruling) == ([BS], [], [], [AS])
 
 
-def test_custom_lists() -> None:
-    ruling = ruled(("our-list", "tenant", "a.example"), custom={"our-list": "block"})
-    assert names(ruling)[0] == ["our-list"]
-    assert names(ruled(("friends", "tenant", "shop.example"), custom={"friends": "allow"}))[1] == ["friends"]
-    assert names(ruled(("sites", "tenant", "a.example"), custom={"sites": "allow"}))[2] == ["sites"]
+def test_custom_lists_count_for_the_usual_one_of_their_kind_and_category() -> None:
+    assert names(ruled(("our-list", "tenant", "a.example"), custom={"our-list": BU}))[0] == ["our-list"]
+    assert names(ruled(("friends", "tenant", "shop.example"), custom={"friends": AS}))[1] == ["friends"]
+    assert names(ruled(("sites", "tenant", "a.example"), custom={"sites": AU}))[2] == ["sites"]
     # The envelope sender is not allowed by a custom list either.
-    assert names(ruled(("friends", "tenant", "mailer.example"), custom={"friends": "allow"}))[1] == []
+    assert names(ruled(("friends", "tenant", "mailer.example"), custom={"friends": AS}))[1] == []
+    assert ruled(("useless", "tenant", "a.example"), custom={"useless": ""}) == Ruling()
+
+
+def test_a_list_of_links_says_nothing_about_senders() -> None:
+    """The domain alone is the same key in both, but not the same entry."""
+    assert ruled(("sites", "tenant", "shop.example"), custom={"sites": AU}) == Ruling()
+    assert ruled(("feed", "global", "shop.example"), custom={"feed": BU}) == Ruling()
+    assert ruled(("senders", "global", "a.example"), custom={"senders": BS}) == Ruling()
 
 
 SUSPICIOUS = [Finding("file:executable", "2/a.exe", about="b" * 64)]

@@ -11,6 +11,8 @@ from gatepost.lists.catalogue import BY_NAME, Definition
 from gatepost.store import StorageError, database, open_store
 from gatepost.store.copying import TABLES, copy
 from gatepost.store.interface import Actor, ApiKey, CountingStore, HitCount, MessageRecord, NewEntry, Tenant
+from gatepost.store.searchstore import MessageFilter
+from gatepost.store.userstore import User
 
 NewRecord = Callable[..., MessageRecord]
 
@@ -30,6 +32,10 @@ async def fill(store: CountingStore, records: list[MessageRecord]) -> str:
     await store.record_hits([HitCount(tenant.uid, "mine", "a", 3, 7)])
     for record in records:
         await store.record_message(record)
+    user = await store.create_user("ann", "administrator", None, "hash", ANN)
+    assert isinstance(user, User)
+    await store.set_totp(user.uid, "SECRET", ANN)
+    await store.create_session(user.uid, "digest", 2**50, "192.0.2.1", "Browser")
     secret, _ = await store.create_api_key("k", tenant.uid, True, None)  # type: ignore[misc]
     assert isinstance(await store.api_key(secret), ApiKey)
     return secret
@@ -46,6 +52,10 @@ async def content(store: CountingStore, records: list[MessageRecord], secret: st
         await store.unkeyed(tenant.uid),
         await store.api_keys(),
         await store.audit(),
+        await store.credentials("ANN"),
+        await store.sessions((await store.users())[0].uid, 0),
+        await store.search_messages(MessageFilter(recipient="b@rcpt.example", subject="hello")),
+        await store.traffic(None, 0, 1, 1),
         [await store.message(record.ggrid) for record in records],
         type(await store.api_key(secret)),
     ]

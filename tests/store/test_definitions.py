@@ -1,10 +1,15 @@
 """Every scope has the usual lists; custom ones of the same kinds come and go."""
 
 from collections.abc import Awaitable, Callable
+from typing import get_args
 
 import msgspec
 
-from gatepost.lists.catalogue import BY_NAME, LISTS
+from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition, categories_of
+from gatepost.lists.entry import Category, Refused
+from gatepost.lists.hit import Hit
+from gatepost.lists.rulings import Ruling, rule
+from gatepost.lists.subjects import Subject, questions
 from gatepost.store.interface import Actor, CountingStore, ListState, Missing, NewEntry, Taken, Tenant
 
 Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
@@ -70,5 +75,54 @@ def test_one_name_means_one_thing_where_both_scopes_are_seen(use: Use) -> None:
         await store.delete_list(two, "mine", ANN)
         assert await store.create_list(None, MINE, ANN) == MINE
         assert await store.create_list(two, allow, ANN) == Taken("mine")
+
+    use(scenario)
+
+
+ENTRIES = {
+    "sender": "ann@evil.example",
+    "network": "192.0.2.7",
+    "url": "evil.example/x",
+    "sha256": "ab" * 32,
+    "file-type": "exe",
+    "phrase": "wire now",
+    "domain": "bank.example",
+    "person": "ann <ann@bank.example>",
+}
+SUBJECTS = (
+    Subject("from", "ann@evil.example", "From"),
+    Subject("host", "192.0.2.7", "sending host"),
+    Subject("link", "https://evil.example/x", "1"),
+    Subject("file", "ab" * 32, "2"),
+    Subject("type", "exe", "2"),
+    Subject("text", "wire now", "1"),
+)
+
+
+def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
+    """Each kind with each category: refused, or an entry of it is asked for and does something."""
+
+    async def does_something(store: CountingStore, custom: Definition) -> bool:
+        unkeyed = await store.unkeyed(None)
+        protecting = unkeyed.partner_domains + unkeyed.people + unkeyed.trusted_relays
+        phrases = [Hit(entry.list, entry.scope, entry.key) for entry in unkeyed.phrases]
+        hits = (*await store.lookup(None, questions(SUBJECTS, unkeyed.keyed)), *phrases)
+        ruling = rule(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
+        return ruling != Ruling() or any(entry.list == custom.name for entry in protecting)
+
+    async def scenario(store: CountingStore) -> None:
+        for kind in KINDS:
+            for category in get_args(Category):
+                custom = Definition("mine", kind, category, "Mine", "", 10, custom=True)
+                made = await store.create_list(None, custom, ANN)
+                if category not in categories_of(kind):
+                    assert isinstance(made, Refused)
+                    assert await store.list_definition(None, "mine") is None
+                    continue
+                assert made == custom
+                assert not await does_something(store, custom)
+                await store.add_entries(None, custom, [NewEntry(ENTRIES[kind], ENTRIES[kind])], ANN)
+                assert await does_something(store, custom), (kind, category)
+                await store.delete_list(None, "mine", ANN)
 
     use(scenario)

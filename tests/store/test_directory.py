@@ -212,7 +212,11 @@ def test_custom_lists_among_their_kind(use: Use) -> None:
         snapshot = await store.unkeyed(None)
         assert [(entry.list, entry.key) for entry in snapshot.phrases] == [("my-phrases", "buy now")]
         assert [(entry.list, entry.key) for entry in snapshot.partner_domains] == [("my-banks", "bank.example")]
-        assert snapshot.custom == {"my-phrases": "policy", "my-banks": "protect", "my-urls": "allow"}
+        assert snapshot.custom == {
+            "my-phrases": "blocked-phrases",
+            "my-banks": "partner-domains",
+            "my-urls": "allowed-urls",
+        }
 
     use(scenario)
 

@@ -29,6 +29,7 @@ IPS = BY_NAME["blocked-ips"]
 PEOPLE = BY_NAME["protected-people"]
 ANN = Actor("key", "ann", "1")
 BOB = Actor("user", "bob", "2")
+LATER = 4_000_000_000_000
 
 
 def new(*keys: str, comment: str = "", expires: int | None = None) -> list[NewEntry]:
@@ -56,11 +57,13 @@ async def new_tenant(store: Store, name: str = "t") -> Tenant:
 
 def test_adding_updating_and_what_stays(use: Use) -> None:
     async def scenario(store: CountingStore) -> None:
-        assert await store.add_entries(None, URLS, new("b.example", "a.example", comment="one", expires=9), ANN) == 2
+        assert (
+            await store.add_entries(None, URLS, new("b.example", "a.example", comment="one", expires=LATER), ANN) == 2
+        )
         first = await all_of(store, "blocked-urls")
         assert [(e.key, e.shown, e.comment, e.expires, e.modified_by) for e in first] == [
-            ("a.example", "a.example", "one", 9, "key:ann"),
-            ("b.example", "b.example", "one", 9, "key:ann"),
+            ("a.example", "a.example", "one", LATER, "key:ann"),
+            ("b.example", "b.example", "one", LATER, "key:ann"),
         ]
         assert first[0].created == first[0].modified
         assert (first[0].hits, first[0].last_hit) == (0, None)
@@ -250,16 +253,71 @@ def test_hits_add_up(use: Use) -> None:
 
 def test_what_has_expired_is_purged_with_its_count(use: Use) -> None:
     async def scenario(store: CountingStore) -> None:
-        await store.add_entries(None, URLS, new(*(f"old{n}" for n in range(1_100)), expires=100), ANN)
-        await store.add_entries(None, URLS, new("later", expires=200), ANN)
+        await store.add_entries(None, URLS, new(*(f"old{n}" for n in range(1_100)), expires=LATER), ANN)
+        await store.add_entries(None, URLS, new("later", expires=LATER + 100), ANN)
         await store.add_entries(None, URLS, new("for-ever"), ANN)
-        await store.add_entries(None, IPS, new("192.0.2.0/24", expires=100), ANN)
-        assert await store.purge_expired(99) == 0
-        assert await store.purge_expired(100) == 1_101
+        await store.add_entries(None, IPS, new("192.0.2.0/24", expires=LATER), ANN)
+        assert await store.purge_expired(LATER - 1) == 0
+        assert await store.purge_expired(LATER) == 1_101
         assert [entry.key for entry in await all_of(store, "blocked-urls")] == ["for-ever", "later"]
         assert (await size(store, "blocked-urls"), await size(store, "blocked-ips")) == (2, 0)
         assert {record.action for record in await store.audit(limit=4)} == {"entries.expire"}
+        assert await store.purge_expired(LATER) == 0
+
+    use(scenario)
+
+
+def test_what_has_expired_is_gone_before_it_is_purged(use: Use) -> None:
+    """It is not shown, not counted, not deleted twice, and comes back as a new one."""
+
+    async def scenario(store: CountingStore) -> None:
+        await store.add_entries(None, URLS, [*new("a", "b", "c", expires=1), *new("d")], ANN)
+        await store.record_hits([HitCount(None, "blocked-urls", "a", 3, 77)])
+        assert [entry.key for entry in await all_of(store, "blocked-urls")] == ["d"]
+        assert await size(store, "blocked-urls") == 1
+        assert await store.entries(None, "blocked-urls", ["a", "d"]) == await store.entries(None, "blocked-urls", ["d"])
+        assert await store.delete_entries(None, "blocked-urls", ["b", "d"], ANN) == 1
+        assert [(record.action, record.sample) for record in await store.audit(limit=2)] == [
+            ("entries.delete", ("d",)),
+            ("entries.expire", ("b",)),
+        ]
+        assert await store.add_entries(None, URLS, new("a"), BOB) == 1
+        (again,) = await all_of(store, "blocked-urls")
+        assert (again.key, again.hits, again.last_hit, again.modified_by) == ("a", 0, None, "user:bob")
+        assert again.created == again.modified
+        assert await size(store, "blocked-urls") == 1
+        assert await store.purge_expired(100) == 1, "only c was left"
+        assert await size(store, "blocked-urls") == 1
+
+    use(scenario)
+
+
+def test_what_has_expired_takes_no_room(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        few = small(URLS, 4)
+        await store.create_list(None, few, ANN)
+        await store.add_entries(None, few, [*new("old1", "old2", expires=1), *new("a", "b")], ANN)
+        assert await size(store, few.name) == 2
+        assert await store.add_entries(None, few, new("c", "d", "e"), ANN) == ListFull(2, 4)
+        assert await store.add_entries(None, few, new("a", "c"), ANN) == 2, "one old one makes room"
+        assert await store.add_entries(None, few, new("d"), ANN) == 1
+        assert [entry.key for entry in await all_of(store, few.name)] == ["a", "b", "c", "d"]
+        assert await store.add_entries(None, few, new("e"), ANN) == ListFull(4, 4)
         assert await store.purge_expired(100) == 0
+        assert await size(store, few.name) == 4
+
+    use(scenario)
+
+
+def test_networks_that_expire_take_their_prefix_lengths_with_them(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        await store.add_entries(None, IPS, [*new("192.0.2.0/24", expires=1), *new("192.0.2.7")], ANN)
+        asked = (("network", ("192.0.2.7", "192.0.2.0/24")),)
+        assert await store.add_entries(None, IPS, new("192.0.2.0/24"), ANN) == 1
+        assert [hit.key for hit in await store.lookup(None, asked)] == ["192.0.2.0/24", "192.0.2.7"]
+        assert await store.delete_entries(None, IPS.name, ["192.0.2.0/24"], ANN) == 1
+        assert [hit.key for hit in await store.lookup(None, asked)] == ["192.0.2.7"]
+        assert await size(store, IPS.name) == 1
 
     use(scenario)
 

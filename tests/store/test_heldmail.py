@@ -32,6 +32,7 @@ def test_what_is_held_comes_back_whole(use: Use, new_record: NewRecord) -> None:
         assert mail
         assert (mail.record, mail.state, mail.release) == (record, "held", None)
         assert await store.held_size() == record.size
+        assert await store.held_totals() == (1, record.size)
         for stranger in (new_id(), "\0", ""):
             assert await store.held(stranger) is None
 
@@ -156,6 +157,7 @@ def test_a_release_is_added_once_to_record_and_audit_trail(use: Use, new_record:
         assert await store.held_page(HeldFilter()) == ()
         assert [m.record.ggrid for m in await store.held_page(HeldFilter(released=True))] == [record.ggrid]
         assert await store.held_size() == 0
+        assert await store.held_totals() == (0, 0)
         assert await store.needed_among([record.ggrid]) == frozenset()
 
     use(scenario)

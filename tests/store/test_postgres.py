@@ -46,7 +46,8 @@ def test_a_stream_that_is_cut_says_so(postgres_url: str) -> None:
             assert await anext(batches)
             await _cut_off(postgres_url)
             with pytest.raises(StorageError, match="cannot be"):
-                await anext(batches)
+                # One batch was read ahead, so it may still come.
+                assert len([await anext(batches) for _ in range(2)]) < 2
         await store.close()
 
     asyncio.run(run())

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import apsw
 import asyncpg
@@ -11,8 +12,9 @@ from gatepost.analysis import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
-from gatepost.store import StorageError, database, messages, open_store
-from gatepost.store.interface import CLI, MessageRecord, NewEntry, Tenant
+from gatepost.store import StorageError, database, findable, messages, open_store
+from gatepost.store.interface import CLI, HeldFilter, MessageRecord, NewEntry, Tenant
+from gatepost.store.searchstore import MessageFilter
 
 TENANTS = [(new_id(), name, 5) for name in ("one", "twice", "twice", "twice")]
 RECORD = MessageRecord(new_id(), 1, 2, Envelope("a@b.example"), 3, "", Report("clean", "deliver", (), 0, "nothing"))
@@ -24,8 +26,14 @@ def _previous_sqlite(path: Path) -> None:
     connection.pragma("application_id", database.APPLICATION_ID)
     connection.execute("INSERT INTO meta VALUES ('schema', '1')")
     connection.executemany("INSERT INTO tenants VALUES (?, ?, ?)", TENANTS)
-    messages.insert(connection, [RECORD])
+    _insert_sqlite(connection, [RECORD])
     connection.close()
+
+
+def _insert_sqlite(connection: apsw.Connection, records: list[MessageRecord]) -> None:
+    places = ", ".join("?" * len(messages.COLUMNS))
+    statement = f"INSERT INTO messages ({', '.join(messages.COLUMNS)}) VALUES ({places})"
+    connection.executemany(statement, [messages._row(record) for record in records])
 
 
 async def _previous_postgres(url: str) -> None:
@@ -33,10 +41,15 @@ async def _previous_postgres(url: str) -> None:
     await connection.execute(database.schema_files("postgres")[0][1])
     await connection.execute("INSERT INTO meta VALUES ('schema', '1')")
     await connection.executemany("INSERT INTO tenants VALUES ($1, $2, $3)", TENANTS)
+    await _insert_postgres(connection, [RECORD])
+    await connection.close()
+
+
+async def _insert_postgres(connection: Any, records: list[MessageRecord]) -> None:
     columns = ", ".join(messages.COLUMNS)
     places = ", ".join(f"${place}" for place in range(1, len(messages.COLUMNS) + 1))
-    await connection.execute(f"INSERT INTO messages ({columns}) VALUES ({places})", *messages._row(RECORD))
-    await connection.close()
+    statement = f"INSERT INTO messages ({columns}) VALUES ({places})"
+    await connection.executemany(statement, [messages._row(record) for record in records])
 
 
 def test_the_previous_schema_with_data_in_it(storage_url: str, tmp_path: Path) -> None:
@@ -57,6 +70,78 @@ def test_the_previous_schema_with_data_in_it(storage_url: str, tmp_path: Path) -
             assert await store.tenant(oldest) == Tenant(oldest, "twice", 5)
             assert await store.add_entries(oldest, BY_NAME["blocked-urls"], [NewEntry("a", "a")], CLI) == 1
             await store.close()
+
+    asyncio.run(run())
+
+
+# The last schema in which messages could not be searched.
+UNSEARCHED = 4
+HELD = """INSERT INTO held (ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256,
+detail, state, holder, lease) SELECT ggrid, created, completed, completed, tenant, verdict, sender, '', size, sha256,
+detail, 'held', '', 0 FROM messages"""
+
+
+def _unsearched(url: str, path: Path, records: list[MessageRecord]) -> None:
+    engine = "sqlite" if url.startswith("sqlite:") else "postgres"
+    schema = "".join(statements for number, statements in database.schema_files(engine) if number <= UNSEARCHED)
+    version = f"INSERT INTO meta VALUES ('schema', '{UNSEARCHED}')"
+    if engine == "sqlite":
+        connection = apsw.Connection(str(path))
+        connection.execute(f"{schema}; {version}")
+        connection.pragma("application_id", database.APPLICATION_ID)
+        _insert_sqlite(connection, records)
+        connection.execute(HELD)
+        connection.close()
+        return
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        await connection.execute(f"{schema}; {version}")
+        await _insert_postgres(connection, records)
+        await connection.execute(HELD)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def test_messages_from_before_there_was_a_search_are_found_afterwards(
+    storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the newest on, in small steps; one that was kept before the upgrade is counted once."""
+    monkeypatch.setattr(findable, "STEP", 10)
+    tenant = new_id()
+
+    def made(n: int) -> MessageRecord:
+        report = Report("spam", "quarantine", ("url:x",), n, "", subject=f"GRÜSSE {n}")
+        return MessageRecord(
+            new_id(), n, n + 5, Envelope("A@X.example", ("B@y.example",), tenant=tenant), 3, "", report
+        )
+
+    old = [made(n) for n in range(35)]
+    _unsearched(storage_url, tmp_path / "g.db", old)
+
+    async def run() -> None:
+        store = open_store(storage_url, tmp_path)
+        new = made(100)
+        await store.record_message(new)
+        assert [row.ggrid for row in (await store.search_messages(MessageFilter())).rows] == [new.ggrid]
+        assert await store.message(old[0].ggrid) == old[0]
+        await store.purge_messages(-300_000)
+        everything = [new.ggrid, *(record.ggrid for record in reversed(old))]
+        for wanted in (
+            MessageFilter(),
+            MessageFilter(tenant=tenant, verdict="spam"),
+            MessageFilter(sender="x.example", subject="grüße"),
+            MessageFilter(recipient="b@y.example", tag="url:x"),
+        ):
+            assert [row.ggrid for row in (await store.search_messages(wanted)).rows] == everything, wanted
+        for whose in (None, tenant):
+            (bucket,) = await store.traffic(whose, 0, 300_000, 300_000)
+            assert (bucket.messages, bucket.bytes, bucket.verdicts) == (36, 108, {"spam": 36})
+        held = await store.search_held(HeldFilter(subject="34", score=34))
+        assert [mail.record.ggrid for mail in held.rows] == [old[34].ggrid]
+        assert await store.purge_messages(6) == 1
+        await store.close()
 
     asyncio.run(run())
 

@@ -14,18 +14,27 @@ from gatepost.abby.apikeys import KeyDoor
 from gatepost.abby.cores import Cores
 from gatepost.abby.credentials import Door, Guesses, Tokens
 from gatepost.abby.docs import docs_page
+from gatepost.abby.dryrun import DryRuns
+from gatepost.abby.exports import Exports
 from gatepost.abby.failures import Answering, Endpoint, Handler, Json
+from gatepost.abby.holding import HeldMailRoom, HoldingCore
 from gatepost.abby.listing import Listing
 from gatepost.abby.messages import Messages
-from gatepost.abby.releasing import Releasing, ReleasingCore
+from gatepost.abby.releasing import Releasing
 from gatepost.abby.scanning import Observer, Scanning, unobserved
 from gatepost.abby.status import Ready, Status, always_ready
+from gatepost.abby.web.assets import Assets
+from gatepost.abby.web.desk import Desk, Installation
+from gatepost.abby.web.passwords import Passwords
+from gatepost.abby.web.registry import web_routes
+from gatepost.abby.web.rendering import Renderer
+from gatepost.abby.web.templating import environment
 from gatepost.api.interface import SCANNING
 from gatepost.api.lists_interface import BASE, LISTS_API
 from gatepost.api.openapi import document
 from gatepost.api.scanning import encode
 from gatepost.guard.spool import Spool
-from gatepost.policy import shipped
+from gatepost.policy import Policies, unchanged
 from gatepost.settings import StaticApiToken
 from gatepost.store.interface import Store
 
@@ -45,7 +54,7 @@ def create_app(
     store: Store,
     tokens: Iterable[StaticApiToken],
     spool: Spool,
-    releasers: Sequence[ReleasingCore] = (),
+    releasers: Sequence[HoldingCore] = (),
     long_request_seconds: float = LONG_REQUEST_SECONDS,
     ready: Ready = always_ready,
     metrics: Callable[[], bytes] = bytes,
@@ -53,14 +62,33 @@ def create_app(
     observe: Observer = unobserved,
     clock: Callable[[], float] = time.monotonic,
     routes: Iterable[BaseRoute] = (),
+    policies: Policies | None = None,
+    installation: Installation | None = None,
 ) -> Starlette:
     """The whole service. `releasers` are the cores again, as those that hold mail; `routes` are added behind its own;
-    `observe` is told the outcome of every scan."""
+    `observe` is told the outcome of every scan; `policies` are those that the cores judge by."""
     door = Door(Tokens(tokens), Guesses(clock))
     scanning = Scanning(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
     messages = Messages(door=door, store=store)
-    releasing = Releasing(door=door, store=store, cores=releasers)
-    lists = Listing(door=KeyDoor(store, Guesses(clock)), store=store, policy=shipped())
+    room = HeldMailRoom(store, releasers)
+    releasing = Releasing(door=door, room=room)
+    trials, exports = DryRuns(store, policies or unchanged()), Exports(store)
+    lists = Listing(door=KeyDoor(store, Guesses(clock)), store=store, trials=trials, exports=exports)
+    assets = Assets()
+    desk = Desk(
+        store=store,
+        cores=cores,
+        room=room,
+        spool=spool,
+        policies=policies or unchanged(),
+        trials=trials,
+        exports=exports,
+        passwords=Passwords(),
+        guesses=Guesses(clock),
+        renderer=Renderer(environment(assets.paths)),
+        installation=installation or Installation(),
+        scan_seconds=long_request_seconds,
+    )
     status = Status(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
 
     @asynccontextmanager
@@ -84,6 +112,7 @@ def create_app(
         _route("/healthz", status.health, "GET"),
         _route("/readyz", status.readiness, "GET"),
         _route("/metrics", status.metrics, "GET"),
+        *web_routes(desk, assets),
     ]
     app = Abby(routes=[*own, *routes], lifespan=lifespan)
     app.router.redirect_slashes = False

@@ -3,27 +3,36 @@
 Scans are served first come, first served: a scan takes the core with most free slots, or queues. A core that is full
 puts the scan back to its place in the queue; a core that dies with a message in its hands costs the client nothing but
 time, for the scan is done again elsewhere under the same ggrid, and the first record of a ggrid is the one that stays.
+
+Every core is heard about once a second. One that takes long to say how it is gets nothing new, and what it has in its
+hands is tried at another core as well, where that has a slot to spare; if it stays silent, its scans are taken away and
+go back to their places in the queue. It is one of the cores again as soon as it is heard.
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Literal, Protocol
 
 import structlog
 
+from gatepost.abby.attempts import Attempts
 from gatepost.abby.multipart import Left
 from gatepost.abby.place import Core, Down, Place
 from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
-from gatepost.guard.scan import Load, ScanRequest, ScanResult
+from gatepost.guard.scan import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
 
 WAITING_LIMIT = 1 << 30
 POLL_SECONDS = 1.0
 IMPATIENT_SECONDS = 0.1
 BREATH_SECONDS = 0.05
 HEAR_SECONDS = 3.0
-GRACE_SECONDS = 3.0
+# How long a core may take to tell its load before nobody relies on it; a busy machine can be slow without being dead.
+DOUBT_SECONDS = 1.0
+# How long a restart may take before it is noticed.
+GRACE_SECONDS = 10.0
 FRESH_SECONDS = 0.25
 MAX_DEATHS = 3
 
@@ -45,10 +54,13 @@ class Client(Protocol):
 
 
 class _Waiter:
-    """One scan in the queue; `turn` becomes the place it may go to, or the failure that ends its wait."""
+    """One scan in the queue; `turn` becomes the place it may go to, or the failure that ends its wait.
 
-    def __init__(self, ticket: int) -> None:
-        self.ticket = ticket
+    `beside` are the places that have the message already, where a second attempt is wanted.
+    """
+
+    def __init__(self, ticket: int, beside: frozenset[Place] = frozenset()) -> None:
+        self.ticket, self.beside = ticket, beside
         self.turn: asyncio.Future[Place | Failure] = asyncio.get_running_loop().create_future()
 
     def __lt__(self, other: "_Waiter") -> bool:
@@ -72,18 +84,22 @@ class Cores:
         poll_seconds: float = POLL_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
         hear_seconds: float = HEAR_SECONDS,
+        doubt_seconds: float = DOUBT_SECONDS,
     ) -> None:
         self._places = tuple(Place(core) for core in cores)
         self._waiting_limit = waiting_limit
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
         self._hear_seconds = hear_seconds
+        self._doubt_seconds = doubt_seconds
         self._tickets = itertools.count()
         self._queue: list[_Waiter] = []
+        self._seconds: list[_Waiter] = []
         self._silent_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.waiting_bytes = 0
         self.waiting = 0
+        self.attempts_again = 0
 
     async def start(self) -> None:
         """Hear every core once, then again and again."""
@@ -99,19 +115,30 @@ class Cores:
         await asyncio.gather(*(place.core.close() for place in self._places))
 
     @property
-    def answering(self) -> bool:
-        """Does any core answer?"""
-        return any(place.answers for place in self._places)
+    def answering(self) -> int:
+        """How many cores answer."""
+        return sum(place.answers for place in self._places)
+
+    @property
+    def states(self) -> tuple[tuple[str, Load | None], ...]:
+        """Every core by name with its load as far as it is known; None for one that does not answer."""
+        return tuple((place.core.name, place.load) for place in self._places)
 
     @property
     def colour(self) -> Status:
         """The queue's colour as far as it is known."""
-        return colour([place.load for place in self._places])
+        known = colour([place.load for place in self._places])
+        return "YELLOW" if known == "GREEN" and any(place.doubtful for place in self._places) else known
 
     async def status(self) -> Status:
-        """The queue's colour, from loads that were heard just now."""
+        """The queue's colour, from loads that were heard just now; who is silent is not waited for."""
         stale = self._now() - FRESH_SECONDS
-        await asyncio.gather(*(self._hear(place) for place in self._places if place.heard_at < stale))
+        asked = [place for place in self._places if place.answers and not place.doubtful and place.heard_at < stale]
+        try:
+            async with asyncio.timeout(self._doubt_seconds):
+                await asyncio.gather(*map(self._hear, asked))
+        except TimeoutError:
+            return "YELLOW" if self.colour == "GREEN" else self.colour
         return self.colour
 
     async def scan(self, request: ScanRequest, client: Client, seconds: float) -> ScanResult | Failure | Left:
@@ -128,29 +155,67 @@ class Cores:
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
     async def _scan(self, request: ScanRequest, client: Client) -> ScanResult | Failure | Left:
-        ticket, deaths = next(self._tickets), 0
-        place = None if self._queue else self._best()
-        while True:
-            if place is None:
-                turn = await self._wait(ticket, request.body.size, client)
-                if not isinstance(turn, Place):
-                    return turn
-                place = turn
-            else:
-                place.reserve()
-            outcome = await self._scan_at(place, request)
-            if isinstance(outcome, ScanResult):
-                return outcome
-            deaths += isinstance(outcome, Down) and outcome.begun
-            if deaths >= MAX_DEATHS:
-                return Failure(CORE_UNAVAILABLE, "the cores that took the message stopped answering")
-            place = None
-
-    async def _scan_at(self, place: Place, request: ScanRequest) -> object:
+        ticket, attempts = next(self._tickets), Attempts(self._serve)
+        turn: Place | Failure | Left | None = None if self._queue else self._reserved()
+        turn = turn or await self._wait(ticket, request.body.size, client)
         try:
-            outcome = await place.scan(request)
+            while True:
+                if isinstance(turn, Place):
+                    attempts.begin(turn, self._scan_at(turn, request))
+                elif turn is not None:
+                    return turn
+                turn = await self._further(attempts, ticket, request.body.size, client)
+                if attempts.result is not None:
+                    self._unneeded(turn)
+                    return attempts.result
+                if attempts.deaths >= MAX_DEATHS:
+                    self._unneeded(turn)
+                    return Failure(CORE_UNAVAILABLE, "the cores that took the message stopped answering")
         finally:
+            attempts.give_up()
+
+    async def _further(
+        self, attempts: Attempts, ticket: int, size: int, client: Client
+    ) -> Place | Failure | Left | None:
+        """Where to try next; None where something has come of an attempt, or may have."""
+        places = attempts.places
+        if places and (attempts.hopeful or len(places) >= MAX_DEATHS):
+            await attempts.news()
+            return None
+        if attempts.result is not None or attempts.deaths >= MAX_DEATHS:
+            return None
+        turn = await (self._beside(attempts, ticket) if places else self._wait(ticket, size, client))
+        self.attempts_again += isinstance(turn, Place)
+        return turn
+
+    async def _beside(self, attempts: Attempts, ticket: int) -> Place | None:
+        """A place to try beside those that are silent, once one has a slot that nobody waits for."""
+        waiter = _Waiter(ticket, attempts.places)
+        waiter.turn.add_done_callback(attempts.wake)
+        heappush(self._seconds, waiter)
+        try:
             self._serve()
+            await attempts.news()
+        except BaseException:
+            waiter.withdraw()
+            raise
+        finally:
+            self._seconds.remove(waiter)
+            heapify(self._seconds)
+        if waiter.turn.done():
+            found = waiter.turn.result()
+            return found if isinstance(found, Place) else None
+        waiter.turn.cancel()
+        return None
+
+    def _unneeded(self, turn: object) -> None:
+        """A place was found, and what was wanted of it has come from elsewhere."""
+        if isinstance(turn, Place):
+            turn.release()
+            self._serve()
+
+    async def _scan_at(self, place: Place, request: ScanRequest) -> ScanResult | Full | Down:
+        outcome = await place.scan(request)
         if isinstance(outcome, Down):
             log.warning("scan has to start again", ggrid=request.ggrid, core=place.core.name, reason=outcome.reason)
             if not outcome.answered:
@@ -194,46 +259,61 @@ class Cores:
         waiter.withdraw()
         return Left()
 
-    def _best(self) -> Place | None:
+    def _best(self, but: frozenset[Place] = frozenset()) -> Place | None:
         best, most = None, 0
         for place in self._places:
-            if (free := place.free) > most:
+            if (free := place.free) > most and place not in but:
                 best, most = place, free
         return best
 
+    def _reserved(self) -> Place | None:
+        if place := self._best():
+            place.reserve()
+        return place
+
     def _serve(self) -> None:
-        """Give free slots to those who wait longest."""
+        """Give free slots to those who wait longest, and what is left to second attempts."""
         queue = self._queue
         while queue:
             if queue[0].turn.done():
                 heappop(queue)
-            elif place := self._best():
-                place.reserve()
+            elif place := self._reserved():
                 heappop(queue).turn.set_result(place)
             else:
                 return
+        for waiter in sorted(self._seconds):
+            silent = all(place.doubtful for place in waiter.beside)
+            if silent and not waiter.turn.done() and (place := self._best(waiter.beside)):
+                place.reserve()
+                waiter.turn.set_result(place)
 
     async def _watch(self, place: Place) -> None:
-        """Hear one core for as long as the service runs: about every second, more often while somebody waits."""
+        """Hear one core for as long as the service runs: about every second, and when it has what is waited for."""
         while True:
             await asyncio.sleep(BREATH_SECONDS)
-            try:
-                async with asyncio.timeout(IMPATIENT_SECONDS if self._queue else self._poll_seconds):
-                    await place.poked.wait()
-            except TimeoutError:
-                pass
+            wanted = bool(self._queue)
+            if not (wanted and place.answers):
+                await self._poked(place, IMPATIENT_SECONDS if wanted else self._poll_seconds)
             place.poked.clear()
-            await self._hear(place)
+            await self._hear(place, once_free=bool(self._queue))
             if self._given_up():
                 self._turn_away()
 
-    async def _hear(self, place: Place) -> None:
-        begun = place.begun
+    async def _poked(self, place: Place, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await place.poked.wait()
+
+    async def _hear(self, place: Place, *, once_free: bool = False) -> None:
+        begun, slack = place.begun, ROOM_SECONDS if once_free else 0.0
+        doubt = asyncio.get_running_loop().call_later(slack + self._doubt_seconds, place.doubt)
         try:
-            async with asyncio.timeout(self._hear_seconds):
-                load = await place.core.load()
+            async with asyncio.timeout(slack + self._hear_seconds):
+                load = await place.core.load(once_free=once_free)
         except TimeoutError:
             load = Down("it did not tell its load in time", begun=False)
+        finally:
+            doubt.cancel()
         if isinstance(load, Down):
             place.miss(load)
             self._note_silence()

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from gatepost.api.lists import DryRun, TriedEntry
 from gatepost.lists.catalogue import BY_NAME, Definition
-from gatepost.policy import Policy
+from gatepost.policy import Policies
 from gatepost.replay import Change, Known, Trial
 from gatepost.store.interface import MessageRecord, Store
 
@@ -22,16 +22,16 @@ Shown = Mapping[str, str]
 class DryRuns:
     """Tries changes on stored messages."""
 
-    def __init__(self, store: Store, policy: Policy) -> None:
+    def __init__(self, store: Store, policies: Policies) -> None:
         self._store = store
-        self._policy = policy
+        self._policies = policies
         self._turn = asyncio.Semaphore(1)
 
     async def tried(self, scope: str | None, change: Change, shown: Shown, modified: int) -> DryRun:
         """What would have happened. `shown` are the entries by key; the change has those of them that do something."""
         if not change.countable:
             return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
-        trial = Trial(change, self._policy)
+        trial = Trial(change, self._policies.deployment.policy)
         async with self._turn:
             await self._run(scope, trial)
         entries = tuple(TriedEntry(entry, trial.hits[key], trial.flips[key]) for key, entry in shown.items())
@@ -42,7 +42,7 @@ class DryRuns:
         async with aclosing(self._store.recent_messages(scope, MESSAGES)) as batches:
             async for batch in batches:
                 await self._learn(batch, known)
-                await asyncio.to_thread(_consider, trial, batch, known)
+                await asyncio.to_thread(_consider, trial, batch, known, self._policies)
                 if trial.exhausted:
                     return
 
@@ -58,8 +58,11 @@ class DryRuns:
         return {state.definition.name: state.definition for state in states if state.definition.custom}
 
 
-def _consider(trial: Trial, batch: Sequence[MessageRecord], known: Mapping[str | None, Known]) -> None:
+def _consider(
+    trial: Trial, batch: Sequence[MessageRecord], known: Mapping[str | None, Known], policies: Policies
+) -> None:
     for record in batch:
         if trial.exhausted:
             return
-        trial.consider(record.report, known.get(record.envelope.tenant, {}))
+        tenant = record.envelope.tenant
+        trial.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)

@@ -13,17 +13,18 @@ from starlette.responses import Response
 from gatepost.abby import listbodies
 from gatepost.abby.apikeys import KeyDoor
 from gatepost.abby.dryrun import DryRuns
+from gatepost.abby.exports import Exports
 from gatepost.abby.failures import Handler, Json
 from gatepost.abby.faults import listed
 from gatepost.abby.listbodies import B, Body, Form
+from gatepost.abby.listtrials import new_entry, try_adding, try_deleting
 from gatepost.abby.multipart import Left
-from gatepost.abby.ndjson import EntryStream, following
+from gatepost.abby.ndjson import Lines
 from gatepost.api.errors import (
     FORBIDDEN,
     INVALID_ENTRY,
     LIST_FULL,
     LIST_NOT_FOUND,
-    OVERLOADED,
     TENANT_NOT_FOUND,
     TOO_MANY_ENTRIES,
     Failure,
@@ -42,16 +43,10 @@ from gatepost.api.lists import (
     NewListEntry,
     encode,
 )
-from gatepost.api.times import milliseconds, now
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entry import Refused
-from gatepost.policy import Policy
-from gatepost.replay import Change
 from gatepost.store.interface import Actor, ApiKey, ListFull, Missing, NewEntry, Store
-
-# Each one holds a snapshot of storage for as long as its client takes to read it.
-MAX_STREAMS = 16
 
 log = structlog.get_logger("gatepost.abby")
 
@@ -59,11 +54,11 @@ log = structlog.get_logger("gatepost.abby")
 class Listing:
     """The four operations with everything they need."""
 
-    def __init__(self, *, door: KeyDoor, store: Store, policy: Policy) -> None:
+    def __init__(self, *, door: KeyDoor, store: Store, trials: DryRuns, exports: Exports) -> None:
         self._door = door
         self._store = store
-        self._trials = DryRuns(store, policy)
-        self._streams = 0
+        self._trials = trials
+        self._exports = exports
 
     @property
     def operations(self) -> dict[str, Handler]:
@@ -127,32 +122,14 @@ class Listing:
             return _too_many(len(body.entries))
         keys = [definition.key(text) for text in body.entries]
         if body.dry_run:
-            return await self._try_deleting(scope, definition, dict(zip(keys, body.entries, strict=True)))
+            return _tried(await try_deleting(self._store, self._trials, scope, definition, keys))
         return _changed(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
         self, scope: str | None, definition: Definition, entries: list[NewEntry]
     ) -> Response | Failure:
-        final = {entry.key: entry for entry in entries}
-        there = await self._store.entries(scope, definition.name, tuple(final))
-        size = await self._size(scope, definition)
-        if size + len(final) - len(there) > definition.max_size:
-            return _full(ListFull(size, definition.max_size))
-        moment = now()
-        lasting = tuple(key for key, entry in final.items() if entry.expires is None or entry.expires > moment)
-        change = Change(definition, "tenant" if scope else "global", lasting, adding=True)
-        shown = {key: entry.shown for key, entry in final.items()}
-        return _tried(await self._trials.tried(scope, change, shown, len(final)))
-
-    async def _try_deleting(self, scope: str | None, definition: Definition, texts: dict[str, str]) -> Response:
-        there = {entry.key: entry.shown for entry in await self._store.entries(scope, definition.name, tuple(texts))}
-        change = Change(definition, "tenant" if scope else "global", tuple(there), adding=False)
-        shown = {key: there.get(key, key) for key in texts}
-        return _tried(await self._trials.tried(scope, change, shown, len(there)))
-
-    async def _size(self, scope: str | None, definition: Definition) -> int:
-        states = await self._store.lists(scope)
-        return next((state.size for state in states if state.definition.name == definition.name), 0)
+        trial = await try_adding(self._store, self._trials, scope, definition, entries)
+        return _full(trial) if isinstance(trial, ListFull) else _tried(trial)
 
     async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
         infos = tuple(_info(state.definition) for state in await self._store.lists(scope))
@@ -161,18 +138,7 @@ class Listing:
     async def _stream(self, _key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
         if await self._store.list_definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
-        if self._streams >= MAX_STREAMS:
-            return Failure(OVERLOADED, f"{MAX_STREAMS} lists are being read at this moment; try again soon")
-        batches = self._store.stream_entries(scope, body.list_name)
-        self._streams += 1
-        try:
-            return EntryStream(await following(batches), batches, self._stream_ended)
-        except BaseException:
-            self._stream_ended()
-            raise
-
-    def _stream_ended(self) -> None:
-        self._streams -= 1
+        return await self._exports.stream(scope, body.list_name, Lines())
 
 
 def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
@@ -188,17 +154,11 @@ def _entries(stated: tuple[NewListEntry, ...], definition: Definition) -> list[N
     """The entries in their normal forms, or every one that the list refuses."""
     if len(stated) > MAX_ENTRIES:
         return _too_many(len(stated))
-    normal = [definition.normalise(each.entry) for each in stated]
-    refused = [
-        f"entries[{place}].entry {each.reason}" for place, each in enumerate(normal) if isinstance(each, Refused)
-    ]
+    made = [new_entry(each, definition) for each in stated]
+    refused = [f"entries[{place}].entry {each.reason}" for place, each in enumerate(made) if isinstance(each, Refused)]
     if refused:
         return listed(INVALID_ENTRY, refused)
-    return [
-        NewEntry(form.key, form.shown, each.comment or "", milliseconds(each.expires) if each.expires else None)
-        for form, each in zip(normal, stated, strict=True)
-        if not isinstance(form, Refused)
-    ]
+    return [each for each in made if not isinstance(each, Refused)]
 
 
 def _actor(key: ApiKey) -> Actor:

@@ -23,6 +23,7 @@ from gatepost.api.scanning import (
     IprevOutcome,
     Ledger,
     LedgerLine,
+    ListEffect,
     MessageRelease,
     RecordedEnvelope,
     SpfOutcome,
@@ -88,6 +89,8 @@ def ledger(report: Report) -> Ledger:
         reason=report.reason,
         findings=tuple(_line(line) for line in report.lines),
         outcomes=tuple(StageOutcome(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes),
+        lists=tuple(msgspec.convert(note, ListEffect, from_attributes=True) for note in report.lists),
+        overrides=report.overrides,
     )
 
 
@@ -108,6 +111,7 @@ def _line(line: Line) -> LedgerLine:
         conclusive=line.conclusive,
         group=line.group,
         note=line.note,
+        override=line.override,
     )
 
 

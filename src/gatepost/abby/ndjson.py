@@ -8,7 +8,6 @@ go: a snapshot that stays open keeps storage from tidying up. A stream that brea
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import lru_cache
 
 import structlog
 from starlette.responses import Response
@@ -17,21 +16,57 @@ from starlette.types import Receive, Scope, Send
 from gatepost.api.lists import PublicListsEntry, encode_lines
 from gatepost.api.lists_interface import NDJSON
 from gatepost.api.times import date_time
-from gatepost.store.interface import ListEntry
+from gatepost.store.interface import EntryRow
 
 STALL_SECONDS = 60.0
+MAX_TIMES = 10_000
 
 log = structlog.get_logger("gatepost.abby")
 
-Batches = AsyncGenerator[Sequence[ListEntry], None]
-# The entries of one call have one time, so few times are many entries'.
-_shown = lru_cache(16_384)(date_time)
+Batches = AsyncGenerator[bytes, None]
+
+
+class Lines:
+    """Writes the rows of one stream as lines of JSON, in the thread that reads them."""
+
+    def __init__(self) -> None:
+        self._times = _Times()
+
+    def __call__(self, rows: Sequence[EntryRow]) -> bytes:
+        return encode_lines(self.entries(rows))
+
+    def entries(self, rows: Sequence[EntryRow]) -> list[PublicListsEntry]:
+        """The rows as the interface shows them."""
+        at = self._times
+        return [
+            PublicListsEntry(
+                shown,
+                comment,
+                at[created],
+                at[modified],
+                by,
+                None if expires is None else at[expires],
+                hits,
+                None if last_hit is None else at[last_hit],
+            )
+            for _, shown, comment, created, modified, by, expires, hits, last_hit in rows
+        ]
+
+
+class _Times(dict[int, str]):
+    """Times as they are written. The entries of one call have one time, so few times are many entries'."""
+
+    def __missing__(self, time: int) -> str:
+        if len(self) >= MAX_TIMES:
+            self.clear()
+        shown = self[time] = date_time(time)
+        return shown
 
 
 class EntryStream(Response):
     """All entries of a list. `batches` is closed and `done` called when it ends, however it ends."""
 
-    def __init__(self, first: Sequence[ListEntry], batches: Batches, done: Callable[[], None]) -> None:
+    def __init__(self, first: bytes, batches: Batches, done: Callable[[], None]) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-content-type-options": "nosniff"}, media_type=NDJSON)
         del self.headers["content-length"]
         self._first, self._batches, self._done = first, batches, done
@@ -52,35 +87,18 @@ class EntryStream(Response):
         batch = self._first
         while batch:
             async with asyncio.timeout(STALL_SECONDS):
-                await send({"type": "http.response.body", "body": encode_lines(lines(batch)), "more_body": True})
+                await send({"type": "http.response.body", "body": batch, "more_body": True})
             if gone.done():
                 return
             batch = await following(self._batches)
         await send({"type": "http.response.body", "body": b""})
 
 
-async def following(batches: Batches) -> Sequence[ListEntry]:
-    """The next batch; an empty one at the end."""
+async def following(batches: Batches) -> bytes:
+    """The lines of the next batch; none at the end."""
     async for batch in batches:
         return batch
-    return ()
-
-
-def lines(batch: Sequence[ListEntry]) -> list[PublicListsEntry]:
-    """Entries as the interface shows them."""
-    return [
-        PublicListsEntry(
-            entry.shown,
-            entry.comment,
-            _shown(entry.created),
-            _shown(entry.modified),
-            entry.modified_by,
-            None if entry.expires is None else _shown(entry.expires),
-            entry.hits,
-            None if entry.last_hit is None else _shown(entry.last_hit),
-        )
-        for entry in batch
-    ]
+    return b""
 
 
 async def _gone(receive: Receive) -> None:

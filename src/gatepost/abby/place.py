@@ -14,17 +14,20 @@ import structlog
 from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
 
 MISSES_UNTIL_LOST = 3
+# A core that takes no connections any more may be finishing what it has; that can take as long as an analysis may.
+MISSES_UNTIL_ENDED = 60
 
 log = structlog.get_logger("gatepost.abby")
 
 
 class Down(msgspec.Struct, frozen=True):
     """The core gave no result. `begun` says whether it may have started on the message, `answered` whether it at least
-    said that it failed."""
+    said that it failed, `refused` that nobody listens any more where it was."""
 
     reason: str
     begun: bool = True
     answered: bool = False
+    refused: bool = False
 
 
 class Core(Protocol):
@@ -40,8 +43,8 @@ class Core(Protocol):
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down: ...
 
-    async def load(self) -> Load | Down:
-        """Ask for the load."""
+    async def load(self, *, once_free: bool = False) -> Load | Down:
+        """Ask for the load; `once_free` lets the core answer when it has a free slot, or `ROOM_SECONDS` later."""
         ...
 
     def peek(self) -> Load | None:
@@ -61,6 +64,8 @@ class Place:
         self.heard: Load | None = None
         self.heard_at = 0.0
         self.poked = asyncio.Event()
+        self.doubtful = False
+        self.followers: set[asyncio.Event] = set()
         self._reserved = 0
         self.begun = 0
         self._others = 0
@@ -78,7 +83,7 @@ class Place:
     @property
     def free(self) -> int:
         """Slots that seem free."""
-        if not self.answers or self.heard is None or self._said_full or not self.core.enabled:
+        if not self.answers or self.doubtful or self.heard is None or self._said_full or not self.core.enabled:
             return 0
         load = self.core.peek()
         if load is not None:
@@ -90,8 +95,14 @@ class Place:
         if not self.answers:
             log.info("core answers", core=self.core.name)
         self.answers, self.heard, self.heard_at, self._misses = True, load, now, 0
-        self._said_full = False
+        self._said_full = self.doubtful = False
         self._others = max(0, load.in_processing - begun)
+
+    def doubt(self) -> None:
+        """The core takes long to tell its load. Whoever waits for it may want to ask another one as well."""
+        self.doubtful = True
+        for follower in self.followers:
+            follower.set()
 
     def fail(self, down: Down) -> None:
         """The core did not answer; it gets no more scans until it is heard again."""
@@ -102,8 +113,9 @@ class Place:
     def miss(self, down: Down) -> None:
         """The core did not tell its load. Scans in its hands are given up once that has happened too often."""
         self.fail(down)
+        self.doubt()
         self._misses += 1
-        if self._misses >= MISSES_UNTIL_LOST:
+        if self._misses >= (MISSES_UNTIL_ENDED if down.refused else MISSES_UNTIL_LOST):
             now = asyncio.get_running_loop().time()
             for leash in self._leashes:
                 leash.reschedule(now)
@@ -117,7 +129,7 @@ class Place:
         self._reserved -= 1
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
-        """Have a message scanned in a slot that was reserved."""
+        """Have a message scanned; whoever reserved the slot gives it back."""
         self.begun += 1
         leash = asyncio.timeout(None)
         try:
@@ -131,7 +143,6 @@ class Place:
         finally:
             self._leashes.discard(leash)
             self.begun -= 1
-            self._reserved -= 1
         # Whatever its figures say: a core that calls itself full is full until something ends or it is heard again.
         self._said_full = isinstance(outcome, Full)
         if isinstance(outcome, Full):

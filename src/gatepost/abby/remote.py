@@ -2,27 +2,37 @@
 
 The body is a length of four bytes, big-endian, that many bytes of JSON, and the raw message. abby proves itself with a
 shared secret and verifies the core's certificate; neither redirects nor proxies of the environment are followed.
-`POST /release` has a held message sent on.
+What is asked about held mail is in `guard.orders`. `GET /load?once=free` is answered when a slot is free, so that
+whoever waits for one need not ask again and again.
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import msgspec
 
 from gatepost.abby.place import Down
-from gatepost.guard.holding import Outcome
+from gatepost.api.scanning import MAX_BODY
+from gatepost.guard.holding import Busy, Deleted, NotHeld, Outcome
+from gatepost.guard.orders import MESSAGE, DeleteOrder, ExportOrder, LookOrder, PictureOrder, ReleaseOrder
 from gatepost.guard.scan import Body, Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import SpooledBody
-from gatepost.guard.upload import CONTENT_TYPE, Head, ReleaseOrder
+from gatepost.guard.upload import CONTENT_TYPE, FREE, Head
 from gatepost.store.interface import Actor
+from gatepost.view.shown import NotShown, Picture, View
 
 CONNECT_SECONDS = 3.0
 WRITE_SECONDS = 60.0
 MAX_ANSWER = 32 << 20
+# A core gives one message as long as an analysis may take; then it says that it could not be shown.
+LOOK_SECONDS = 60.0
 CHUNK = 256 << 10
+
+
+T = TypeVar("T")
 
 
 class _FullAnswer(msgspec.Struct, frozen=True):
@@ -32,6 +42,10 @@ class _FullAnswer(msgspec.Struct, frozen=True):
 _RESULT = msgspec.json.Decoder(ScanResult)
 _LOAD = msgspec.json.Decoder(Load)
 _OUTCOME: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
+_VIEW: msgspec.json.Decoder[View | NotHeld | NotShown] = msgspec.json.Decoder(View | NotHeld | NotShown)
+_PICTURE: msgspec.json.Decoder[Picture | NotHeld | NotShown] = msgspec.json.Decoder(Picture | NotHeld | NotShown)
+_DELETED: msgspec.json.Decoder[Deleted | NotHeld | Busy] = msgspec.json.Decoder(Deleted | NotHeld | Busy)
+_ABSENT = msgspec.json.Decoder(NotHeld)
 _FULL = msgspec.json.Decoder(_FullAnswer)
 
 
@@ -57,12 +71,12 @@ class RemoteCore:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def load(self) -> Load | Down:
+    async def load(self, *, once_free: bool = False) -> Load | Down:
         try:
-            response = await self._client.get("/load")
+            response = await self._client.get(f"/load?once={FREE}" if once_free else "/load")
             return _LOAD.decode(response.content) if response.status_code == 200 else _refused(response.status_code)
         except (httpx.HTTPError, ValueError) as fault:
-            return Down(f"no load ({type(fault).__name__})", begun=False)
+            return Down(f"no load ({type(fault).__name__})", begun=False, refused=_nobody_listens(fault))
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
         head = msgspec.json.encode(Head(request.ggrid, request.created, request.envelope))
@@ -75,13 +89,52 @@ class RemoteCore:
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no result ({type(fault).__name__})")
 
-    async def release(self, ggrid: str, by: Actor) -> Outcome | Down:
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Outcome | Down:
         """Have a message that this core holds sent on."""
+        wanted = ReleaseOrder(ggrid, by, tuple(recipients), tenant)
+        return await self._ordered("/release", wanted, _OUTCOME, None)
+
+    async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld | NotShown | Down:
+        """Have a message that this core holds shown."""
+        return await self._ordered("/look", LookOrder(ggrid, tenant), _VIEW)
+
+    async def picture(self, ggrid: str, index: int, tenant: str | None = None) -> Picture | NotHeld | NotShown | Down:
+        """Have a picture in a message shown."""
+        return await self._ordered("/picture", PictureOrder(ggrid, index, tenant), _PICTURE)
+
+    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld | Busy | Down:
+        """Have a message deleted."""
+        return await self._ordered("/delete", DeleteOrder(ggrid, by, tenant), _DELETED)
+
+    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | NotHeld | Down:
+        """A message as it came."""
+        content = msgspec.json.encode(ExportOrder(ggrid, by, tenant))
         try:
-            response = await self._client.post("/release", content=msgspec.json.encode(ReleaseOrder(ggrid, by)))
-            return _OUTCOME.decode(response.content) if response.status_code == 200 else _refused(response.status_code)
+            async with self._client.stream("POST", "/export", content=content, timeout=_patience()) as got:
+                if got.status_code != 200:
+                    return _refused(got.status_code)
+                if got.headers.get("content-type") == MESSAGE:
+                    return await _bounded(got, MAX_BODY)
+                return _ABSENT.decode(await _bounded(got))
         except (httpx.HTTPError, ValueError) as fault:
-            return Down(f"no answer to a release ({type(fault).__name__})")
+            return Down(f"no answer to /export ({type(fault).__name__})")
+
+    async def _ordered(
+        self, path: str, order: msgspec.Struct, decoder: msgspec.json.Decoder[T], seconds: float | None = LOOK_SECONDS
+    ) -> T | Down:
+        try:
+            content = msgspec.json.encode(order)
+            async with self._client.stream("POST", path, content=content, timeout=_patience(seconds)) as got:
+                answer = await _bounded(got)
+                return decoder.decode(answer) if got.status_code == 200 else _refused(got.status_code)
+        except (httpx.HTTPError, ValueError) as fault:
+            return Down(f"no answer to {path} ({type(fault).__name__})")
+
+
+def _patience(seconds: float | None = LOOK_SECONDS) -> httpx.Timeout:
+    return httpx.Timeout(seconds, connect=CONNECT_SECONDS, write=WRITE_SECONDS)
 
 
 def _trusting(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
@@ -99,11 +152,11 @@ async def _frame(head: bytes, body: Body) -> AsyncIterator[bytes]:
         yield body.read()
 
 
-async def _bounded(response: httpx.Response) -> bytes:
+async def _bounded(response: httpx.Response, most: int = MAX_ANSWER) -> bytes:
     pieces, size = [], 0
     async for piece in response.aiter_bytes():
         size += len(piece)
-        if size > MAX_ANSWER:
+        if size > most:
             raise ValueError("the answer is too long")
         pieces.append(piece)
     return b"".join(pieces)
@@ -116,6 +169,13 @@ def _outcome(status: int, content: bytes, ggrid: str) -> ScanResult | Full | Dow
         return _refused(status)
     result = _RESULT.decode(content)
     return result if result.ggrid == ggrid else Down("it answered for another message")
+
+
+def _nobody_listens(fault: BaseException | None) -> bool:
+    """The machine is there and says that the port is closed: the core has ended, or is about to."""
+    while fault is not None and not isinstance(fault, ConnectionRefusedError):
+        fault = fault.__cause__ or fault.__context__
+    return fault is not None
 
 
 def _refused(status: int) -> Down:

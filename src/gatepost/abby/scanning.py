@@ -78,7 +78,7 @@ class Scanning:
         if envelope.tenant and await self._store.tenant(envelope.tenant) is None:
             return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
         scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
-        return await self._cores.scan(scan, _Waiting(body, request.receive), self._seconds)
+        return await self._cores.scan(scan, Waiting(body, request.receive), self._seconds)
 
     async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | Left:
         headers = request.scope["headers"]
@@ -102,7 +102,7 @@ class Scanning:
             log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
-class _Waiting:
+class Waiting:
     """The client of a scan: its message, and its connection."""
 
     def __init__(self, body: SpooledBody, receive: Receive) -> None:

@@ -149,8 +149,8 @@ class ListsOfScope(_Answer, frozen=True):
     list_file_infos: tuple[ListFileInfo, ...]
 
 
-class PublicListsEntry(_Answer, frozen=True):
-    """One line of the stream."""
+class PublicListsEntry(_Answer, frozen=True, gc=False):
+    """One line of the stream. It holds nothing that could hold it, so the collector need not look at millions."""
 
     entry: str
     comment: str

@@ -96,6 +96,21 @@ class LedgerLine(_Wire, frozen=True):
     conclusive: Annotated[bool, msgspec.Meta(description="It needs no threshold")]
     group: Annotated[str, msgspec.Meta(description="Findings of one group count together up to a cap; empty for none")]
     note: Annotated[str, msgspec.Meta(description="Why it counted less than its weight, and what overrode it")]
+    override: Annotated[
+        str, msgspec.Meta(description="What an operator's policy changed of its weight, verdict, group or cap")
+    ] = ""
+
+
+class ListEffect(_Wire, frozen=True):
+    """What one list entry did to the message, or why it did nothing."""
+
+    list: str
+    scope: Annotated[str, msgspec.Meta(description="`global` or `tenant`")]
+    entry: str
+    effect: Literal["blocked", "allowed", "cleared", "refused"]
+    where: Annotated[str, msgspec.Meta(description="What it was found on")]
+    comment: str
+    reason: Annotated[str, msgspec.Meta(description="Why it was refused")]
 
 
 class StageOutcome(_Wire, frozen=True):
@@ -113,6 +128,13 @@ class Ledger(_Wire, frozen=True):
     reason: Annotated[str, msgspec.Meta(description="The sentence that says how the verdict was reached")]
     findings: tuple[LedgerLine, ...]
     outcomes: tuple[StageOutcome, ...]
+    lists: Annotated[tuple[ListEffect, ...], msgspec.Meta(description="What list entries changed")] = ()
+    overrides: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(
+            description="Rules for verdicts that differ from the shipped policy, and what it would have come to by that"
+        ),
+    ] = ()
 
 
 class SpfOutcome(_Wire, frozen=True):

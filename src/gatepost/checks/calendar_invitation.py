@@ -12,15 +12,18 @@ from gatepost.names import org_domain
 STRANGER = Kind("file:calendar-organizer", "An invitation names an organiser who is not its sender")
 KINDS = (STRANGER,)
 
+_INVITING = (("REQUEST",), ("PUBLISH",))
+
 
 def check(reading: Reading) -> Iterator[Finding]:
+    invitations = [file for file in reading.files if file.traits and file.seen("calendar-method") in _INVITING]
+    if not invitations:
+        return
     message = reading.message
     own = {org_domain(address.domain) for address in (*message.senders, *message.reply_to)}
     # Invitations of one's own come back as answers of those who were invited.
     own |= {org_domain(recipient.domain) for recipient in message.recipients}
-    for file in reading.files:
-        if file.seen("calendar-method") not in (("REQUEST",), ("PUBLISH",)):
-            continue
+    for file in invitations:
         for organiser in file.seen("calendar-organizer"):
             if org_domain(organiser.rpartition("@")[2]) not in own:
                 yield STRANGER.at(file.path, about=file.document, organiser=organiser)

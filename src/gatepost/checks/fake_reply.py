@@ -32,9 +32,14 @@ _QUOTES = (
 )
 
 
+def claims_answer(reading: Reading) -> bool:
+    """Whether the subject says that this is an answer, and no field says to what."""
+    answers = _ANSWER.match(reading.message.subject)
+    return bool(answers) and not any(name in reading.fields for name in _REFERENCES)
+
+
 def check(reading: Reading) -> Iterator[Finding]:
-    match = _ANSWER.match(reading.message.subject)
-    if not match or any(name in reading.fields for name in _REFERENCES) or reading.is_discussion:
+    if not claims_answer(reading) or reading.is_discussion:
         return
     quoted = any(quote in text.visible[:20_000].casefold() for text in reading.message.texts[:4] for quote in _QUOTES)
     if not quoted:

@@ -48,4 +48,7 @@ def _has_picture(reading: Reading) -> bool:
 
 def _letters(text: str) -> int:
     """Characters of words; a written-out address is none."""
-    return len(" ".join(_ADDRESS.sub(" ", text).split()))
+    words = text.split()
+    if "://" in text:
+        words = " ".join(_ADDRESS.sub(" ", word) if "://" in word else word for word in words).split()
+    return len(" ".join(words))

@@ -12,6 +12,7 @@ NOT_A_REPORT = Kind("sender:null-sender", "The mail has no envelope sender, as o
 KINDS = (NOT_A_REPORT,)
 
 _REPORT_TYPES = ("multipart/report", "message/delivery-status", "message/disposition-notification", "message/rfc822")
+_STATUS_TYPES = ("multipart/report", "message/delivery-status", "message/global-delivery-status")
 _REPORT_SENDERS = (
     "mailer-daemon",
     "postmaster",
@@ -40,6 +41,13 @@ _REPORT_MARKS = (
     "warning",
     "rejected",
 )
+
+
+def is_report(reading: Reading) -> bool:
+    """Whether the mail is a report on delivery as RFC 3464 has it: no envelope sender, and a part that is one."""
+    if reading.envelope.sender.strip("<> "):
+        return False
+    return any(part.content_type in _STATUS_TYPES for part in reading.message.parts)
 
 
 def check(reading: Reading) -> Iterator[Finding]:

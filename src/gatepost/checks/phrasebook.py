@@ -27,6 +27,13 @@ _EVERYDAY = frozenset(
     "online service services support customer product products website business address number company today these "
     "transaction payment delivery order warning error there available contact".split()
 )
+# In every letter, several times: a phrase that is known by one of these is looked at again and again.
+_CONSTANT = frozenset(
+    "the of and to in is for you our us are not all new more no any be on at it as or with from have by an if will can "
+    "this that was has but out one now here who get other over under like last just make view ring men bel user form "
+    "file list price news change market report company power de la le les des et en el los las que der die das und zu "
+    "von mit den ein eine del per con di il che por para um uma os as do da".split()
+)
 # Where writing has no blanks between words, a phrase ends anywhere.
 _UNSPACED = "\u2e80"
 
@@ -38,7 +45,8 @@ class PhraseError(ValueError):
 class Phrase(msgspec.Struct, frozen=True):
     """One phrase of a theme, split at the words by which it is known: what stands before (reversed), and after.
 
-    `skip` is how many characters of what is searched for stand before those words.
+    `skip` is how many characters of what is searched for stand before those words. `left` and `right` are characters of
+    which one must stand right before and right after them: a look at one character rules most places out.
     """
 
     theme: str
@@ -46,6 +54,8 @@ class Phrase(msgspec.Struct, frozen=True):
     before: str
     after: str
     open_end: bool
+    left: str = ""
+    right: str = ""
 
 
 class Cue(msgspec.Struct, frozen=True):
@@ -84,20 +94,28 @@ class Phrasebook:
             raise PhraseError(f"{text!r} of {theme} could be nothing at all")
         backwards = _pattern([[each[::-1] for each in slot] for slot in reversed(before)])
         forwards = _pattern(after)
+        left, right = _firsts([[each[::-1] for each in slot] for slot in reversed(before)]), _firsts(after)
         for word in known_by:
             # Inside other words, short ones are everywhere.
             blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
-            phrase = Phrase(theme, len(blank), backwards, forwards, word.endswith("*"))
+            open_end = word.endswith("*")
+            phrase = Phrase(theme, len(blank), backwards, forwards, open_end, left, "" if open_end else right)
             self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
 
     def within(self, text: str) -> Iterator[Cue]:
         """Every phrase in a folded text, as often as it stands there."""
         reverse = ""
+        by_word, length = self._by_word, len(text)
         for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
-            for phrase in self._by_word[index]:
-                if phrase.before and not reverse:
-                    reverse = text[::-1]
-                span = _span(phrase, text, reverse, start + phrase.skip, end)
+            for phrase in by_word[index]:
+                if phrase.right and (end >= length or text[end] not in phrase.right):
+                    continue
+                first = start + phrase.skip
+                if phrase.before:
+                    if phrase.left and (first == 0 or text[first - 1] not in phrase.left):
+                        continue
+                    reverse = reverse or text[::-1]
+                span = _span(phrase, text, reverse, first, end)
                 if span:
                     yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
 
@@ -142,6 +160,16 @@ def _pattern(slots: list[list[str]]) -> str:
     return "".join(map(_either, slots)) + ("" if last >= _UNSPACED else r"(?!(?<=\w)\w)")
 
 
+def _firsts(slots: list[list[str]]) -> str:
+    """The characters with which the slots can begin; "" where that can be any, or nothing."""
+    found: set[str] = set()
+    for slot in slots:
+        found.update(each[0] for each in slot if each)
+        if "" not in slot:
+            return "" if "*" in found else "".join(sorted(found))
+    return ""
+
+
 def _either(alternatives: list[str]) -> str:
     longest_first = sorted(alternatives, key=len, reverse=True)
     return "(?:" + "|".join(re.escape(each).replace(r"\*", r"\w{0,20}") for each in longest_first) + ")"
@@ -162,8 +190,15 @@ def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[lis
 
 def _commonness(alternatives: list[str]) -> float:
     """A guess at how often one of these stands in a text: short words everywhere, long ones seldom."""
-    words = [each.strip("* ") for each in alternatives]
-    return sum(0.04 if word in _EVERYDAY else 0.2 ** len(word) for word in words)
+    return sum(_frequency(each.strip("* ")) for each in alternatives)
+
+
+def _frequency(word: str) -> float:
+    if not any(character.isalpha() for character in word):
+        return 100.0
+    if word in _CONSTANT:
+        return 0.5
+    return 0.04 if word in _EVERYDAY else 0.2 ** len(word)
 
 
 def _slots(phrase: str) -> list[list[str]]:

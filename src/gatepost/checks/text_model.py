@@ -28,7 +28,7 @@ PROVEN = 3.0
 LEAVABLE = 0.25
 OWN_SITE = 0.5
 SIGNED = 0.7
-ENOUGH_WORDS, MANY_WORDS = 20, 40
+ENOUGH_WORDS, MANY_WORDS = 30, 40
 # Less than this is not worth a line in the ledger.
 LEAST = 0.05
 

@@ -17,6 +17,7 @@ from gatepost.cli import (
     scanning,
     storage,
     tenants,
+    users,
 )
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ app.command("doctor")(diagnosis.doctor)
 app.add_typer(configuration.app, name="config")
 app.add_typer(lists.app, name="lists")
 app.add_typer(tenants.app, name="tenant")
+app.add_typer(users.app, name="user")
 app.add_typer(apikeys.app, name="apikey")
 app.command("audit")(audit.audit)
 app.add_typer(policies.app, name="policy")

@@ -2,24 +2,28 @@
 
 import typer
 
-from gatepost.lists.catalogue import KINDS, LARGE, SMALL, Definition, is_custom_name
-from gatepost.lists.entry import Category
-
-CATEGORIES: tuple[Category, ...] = ("block", "allow", "policy", "trust", "protect")
+from gatepost.lists import custom
+from gatepost.lists.catalogue import Definition
+from gatepost.lists.custom import Unfit
 
 
 def defined(
     name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
 ) -> Definition:
     """What the list is, or a sentence about what is wrong with it."""
-    if not is_custom_name(name):
-        raise typer.BadParameter(
-            "must be 1 to 63 lower-case letters, digits and hyphens, and no name of a usual list", param_hint="NAME"
-        )
-    if kind not in KINDS:
-        raise typer.BadParameter(f"must be one of {', '.join(KINDS)}", param_hint="--kind")
-    stated = next((each for each in CATEGORIES if each == category), None)
-    if stated is None:
-        raise typer.BadParameter(f"must be one of {', '.join(CATEGORIES)}", param_hint="--category")
-    size = max_size or (LARGE if stated in ("block", "allow") else SMALL)
-    return Definition(name, kind, stated, display_name or name, description, size, custom=True)
+    made = custom.defined(name, kind, category, display_name, description, max_size)
+    if isinstance(made, Unfit):
+        place = "NAME" if made.field == "name" else f"--{made.field.replace('_', '-')}"
+        raise typer.BadParameter(made.reason, param_hint=place)
+    return made
+
+
+def described(made: Definition, tenant: str | None) -> dict[str, object]:
+    """A list as `getLists` has it, with its kind and its scope."""
+    about = {
+        "displayName": made.display_name,
+        "category": made.category,
+        "description": made.description,
+        "maxSize": made.max_size,
+    }
+    return {"listName": made.name, "tenantUid": tenant, "kind": made.kind, "listInfo": about}

@@ -7,15 +7,15 @@ import typer
 from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
 
 if TYPE_CHECKING:
-    from gatepost.cli.examination import Row
+    from gatepost.service.doctor.row import Row
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Examine this machine and this configuration; exits with 1 where something fails."""
-    from gatepost.cli.examination import examine
     from gatepost.cli.printing import print_json
+    from gatepost.service.doctor.examination import examine
 
     place = data_folder(data)
     found = examine(config_folder(config, place), place)

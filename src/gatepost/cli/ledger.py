@@ -51,6 +51,11 @@ def _sections(analysed: AnalysedMessage) -> Iterator[RenderableType]:
     yield rows(table("authentication", "result", "domain", "reason"), list(_authentication(analysed.authentication)))
     if analysed.files:
         yield from _files(analysed)
+    for effect in ledger.lists:
+        said = f"{effect.effect} by {effect.list}: {effect.entry} ({effect.scope}), on {effect.where}"
+        yield Text.assemble(("list: ", "bold"), safe(f"{said}; {effect.reason}" if effect.reason else said))
+    for override in ledger.overrides:
+        yield Text.assemble(("policy: ", "bold"), safe(override))
     for outcome in ledger.outcomes:
         yield Text.assemble(("did not run: ", "yellow"), safe(f"{outcome.stage}: {outcome.reason}"))
 
@@ -60,7 +65,8 @@ def _finding(line: LedgerLine) -> tuple[str, ...]:
     seen = f"{line.title}. {facts}" if facts else line.title
     mark = " (conclusive)" if line.conclusive else ""
     note = f" [{line.note}]" if line.note else ""
-    return line.tag, f"{line.weight:g}", f"{line.counted:g}{mark}{note}", line.where, seen
+    changed = f" [{line.override}]" if line.override else ""
+    return line.tag, f"{line.weight:g}{changed}", f"{line.counted:g}{mark}{note}", line.where, seen
 
 
 def _authentication(found: AuthenticationOutcome) -> Iterator[tuple[str, ...]]:

@@ -12,10 +12,13 @@ from gatepost.cli.listservice import Service
 from gatepost.cli.printing import console, rows, table
 
 
-def show(service: Service, name: str, tenant: str | None, limit: int, json: bool) -> None:
-    """Print some entries."""
+def show(service: Service, name: str, tenant: str | None, contains: str, limit: int, json: bool) -> None:
+    """Print some entries: the first ones, or the first that have a text in them."""
+    part = contains.casefold()
     with service.connected() as client:
-        found = list(islice(client.list_entries(name, tenant=tenant), limit + 1))
+        every = client.list_entries(name, tenant=tenant)
+        wanted = (entry for entry in every if part in entry.entry.casefold() or part in entry.comment.casefold())
+        found = list(islice(wanted if part else every, limit + 1))
     more, found = len(found) > limit, found[:limit]
     if json:
         for entry in found:

@@ -144,6 +144,9 @@ def import_file(
 def show_entries(
     name: ListArgument,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many; export has them all.")] = 1_000,
+    contains: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only those with this in entry or comment, in any case.")
+    ] = "",
     tenant: TenantOption = None,
     url: UrlOption = None,
     key_file: KeyFileOption = None,
@@ -156,7 +159,8 @@ def show_entries(
     """Print entries of a list; with --json one per line."""
     from gatepost.cli.listreading import show
 
-    show(Service(url, key_file, cacert, no_verify, config, data), name, tenant_uid(tenant), limit, json)
+    service = Service(url, key_file, cacert, no_verify, config, data)
+    show(service, name, tenant_uid(tenant), contains, limit, json)
 
 
 @app.command("export")
@@ -183,16 +187,21 @@ def export(
 def create(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")],
     kind: Annotated[str, typer.Option(metavar="KIND", help="What its entries are, such as sender, url or sha256.")],
-    category: Annotated[str, typer.Option(metavar="CATEGORY", help="What a hit does: block, allow, policy, …")],
+    category: Annotated[
+        str, typer.Option(metavar="CATEGORY", help="What it does: block, allow, policy, trust or protect, by its kind.")
+    ],
     display_name: Annotated[str, typer.Option(metavar="TEXT", help="Its name for people.")] = "",
     description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
     max_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="The most entries it may hold.")] = None,
     tenant: TenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Make a list of your own, directly in the storage of the configuration."""
-    from gatepost.cli.customlists import defined
+    from gatepost.cli.customlists import defined, described
+    from gatepost.cli.printing import print_json
+    from gatepost.lists.entry import Refused
     from gatepost.store.interface import CLI, Taken
 
     definition = defined(name, kind, category, display_name, description, max_size)
@@ -200,19 +209,35 @@ def create(
     made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
     if isinstance(made, Taken):
         raise StartError(f"There is a list {name} already, here or of another kind in another scope.")
-    print(found(made, uid or "").name)
+    if isinstance(made, Refused):
+        raise StartError(f"The category {made.reason}.")
+    made = found(made, uid or "")
+    if json:
+        print_json(described(made, uid))
+    else:
+        print(made.name)
 
 
 @app.command("drop")
-def drop(name: ListArgument, tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None) -> None:
+def drop(
+    name: ListArgument,
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
     """Delete a list of your own with its entries, directly in the storage of the configuration."""
+    from gatepost.cli.printing import print_json
     from gatepost.store.interface import CLI
 
     uid = tenant_uid(tenant)
     count = found(
         with_store(config, data, lambda store: store.delete_list(uid, name, CLI)), f"of your own called {name}"
     )
-    print(f"Deleted {name} with {count:,} entries.")
+    if json:
+        print_json({"listName": name, "tenantUid": uid, "deletedEntries": count})
+    else:
+        print(f"Deleted {name} with {count:,} entries.")
 
 
 def _typed(entries: list[str]) -> list[str]:

@@ -15,11 +15,12 @@ from gatepost.api.times import now
 from gatepost.asking import DnsAnswer
 from gatepost.cli.batch import Analysed, Scanner
 from gatepost.cli.mailbox import Mail
-from gatepost.config import GUARD_FILE, load_guard
+from gatepost.config import GUARD_FILE, load_guard, overrides
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.policy import Policy
 from gatepost.questions import Analysis, Answers, Lookup, LookupAnswer, Questions
-from gatepost.settings import Dns
+from gatepost.settings import Guard
 from gatepost.store.interface import MessageRecord
 
 Answer: TypeAlias = Callable[[Questions], Answers]
@@ -36,18 +37,23 @@ class _Job(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
-    """Whoever scans a message here. With `dns`, the name servers of the configuration are asked, if there is one."""
+    """Whoever scans a message here, by the policy of the configuration, if there is one. With `dns`, its name servers
+    are asked."""
+    guard = load_guard(config) if (config / GUARD_FILE).exists() else Guard()
+    policy = overrides.loaded(guard.policy).of(envelope.tenant).policy
     if not dns:
-        yield lambda mail: _analysed(mail, envelope, lambda _ggrid, questions: _unasked(questions))
+        yield lambda mail: _analysed(mail, envelope, policy, lambda _ggrid, questions: _unasked(questions))
         return
     from gatepost.guard.answers import Answerer
     from gatepost.guard.dns import Resolver
 
-    settings = load_guard(config).dns if (config / GUARD_FILE).exists() else Dns()
     with asyncio.Runner() as runner:
-        answerer = Answerer(Resolver(settings.nameservers, settings.timeout / 1000))
+        answerer = Answerer(Resolver(guard.dns.nameservers, guard.dns.timeout / 1000))
         yield lambda mail: _analysed(
-            mail, envelope, lambda ggrid, questions: runner.run(answerer.answer(_Job(ggrid, envelope), questions))
+            mail,
+            envelope,
+            policy,
+            lambda ggrid, questions: runner.run(answerer.answer(_Job(ggrid, envelope), questions)),
         )
         runner.run(answerer.close())
 
@@ -57,12 +63,12 @@ def _unasked(questions: Questions) -> Answers:
     return tuple(LookupAnswer() if isinstance(question, Lookup) else FAILED for question in questions)
 
 
-def _analysed(mail: Mail, envelope: Envelope, answer: Callable[[str, Questions], Answers]) -> Analysed:
+def _analysed(mail: Mail, envelope: Envelope, policy: Policy, answer: Callable[[str, Questions], Answers]) -> Analysed:
     ggrid, created = new_id(), now()
     if mail.cut:
         report = undecided("The message is larger than 50 MiB")
     else:
-        context = Context(now=created / 1000)
+        context = Context(now=created / 1000, policy=policy)
         report = _concluded(analyse(mail.raw, envelope, context), lambda questions: answer(ggrid, questions))
     digest = hashlib.sha256(mail.raw).hexdigest()
     return described(MessageRecord(ggrid, created, now(), envelope, len(mail.raw), digest, report))

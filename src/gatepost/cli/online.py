@@ -56,6 +56,7 @@ def _analysed(client: Client, mail: Mail, envelope: Envelope) -> Analysed | NotS
             recipients=envelope.recipients or (NOBODY,),
             remote_address=envelope.remote_address,
             helo=envelope.helo,
+            tenant=envelope.tenant,
         )
     except ApiError as fault:
         if fault.status not in _REFUSED:

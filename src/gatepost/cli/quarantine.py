@@ -210,7 +210,7 @@ def _with(config: Path | None, data: Path | None, use: "Callable[[Quarantine], A
     async def used() -> T:
         store = open_store(settings.storage.url, place.path)
         try:
-            async with open_quarantine(settings, store, place, tidy=False) as quarantine:
+            async with open_quarantine(settings, store, place) as quarantine:
                 return await use(quarantine)
         finally:
             await store.close()

@@ -12,7 +12,7 @@ from gatepost.api.interface import SCANNING
 from gatepost.api.lists_interface import BASE, LISTS_API
 from gatepost.api.openapi import Interface, document
 from gatepost.checks import CHECKS
-from gatepost.lists.catalogue import KINDS, LISTS
+from gatepost.lists.catalogue import KINDS, LISTS, categories_of, counts_as
 from gatepost.policy import shipped
 from gatepost.settings import Abby, Guard, Section
 
@@ -123,10 +123,13 @@ def lists() -> Iterator[str]:
         "",
         "## Kinds of entries",
         "",
-        "Operators can define more lists of these kinds: `gatepost lists create`.",
+        "Operators can define more lists of these kinds with `gatepost lists create`. Such a list does what the usual",
+        "one of its kind and category does; other categories are refused, since nothing would ever ask such a list.",
     )
-    yield from ("", "| Kind | Entries | Example |", "|---|---|---|")
-    yield from (f"| `{kind.name}` | {_cell(kind.description)} | `{kind.example}` |" for kind in KINDS.values())
+    yield from ("", "| Kind | Entries | Example | Categories of one's own lists |", "|---|---|---|---|")
+    for entries in KINDS.values():
+        uses = (f"`{each}` (as `{counts_as(entries.name, each)}`)" for each in categories_of(entries.name))
+        yield f"| `{entries.name}` | {_cell(entries.description)} | `{entries.example}` | {', '.join(uses)} |"
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:

@@ -1,31 +1,30 @@
 """`gatepost replay` and `gatepost policy try`: what was decided, judged again.
 
-Of a message that is on record, the findings are kept and the text is not: they are judged with the policy and the
-lists of today. A message in a file is analysed anew. A changed policy is tried on the history before it is used: what
-lists said then stands, so that only the policy differs.
+Of a message that is on record, the findings are kept and the text is not: they are judged with the lists of today and
+the policy that holds today for the message's tenant. A message in a file is analysed anew. A changed policy is tried on
+the history before it is used: what lists said then stands, so that only the policy differs.
 """
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.policyfiles import in_force, own_uid, with_file
 from gatepost.cli.storing import with_store
 from gatepost.service.datafolder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.cli.comparison import Comparison
-    from gatepost.lists.rulings import Ruling
+    from gatepost.abby.comparison import Comparison
     from gatepost.mail.message import Envelope
-    from gatepost.policy import Policy
+    from gatepost.policy import Policies, Policy
     from gatepost.questions import Answer, Question
-    from gatepost.replay import Known
     from gatepost.store.interface import MessageRecord, Store
 
 PolicyOption = Annotated[
-    Path | None, typer.Option("--policy", metavar="FILE", help="A policy to judge with, laid over the shipped one.")
+    Path | None,
+    typer.Option("--policy", metavar="FILE", help="A policy file to judge with, in the place of the deployment's."),
 ]
 
 
@@ -35,43 +34,49 @@ def replay(
     json: JsonOption = False,
     sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Envelope sender of a file.")] = "",
     remote_address: Annotated[str | None, typer.Option(metavar="IP", help="Address of the host that sent it.")] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="UID", help="Whose lists hold for a file.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="UID", help="Whose lists and policy hold for a file.")] = None,
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
     """Judge a message again with the policy and the lists of today, and show what changed.
 
-    A message on record is judged by its stored findings; one in a file is analysed anew, without asking DNS.
+    A message on record is judged by its stored findings; one in a file is analysed anew, without asking DNS or whom
+    the tenant knows.
     """
     from gatepost.ids import canonical
     from gatepost.mail.message import Envelope
 
-    chosen = _policy(policy)
+    chosen = with_file(policy, None, config, data) if policy else in_force(config, data)
     if ggrid := canonical(what):
         _show_replay(with_store(config, data, lambda store: _replayed(store, ggrid, chosen)), json)
     elif Path(what).is_file():
-        envelope = Envelope(sender, (), remote_address, None, tenant)
-        _analyse_anew(Path(what), envelope, chosen, json, (config, data))
+        envelope = Envelope(sender, (), remote_address, None, own_uid(tenant))
+        _analyse_anew(Path(what), envelope, chosen.of(envelope.tenant).policy, json, (config, data))
     else:
         raise StartError(f"{what} is neither the id of a message nor a file.")
 
 
 def try_policy(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy, laid over the shipped one.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.")],
     last: Annotated[int, typer.Option(metavar="COUNT", min=1, help="How many messages back.")] = 10_000,
-    tenant: Annotated[str | None, typer.Option(metavar="UID", help="Only the messages of this tenant.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="UID", help="As this tenant's policy, on the messages of this tenant.")
+    ] = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show which decisions on the messages on record a changed policy would flip.
 
-    Nothing is changed: the stored findings are judged with today's policy and with the one in the file.
+    Nothing is changed: the stored findings are judged with the policies of today, and with the file in the place of the
+    deployment's policy, or of the tenant's.
     """
+    from gatepost.abby.rejudging import tried
     from gatepost.cli.printing import console, print_json, rows, table
 
-    tried = _policy(file)
-    considered, flips = with_store(config, data, lambda store: _tried(store, tried, tenant, last))
+    uid = own_uid(tenant)
+    both = in_force(config, data), with_file(file, uid, config, data)
+    considered, flips = with_store(config, data, lambda store: tried(store, *both, uid, last))
     if json:
         print_json({"considered": considered, "flipped": len(flips), "flips": flips})
         return
@@ -86,37 +91,13 @@ def try_policy(
     print(f"{len(flips)} of {considered} decisions would be others.")
 
 
-def _policy(file: Path | None) -> "Policy":
-    from gatepost.policy import overridden, shipped
-
-    return overridden(shipped(), file.read_text("utf-8")) if file else shipped()
-
-
-async def _replayed(store: "Store", ggrid: str, policy: "Policy") -> "Comparison":
-    from gatepost.cli.comparison import compared
-    from gatepost.replay import rejudged
+async def _replayed(store: "Store", ggrid: str, policies: "Policies") -> "Comparison":
+    from gatepost.abby.rejudging import replayed
 
     record = await store.message(ggrid)
     if record is None:
         raise StartError(f"There is no message {ggrid} on record.")
-    judged = rejudged(record.report, policy, await _ruling_today(store, record))
-    return compared(ggrid, record.report, judged, record.report.subject)
-
-
-async def _ruling_today(store: "Store", record: "MessageRecord") -> "Ruling":
-    """What the lists of today say. Phrases need the text: those that were hit and are still listed are hit again."""
-    from gatepost.lists.catalogue import KINDS
-    from gatepost.lists.rulings import rule
-    from gatepost.lists.subjects import Subject, questions
-    from gatepost.lists.unkeyed import hit
-
-    report, tenant = record.report, record.envelope.tenant
-    unkeyed = await store.unkeyed(tenant)
-    spoken = {note.entry: note.where for note in report.lists}
-    phrases = [entry for entry in unkeyed.phrases if entry.key in spoken]
-    hits = [*await store.lookup(tenant, questions(report.subjects, KINDS)), *map(hit, phrases)]
-    asked = [*report.subjects, *(Subject("text", entry.key, spoken[entry.key]) for entry in phrases)]
-    return rule(dict.fromkeys(hits), asked, authenticated=report.authentication.aligned, custom=unkeyed.custom)
+    return await replayed(store, record, policies)
 
 
 def _show_replay(comparison: "Comparison", json: bool) -> None:
@@ -196,38 +177,6 @@ async def _answer(question: "Question", tenant: str | None, store: "Store | None
     if isinstance(question, Lookup):
         return LookupAnswer(await store.lookup(tenant, question.keys) if store else ())
     return DnsAnswer("failed") if isinstance(question, Dns) else Antivirus()
-
-
-async def _tried(store: "Store", tried: "Policy", tenant: str | None, last: int) -> "tuple[int, list[Comparison]]":
-    from gatepost.cli.comparison import compared
-    from gatepost.policy import shipped
-    from gatepost.replay import rejudged, rulings_of
-
-    considered, flips = 0, []
-    async for record, known in _recent(store, tenant, last):
-        considered += 1
-        ruling = rulings_of(record.report, known)
-        before = rejudged(record.report, shipped(), ruling)
-        comparison = compared(record.ggrid, before, rejudged(record.report, tried, ruling), record.report.subject)
-        if comparison.flips:
-            flips.append(comparison)
-    return considered, flips
-
-
-async def _recent(store: "Store", tenant: str | None, last: int) -> "AsyncIterator[tuple[MessageRecord, Known]]":
-    """The last messages, each with the custom lists that held for it."""
-    from contextlib import aclosing
-
-    known: dict[str | None, Known] = {}
-    async with aclosing(store.recent_messages(tenant, last)) as batches:
-        async for batch in batches:
-            for record in batch:
-                owner = record.envelope.tenant
-                if owner not in known:
-                    scopes = {None, owner}
-                    states = [state for scope in scopes for state in await store.lists(scope)]
-                    known[owner] = {each.definition.name: each.definition for each in states if each.definition.custom}
-                yield record, known[owner]
 
 
 def _arrow(before: str, now: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.policyfiles import TenantOption, own_uid
 
 WITHOUT_DNS = "DNS was not asked, so what depends on it stays open; --dns asks it."
 
@@ -36,6 +37,7 @@ def scan(
         Path | None, typer.Option(metavar="FILE", help="Certificate to verify it with; the data folder's if not given.")
     ] = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not verify its certificate.")] = False,
+    tenant: TenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
@@ -51,7 +53,7 @@ def scan(
     if not set(fail_on or ()) <= set(VERDICTS):
         raise typer.BadParameter(f"must be one of {', '.join(VERDICTS)}", param_hint="--fail-on")
     _check_address(remote_address)
-    envelope = Envelope(sender, tuple(recipients or ()), remote_address, helo)
+    envelope = Envelope(sender, tuple(recipients or ()), remote_address, helo, own_uid(tenant))
     if url:
         service = online.Service(url, token_file, cacert, not no_verify)
         with online.scanner(service, envelope, data_folder(data)) as scanner:

@@ -27,7 +27,7 @@ def greet(started: Started) -> None:
 
 
 def _lines(started: Started) -> list[str]:
-    lines = [f"Gatepost listens on {started.url} (interface: {started.url}/docs)"]
+    lines = [f"Gatepost listens on {started.url}: the web interface; the APIs are described at {started.url}/docs"]
     if started.token_file:
         lines.append(f"Token:          {started.token_file}")
     lines += [f"Configuration:  {started.config}", f"Data:           {started.data.path}"]

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gatepost.config import agreement
+from gatepost.config import agreement, overrides
 from gatepost.config.document import Document, Mistake, parse
 from gatepost.config.fault import ConfigError, Fault, written
 from gatepost.config.meaning import understand
@@ -47,8 +47,10 @@ def load(folder: Path) -> Configuration:
     faults += more
     if guard:
         faults += guard_file.disagreements(agreement.guard_alone(guard))
+        faults += overrides.faults(guard.policy)
     if abby:
         faults += abby_file.disagreements(agreement.abby_alone(abby))
+        faults += overrides.faults(abby.policy)
     if guard and abby:
         faults += abby_file.disagreements(agreement.both(guard, abby))
     if faults or guard is None or abby is None:
@@ -61,6 +63,7 @@ def load_guard(folder: Path) -> Guard:
     file, guard, faults = _read(folder / GUARD_FILE, Guard)
     if guard:
         faults += file.disagreements(agreement.guard_alone(guard))
+        faults += overrides.faults(guard.policy)
     if faults or guard is None:
         raise ConfigError(faults)
     return guard
@@ -71,6 +74,7 @@ def load_abby(folder: Path) -> Abby:
     file, abby, faults = _read(folder / ABBY_FILE, Abby)
     if abby:
         faults += file.disagreements(agreement.abby_alone(abby))
+        faults += overrides.faults(abby.policy)
     if faults or abby is None:
         raise ConfigError(faults)
     return abby

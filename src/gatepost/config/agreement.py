@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gatepost.config.document import Key
-from gatepost.settings import Abby, Guard
+from gatepost.settings import Abby, Guard, Policy
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, not bound
@@ -98,8 +98,16 @@ def both(guard: Guard, abby: Abby) -> Iterator[Disagreement]:
         )
     if source.secret != core.secret and (source.secret is not None or len(core.hosts) == 1):
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
+    if abby.policy != Policy() and _files(abby.policy) != _files(guard.policy):
+        yield ("policy",), "differs from policy in guard.yml: leave it out, and that one holds"
     if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.host, source.host):
         yield ("listen", "port"), "is the port of scanSources.restApi in guard.yml as well"
+
+
+def _files(policy: Policy) -> dict[str, Path]:
+    """The files of a policy, however the two configuration files spell their way to them."""
+    named = {"": policy.file, **policy.tenants}
+    return {uid: Path(file).resolve() for uid, file in named.items() if file}
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -25,7 +25,7 @@ class ConfigError(Exception):
     """A configuration that nothing starts on."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(sorted(faults))
+        self.faults = tuple(sorted(set(faults)))
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 

@@ -19,6 +19,7 @@ from gatepost.files.tree import Contents, File, Trait
 
 MIN_SIDE = 56  # the smallest code has 21 modules a side and a margin of four; cameras need two pixels for each
 MAX_PIXELS = 16_000_000
+BOMB_PIXELS, BOMB_RATIO = 600_000_000, 2_000
 MAX_SIDE = 1_600
 MAX_FRAMES = 3
 MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
@@ -52,6 +53,12 @@ def is_kept_out(content: bytes, kind: str, size: tuple[int, int] | None = None) 
     return width * height > MAX_PIXELS or (kind == "jpeg" and content.count(b"\xff\xda") > MAX_SCANS)
 
 
+def is_bomb(content: bytes, pixels: int) -> bool:
+    """Whether a picture is made to break whoever shows it: photographs have a few pixels to the byte, and a plan of a
+    house in black and white a thousand."""
+    return pixels > MAX_PIXELS and (pixels > BOMB_PIXELS or pixels > BOMB_RATIO * len(content))
+
+
 def opened(content: bytes, kind: str) -> ImageFile.ImageFile:
     """A picture of which only the header has been read. Whatever is broken about it raises."""
     return _FORMATS[kind](BytesIO(content))
@@ -62,6 +69,8 @@ def look(file: File, budget: Budget) -> Contents:
     width, height = dimensions(file.content, file.type)
     if min(width, height) < MIN_SIDE:
         return Contents()
+    if is_bomb(file.content, width * height):
+        return Contents(unread=("ratio",))
     if is_kept_out(file.content, file.type) or not budget.another_image(width * height):
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}

@@ -14,7 +14,18 @@ from gatepost.files.tree import Antivirus
 from gatepost.guard.campaigns import Campaigns
 from gatepost.guard.clamd import Body
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, AskAntivirus, AskCampaign, Lookup, LookupAnswer, Question, Questions
+from gatepost.questions import (
+    Answer,
+    Answers,
+    AskAntivirus,
+    AskCampaign,
+    AskSightings,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Questions,
+    Sighted,
+)
 
 FAILED = DnsAnswer("failed")
 MAX_SECONDS = 10.0
@@ -51,6 +62,19 @@ class NoLists:
         return LookupAnswer()
 
 
+class Recalls(Protocol):
+    """Whoever remembers whom a tenant knows."""
+
+    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sighted: ...
+
+
+class NoMemory:
+    """For analyses where nothing is remembered."""
+
+    async def answer(self, _ggrid: str, _tenant: str | None, _question: AskSightings) -> Sighted:
+        return Sighted()
+
+
 class Resolves(Protocol):
     """Whoever can look up one question; `known` has the answers that take no waiting."""
 
@@ -72,10 +96,12 @@ class Answerer:
         *,
         lists: Looks | None = None,
         antivirus: Scans | None = None,
+        acquaintances: Recalls | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
         self._lists = lists or NoLists()
         self._antivirus = antivirus
+        self._acquaintances = acquaintances or NoMemory()
         self._campaigns = Campaigns()
         self._used: dict[str, float] = {}
 
@@ -91,6 +117,8 @@ class Answerer:
             elif isinstance(question, Lookup):
                 # The tenant is the message's, whatever a worker may ask.
                 found[question] = await self._lists.answer(job.envelope.tenant, question)
+            elif isinstance(question, AskSightings):
+                found[question] = await self._acquaintances.answer(job.ggrid, job.envelope.tenant, question)
             elif known := self._resolver.known(question):
                 found[question] = known
             else:

@@ -13,6 +13,7 @@ import msgspec
 
 from gatepost.analysis import Report, undecided
 from gatepost.findings import Outcome
+from gatepost.guard.frames import Looked, Purpose
 from gatepost.guard.page import IDLE, UNSKIPPABLE
 from gatepost.guard.queueing import LARGE
 from gatepost.guard.scan import Body
@@ -39,13 +40,16 @@ class ListSnapshot(msgspec.Struct, frozen=True):
 
 
 class AnalysisJob(msgspec.Struct, frozen=True):
-    """One message to analyse: `now` is the time that signatures and dates are judged by."""
+    """One message to analyse: `now` is the time that signatures and dates are judged by. With another `purpose` it is
+    only to be shown, or the picture with that `index` in it."""
 
     ggrid: str
     envelope: Envelope
     body: Body
     now: float
     lists: ListSnapshot = ListSnapshot()
+    purpose: Purpose = "judge"
+    index: int = 0
 
 
 class Attempt:
@@ -55,7 +59,7 @@ class Attempt:
         self.job = job
         self.size = job.body.size
         self.alone = self.size > LARGE
-        self.result: asyncio.Future[Report] = loop.create_future()
+        self.result: asyncio.Future[Report | Looked] = loop.create_future()
         self.arrived = loop.time()
         self.deadline: float | None = None
         self.number = 0
@@ -81,6 +85,8 @@ class Attempt:
         died_before = bool(self.skip)
         self.skip[stage] = WHAT_HAPPENED[reason]
         self.alone = True
+        if self.job.purpose != "judge":
+            return undecided(WHAT_HAPPENED[reason])
         if died_before or stage in UNSKIPPABLE:
             return undecided(f"{stage} broke the analysis: {WHAT_HAPPENED[reason]}", self._outcomes())
         return None

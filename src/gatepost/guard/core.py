@@ -5,6 +5,7 @@ is kept. Where the record cannot be written there is no answer but an error, so 
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -12,14 +13,17 @@ from typing import Protocol
 import structlog
 
 from gatepost.analysis import Report, undecided
+from gatepost.guard.acquaintance import Acquaintances
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers import Answerer
 from gatepost.guard.attempt import AnalysisJob
+from gatepost.guard.frames import Looked
 from gatepost.guard.listing import Listing
-from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
+from gatepost.guard.scan import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import SpooledBody, sha256
 from gatepost.settings import Guard as Settings
 from gatepost.store.interface import MessageRecord, StorageError, Store
+from gatepost.view.shown import NotShown
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -40,6 +44,8 @@ class Analyses(Protocol):
 
     async def analyse(self, job: AnalysisJob) -> Report: ...
 
+    async def look(self, job: AnalysisJob) -> Looked: ...
+
 
 def unobserved(_report: Report, _seconds: float) -> None:
     """Nobody counts."""
@@ -57,6 +63,7 @@ class Guard:
         admission: Admission,
         *,
         lists: Listing | None = None,
+        acquaintances: Acquaintances | None = None,
         observe: Observer = unobserved,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -64,6 +71,7 @@ class Guard:
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock
         self._lists = lists or Listing(store, clock)
+        self._acquaintances = acquaintances
         self._stopping = False
         self._present = 0
         self._idle = asyncio.Event()
@@ -84,13 +92,17 @@ class Guard:
         return not self._stopping and self._admission.would_enter()
 
     async def room(self) -> None:
-        """Return once a slot is free; it is not reserved."""
-        await self._admission.room()
+        """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_SECONDS):
+                await self._admission.room()
 
     async def start(self) -> None:
         """Start the workers, and keep history within its retention from now on."""
         await self._pool.start()
         self._lists.start()
+        if self._acquaintances:
+            self._acquaintances.start()
         self._purging = asyncio.create_task(self._purge_forever())
 
     async def stop(self) -> None:
@@ -109,6 +121,8 @@ class Guard:
         await self._pool.stop()
         await self._answerer.close()
         await self._lists.stop()
+        if self._acquaintances:
+            await self._acquaintances.stop()
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
         """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
@@ -127,6 +141,10 @@ class Guard:
             self._present -= 1
             if not self._present:
                 self._idle.set()
+
+    async def look(self, job: AnalysisJob) -> Looked:
+        """Have a message read to be shown. It takes no slot: mail on its way goes first."""
+        return NotShown("the service is stopping") if self._stopping else await self._pool.look(job)
 
     async def _processed(self, request: ScanRequest, started: float) -> ScanResult:
         report = await self._analysed(request)
@@ -153,6 +171,8 @@ class Guard:
         try:
             report = await self._pool.analyse(job)
             self._lists.count(request.envelope.tenant, report)
+            if self._acquaintances:
+                self._acquaintances.concluded(request.ggrid, report)
             return report
         finally:
             self._answerer.forget(request.ggrid)

@@ -7,19 +7,23 @@ worker that sends it is ended.
 
 import struct
 from enum import IntEnum
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
 from gatepost.analysis import Report
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Question
+from gatepost.view.shown import NotShown, Picture, View
 
 T = TypeVar("T")
+Looked = View | Picture | NotShown
+Purpose = Literal["judge", "view", "picture"]
 
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
 MAX_REPORT = 4 << 20
+PNG = b"\x89PNG\r\n\x1a\n"
 
 HEADER = struct.Struct("<IBI")
 
@@ -54,8 +58,9 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 class Job(msgspec.Struct, frozen=True, array_like=True):
     """One message to analyse; its bytes follow in a frame of their own.
 
-    `lists` names the snapshot of lists to use; `skip` are stages that broke a worker; `known` are answers that an
-    attempt before this one was given; `antivirus` says whether there is one to ask.
+    `lists` and `policy` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers that an
+    attempt before this one was given; `antivirus` says whether there is one to ask. With another `purpose` the message
+    is not judged but shown, or the picture with that `index` in it.
     """
 
     envelope: Envelope
@@ -64,6 +69,9 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     skip: dict[str, str] = {}
     known: tuple[tuple[Question, Answer], ...] = ()
     antivirus: bool = False
+    policy: str = "policy"
+    purpose: Purpose = "judge"
+    index: int = 0
 
 
 class Given(msgspec.Struct, frozen=True, array_like=True):
@@ -103,6 +111,8 @@ _ready = msgspec.msgpack.Decoder(Ready)
 _ask = msgspec.msgpack.Decoder(Ask)
 _report = msgspec.msgpack.Decoder(Report)
 _failed = msgspec.msgpack.Decoder(Failed)
+_view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
+_picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
 _job = msgspec.msgpack.Decoder(Job)
 _given = msgspec.msgpack.Decoder(Given)
 _snapshot = msgspec.msgpack.Decoder(Snapshot)
@@ -138,6 +148,19 @@ def report(body: bytes) -> Report:
     result = _decoded(_report, body)
     if result.decision == "undecided":
         raise FrameError("a worker decided not to decide")
+    return result
+
+
+def view(body: bytes) -> View | NotShown:
+    """The body of a DONE frame of a job that shows a message."""
+    return _decoded(_view, body)
+
+
+def picture(body: bytes) -> Picture | NotShown:
+    """The body of a DONE frame of a job that shows a picture; nothing but PNG goes on from here."""
+    result = _decoded(_picture, body)
+    if isinstance(result, Picture) and not result.png.startswith(PNG):
+        raise FrameError("a picture that is no PNG")
     return result
 
 

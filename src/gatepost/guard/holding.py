@@ -58,6 +58,10 @@ class NotSent(msgspec.Struct, frozen=True, tag="notSent"):
     reason: str
 
 
+class Deleted(msgspec.Struct, frozen=True, tag="deleted"):
+    """It is gone for good; its result stays on record."""
+
+
 class Busy(msgspec.Struct, frozen=True, tag="busy"):
     """Somebody else is releasing it, or was cut off while doing so less than a lease ago."""
 

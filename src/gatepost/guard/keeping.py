@@ -14,6 +14,8 @@ class Core(Protocol):
 
     def load(self) -> Load: ...
 
+    async def room(self) -> None: ...
+
     async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
 
 
@@ -30,6 +32,10 @@ class Keeping:
     def load(self) -> Load:
         """How busy it is."""
         return self._core.load()
+
+    async def room(self) -> None:
+        """Return once a slot is free, or a little later."""
+        await self._core.room()
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
         """Analyse one message, and keep it where it is not to go on. Raises `StorageError`."""

@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.analysis import Report
+from gatepost.guard.acquaintance import AcquaintanceCounters
 from gatepost.guard.admission import AdmissionCounters
 from gatepost.guard.dns import DnsCounters
 from gatepost.guard.pool import PoolCounters
@@ -82,6 +83,24 @@ class GuardMetrics(Collector):
         yield _counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
         yield _counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
         yield _counter("gatepost_dns_failures", "Questions that nobody answered", dns.failures)
+
+
+class CountsAcquaintances(Protocol):
+    def counters(self) -> AcquaintanceCounters: ...
+
+
+class AcquaintanceMetrics(Collector):
+    """What the memory of a core tells Prometheus."""
+
+    def __init__(self, acquaintances: CountsAcquaintances) -> None:
+        self._acquaintances = acquaintances
+
+    def collect(self) -> Iterator[Metric]:
+        done = self._acquaintances.counters()
+        yield _counter("gatepost_acquaintance_questions", "Messages asked about", done.asked)
+        yield _counter("gatepost_acquaintance_lookups", "Times that storage was read for one", done.looked_up)
+        yield _counter("gatepost_acquaintance_written", "Senders and sites written", done.written)
+        yield _counter("gatepost_acquaintance_dropped", "Those that could not be written", done.dropped)
 
 
 def queue_status(load: Load) -> int:

@@ -17,6 +17,7 @@ from gatepost.analysis import INDISPENSABLE, STAGES
 SIZE = mmap.PAGESIZE
 IDLE = "idle"
 RECEIVE = "receive"
+PARSE = "parse"
 TRIAL = "check:trial"
 NAMES: tuple[str, ...] = (IDLE, RECEIVE, *STAGES, TRIAL)
 UNSKIPPABLE = INDISPENSABLE | {IDLE, RECEIVE}

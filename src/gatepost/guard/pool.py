@@ -7,7 +7,8 @@ hang with it in native code. What follows for the messages inside is in `attempt
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from types import MappingProxyType
 
 import msgspec
 import structlog
@@ -17,16 +18,18 @@ from gatepost.findings import Outcome
 from gatepost.guard import frames
 from gatepost.guard.attempt import AnalysisJob, Attempt, Reason
 from gatepost.guard.crew import Hand
-from gatepost.guard.frames import Frame, FrameError, Snapshot
+from gatepost.guard.frames import Frame, FrameError, Looked, Purpose, Snapshot
 from gatepost.guard.nursery import Equipment
 from gatepost.guard.queueing import LARGE, Queue
 from gatepost.guard.staff import SealError, Staff, described
 from gatepost.policy import Policy
 from gatepost.questions import Answers, Questions
+from gatepost.view.shown import NotShown
 
 __all__ = ["AnalysisJob", "PoolCounters", "PoolSettings", "SealError", "WorkerPool"]
 
 RETIRE_AFTER = 10_000
+MAX_LOOKS = 2
 _LOOK_AT_MEMORY_EVERY = 200
 _MOST_GROWTH = 256 << 20
 _STOP_SECONDS = 5.0
@@ -75,13 +78,18 @@ class WorkerPool:
         settings: PoolSettings,
         answer: Callable[[AnalysisJob, Questions], Awaitable[Answers]],
         policy: Policy,
+        tenants: Mapping[str, Policy] = MappingProxyType({}),
     ) -> None:
         self._settings = settings
         self._answer = answer
-        self._snapshots = {"policy": Snapshot("policy", 1, msgspec.msgpack.encode(policy))}
+        self._policies: dict[str, Snapshot] = {}
+        for tenant, each in ((None, policy), *tenants.items()):
+            self.publish(tenant, each)
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
         self._queue: Queue[Attempt] = Queue()
         self._attempts: dict[Attempt, Hand | None] = {}
+        # Somebody who looks never has the last worker, where there are several.
+        self._looks = asyncio.Semaphore(max(1, min(MAX_LOOKS, settings.processes - 1)))
         self._staff: Staff | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -103,12 +111,25 @@ class WorkerPool:
 
     async def analyse(self, job: AnalysisJob) -> Report:
         """The report on one message. Whatever the message does to its worker, there is one."""
+        result = await self._result(job)
+        return result if isinstance(result, Report) else undecided("it was shown instead of judged")
+
+    async def look(self, job: AnalysisJob) -> Looked:
+        """What a person may see of a message, or a picture in it: few at a time, and mail goes first."""
+        try:
+            async with asyncio.timeout(self._settings.analysis_timeout), self._looks:
+                result = await self._result(job, patient=True)
+        except TimeoutError:
+            return NotShown("every worker is busy")
+        return NotShown(result.reason) if isinstance(result, Report) else result
+
+    async def _result(self, job: AnalysisJob, *, patient: bool = False) -> Report | Looked:
         if self._stopping:
             return undecided("the service is stopping")
         self._jobs += 1
         attempt = Attempt(job, self._loop)
         self._attempts[attempt] = None
-        self._queue.put(attempt)
+        self._queue.put(attempt, patient=patient)
         self._dispatch()
         self._watch_soon()
         try:
@@ -116,10 +137,12 @@ class WorkerPool:
         finally:
             self._drop(attempt)
 
-    def publish(self, key: str, data: bytes) -> None:
-        """Give every job from now on this version of a snapshot."""
-        before = self._snapshots.get(key)
-        self._snapshots[key] = Snapshot(key, before.version + 1 if before else 1, data)
+    def publish(self, tenant: str | None, policy: Policy) -> None:
+        """Judge every message of a tenant by this policy from now on; without a tenant, all that have none."""
+        key = _policy_key(tenant)
+        before = self._policies.get(key)
+        data = msgspec.msgpack.encode(policy)
+        self._policies[key] = Snapshot(key, before.version + 1 if before else 1, data)
 
     async def stop(self) -> None:
         """Let analyses finish for a few seconds, leave the rest undecided, and end every process."""
@@ -193,15 +216,28 @@ class WorkerPool:
         self._settle(attempt, undecided("the message could not be read from disk"))
 
     def _hand_over(self, attempt: Attempt, hand: Hand, raw: bytes) -> None:
-        news = [snapshot for key, snapshot in self._snapshots.items() if hand.versions.get(key) != snapshot.version]
-        hand.versions.update((snapshot.key, snapshot.version) for snapshot in news)
+        news = []
+        policy = self._policies.get(_policy_key(attempt.job.envelope.tenant)) or self._policies[_policy_key(None)]
+        if hand.versions.get(policy.key) != policy.version:
+            hand.versions[policy.key] = policy.version
+            news.append(policy)
         lists = attempt.job.lists
         if lists.data and hand.lists.get(lists.key) != lists.version:
             hand.lists.put(lists.key, lists.version)
             news.append(Snapshot(lists.key, 0, lists.data))
         name = lists.key if lists.data else ""
         known = tuple(attempt.known.items())
-        job = frames.Job(attempt.job.envelope, attempt.job.now, name, attempt.skip, known, self._settings.antivirus)
+        job = frames.Job(
+            attempt.job.envelope,
+            attempt.job.now,
+            name,
+            attempt.skip,
+            known,
+            self._settings.antivirus,
+            policy.key,
+            attempt.job.purpose,
+            attempt.job.index,
+        )
         hand.channel.send(
             *(frames.packed(Frame.SNAPSHOT, 0, snapshot) for snapshot in news),
             frames.packed(Frame.JOB, attempt.number, job),
@@ -219,11 +255,11 @@ class WorkerPool:
         if attempt is not None and kind is Frame.ASK:
             self._asked(attempt, hand, frames.ask(body))
         elif attempt is not None:
-            self._finished(attempt, hand, _concluded(kind, body))
+            self._finished(attempt, hand, _concluded(attempt.job, kind, body))
         self._dispatch()
 
     def _asked(self, attempt: Attempt, hand: Hand, ask: frames.Ask) -> None:
-        if ask.step != attempt.step + 1:
+        if ask.step != attempt.step + 1 or attempt.job.purpose != "judge":
             raise FrameError("a step out of order")
         attempt.step = ask.step
         attempt.helper = self._loop.create_task(self._answered(attempt, hand, ask))
@@ -240,7 +276,7 @@ class WorkerPool:
         hand.turn(attempt, self._loop.time())
         hand.channel.send(frames.packed(Frame.ANSWERS, attempt.number, frames.Given(ask.step, answers)))
 
-    def _finished(self, attempt: Attempt, hand: Hand, report: Report) -> None:
+    def _finished(self, attempt: Attempt, hand: Hand, report: Report | Looked) -> None:
         hand.leave(attempt)
         del self._attempts[attempt]
         self._settle(attempt, report)
@@ -253,7 +289,7 @@ class WorkerPool:
             return False
         return hand.growth() > min(_MOST_GROWTH, self._settings.memory // 2)
 
-    def _settle(self, attempt: Attempt, report: Report) -> None:
+    def _settle(self, attempt: Attempt, report: Report | Looked) -> None:
         if not attempt.result.done():
             attempt.result.set_result(report)
         self._drop(attempt)
@@ -319,9 +355,23 @@ class WorkerPool:
         self._dispatch()
 
 
-def _concluded(kind: Frame, body: bytes) -> Report:
+def _policy_key(tenant: str | None) -> str:
+    """What the policy of a tenant is called between guard and its workers; each worker gets it with its first job."""
+    return f"policy:{tenant}" if tenant else "policy"
+
+
+_READERS: dict[Purpose, Callable[[bytes], Report | Looked]] = {
+    "judge": frames.report,
+    "view": frames.view,
+    "picture": frames.picture,
+}
+
+
+def _concluded(job: AnalysisJob, kind: Frame, body: bytes) -> Report | Looked:
     if kind is Frame.DONE:
-        return frames.report(body)
+        return _READERS[job.purpose](body)
     failed = frames.failed(body)
+    if job.purpose != "judge":
+        return NotShown(failed.reason)
     outcome = Outcome(failed.stage, "failed", failed.reason)
     return undecided(f"{failed.stage} broke the analysis: {failed.reason}", [outcome])

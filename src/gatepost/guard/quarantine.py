@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from gatepost.guard.holding import NotHeld, Outcome, Sends
+from gatepost.guard.holding import NotHeld, NotSent, Outcome, Released, Sends
 from gatepost.guard.rawstore import RawStore
 from gatepost.guard.releasing import Releaser
 from gatepost.guard.scan import Body, ScanRequest, ScanResult
 from gatepost.guard.spool import sha256
+from gatepost.guard.tally import Tally
 from gatepost.store.heldstore import HeldStore
 from gatepost.store.interface import Actor, HeldFilter, HeldMail, MessageRecord, StorageError
 
@@ -35,15 +36,24 @@ class Quarantine:
         sends: Sends | None = None,
         *,
         max_size: int | None = None,
+        tally: Tally | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._raw, self._max_size = store, raw, max_size
+        self._tally = tally or Tally(store, max_size)
         self._releaser = Releaser(store, raw, sends, clock)
         self._size = 0
         self._summed: float | None = None
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
         """Hold a message; durable when it returns. The same one again changes nothing."""
+        try:
+            await self._keep(request, result, raw)
+        except StorageError:
+            self._tally.count("failures")
+            raise
+
+    async def _keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
         await self._check_room(raw.size)
         await self._raw.put(request.ggrid, raw)
         digest = await asyncio.to_thread(sha256, raw)
@@ -52,6 +62,7 @@ class Quarantine:
         )
         if await self._store.hold(record):
             self._size += raw.size
+            self._tally.count("kept")
             log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
 
     async def undecided_before(self, digest: str) -> int:
@@ -84,12 +95,20 @@ class Quarantine:
     ) -> Outcome:
         """Send a message on, to these recipients or to its own, once. It is not analysed again."""
         mail = await self._store.held(ggrid, tenant)
-        return NotHeld() if mail is None else await self._releaser.release(mail, by, recipients)
+        if mail is None:
+            return NotHeld()
+        outcome = await self._releaser.release(mail, by, recipients)
+        if isinstance(outcome, NotSent):
+            self._tally.count("release_failures")
+        elif isinstance(outcome, Released) and mail.release is None:
+            self._tally.count("released")
+        return outcome
 
     async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool:
         """Take a message out for good; False where there is none, or it is being released."""
         if not await self._store.delete_held(ggrid, by, tenant):
             return False
+        self._tally.count("deleted")
         await self._raw.delete(ggrid)
         return True
 

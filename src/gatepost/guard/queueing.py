@@ -3,7 +3,8 @@
 A worker takes a new job only while nothing executes in it, and keeps few others suspended. Two queues: most jobs share
 a worker with suspended ones; a large message, or one that has broken a worker, has its worker alone. For the first of
 those a worker is reserved, which gets nothing new until it is empty, so that a stream of small mail cannot starve it;
-and large messages never hold all workers, so that they cannot starve small mail either.
+and large messages never hold all workers, so that they cannot starve small mail either. A third queue is for those who
+only look at a message: they wait until no small mail does, or until so much of it has gone before them.
 """
 
 from collections import deque
@@ -13,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 MAX_SUSPENDED = 8
 MAX_SUSPENDED_BYTES = 16 << 20
 LARGE = 1 << 20
+PATIENCE = 50
 
 
 class Waiting(Protocol):
@@ -53,13 +55,15 @@ class Queue(Generic[J]):
     def __init__(self) -> None:
         self._alone: deque[J] = deque()
         self._shared: deque[J] = deque()
+        self._patient: deque[J] = deque()
+        self._passed = 0
 
     def __len__(self) -> int:
-        return len(self._alone) + len(self._shared)
+        return len(self._alone) + len(self._shared) + len(self._patient)
 
-    def put(self, job: J, *, again: bool = False) -> None:
-        """Wait at the end, or at the front if it has been waiting before."""
-        queue = self._alone if job.alone else self._shared
+    def put(self, job: J, *, again: bool = False, patient: bool = False) -> None:
+        """Wait at the end, or at the front if it has been waiting before; `patient` jobs let others go first."""
+        queue = self._alone if job.alone else self._patient if patient else self._shared
         if again:
             queue.appendleft(job)
         else:
@@ -67,7 +71,7 @@ class Queue(Generic[J]):
 
     def remove(self, job: J) -> None:
         """Wait no longer."""
-        for queue in (self._alone, self._shared):
+        for queue in (self._alone, self._shared, self._patient):
             if job in queue:
                 queue.remove(job)
 
@@ -78,10 +82,18 @@ class Queue(Generic[J]):
             reserved = min((seat for seat in seats if not seat.taken_alone), key=_load, default=None)
             if reserved is not None and reserved.free and not reserved.suspended:
                 return self._alone.popleft(), reserved
+        if self._patient and (not self._shared or self._passed >= PATIENCE):
+            seat = _emptiest(seats, self._patient[0].size, reserved)
+            if seat is not None:
+                self._passed = 0
+                return self._patient.popleft(), seat
         if not self._shared:
             return None
         seat = _emptiest(seats, self._shared[0].size, reserved)
-        return (self._shared.popleft(), seat) if seat is not None else None
+        if seat is None:
+            return None
+        self._passed += bool(self._patient)
+        return self._shared.popleft(), seat
 
 
 def _may_be_alone(seats: Collection[Seat], job: Waiting) -> bool:

@@ -51,10 +51,15 @@ class RawStore(Protocol):
 
 def open_raw_store(url: str | None, folder: Path) -> RawStore:
     """The place that `quarantine.url` names, or else this folder."""
-    scheme = url.partition(":")[0] if url else "file"
-    if scheme in _OBJECT_SCHEMES:
-        return RawObjects(str(url))
-    return RawFolder(_path(url) if url else folder)
+    place = folder_of(url, folder)
+    return RawObjects(str(url)) if place is None else RawFolder(place)
+
+
+def folder_of(url: str | None, folder: Path) -> Path | None:
+    """The folder that `quarantine.url` names, or else this one; None where it names an object store."""
+    if url is None:
+        return folder
+    return None if url.partition(":")[0] in _OBJECT_SCHEMES else _path(url)
 
 
 def _path(url: str) -> Path:

@@ -47,12 +47,12 @@ class Releaser:
         """Send one message on, to these recipients or to its own."""
         if mail.release:
             return _answer(mail, mail.release)
-        if self._sends is None:
-            return NotSent("no next hop is configured (delivery.nextHop)")
         ggrid = mail.record.ggrid
         raw = await self._raw.get(ggrid)
         if raw is None:
             return await self._gone(ggrid)
+        if self._sends is None:
+            return NotSent("no next hop is configured (delivery.nextHop)")
         holder, now = new_id(), int(self._clock() * 1_000)
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
             return await self._overtaken(ggrid)

@@ -1,8 +1,9 @@
 """The HTTPS scan source of a core. Only abby gets in, with a secret that both know.
 
-`POST /scan` takes a message (see `upload`) and answers when its result is on record; `POST /release` sends a held one
-on and answers what came of it. `GET /load` tells how busy the core is, and so does the header `gatepost-load:
-n/threshold/maximum` on every answer. A full core answers 503 at once, before it reads a message that it could not take.
+`POST /scan` takes a message (see `upload`) and answers when its result is on record; what can be done with held ones is
+in `orders`. `GET /load` tells how busy the core is, and so does the header `gatepost-load:
+n/threshold/maximum` on every answer; with `?once=free` a full core tells it when a slot is free, or a second later.
+A full core answers a scan with 503 at once, before it reads a message that it could not take.
 `/healthz` and, for this machine only, `/metrics` need no secret.
 """
 
@@ -36,14 +37,15 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.scanning import MAX_BODY
-from gatepost.guard.holding import NotHeld, Outcome
+from gatepost.guard.custody import Custody
+from gatepost.guard.holding import NotHeld
+from gatepost.guard.orders import MESSAGE, PATHS, order
 from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import Spool
-from gatepost.guard.upload import CONTENT_TYPE, MAX_HEAD, Upload, order
+from gatepost.guard.upload import CONTENT_TYPE, FREE, MAX_HEAD, Upload
 from gatepost.ids import new_id
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.metrics import exposition
-from gatepost.store.interface import Actor
 
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
@@ -59,13 +61,9 @@ class Scans(Protocol):
 
     def load(self) -> Load: ...
 
+    async def room(self) -> None: ...
+
     async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
-
-
-class Releases(Protocol):
-    """The core's quarantine."""
-
-    async def release(self, ggrid: str, by: Actor) -> Outcome: ...
 
 
 class FullAnswer(msgspec.Struct, frozen=True):
@@ -77,13 +75,13 @@ class FullAnswer(msgspec.Struct, frozen=True):
 
 
 def build_rest_app(
-    guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry, quarantine: Releases | None = None
+    guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry, custody: Custody | None = None
 ) -> Starlette:
     """The source as an ASGI application. Whoever serves it starts and stops the core."""
-    source = _Source(guard, secret, spool, metrics, quarantine)
+    source = _Source(guard, secret, spool, metrics, custody)
     routes = [
         Route("/scan", _Endpoint(source.scan), methods=["POST"]),
-        Route("/release", _Endpoint(source.release), methods=["POST"]),
+        *(Route(path, _Endpoint(source.held), methods=["POST"]) for path in PATHS),
         Route("/load", _Endpoint(source.load), methods=["GET"]),
         Route("/healthz", _Endpoint(source.health), methods=["GET"]),
         Route("/metrics", _Endpoint(source.metrics), methods=["GET"]),
@@ -95,9 +93,9 @@ def build_rest_app(
 
 class _Source:
     def __init__(
-        self, guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry, quarantine: Releases | None
+        self, guard: Scans, secret: str, spool: Spool, metrics: CollectorRegistry, custody: Custody | None
     ) -> None:
-        self._guard, self._spool, self._registry, self._quarantine = guard, spool, metrics, quarantine
+        self._guard, self._spool, self._registry, self._custody = guard, spool, metrics, custody
         # Hashes have one length: comparing them tells nothing, not even how long the secret is.
         self._credential = _hashed(f"Bearer {secret}".encode())
 
@@ -117,19 +115,24 @@ class _Source:
             result = await self._guard.scan(scan)
         return _json(FullAnswer(result.load), 503) if isinstance(result, Full) else _json(result)
 
-    async def release(self, request: Request) -> Answer:
+    async def held(self, request: Request) -> Answer:
         if refusal := self._refusal(request):
             return refusal
         announced = request.headers.get("content-length", "")
         if not announced.isdigit() or int(announced) > MAX_ORDER:
             return Failure(PAYLOAD_TOO_LARGE, "the order has no length, or is too long")
-        wanted = order(await request.body())
+        wanted = order(request.url.path, await request.body())
         if isinstance(wanted, Failure):
             return wanted
-        return _json(await self._quarantine.release(wanted.ggrid, wanted.by) if self._quarantine else NotHeld())
+        done = await wanted.carried_out(self._custody) if self._custody else NotHeld()
+        return Response(done, media_type=MESSAGE) if isinstance(done, bytes) else _json(done)
 
     async def load(self, request: Request) -> Answer:
-        return self._refusal(request) or _json(self._guard.load())
+        if refusal := self._refusal(request):
+            return refusal
+        if request.query_params.get("once") == FREE:
+            await self._guard.room()
+        return _json(self._guard.load())
 
     async def health(self, _request: Request) -> Answer:
         return _json({"status": "ok"})

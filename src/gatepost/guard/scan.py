@@ -7,6 +7,9 @@ import msgspec
 from gatepost.analysis import Report
 from gatepost.mail.message import Envelope
 
+# How long a core that is asked to say when it has a free slot lets the asker wait.
+ROOM_SECONDS = 1.0
+
 
 class Body(Protocol):
     """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by whoever made it."""

@@ -79,7 +79,10 @@ class SpooledBody:
     def read(self) -> bytes:
         """All bytes at once."""
         if self._file:
-            return b"".join(self.chunks(_READ_SIZE))
+            self._file.flush()
+            whole = os.pread(self._file.fileno(), self._size, 0)
+            # The system may give less than it was asked for; in pieces it takes twice the memory.
+            return whole if len(whole) == self._size else b"".join(self.chunks(_READ_SIZE))
         return bytes(self._memory) if self._whole is None else self._whole
 
     def chunks(self, size: int) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from gatepost.guard.rawstore import RawStore
+from gatepost.guard.tally import Tally
 from gatepost.store.heldstore import HeldStore
 from gatepost.store.interface import StorageError
 
@@ -25,8 +26,16 @@ log = structlog.get_logger("gatepost.guard")
 class Tidying:
     """Runs from `start` to `stop`; `retention` is in days."""
 
-    def __init__(self, store: HeldStore, raw: RawStore, retention: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: HeldStore,
+        raw: RawStore,
+        retention: int,
+        clock: Callable[[], float] = time.time,
+        tally: Tally | None = None,
+    ) -> None:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
+        self._tally = tally or Tally(store, None)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -42,7 +51,9 @@ class Tidying:
     async def purge(self) -> int:
         """Forget what was held for longer than the retention; returns how many."""
         before = int(self._clock() * 1_000) - self._retention * DAY_MILLISECONDS
-        return await self._store.purge_held(before)
+        purged = await self._store.purge_held(before)
+        self._tally.count("expired", purged)
+        return purged
 
     async def sweep(self, age: float = ORPHAN_SECONDS) -> int:
         """Delete bytes of that age whose record is gone or never came; returns how many."""

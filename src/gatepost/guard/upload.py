@@ -1,7 +1,5 @@
 """A scan request as it comes over HTTPS: four bytes of length, big-endian, that much JSON, and then the raw message.
 
-`POST /release` has no message: its body is a small JSON object.
-
 The parts come in whatever pieces the network makes; the message goes to the spool as it arrives.
 """
 
@@ -13,8 +11,9 @@ from gatepost.guard.scan import ScanRequest
 from gatepost.guard.spool import SpooledBody
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import Actor
 
+# `GET /load?once=free`
+FREE = "free"
 CONTENT_TYPE = "application/vnd.gatepost.scan"
 MAX_HEAD = 4 << 20
 _LENGTH = 4
@@ -28,14 +27,6 @@ class Head(msgspec.Struct, frozen=True):
     envelope: Envelope
 
 
-class ReleaseOrder(msgspec.Struct, frozen=True):
-    """What `POST /release` takes, as JSON: which message, and by whose order."""
-
-    ggrid: str
-    by: Actor
-
-
-_orders = msgspec.json.Decoder(ReleaseOrder)
 _decoder = msgspec.json.Decoder(Head)
 
 
@@ -96,11 +87,3 @@ def _head(encoded: bytes) -> Head | Failure:
     if ggrid is None:
         return Failure(INVALID_PARAMETERS, "ggrid must be a UUID")
     return msgspec.structs.replace(head, ggrid=ggrid)
-
-
-def order(encoded: bytes) -> ReleaseOrder | Failure:
-    """The body of `POST /release`."""
-    try:
-        return _orders.decode(encoded)
-    except (ValueError, RecursionError):
-        return Failure(MALFORMED_REQUEST, "the body is not a release order")

@@ -37,12 +37,16 @@ from gatepost.questions import (
     Answers,
     AskAntivirus,
     AskCampaign,
+    AskSightings,
     Campaign,
+    Known,
     Lookup,
     LookupAnswer,
     Question,
     Questions,
+    Sighted,
 )
+from gatepost.view import picture, view
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -100,6 +104,7 @@ def warm_up() -> None:
     charset.preload()
     for raw in specimens():
         report_on(raw)
+        _look_at(raw)
     _stumble()
 
 
@@ -117,9 +122,15 @@ def specimens() -> tuple[bytes, ...]:
     )
 
 
+def _look_at(raw: bytes) -> None:
+    """Show it as to a person, and every picture in it."""
+    for line in view(raw).pictures:
+        picture(raw, line.index)
+
+
 def report_on(raw: bytes) -> Report:
     """Analyse one specimen, with answers from the make-believe zone."""
-    analysis = analyse(raw, ENVELOPE, Context(now=NOW, campaigns=True))
+    analysis = analyse(raw, ENVELOPE, Context(now=NOW, acquaintance=True, campaigns=True))
     try:
         questions = next(analysis)
         while True:
@@ -141,6 +152,8 @@ def _answer_to(question: Question) -> Answer:
         return Antivirus()
     if isinstance(question, AskCampaign):
         return Campaign()
+    if isinstance(question, AskSightings):
+        return Sighted(True, (Known(),) * len(question.keys), (Known(1, 9),) * 2, (Known(),) * 2)
     records = _ZONE.get(question)
     return DnsAnswer("found", records) if records else DnsAnswer("no-name")
 

@@ -17,9 +17,9 @@ import msgspec
 from gatepost.analysis import Context, Report, analyse
 from gatepost.files.yararules import Rules
 from gatepost.guard import frames
-from gatepost.guard.frames import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame
+from gatepost.guard.frames import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame, Job, Looked
 from gatepost.guard.kernel import give_back_memory
-from gatepost.guard.page import IDLE, RECEIVE, Page
+from gatepost.guard.page import IDLE, PARSE, RECEIVE, Page
 from gatepost.guard.recent import Recent
 from gatepost.guard.seal import SOCKET, seal
 from gatepost.guard.trial import rigged
@@ -27,12 +27,13 @@ from gatepost.lists.unkeyed import NOTHING, Compiled, compiled
 from gatepost.policy import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.textmodel.blend import Models, built_in
+from gatepost.view import picture, view
 
 LARGE = 1 << 20
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
 _COLLECT_EVERY = 20_000
 
-_SNAPSHOTS: dict[str, type[Any]] = {"policy": Policy}
+_POLICY = "policy"
 
 
 class _Run:
@@ -66,7 +67,7 @@ class Worker:
         self._models = models or built_in()
         self._trial = trial
         self._runs: dict[int, _Run] = {}
-        self._snapshots: dict[str, Any] = {}
+        self._policies: dict[str, Policy] = {}
         self._lists: Recent[Compiled] = Recent()
 
     def loop(self) -> None:
@@ -90,10 +91,10 @@ class Worker:
 
     def _keep(self, _number: int, body: bytes) -> None:
         snapshot = frames.snapshot(body)
-        if snapshot.key not in _SNAPSHOTS:
+        if snapshot.key.startswith(_POLICY):
+            self._policies[snapshot.key] = msgspec.msgpack.decode(snapshot.data, type=Policy)
+        else:
             self._lists.put(snapshot.key, compiled(snapshot.data))
-            return
-        self._snapshots[snapshot.key] = msgspec.msgpack.decode(snapshot.data, type=_SNAPSHOTS[snapshot.key])
 
     def _start(self, number: int, body: bytes) -> None:
         job = frames.job(body)
@@ -102,21 +103,37 @@ class Worker:
         run = _Run(number, length, dict(job.known))
         context = Context(
             now=job.now,
-            policy=self._snapshots["policy"],
+            policy=self._policies[job.policy],
             skip=job.skip,
             mark=self._marker(run),
             lists=(self._lists.get(job.lists) if job.lists else None) or NOTHING,
             rules=self._rules,
             antivirus=job.antivirus,
+            acquaintance=True,
             models=self._models,
             campaigns=True,
         )
         if self._trial:
             context = rigged(raw, context)
-        run.analysis = analyse(raw, job.envelope, context)
         self._runs[number] = run
+        if job.purpose != "judge":
+            self._show(run, raw, job, context.mark)
+            return
+        run.analysis = analyse(raw, job.envelope, context)
         del raw  # the analysis holds it, and lets go of it as soon as it ends
         self._advance(run, lambda: next(run.analysis))
+
+    def _show(self, run: _Run, raw: bytes, job: Job, mark: Callable[[str], None]) -> None:
+        """Somebody looks at the message: nothing is asked, and nothing judged."""
+        try:
+            mark(PARSE)
+            shown = view(raw) if job.purpose == "view" else picture(raw, job.index)
+        except MemoryError:
+            raise
+        except Exception as fault:  # noqa: BLE001  what crashes is told, not silent
+            self._end(run, _failed(run, f"it crashed ({type(fault).__name__})"))
+        else:
+            self._end(run, _done(run, shown))
 
     def _marker(self, run: _Run) -> Callable[[str], None]:
         def mark(stage: str) -> None:
@@ -177,7 +194,7 @@ class Worker:
             give_back_memory()
 
 
-def _done(run: _Run, report: Report) -> bytes:
+def _done(run: _Run, report: Report | Looked) -> bytes:
     try:
         body = msgspec.msgpack.encode(report)
     except UnicodeEncodeError:

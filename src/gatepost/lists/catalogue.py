@@ -1,12 +1,13 @@
 """Every list that a scope has from the start. What a hit does is decided where messages are judged, not here."""
 
 import re
+from typing import get_args
 
 import msgspec
 
 from gatepost.lists.digest import DIGEST
 from gatepost.lists.domain import DOMAIN
-from gatepost.lists.entry import MAX_ENTRY, Category, EntryKind, Normal, Refused
+from gatepost.lists.entry import MAX_ENTRY, Category, EntryKind, Normal, Refused, limited
 from gatepost.lists.filetype import FILETYPE
 from gatepost.lists.network import NETWORK
 from gatepost.lists.person import PERSON
@@ -16,8 +17,6 @@ from gatepost.lists.url import URL
 
 LARGE = 10_000_000
 SMALL = 100_000
-# What an index of PostgreSQL takes; entries of up to 650 characters are never longer.
-MAX_KEY_BYTES = 2_600
 
 KINDS: dict[str, EntryKind] = {
     kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, PHRASE, DOMAIN, PERSON)
@@ -37,6 +36,12 @@ class Definition(msgspec.Struct, frozen=True):
     max_size: int
     custom: bool = False
 
+    @property
+    def counts_as(self) -> str:
+        """The usual list that it does the work of: itself, or for a custom one that of its kind and category; "" for a
+        list of no use, such as people of category `allow`."""
+        return counts_as(self.kind, self.category) if self.custom else self.name
+
     def normalise(self, text: str) -> Normal | Refused:
         """An entry of this list in its normal form, or why it is none."""
         if len(text) > MAX_ENTRY:
@@ -45,15 +50,16 @@ class Definition(msgspec.Struct, frozen=True):
         normal = kind.normalise(text)
         if isinstance(normal, Refused):
             return normal
-        if len(normal.key) * 4 > MAX_KEY_BYTES and len(normal.key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
-            return Refused(f"is longer than {MAX_KEY_BYTES:,} bytes in its normal form")
         reason = kind.refuse(normal.key, self.category)
-        return Refused(reason) if reason else normal
+        if reason:
+            return Refused(reason)
+        key = limited(normal.key)
+        return normal if key is normal.key else Normal(key, normal.shown)
 
     def key(self, text: str) -> str:
         """How an entry to delete is compared: by its normal form if it has one, else as it stands."""
         normal = KINDS[self.kind].normalise(text[: MAX_ENTRY + 1])
-        return text if isinstance(normal, Refused) else normal.key
+        return limited(text if isinstance(normal, Refused) else normal.key)
 
 
 def _list(name: str, kind: EntryKind, category: Category, shown: str, description: str) -> Definition:
@@ -121,6 +127,22 @@ LISTS: tuple[Definition, ...] = (
 )
 
 BY_NAME: dict[str, Definition] = {definition.name: definition for definition in LISTS}
+
+
+# Of the two lists of domains the partners' counts: who owns a domain is for own-domains alone to say.
+_USUAL: dict[tuple[str, str], str] = {(definition.kind, definition.category): definition.name for definition in LISTS}
+# To block and to have a policy against is the same.
+_ALIKE = {"block": "policy", "policy": "block"}
+
+
+def counts_as(kind: str, category: str) -> str:
+    """The usual list whose rules hold for a custom one; "" where there is none, so that it would do nothing."""
+    return _USUAL.get((kind, category)) or _USUAL.get((kind, _ALIKE.get(category, ""))) or ""
+
+
+def categories_of(kind: str) -> tuple[Category, ...]:
+    """The categories that a custom list of this kind can have."""
+    return tuple(category for category in get_args(Category) if counts_as(kind, category))
 
 
 def is_custom_name(name: str) -> bool:

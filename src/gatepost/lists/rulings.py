@@ -30,15 +30,6 @@ _PAIRS = {
     "blocked-urls": "allowed-urls",
     "blocked-files": "allowed-files",
 }
-_BLOCKING = {
-    "sender": "blocked-senders",
-    "network": "blocked-ips",
-    "url": "blocked-urls",
-    "sha256": "blocked-files",
-    "file-type": "blocked-file-types",
-    "phrase": "blocked-phrases",
-}
-_ALLOWING = {"sender": "allowed-senders", "network": "allowed-ips", "url": "allowed-urls", "sha256": "allowed-files"}
 _TENANT_ALLOW_WINS = frozenset({"blocked-senders", "blocked-ips"})
 
 
@@ -70,7 +61,7 @@ NO_RULING = Ruling()
 def rule(
     hits: Iterable[Hit], asked: Iterable[Subject], *, authenticated: bool, custom: Mapping[str, str] | None = None
 ) -> Ruling:
-    """Apply the precedence of the lists. `custom` gives the category of the operator's own lists."""
+    """Apply the precedence of the lists. `custom` says which usual list each of the operator's own counts for."""
     hits = tuple(hits)
     if not hits:
         return NO_RULING
@@ -97,21 +88,17 @@ def rule(
 def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str, str]) -> Iterator[tuple[str, Match]]:
     """Each hit with every subject that it covers, and the list that it counts for.
 
-    A list of the operator's own counts for the usual one of its kind and category.
+    `a.example` as a link is not `a.example` as a sender: what a list is for decides, not what the key looks like.
     """
     by_key: dict[str, list[Subject]] = {}
     for subject in asked:
         for key in subject.keys:
             by_key.setdefault(key, []).append(subject)
     for hit in hits:
+        name = custom.get(hit.list, hit.list)
         for subject in by_key.get(hit.key, ()):
-            name = _like(subject.kind, custom[hit.list]) if hit.list in custom else hit.list
             if subject.role in _MAIL_LISTS.get(name, ()):
                 yield name, Match(hit, subject)
-
-
-def _like(kind: str, category: str) -> str:
-    return _ALLOWING.get(kind, "") if category == "allow" else _BLOCKING.get(kind, "")
 
 
 def _pair(

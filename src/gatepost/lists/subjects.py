@@ -17,6 +17,7 @@ from gatepost.auth.results import Authentication
 from gatepost.files.signatures import MIME_TYPES
 from gatepost.files.tree import File
 from gatepost.lists import network, sender, url
+from gatepost.lists.entry import all_limited
 from gatepost.mail.addresses import parse
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import Address, normal_address
@@ -53,10 +54,10 @@ class Subject(msgspec.Struct, frozen=True, array_like=True):
     def keys(self) -> tuple[str, ...]:
         """Every key that an entry covering it would have."""
         if self.kind == "sender":
-            return sender.keys(self.value)
+            return all_limited(sender.keys(self.value))
         if self.kind == "network":
             return network.keys(self.value)
-        return url.keys(self.value) if self.kind == "url" else (self.value,)
+        return all_limited(url.keys(self.value)) if self.kind == "url" else (self.value,)
 
 
 def subjects(

@@ -11,7 +11,6 @@ from ipaddress import IPv4Address, IPv6Address
 import msgspec
 
 from gatepost.lists import network
-from gatepost.lists.entry import Category
 from gatepost.lists.hit import Hit, Scope
 from gatepost.lists.phrase import folded
 from gatepost.names import Address
@@ -34,8 +33,8 @@ class Unkeyed(msgspec.Struct, frozen=True):
     """The lists that no exact key finds, of both scopes, as one snapshot. Equal versions have equal content.
 
     Custom lists are among those of their kind: phrases; people; networks of category `trust` with the relays; domains
-    of category `protect` with the partners. `custom` has the category of every custom list by its name; `keyed` are the
-    kinds of which some keyed list has entries: no others need to be looked up.
+    of category `protect` with the partners. `custom` has the usual list that every custom one counts for. `keyed` are
+    the kinds of which some keyed list has entries: no others need to be looked up.
     """
 
     version: str = ""
@@ -44,7 +43,7 @@ class Unkeyed(msgspec.Struct, frozen=True):
     partner_domains: tuple[Listed, ...] = ()
     people: tuple[Listed, ...] = ()
     trusted_relays: tuple[Listed, ...] = ()
-    custom: dict[str, Category] = {}
+    custom: dict[str, str] = {}
     keyed: tuple[str, ...] = ()
 
     @property
@@ -70,12 +69,15 @@ class Networks:
 
 
 class Phrases:
-    """Finds whole phrases in text. They are kept by their first word, so a text is read once, word by word."""
+    """Finds whole phrases in text. They are kept by their first word, so a text is read once, word by word.
+
+    A phrase is compared as it is shown, which is its whole normal form.
+    """
 
     def __init__(self, entries: Iterable[Listed]) -> None:
         self._by_word: dict[str, list[Listed]] = {}
         for entry in entries:
-            first = _WORD.search(entry.key)
+            first = _WORD.search(entry.shown)
             if first:
                 self._by_word.setdefault(first.group(), []).append(entry)
 
@@ -87,7 +89,7 @@ class Phrases:
         found: dict[Listed, None] = {}
         for word in _WORD.finditer(text):
             for entry in self._by_word.get(word.group(), ()):
-                if _stands(entry.key, text, word.start()):
+                if _stands(entry.shown, text, word.start()):
                     found[entry] = None
         return tuple(found)
 

@@ -11,20 +11,24 @@ from gatepost.abby.app import create_app
 from gatepost.abby.cores import Cores
 from gatepost.abby.local import InProcess, LocalCore
 from gatepost.abby.remote import RemoteCore
+from gatepost.abby.web.desk import Installation
+from gatepost.config import overrides
 from gatepost.config.agreement import host_and_port, is_this_machine, leads_to
+from gatepost.guard.acquaintance import Acquaintances
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers import Answerer
 from gatepost.guard.clamd import Clamd
 from gatepost.guard.core import Guard
+from gatepost.guard.custody import Custody
 from gatepost.guard.dns import Resolver
 from gatepost.guard.keeping import Keeping
 from gatepost.guard.listing import Listing
-from gatepost.guard.metrics import GuardMetrics
+from gatepost.guard.metrics import AcquaintanceMetrics, GuardMetrics
 from gatepost.guard.pool import PoolSettings, WorkerPool
 from gatepost.guard.quarantine import Quarantine
 from gatepost.guard.spool import Spool
 from gatepost.metrics import exposition
-from gatepost.policy import shipped
+from gatepost.policy import Policies
 from gatepost.service.measuring import AbbyMetrics
 from gatepost.settings import Abby as AbbySettings
 from gatepost.settings import Guard as GuardSettings
@@ -41,12 +45,18 @@ def build_guard(
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = Listing(store)
     antivirus = Clamd(settings.clamd.address) if settings.clamd else None
-    answerer = Answerer(resolver, lists=lists, antivirus=antivirus)
-    pool = WorkerPool(_pool_settings(settings, models, trial), answerer.answer, shipped())
+    known = Acquaintances(store, settings.acquaintance) if settings.acquaintance.enabled else None
+    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
+    policies = overrides.loaded(settings.policy)
+    of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
+    pool_settings = _pool_settings(settings, models, trial)
+    pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
     registry.register(metrics)
-    return Guard(settings, store, pool, answerer, admission, lists=lists, observe=metrics.scanned)
+    if known:
+        registry.register(AcquaintanceMetrics(known))
+    return Guard(settings, store, pool, answerer, admission, lists=lists, acquaintances=known, observe=metrics.scanned)
 
 
 def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSettings:
@@ -64,11 +74,11 @@ def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSet
 
 
 class Own(msgspec.Struct, frozen=True):
-    """The core of this very process, as REST scans get it, and its quarantine."""
+    """The core of this very process, as REST scans get it, and what can be done with the mail that it holds."""
 
     settings: GuardSettings
     guard: InProcess
-    quarantine: Quarantine
+    custody: Custody
 
 
 def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> InProcess:
@@ -82,7 +92,7 @@ def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) 
 
     def core(url: str) -> LocalCore | RemoteCore:
         if own and _is_own(url, own.settings):
-            return LocalCore(own.guard, own.quarantine)
+            return LocalCore(own.guard, own.custody)
         return RemoteCore(url, secret, ca)
 
     return tuple(core(url) for url in settings.service_providers.core.hosts)
@@ -101,8 +111,10 @@ def build_abby(
     store: Store,
     spool: Spool,
     registry: CollectorRegistry,
+    policies: Policies,
+    installation: Installation,
 ) -> Starlette:
-    """The API service."""
+    """The API service; `policies` are those of the cores, `installation` is what its system page tells."""
     cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
     registry.register(metrics)
@@ -116,6 +128,8 @@ def build_abby(
         ready=lambda: _missing(store),
         metrics=exposed(registry),
         observe=metrics.scanned,
+        policies=policies,
+        installation=installation,
     )
 
 

@@ -6,7 +6,9 @@ What runs is loaded only then: whoever has a fault in a file wants to read about
 import os
 import resource
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +18,10 @@ from gatepost.service import first_start, sockets
 from gatepost.service.datafolder import DataFolder, StartError
 from gatepost.settings import Abby as AbbySettings
 from gatepost.settings import Guard as GuardSettings
+
+if TYPE_CHECKING:
+    from gatepost.service.running import Started as Up
+    from gatepost.store.interface import Store
 
 PRIVATE = 0o077
 # Lets messages ask for misbehaviour (see `guard.trial`): for tests of what surrounds the analysis, never for mail.
@@ -41,7 +47,8 @@ def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]
     with data.lock("guard", "abby"):
         folder = first_start.prepare(data, given)
         both = config.load(folder)
-        _run(data, both.guard, both.abby, lambda port: _welcome(data, folder, both, port, greet))
+        started = partial(_welcome, data, folder, both, greet)
+        _run(data, folder, both.guard, both.abby, started)
 
 
 def guard(data: DataFolder, folder: Path) -> None:
@@ -52,7 +59,7 @@ def guard(data: DataFolder, folder: Path) -> None:
     if source is None:
         raise StartError(f"{folder / config.GUARD_FILE} has nothing under scanSources: there is nothing to serve.")
     with data.lock("guard"):
-        _run(data, settings, None, lambda port: _say("guard", source.host, port))
+        _run(data, folder, settings, None, partial(_say_port, "guard", source.host))
 
 
 def abby(data: DataFolder, folder: Path) -> None:
@@ -60,14 +67,13 @@ def abby(data: DataFolder, folder: Path) -> None:
     _take(data)
     settings = config.load_abby(folder)
     with data.lock("abby"):
-        _run(data, None, settings, lambda port: _say("abby", settings.listen.host, port))
+        _run(data, folder, None, settings, partial(_say_port, "abby", settings.listen.host))
 
 
-def _run(
-    data: DataFolder, guard: GuardSettings | None, abby: AbbySettings | None, started: Callable[[int], None]
-) -> None:
+def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: AbbySettings | None, started: "Up") -> None:
     from gatepost import logs
     from gatepost.service import certificates
+    from gatepost.service.examining import examined
     from gatepost.service.running import Plan, run_plan
     from gatepost.service.serving import run
 
@@ -78,7 +84,7 @@ def _run(
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
-    plan = Plan(data, guard, abby, trial=os.environ.get(TRIAL) == "1")
+    plan = Plan(data, guard, abby, trial=os.environ.get(TRIAL) == "1", examine=lambda: examined(folder, data.path))
     run(lambda stop: run_plan(plan, stop, started))
 
 
@@ -97,12 +103,17 @@ def _hosts(guard: GuardSettings | None, abby: AbbySettings | None) -> list[str]:
     return [host for host in hosts if host and host not in ANY]
 
 
-def _welcome(
-    data: DataFolder, folder: Path, both: config.Configuration, port: int, greet: Callable[[Started], None]
+async def _welcome(
+    data: DataFolder,
+    folder: Path,
+    both: config.Configuration,
+    greet: Callable[[Started], None],
+    port: int,
+    store: "Store",
 ) -> None:
-    administrator, password = None, None
-    if not data.administrator.exists():
-        administrator, password = first_start.new_administrator()
+    from gatepost.abby.web.passwords import invented
+
+    password = None if await store.users() else invented()
     started = Started(
         url=local_url(both.abby, port),
         data=data,
@@ -113,9 +124,9 @@ def _welcome(
         notes=tuple(_notes(both.guard)),
     )
     greet(started)
-    if administrator:
-        first_start.keep_administrator(data, administrator)
-    _say("gatepost", both.abby.listen.host, port)
+    if password:
+        await first_start.keep_administrator(store, password)
+    await _say("gatepost", both.abby.listen.host, port)
 
 
 def local_url(settings: AbbySettings, port: int) -> str:
@@ -140,7 +151,11 @@ def _notes(settings: GuardSettings) -> Iterator[str]:
         yield f"{TRIAL} is set: messages can make workers misbehave. For tests only."
 
 
-def _say(what: str, host: str, port: int) -> None:
+async def _say_port(what: str, host: str, port: int, _store: "Store") -> None:
+    await _say(what, host, port)
+
+
+async def _say(what: str, host: str, port: int) -> None:
     import structlog
 
     structlog.get_logger("gatepost").info("listening", service=what, address=sockets.shown(host, port))

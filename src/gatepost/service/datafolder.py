@@ -42,10 +42,6 @@ class DataFolder(msgspec.Struct, frozen=True):
         return self.path / "token"
 
     @property
-    def administrator(self) -> Path:
-        return self.path / "administrator.json"
-
-    @property
     def example(self) -> Path:
         return self.path / "example.eml"
 

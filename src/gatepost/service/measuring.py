@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
@@ -34,7 +34,10 @@ class AbbyMetrics(Collector):
         yield from self._scans.collect()
         yield GaugeMetricFamily("gatepost_waiting", "Scans that wait for a slot", value=self._cores.waiting)
         yield GaugeMetricFamily("gatepost_waiting_bytes", "Bytes of those", value=self._cores.waiting_bytes)
-        yield GaugeMetricFamily("gatepost_core_answers", "1 if some core answers", value=self._cores.answering)
+        yield GaugeMetricFamily("gatepost_cores_answering", "Cores that answer", value=self._cores.answering)
+        yield CounterMetricFamily(
+            "gatepost_scans_again", "Attempts at a message after its first", value=self._cores.attempts_again
+        )
 
 
 def metrics_app(text: Callable[[], bytes]) -> Starlette:

@@ -3,8 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from prometheus_client import CollectorRegistry
+
 from gatepost.guard.quarantine import Quarantine
 from gatepost.guard.rawstore import open_raw_store
+from gatepost.guard.tally import Tally
 from gatepost.guard.tidying import Tidying
 from gatepost.service.datafolder import DataFolder
 from gatepost.service.gateway import build_relay
@@ -14,19 +17,24 @@ from gatepost.store.heldstore import HeldStore
 
 @asynccontextmanager
 async def open_quarantine(
-    settings: GuardSettings, store: HeldStore, data: DataFolder, *, tidy: bool
+    settings: GuardSettings, store: HeldStore, data: DataFolder, registry: CollectorRegistry | None = None
 ) -> AsyncIterator[Quarantine]:
-    """A quarantine on this store. The service has it tidied while it runs; a command leaves that to the service."""
+    """A quarantine on this store. A service names its registry: it has the quarantine tidied and counted while it runs;
+    a command leaves that to the service."""
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     relay = build_relay(settings)
-    quarantine = Quarantine(store, raw, relay, max_size=settings.quarantine.max_size)
-    tidying = Tidying(store, raw, settings.quarantine.retention)
-    if tidy:
+    tally = Tally(store, settings.quarantine.max_size)
+    quarantine = Quarantine(store, raw, relay, max_size=settings.quarantine.max_size, tally=tally)
+    tidying = Tidying(store, raw, settings.quarantine.retention, tally=tally)
+    if registry:
+        registry.register(tally)
+        tally.start()
         tidying.start()
     try:
         yield quarantine
     finally:
         await quarantine.finish()
         await tidying.stop()
+        await tally.stop()
         if relay:
             await relay.close()

@@ -8,15 +8,19 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from gatepost.abby.web.desk import Examination, Installation, unexamined
 from gatepost.api.http import server_config
+from gatepost.config import ABBY_FILE, GUARD_FILE, overrides
 from gatepost.guard.core import Guard
+from gatepost.guard.custody import Custody
 from gatepost.guard.holding import Holding
 from gatepost.guard.pool import SealError
 from gatepost.guard.rest import build_rest_app
@@ -26,6 +30,7 @@ from gatepost.service import sockets
 from gatepost.service.assembly import Own, build_abby, build_cores, build_guard, exposed, rest_core
 from gatepost.service.datafolder import DataFolder, StartError
 from gatepost.service.gateway import Parts, build_intake, build_relay
+from gatepost.service.inforce import in_force
 from gatepost.service.measuring import metrics_app
 from gatepost.service.quarantine import open_quarantine
 from gatepost.service.serving import Server, Serves, serve
@@ -34,19 +39,22 @@ from gatepost.settings import Guard as GuardSettings
 from gatepost.settings import Tls
 from gatepost.settings.values import split_address
 from gatepost.store import open_store
-from gatepost.store.interface import CountingStore
+from gatepost.store.interface import CountingStore, Store
 from gatepost.textmodel.blend import FOLDER
 
 Bound = dict[str, tuple[socket.socket, ...]]
+Started = Callable[[int, Store], Awaitable[None]]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What this process runs: a core, the API service, or both. `trial` is for tests only."""
+    """What this process runs: a core, the API service, or both. `examine` is what the doctor does; `trial` is for tests
+    only."""
 
     data: DataFolder
     guard: GuardSettings | None = None
     abby: AbbySettings | None = None
     trial: bool = False
+    examine: Examination = unexamined
 
     @property
     def storage(self) -> str:
@@ -69,8 +77,8 @@ class Plan(msgspec.Struct, frozen=True):
         return Path(stated) if stated else self.data.certificate
 
 
-async def run_plan(plan: Plan, stop: asyncio.Event, started: Callable[[int], None]) -> None:
-    """Run until asked to stop. `started` is called once everything serves, with abby's port, or guard's."""
+async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
+    """Run until asked to stop. `started` is called once everything serves, with abby's or guard's port."""
     async with contextlib.AsyncExitStack() as stack:
         bound = _bind(plan)
         stack.callback(_release, bound)
@@ -78,20 +86,22 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Callable[[int], Non
         stack.push_async_callback(store.close)
         spool = Spool(plan.data.spool)
         servers: list[Serves] = []
-        own = None
+        own, registry = None, CollectorRegistry()
         if plan.guard:
-            registry = CollectorRegistry()
-            quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, tidy=True))
-            guard = await _started(
-                build_guard(plan.guard, store, registry, models=str(plan.data.path / FOLDER), trial=plan.trial), stack
-            )
-            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), quarantine)
+            quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, registry))
+            models = str(plan.data.path / FOLDER)
+            core = build_guard(plan.guard, store, registry, models=models, trial=plan.trial)
+            guard = await _started(core, stack)
+            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), Custody(quarantine, guard))
             servers += _rest(plan, own, spool, registry, bound)
             servers += _smtp(plan, plan.guard, guard, quarantine, store, spool, registry, bound)
         if plan.abby:
-            servers += _abby(plan, plan.abby, own, store, spool, bound)
+            servers += _abby(plan, plan.abby, own, store, spool, registry, bound)
+        for name in ("metrics", "guard metrics"):
+            if name in bound:
+                servers.append(_server(metrics_app(exposed(registry)), bound[name], None, None))
         port = sockets.port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
-        await serve(servers, stop, lambda: started(port))
+        await serve(servers, stop, lambda: started(port, store))
 
 
 async def _started(guard: Guard, stack: contextlib.AsyncExitStack) -> Guard:
@@ -130,13 +140,15 @@ def _addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
         wanted.append(("guard", source.host, source.port, "scanSources.restApi in guard.yml"))
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
         wanted.append(("smtp", smtp.host, smtp.port, "scanSources.smtp in guard.yml"))
+    if plan.guard and plan.guard.metrics.listen:
+        wanted.append(("guard metrics", *split_address(plan.guard.metrics.listen, 0), "metrics.listen in guard.yml"))
     return wanted
 
 
 def _rest(plan: Plan, own: Own, spool: Spool, registry: CollectorRegistry, bound: Bound) -> list[Server]:
     if "guard" not in bound:
         return []
-    app = build_rest_app(own.guard, plan.secret, spool, registry, own.quarantine)
+    app = build_rest_app(own.guard, plan.secret, spool, registry, own.custody)
     return [_server(app, bound["guard"], plan.data.certificate, plan.data.key)]
 
 
@@ -163,15 +175,25 @@ def _smtp(
 
 
 def _abby(
-    plan: Plan, settings: AbbySettings, own: Own | None, store: CountingStore, spool: Spool, bound: Bound
+    plan: Plan,
+    settings: AbbySettings,
+    own: Own | None,
+    store: CountingStore,
+    spool: Spool,
+    registry: CollectorRegistry,
+    bound: Bound,
 ) -> list[Server]:
-    registry = CollectorRegistry()
     cores = build_cores(settings, plan.secret, plan.ca, own)
-    app = build_abby(settings, cores, store, spool, registry)
-    servers = [_server(app, bound["abby"], *_certificate(plan.data, settings))]
-    if "metrics" in bound:
-        servers.append(_server(metrics_app(exposed(registry)), bound["metrics"], None, None))
-    return servers
+    policies = overrides.loaded((plan.guard or settings).policy)
+    app = build_abby(settings, cores, store, spool, registry, policies, _installation(plan, settings))
+    return [_server(app, bound["abby"], *_certificate(plan.data, settings))]
+
+
+def _installation(plan: Plan, settings: AbbySettings) -> Installation:
+    of_guard = in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
+    return Installation(
+        started=time.time(), settings=(*in_force(ABBY_FILE.name, settings), *of_guard), examine=plan.examine
+    )
 
 
 def _certificate(data: DataFolder, settings: AbbySettings | None) -> tuple[Path | None, Path | None]:

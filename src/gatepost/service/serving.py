@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -83,12 +83,12 @@ def _stop(stop: asyncio.Event, number: int) -> None:
     stop.set()
 
 
-async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callable[[], None]) -> None:
+async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callable[[], Awaitable[None]]) -> None:
     """Serve until asked to stop or until one server fails; in either case all of them end."""
     tasks = [asyncio.create_task(server.run_here()) for server in servers]
     try:
         if await _first(tasks, _all_ready(servers)):
-            started()
+            await started()
             await _first(tasks, stop.wait())
     finally:
         for server in servers:

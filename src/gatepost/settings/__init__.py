@@ -108,6 +108,16 @@ class History(Section):
     retention: Days = Field(30, description="days that results and ledgers are kept")
 
 
+class Acquaintance(Section):
+    """Whom a tenant knows: senders and sites of the mail that was delivered, as digests."""
+
+    enabled: bool = Field(True, description="remember senders and sites, and say which are new")
+    retention: Days = Field(180, description="days after which what was not seen again is forgotten")
+    max_keys: Count = Field(1_000_000, description="the most that is remembered for one tenant; about 50 bytes each")
+    min_days: Days = Field(7, description="days of memory before anything is called new")
+    min_messages: Count = Field(200, description="delivered messages before anything is called new")
+
+
 class Yara(Section):
     """Rules of the operator."""
 
@@ -118,6 +128,15 @@ class Clamd(Section):
     """An antivirus beside Gatepost."""
 
     address: str = Field(description="`host:port` or the path of a socket")
+
+
+class Policy(Section):
+    """What an operator changes of the shipped policy."""
+
+    file: FilePath | None = Field(None, description="TOML file laid over the shipped policy, for the whole deployment")
+    tenants: dict[TenantUid, FilePath] = Field(
+        {}, description="tenant uid to a TOML file that is laid over the deployment's policy for that tenant's mail"
+    )
 
 
 class Storage(Section):
@@ -133,6 +152,14 @@ class Log(Section):
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")
     format: Literal["auto", "json", "human"] = Field("auto", description="`auto`: human in a terminal, else JSON")
+
+
+class Metrics(Section):
+    """Where `/metrics` answers."""
+
+    listen: ListenAddress | None = Field(
+        None, description="`address:port` of its own; else the service's port, loopback only"
+    )
 
 
 class Guard(Section):
@@ -158,10 +185,15 @@ class Guard(Section):
     dns: Dns = Field(Dns(), description="name servers")
     quarantine: Quarantine = Field(Quarantine(), description="held mail")
     history: History = Field(History(), description="results and ledgers")
+    acquaintance: Acquaintance = Field(Acquaintance(), description="whom a tenant knows")
     yara: Yara | None = Field(None, description="the operator's YARA rules; off if not set")
     clamd: Clamd | None = Field(None, description="ClamAV; off if not set")
     tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
+    policy: Policy = Field(Policy(), description="what differs from the shipped policy")
     storage: Storage = Field(Storage(), description="the database")
+    metrics: Metrics = Field(
+        Metrics(), description="where `/metrics` answers; without `restApi` there is no other port"
+    )
     log: Log = Field(Log(), description="logging")
 
     @property
@@ -227,14 +259,6 @@ class StaticApiToken(Section):
     permissions: list[Literal["messages.read", "messages.release"]] = Field([], description="what it may do besides")
 
 
-class Metrics(Section):
-    """Where `/metrics` answers."""
-
-    listen: ListenAddress | None = Field(
-        None, description="`address:port` of its own; else the service's port, loopback only"
-    )
-
-
 class Abby(Section):
     """`abby/abby/abby.yml`: the API service."""
 
@@ -243,5 +267,8 @@ class Abby(Section):
     service_providers: ServiceProviders = Field(description="the services behind it")
     static_api_tokens: list[StaticApiToken] = Field([], description="users of the Email Scanning API")
     metrics: Metrics = Field(Metrics(), description="where `/metrics` answers")
+    policy: Policy = Field(
+        Policy(), description="as in `guard.yml`, for dry runs; under `gatepost serve` that of `guard.yml` holds"
+    )
     storage: Storage = Field(Storage(), description="the database")
     log: Log = Field(Log(), description="logging")

@@ -41,10 +41,11 @@ def page(
     given = {test: value for test, value in wanted.items() if value is not None}
     tests = " AND ".join(f"{test} ${place}" for place, test in enumerate(given, 2)) or "true"
     rows = yield Read(_PAGE.format(tests), (max(0, min(limit, MAX_PAGE)), *given.values()))
-    return tuple(map(_record, rows))
+    return tuple(map(record, rows))
 
 
-def _record(row: Row) -> AuditRecord:
+def record(row: Row) -> AuditRecord:
+    """A line of the trail."""
     uid, time, kind, name, actor_id, action, scope, list_name, count, sample = row
     shown = msgspec.json.decode(sample, type=tuple[str, ...])
     return AuditRecord(uid, time, Actor(kind, name, actor_id), action, scope or None, list_name, count, shown)

@@ -29,6 +29,8 @@ _SETTINGS = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
+# A process that was stopped in the middle of a change, as on a machine that hangs, must not keep its rows from others.
+_SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
 
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
 _VERSION = "SELECT value FROM meta WHERE key = 'schema'"
@@ -60,7 +62,7 @@ async def pool(url: str, size: int) -> Any:
     """Connections for short transactions."""
     with _addressed(url):
         return await asyncpg.create_pool(
-            url, min_size=1, max_size=size, timeout=CONNECT_SECONDS, server_settings=_SETTINGS
+            url, min_size=1, max_size=size, timeout=CONNECT_SECONDS, server_settings=_SHORT
         )
 
 
@@ -114,9 +116,11 @@ def described(url: str) -> Iterator[None]:
         asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError,
         asyncpg.TooManyConnectionsError,
+        asyncpg.IdleInTransactionSessionTimeoutError,
     ) as fault:
         raise StorageError(f"{shown(url)} cannot be reached ({type(fault).__name__}); is it running?") from fault
-    except asyncpg.InterfaceError as fault:
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as fault:
+        # The second comes where a connection is cut while its next statement is on the way.
         if isinstance(fault, ValueError):
             raise  # a value that no column takes: a fault of the caller, not of the server
         raise StorageError(f"{shown(url)} cannot be used: {fault}.") from fault

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from gatepost.store import heldmail, messages
+from gatepost.store import findable, heldmail, messages, traffic
 from gatepost.store.interface import StorageError
 from gatepost.store.work import Row
 
@@ -39,6 +39,19 @@ TABLES: dict[str, tuple[str, ...]] = {
     "held": heldmail.COLUMNS,
     "held_recipients": ("ggrid", "address", "domain"),
     "undecided": ("id", "digest", "time"),
+    "users": (
+        *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
+        *("totp_secret", "totp_step", "failures", "locked_until", "last_sign_in"),
+    ),
+    "sessions": (
+        *("digest", "id", "user_uid", "created", "seen", "expires"),
+        *("address", "agent", "csrf", "strong"),
+    ),
+    "message_search": findable.COLUMNS,
+    "message_recipients": findable.RECIPIENT_COLUMNS,
+    "unsearched": ("upto",),
+    "traffic": traffic.COLUMNS,
+    "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
 }
 
 # Told how many rows (or pages) are done, of how many.

@@ -1,6 +1,8 @@
 """Which lists a scope has: the usual ones, whether they have entries or not, and custom ones of the same kinds."""
 
-from gatepost.lists.catalogue import BY_NAME, LISTS, Definition
+from gatepost.lists.catalogue import BY_NAME, LISTS, Definition, counts_as
+from gatepost.lists.custom import unused
+from gatepost.lists.entry import Refused
 from gatepost.store import shelves
 from gatepost.store.auditing import noted
 from gatepost.store.interface import Actor, ListState, Missing, Taken
@@ -11,14 +13,18 @@ _TENANT = "SELECT 1 FROM tenants WHERE uid = $1 FOR KEY SHARE"
 _OTHERWISE_GLOBAL = "SELECT 1 FROM lists WHERE name = $1 AND scope = '' AND (kind <> $2 OR category <> $3)"
 _OTHERWISE_ANYWHERE = """SELECT 1 FROM lists
 WHERE name = $1 AND scope <> '-' AND (kind <> $2 OR category <> $3) LIMIT 1"""
+_EXPIRED = """SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
+WHERE scope = $1 AND expires <= $2 GROUP BY lists.id"""
 _DOOM = "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE id = $1"
 
 
-def states(scope: str | None) -> Work[tuple[ListState, ...]]:
-    """Every list of a scope with its size."""
+def states(scope: str | None, now: int) -> Work[tuple[ListState, ...]]:
+    """Every list of a scope with its size. Needs one snapshot: what has expired and is still there does not count."""
     places = {place.name: place for place in (yield from shelves.in_scope(scope or ""))}
-    usual = [ListState(what, places[what.name].size if what.name in places else 0) for what in LISTS]
-    custom = [ListState(place.definition, place.size) for place in places.values() if place.definition.custom]
+    expired = dict((yield Read(_EXPIRED, (scope or "", now))))
+    sizes = {name: place.size - expired.get(place.id, 0) for name, place in places.items()}
+    usual = [ListState(what, sizes.get(what.name, 0)) for what in LISTS]
+    custom = [ListState(place.definition, sizes[name]) for name, place in places.items() if place.definition.custom]
     return (*usual, *custom)
 
 
@@ -28,8 +34,10 @@ def one(scope: str | None, name: str) -> Work[Definition | None]:
     return place.definition if place else None
 
 
-def create(scope: str | None, what: Definition, by: Actor, now: int) -> Work[Definition | Taken | Missing]:
-    """Make a custom list."""
+def create(scope: str | None, what: Definition, by: Actor, now: int) -> Work[Definition | Taken | Missing | Refused]:
+    """Make a custom list; one that nothing would ever ask is refused."""
+    if not counts_as(what.kind, what.category):
+        return Refused(unused(what.kind, what.category))
     if scope and not (yield Read(_TENANT, (scope,))):
         return Missing("tenant")
     stated = Definition(

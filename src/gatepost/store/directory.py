@@ -10,11 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gatepost.lists.entry import Category
 from gatepost.lists.hit import Hit, Scope
 from gatepost.lists.network import NETWORK
-from gatepost.lists.person import PERSON
-from gatepost.lists.phrase import PHRASE
 from gatepost.lists.unkeyed import Listed, Unkeyed
 from gatepost.store import shelves
 from gatepost.store.shelves import Shelf, prefix
@@ -91,9 +88,7 @@ def unkeyed(tenant: str | None, now: int) -> Work[Unkeyed]:
     places: dict[int, Shelf] = {}
     for scope in _scopes(tenant):
         places.update((place.id, place) for place in (yield from shelves.in_scope(scope)))
-    custom: dict[str, Category] = {
-        place.name: place.definition.category for place in places.values() if place.definition.custom
-    }
+    custom = {place.name: place.definition.counts_as for place in places.values() if place.definition.custom}
     keyed = {place.kind for place in places.values() if _is_looked_up(place)}
     wanted = tuple(sorted(place.id for place in places.values() if place.unkeyed and place.size))
     rows = (yield Read(_CONTENT, (Many(wanted), now))) if wanted else ()
@@ -101,24 +96,21 @@ def unkeyed(tenant: str | None, now: int) -> Work[Unkeyed]:
     for list_id, key, shown, comment, expires in rows:
         place = places[list_id]
         entry = Listed(place.name, _scope(place), key, shown, comment, expires)
-        shelved.setdefault(_field(place), []).append(entry)
+        shelved.setdefault(_FIELDS.get(place.definition.counts_as, ""), []).append(entry)
     return msgspec.structs.replace(
         Unkeyed(current, custom=custom, keyed=tuple(sorted(keyed))),
         **{field: tuple(entries) for field, entries in shelved.items() if field},
     )
 
 
-def _field(place: Shelf) -> str:
-    """Where the entries of a list stand in `Unkeyed`."""
-    if place.kind == PHRASE.name:
-        return "phrases"
-    if place.kind == PERSON.name:
-        return "people"
-    if place.kind == NETWORK.name:
-        return "trusted_relays"
-    if place.name == "own-domains":
-        return "own_domains"
-    return "partner_domains" if place.definition.category == "protect" else ""
+# Where the entries of a list stand in `Unkeyed`, by the usual list that it counts for.
+_FIELDS = {
+    "blocked-phrases": "phrases",
+    "own-domains": "own_domains",
+    "partner-domains": "partner_domains",
+    "protected-people": "people",
+    "trusted-relays": "trusted_relays",
+}
 
 
 def _scopes(tenant: str | None) -> tuple[str, ...]:

@@ -6,21 +6,37 @@ of one moment, `_stream` for what is too long to hold), and no more.
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypeVar
+from itertools import starmap
+from typing import Any, TypeVar
 
 from gatepost.lists.catalogue import BY_NAME, Definition
+from gatepost.lists.entry import Refused
 from gatepost.lists.hit import Hit
 from gatepost.lists.unkeyed import Unkeyed
-from gatepost.store import apikeys, auditing, definitions, directory, entries, heldmail, messages, sweeping, tenancy
+from gatepost.store import (
+    apikeys,
+    auditing,
+    definitions,
+    directory,
+    entries,
+    feedback,
+    heldmail,
+    messages,
+    sightings,
+    sweeping,
+    tenancy,
+)
+from gatepost.store.feedbackstore import Feedback, Says
 from gatepost.store.interface import (
     CLI,
     Actor,
     ApiKey,
     AuditRecord,
+    EntryRow,
     HeldFilter,
     HeldMail,
     HitCount,
@@ -37,7 +53,10 @@ from gatepost.store.interface import (
     Taken,
     Tenant,
 )
-from gatepost.store.work import Read, Work, storable
+from gatepost.store.searchengine import SearchEngine
+from gatepost.store.sightingstore import Sighting, SightingBatch
+from gatepost.store.userengine import UserEngine
+from gatepost.store.work import Read, Row, Work, storable
 
 T = TypeVar("T")
 
@@ -48,7 +67,7 @@ FIRST_BATCH, BATCH = 50, 2_000
 MESSAGE_BATCH = 100
 
 
-class Engine(ABC):
+class Engine(UserEngine, SearchEngine):
     """A `CountingStore` on some engine."""
 
     def __init__(self) -> None:
@@ -62,25 +81,15 @@ class Engine(ABC):
     @abstractmethod
     def counters(self) -> StoreCounters: ...
 
-    @abstractmethod
-    async def _change(self, work: Callable[[], Work[T]]) -> T:
-        """Do work that changes something, in one transaction; returns when it is durable."""
-
-    @abstractmethod
-    async def _query(self, work: Callable[[], Work[T]]) -> T:
-        """Do work that only reads."""
-
     async def _glance(self, work: Callable[[], Work[T]]) -> T:
         """Do work that reads a row or two that are asked for all the time."""
         return await self._query(work)
 
     @abstractmethod
-    async def _query_once(self, work: Callable[[], Work[T]]) -> T:
-        """Do work that only reads, and sees one moment throughout."""
-
-    @abstractmethod
-    def _stream(self, read: Read, made: Callable[..., T], first: int, batch: int) -> AsyncGenerator[Sequence[T], None]:
-        """The rows of one statement, in batches; `made` gets the columns of each."""
+    def _stream(
+        self, read: Read, made: Callable[[Sequence[Row]], T], first: int, batch: int
+    ) -> AsyncGenerator[T, None]:
+        """The rows of one statement, in batches, each as `made` gives it; the next one is read ahead."""
 
     async def record_message(self, record: MessageRecord) -> MessageRecord:
         return await self._change(partial(messages.keep, record))
@@ -90,12 +99,14 @@ class Engine(ABC):
 
     def recent_messages(self, tenant: str | None, limit: int) -> AsyncGenerator[Sequence[MessageRecord], None]:
         read = messages.recent(_scope(tenant), limit)
-        return self._stream(read, messages.from_row, MESSAGE_BATCH, MESSAGE_BATCH)
+        return self._stream(read, partial(_each, messages.from_row), MESSAGE_BATCH, MESSAGE_BATCH)
 
     async def purge_messages(self, before: int) -> int:
+        await self._enter_late()
         total = 0
         while deleted := await self._change(partial(messages.purge, before, PURGE_BATCH)):
             total += deleted
+        await self._purge_traffic(before)
         return total
 
     async def create_tenant(self, name: str, by: Actor = CLI) -> Tenant | Taken:
@@ -126,27 +137,34 @@ class Engine(ABC):
     async def delete_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> int:
         return await self._change(partial(entries.delete, _scope(scope), list_name, keys, by, _now()))
 
-    async def stream_entries(self, scope: str | None, list_name: str) -> AsyncGenerator[Sequence[ListEntry], None]:
+    def stream_entries(self, scope: str | None, list_name: str) -> AsyncGenerator[Sequence[ListEntry], None]:
+        return self.stream_rows(scope, list_name, partial(_each, ListEntry))
+
+    async def stream_rows(
+        self, scope: str | None, list_name: str, made: Callable[[Sequence[EntryRow]], T]
+    ) -> AsyncGenerator[T, None]:
         definition = await self.list_definition(scope, list_name)
         if definition is None:
             return
-        read = entries.everything(_scope(scope), definition)
-        async with aclosing(self._stream(read, ListEntry, FIRST_BATCH, BATCH)) as batches:
+        read = entries.everything(_scope(scope), definition, _now())
+        async with aclosing(self._stream(read, made, FIRST_BATCH, BATCH)) as batches:
             async for batch in batches:
                 yield batch
 
     async def entries(self, scope: str | None, list_name: str, keys: Sequence[str]) -> tuple[ListEntry, ...]:
-        return await self._query(partial(entries.some, _scope(scope), list_name, keys))
+        return await self._query(partial(entries.some, _scope(scope), list_name, keys, _now()))
 
     async def lists(self, scope: str | None) -> tuple[ListState, ...]:
-        return await self._query(partial(definitions.states, _scope(scope)))
+        return await self._query_once(partial(definitions.states, _scope(scope), _now()))
 
     async def list_definition(self, scope: str | None, name: str) -> Definition | None:
         if name in BY_NAME:
             return BY_NAME[name]
         return await self._query(partial(definitions.one, _scope(scope), name))
 
-    async def create_list(self, scope: str | None, definition: Definition, by: Actor) -> Definition | Taken | Missing:
+    async def create_list(
+        self, scope: str | None, definition: Definition, by: Actor
+    ) -> Definition | Taken | Missing | Refused:
         return await self._change(partial(definitions.create, _scope(scope), definition, by, _now()))
 
     async def delete_list(self, scope: str | None, name: str, by: Actor) -> int | Missing:
@@ -228,6 +246,12 @@ class Engine(ABC):
     async def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> None:
         await self._change(partial(heldmail.exported, ggrid, _scope(tenant), by, _now()))
 
+    async def report_wrong(self, ggrid: str, says: Says, by: Actor, tenant: str | None = None) -> bool:
+        return await self._change(partial(feedback.report, ggrid, says, by, _scope(tenant), _now()))
+
+    async def feedback(self, after: int = 0, limit: int = 1_000) -> tuple[Feedback, ...]:
+        return await self._query(partial(feedback.page, after, limit))
+
     async def purge_held(self, before: int) -> int:
         total = 0
         while deleted := await self._change(partial(heldmail.purge, before, _now(), PURGE_BATCH)):
@@ -241,8 +265,34 @@ class Engine(ABC):
     async def held_size(self) -> int:
         return await self._query(heldmail.size)
 
+    async def held_totals(self) -> tuple[int, int]:
+        return await self._query(heldmail.totals)
+
     async def undecided_before(self, digest: str) -> int:
         return await self._change(partial(heldmail.undecided_before, digest, _now()))
+
+    async def sightings(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
+        return await self._glance(partial(sightings.look, tenant, keys)) if keys else {}
+
+    async def record_sightings(self, batches: Sequence[SightingBatch]) -> None:
+        await self._change(partial(sightings.record, batches))
+
+    async def purge_sightings(self, before: int, most: int) -> int:
+        sizes = await self._query(sightings.sizes)
+        return sum([await self._fewer_sightings(scope, size - most, before) for scope, size in sizes])
+
+    async def count_sightings(self, tenant: str | None) -> int:
+        return await self._query(partial(sightings.size, tenant))
+
+    async def _fewer_sightings(self, scope: int, excess: int, before: int) -> int:
+        total = 0
+        while deleted := await self._change(partial(sightings.expire, scope, before, BATCH)):
+            total += deleted
+        while (left := excess - total) > 0 and (
+            deleted := await self._change(partial(sightings.evict, scope, min(BATCH, left)))
+        ):
+            total += deleted
+        return total
 
     async def _sweep(self) -> None:
         while await self._change(sweeping.step):
@@ -266,6 +316,16 @@ class Engine(ABC):
 
     async def _finish_noting(self) -> None:
         await asyncio.gather(*self._noting)
+
+
+def given_up(ahead: asyncio.Future[Any]) -> None:
+    """Nobody wants any more what was to be read next, nor to hear that it failed."""
+    ahead.cancel()
+    ahead.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _each(made: Callable[..., T], rows: Sequence[Row]) -> list[T]:
+    return list(starmap(made, rows))
 
 
 def _now() -> int:

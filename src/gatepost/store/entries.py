@@ -3,12 +3,16 @@
 The row of the list is locked first. So calls on one list come one after the other, its size is exact, and nobody waits
 for each other in a circle. New entries are the usual case and cost one statement each; only where some were there
 already does a second pass update them.
+
+An entry is gone at the moment in which it expires: it is not shown, not counted, and adding it again makes a new one.
+Where a call meets some that are still in the table, they go first.
 """
 
 from collections.abc import Sequence
 
-from gatepost.lists.catalogue import Definition
-from gatepost.lists.person import PERSON
+from msgspec.structs import replace
+
+from gatepost.lists.catalogue import KINDS, Definition
 from gatepost.store import shelves
 from gatepost.store.auditing import noted
 from gatepost.store.interface import SYSTEM, Actor, HitCount, ListEntry, ListFull, Missing, NewEntry
@@ -29,11 +33,15 @@ modified_by = new.modified_by, expires = new.expires FROM {_ARRAYS} AS new ({_CO
 WHERE entries.list_id = new.list_id AND entries.key = new.key"""  # noqa: S608
 _EXISTING = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2)"
 _DELETE = "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2) RETURNING key"
+_ANY_EXPIRED = "SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1"
+_EXPIRED_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND expires <= $3"
+_COUNT_EXPIRED = "SELECT count(*) FROM entries WHERE list_id = $1 AND expires <= $2"
 _TENANT = "SELECT 1 FROM tenants WHERE uid = $1 FOR KEY SHARE"
 _READ = """SELECT key, COALESCE(shown, key), comment, created, modified, modified_by, expires, hits, last_hit
 FROM entries WHERE list_id = """
-_SOME = _READ + "$1 AND key = ANY($2)"
-_ALL = _READ + "(SELECT id FROM lists WHERE scope = $1 AND name = $2) ORDER BY "  # noqa: S608
+_LIVE = " AND (expires IS NULL OR expires > $3)"
+_SOME = _READ + "$1 AND key = ANY($2)" + _LIVE
+_ALL = _READ + "(SELECT id FROM lists WHERE scope = $1 AND name = $2)" + _LIVE + " ORDER BY "  # noqa: S608
 _HIT = """UPDATE entries SET hits = hits + ?3, last_hit = max(COALESCE(last_hit, 0), ?4)
 WHERE list_id = ?1 AND key = ?2"""
 _HIT_ALL = """UPDATE entries SET hits = entries.hits + seen.hits,
@@ -57,9 +65,12 @@ def add(
         return Missing("list") if definition.custom else 0
     if not final:
         return 0
+    place = yield from _without_expired(place, tuple(final), now)
     known = yield from _known(place, tuple(final))
-    if known is not None and place.size + len(final) - len(known) > place.definition.max_size:
-        return ListFull(place.size, place.definition.max_size)
+    if known is not None:
+        place = yield from _with_room(place, len(final) - len(known), now)
+        if place.size + len(final) - len(known) > place.definition.max_size:
+            return ListFull(place.size, place.definition.max_size)
     label = storable(by.label)
     rows = [_row(place.id, key, entry, label, now) for key, entry in sorted(final.items())]
     added = yield Bulk(INSERT, _INSERT_ALL, rows)
@@ -77,29 +88,32 @@ def delete(scope: str | None, list_name: str, keys: Sequence[str], by: Actor, no
     place = (yield from shelves.find(scope or "", storable(list_name), lock=True)) if asked else None
     if place is None:
         return 0
-    gone = [row[0] for row in (yield Read(_DELETE, (place.id, Many(asked))))]
+    place = yield from _without_expired(place, asked, now)
+    gone = yield from _deleted(place, asked, now)
     if gone:
-        yield from shelves.resized(place, -len(gone), gone, now)
-        yield from shelves.told(place, now)
         yield from noted(now, by, "entries.delete", scope, place.name, len(gone), sorted(gone))
     return len(gone)
 
 
-def some(scope: str | None, list_name: str, keys: Sequence[str]) -> Work[tuple[ListEntry, ...]]:
+def some(scope: str | None, list_name: str, keys: Sequence[str], now: int) -> Work[tuple[ListEntry, ...]]:
     """Those of these keys that the list has."""
     asked = tuple(dict.fromkeys(map(storable, keys)))
     place = (yield from shelves.find(scope or "", storable(list_name))) if asked else None
     if place is None:
         return ()
-    rows = yield Read(_SOME, (place.id, Many(asked)))
+    rows = yield Read(_SOME, (place.id, Many(asked), now))
     found = {row[0]: ListEntry(*row) for row in rows}
     return tuple(found[key] for key in asked if key in found)
 
 
-def everything(scope: str | None, definition: Definition) -> Read:
-    """All entries of a list, ordered as they are shown. Only people are shown otherwise than they are compared."""
-    order = "COALESCE(shown, key), key" if definition.kind == PERSON.name else "key"
-    return Read(_ALL + order, (scope or "", definition.name))
+def everything(scope: str | None, definition: Definition, now: int) -> Read:
+    """All entries of a list, ordered as they are shown.
+
+    People are shown otherwise than they are compared, and the keys of long phrases are cut. These lists are small; the
+    others are read in the order of their keys, which is the same but for entries that agree in 2,600 bytes.
+    """
+    order = "key" if KINDS[definition.kind].keyed else "COALESCE(shown, key), key"
+    return Read(_ALL + order, (scope or "", definition.name, now))
 
 
 def hit(counts: Sequence[HitCount]) -> Work[None]:
@@ -127,12 +141,45 @@ def purge(now: int) -> Work[int]:
         return 0
     (place,) = places
     keys = tuple(row[0] for row in (yield Read(_EXPIRED, (place.id, now, PURGE_BATCH))))
+    return place.size - (yield from _expired(place, keys, now)).size
+
+
+def _without_expired(place: Shelf, keys: tuple[str, ...], now: int) -> Work[Shelf]:
+    """The list after those of these keys have gone whose time has come. Most lists have none, and one look tells."""
+    if not place.size or not (yield Read(_ANY_EXPIRED, (place.id, now))):
+        return place
+    due = tuple(row[0] for row in (yield Read(_EXPIRED_AMONG, (place.id, Many(keys), now))))
+    return (yield from _expired(place, due, now))
+
+
+def _with_room(place: Shelf, more: int, now: int) -> Work[Shelf]:
+    """The list after as many have gone that have expired as it takes to have room, if there are enough."""
+    missing = place.size + more - place.definition.max_size
+    if missing <= 0:
+        return place
+    ((count,),) = yield Read(_COUNT_EXPIRED, (place.id, now))
+    if count < missing:
+        # Nothing of the call will be applied, so nothing goes; but those that expired do not count.
+        return replace(place, size=place.size - count)
+    due = tuple(row[0] for row in (yield Read(_EXPIRED, (place.id, now, missing))))
+    return (yield from _expired(place, due, now))
+
+
+def _expired(place: Shelf, keys: tuple[str, ...], now: int) -> Work[Shelf]:
+    """The list without these entries, whose time has come."""
+    gone = yield from _deleted(place, keys, now)
+    if gone:
+        yield from noted(now, SYSTEM, "entries.expire", place.scope, place.name, len(gone), sorted(gone))
+    return replace(place, size=place.size - len(gone))
+
+
+def _deleted(place: Shelf, keys: tuple[str, ...], now: int) -> Work[list[str]]:
+    """Delete entries; those that there were."""
     gone = [row[0] for row in (yield Read(_DELETE, (place.id, Many(keys))))] if keys else []
     if gone:
         yield from shelves.resized(place, -len(gone), gone, now)
         yield from shelves.told(place, now)
-        yield from noted(now, SYSTEM, "entries.expire", place.scope, place.name, len(gone), sorted(gone))
-    return len(gone)
+    return gone
 
 
 def _opened(scope: str, definition: Definition, *, make: bool) -> Work[Shelf | None]:

@@ -13,36 +13,40 @@ import msgspec
 
 from gatepost.store import messages
 from gatepost.store.auditing import noted
+from gatepost.store.findable import fold
 from gatepost.store.interface import Actor, HeldFilter, HeldMail, MessageRecord, Release
-from gatepost.store.messages import MAX_TEXT
 from gatepost.store.work import Bulk, Many, Read, Row, Work, Write, storable
 
 MAX_PAGE = 1_000
+# What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
+MAX_ADDRESS = 500
+MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
 
 COLUMNS = (
     *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
-    *("detail", "state", "holder", "lease", "released", "released_by", "released_to"),
+    *("detail", "state", "holder", "lease", "released", "released_by", "released_to", "subject", "score", "gone"),
 )
 _KEEP = """INSERT INTO held
-(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, state, holder, lease)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'held', '', 0) ON CONFLICT (ggrid) DO NOTHING"""
+(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score,
+state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'held', '', 0)
+ON CONFLICT (ggrid) DO NOTHING"""
 _RECIPIENTS = Bulk(
     "INSERT INTO held_recipients (ggrid, address, domain) VALUES (?1, ?2, ?3)",
     """INSERT INTO held_recipients (ggrid, address, domain)
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[])""",
     (),
 )
-_READ = """SELECT ggrid, created, completed, size, sha256, detail,
+READ = """SELECT ggrid, created, completed, size, sha256, detail,
 kept, state, lease, released, released_by, released_to FROM held"""
-_ONE = _READ + " WHERE ggrid = $1"
-_PAGE = _READ + " WHERE {} ORDER BY ggrid DESC LIMIT $1"
+_ONE = READ + " WHERE ggrid = $1"
+_PAGE = READ + " WHERE {} ORDER BY ggrid DESC LIMIT $1"
 _BY_ADDRESS = "ggrid IN (SELECT ggrid FROM held_recipients WHERE address = {})"
 _BY_DOMAIN = "ggrid IN (SELECT ggrid FROM held_recipients WHERE domain = {})"
 _CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
 _GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
-_RELEASED = """UPDATE held SET state = 'released', holder = '', lease = 0,
+_RELEASED = """UPDATE held SET state = 'released', gone = 1, holder = '', lease = 0,
 released = $2, released_by = $3, released_to = $4 WHERE ggrid = $1 AND state <> 'released'"""
 _LOCKED = """SELECT ggrid, tenant FROM held
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) FOR UPDATE"""
@@ -54,6 +58,7 @@ ORDER BY kept LIMIT $3 FOR UPDATE"""
 _OF_TENANT = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
 _NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
 _SIZE = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
+_TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
 _UNDECIDED = "SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2"
 _NOTE_UNDECIDED = "INSERT INTO undecided (digest, time) VALUES ($1, $2)"
 _FORGET_UNDECIDED = "DELETE FROM undecided WHERE time <= $1"
@@ -66,6 +71,7 @@ def keep(record: MessageRecord, now: int) -> Work[bool]:
     row = (
         *(ggrid, record.created, record.completed, now, envelope.tenant, record.report.verdict),
         *(sender, _domain(sender), record.size, record.sha256, messages.packed(record)),
+        *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score),
     )
     if not (yield Write(_KEEP, row)):
         return False
@@ -79,7 +85,7 @@ def keep(record: MessageRecord, now: int) -> Work[bool]:
 def find(ggrid: str, tenant: str | None) -> Work[HeldMail | None]:
     """One message, of that tenant if one is named."""
     rows = yield Read(_ONE, (storable(ggrid.lower()),))
-    mail = _mail(rows[0]) if rows else None
+    mail = mail_of(rows[0]) if rows else None
     return mail if mail and tenant in (None, mail.record.envelope.tenant) else None
 
 
@@ -91,9 +97,9 @@ def page(wanted: HeldFilter, before: str | None, limit: int) -> Work[tuple[HeldM
     if wanted.verdict is not None:
         tests["verdict = {}"] = storable(wanted.verdict)
     if wanted.sender is not None:
-        tests["sender = {}" if _is_address(wanted.sender) else "sender_domain = {}"] = _sought(wanted.sender)
+        tests["sender = {}" if is_address(wanted.sender) else "sender_domain = {}"] = sought(wanted.sender)
     if wanted.recipient is not None:
-        tests[_BY_ADDRESS if _is_address(wanted.recipient) else _BY_DOMAIN] = _sought(wanted.recipient)
+        tests[_BY_ADDRESS if is_address(wanted.recipient) else _BY_DOMAIN] = sought(wanted.recipient)
     if wanted.since is not None:
         tests["kept >= {}"] = wanted.since
     if before is not None:
@@ -101,7 +107,7 @@ def page(wanted: HeldFilter, before: str | None, limit: int) -> Work[tuple[HeldM
     stated = [test.format(f"${place}") for place, test in enumerate(tests, 2)]
     stated.append("state = 'released'" if wanted.released else "state <> 'released'")
     rows = yield Read(_PAGE.format(" AND ".join(stated)), (max(0, min(limit, MAX_PAGE)), *tests.values()))
-    return tuple(map(_mail, rows))
+    return tuple(map(mail_of, rows))
 
 
 def claim(ggrid: str, holder: str, now: int, until: int) -> Work[bool]:
@@ -121,11 +127,11 @@ def released(ggrid: str, recipients: Sequence[str], by: Actor, now: int) -> Work
     shown = msgspec.json.encode(release.recipients).decode()
     rows = yield Read(_ONE, (uid,))
     if rows and (yield Write(_RELEASED, (uid, now, release.by, shown))):
-        scope = _mail(rows[0]).record.envelope.tenant
+        scope = mail_of(rows[0]).record.envelope.tenant
         sample = (uid, *release.recipients)
         yield from noted(now, by, "quarantine.release", scope, count=len(release.recipients), sample=sample)
         return release
-    return (rows and _mail(rows[0]).release) or release
+    return (rows and mail_of(rows[0]).release) or release
 
 
 def delete(ggrid: str, tenant: str | None, by: Actor, now: int) -> Work[bool]:
@@ -165,6 +171,12 @@ def size() -> Work[int]:
     return int(rows[0][0])
 
 
+def totals() -> Work[tuple[int, int]]:
+    """How many messages are held, and their bytes."""
+    rows = yield Read(_TOTALS)
+    return int(rows[0][0]), int(rows[0][1])
+
+
 def undecided_before(digest: str, now: int) -> Work[int]:
     """How often it was undecided in the last day; this time is noted, and counts from the next on."""
     rows = yield Read(_UNDECIDED, (storable(digest), now - UNDECIDED_MILLISECONDS))
@@ -184,12 +196,12 @@ def with_release(ggrid: str) -> Work[MessageRecord | None]:
     if record is None:
         return None
     rows = yield Read(_ONE, (record.ggrid,))
-    return msgspec.structs.replace(record, release=_mail(rows[0]).release) if rows else record
+    return msgspec.structs.replace(record, release=mail_of(rows[0]).release) if rows else record
 
 
 def folded(address: str) -> str:
     """An address as it is compared and kept for searching."""
-    return storable(address[:MAX_TEXT].strip().removeprefix("<").removesuffix(">").lower())
+    return storable(address[:MAX_ADDRESS].strip().removeprefix("<").removesuffix(">").lower())
 
 
 def _deleted(ggrids: Sequence[str]) -> Work[int]:
@@ -203,17 +215,19 @@ def _domain(address: str) -> str:
     return address.rpartition("@")[2].rstrip(".") if "@" in address else ""
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
     """`ann@example.org` is an address, `example.org` and `@example.org` are domains; nothing at all is no sender."""
     return "@" in text.strip()[1:] or not folded(text)
 
 
-def _sought(text: str) -> str:
+def sought(text: str) -> str:
+    """An address or a domain as it is kept for searching."""
     sought = folded(text)
-    return sought if _is_address(text) else sought.removeprefix("@").rstrip(".")
+    return sought if is_address(text) else sought.removeprefix("@").rstrip(".")
 
 
-def _mail(row: Row) -> HeldMail:
+def mail_of(row: Row) -> HeldMail:
+    """The message of a row with the columns of `READ`."""
     *record, kept, state, lease, time, by, recipients = row
     release = None
     if time is not None:

@@ -50,6 +50,10 @@ class HeldStore(Protocol):
         """Bytes of all that is held."""
         ...
 
+    async def held_totals(self) -> tuple[int, int]:
+        """How many messages are held, and their bytes."""
+        ...
+
     async def undecided_before(self, digest: str) -> int:
         """How often this digest came here in the last 24 hours, this time not counted; this time is noted."""
         ...

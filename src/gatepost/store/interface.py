@@ -5,17 +5,25 @@ ordinary course of things is a value (`ListFull`, `Missing`, `Taken`, `KeyRefuse
 itself cannot be used.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Literal, Protocol
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from gatepost.analysis import Report
 from gatepost.lists.catalogue import Definition
+from gatepost.lists.entry import Refused
 from gatepost.lists.hit import Hit
 from gatepost.lists.unkeyed import Unkeyed
 from gatepost.mail.message import Envelope
+from gatepost.store.feedbackstore import FeedbackStore
 from gatepost.store.heldstore import HeldStore
+from gatepost.store.searchstore import SearchStore
+from gatepost.store.sightingstore import SightingStore
+from gatepost.store.trafficstore import TrafficStore
+from gatepost.store.userstore import SessionStore, UserStore
+
+T = TypeVar("T")
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -51,7 +59,8 @@ class HeldMail(msgspec.Struct, frozen=True):
 
 
 class HeldFilter(msgspec.Struct, frozen=True):
-    """Which held mail to show. Sender and recipient are an address or a domain; `released` shows what has gone on."""
+    """Which held mail to show. Sender and recipient are an address or a domain, `subject` is words that must all occur,
+    `score` the least one; `released` shows what has gone on. Only `search_held` knows the last three fields."""
 
     tenant: str | None = None
     verdict: str | None = None
@@ -59,6 +68,9 @@ class HeldFilter(msgspec.Struct, frozen=True):
     recipient: str | None = None
     since: int | None = None
     released: bool = False
+    until: int | None = None
+    subject: str | None = None
+    score: int | None = None
 
 
 class Tenant(msgspec.Struct, frozen=True):
@@ -119,8 +131,12 @@ class ListEntry(msgspec.Struct, frozen=True):
     last_hit: int | None = None
 
 
+# The fields of a `ListEntry` in their order, as the database gives them.
+EntryRow: TypeAlias = tuple[str, str, str, int, int, str, int | None, int, int | None]
+
+
 class ListState(msgspec.Struct, frozen=True):
-    """A list in one scope, and how many entries it holds there."""
+    """A list in one scope, and how many entries it holds there; what has expired does not count."""
 
     definition: Definition
     size: int
@@ -136,7 +152,7 @@ class ListFull(msgspec.Struct, frozen=True):
 class Missing(msgspec.Struct, frozen=True):
     """What the call is about does not exist (any more)."""
 
-    what: Literal["tenant", "list", "key"]
+    what: Literal["tenant", "list", "key", "user"]
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -258,6 +274,12 @@ class ListStore(Protocol):
         """
         ...
 
+    def stream_rows(
+        self, scope: str | None, list_name: str, made: Callable[[Sequence[EntryRow]], T]
+    ) -> AsyncGenerator[T, None]:
+        """The same, each batch as `made` gives it. It may run in another thread, where it holds up nobody."""
+        ...
+
     async def entries(self, scope: str | None, list_name: str, keys: Sequence[str]) -> tuple[ListEntry, ...]:
         """Those of these keys that the list has, in the order of the keys."""
         ...
@@ -268,8 +290,11 @@ class ListStore(Protocol):
 
     async def list_definition(self, scope: str | None, name: str) -> Definition | None: ...
 
-    async def create_list(self, scope: str | None, definition: Definition, by: Actor) -> Definition | Taken | Missing:
-        """Make a custom list. A name that the other scope uses for another kind or category is `Taken` as well."""
+    async def create_list(
+        self, scope: str | None, definition: Definition, by: Actor
+    ) -> Definition | Taken | Missing | Refused:
+        """Make a custom list. A name that the other scope uses for another kind or category is `Taken` as well; a kind
+        and a category that together do nothing are `Refused`."""
         ...
 
     async def delete_list(self, scope: str | None, name: str, by: Actor) -> int | Missing:
@@ -336,7 +361,21 @@ class AuditStore(Protocol):
         ...
 
 
-class Store(MessageStore, TenantStore, ListStore, KeyStore, AuditStore, HeldStore, Protocol):
+class Store(
+    MessageStore,
+    TenantStore,
+    ListStore,
+    KeyStore,
+    AuditStore,
+    HeldStore,
+    FeedbackStore,
+    UserStore,
+    SessionStore,
+    SearchStore,
+    TrafficStore,
+    SightingStore,
+    Protocol,
+):
     """All that is kept. Every method that changes something returns only when the change survives a kill."""
 
     async def close(self) -> None: ...

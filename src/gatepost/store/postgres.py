@@ -8,13 +8,12 @@ sent back is done again from its beginning. A stream has a connection of its own
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from itertools import starmap
 from typing import Any, TypeVar
 
 import asyncpg
 
 from gatepost.store import cluster
-from gatepost.store.engine import Engine
+from gatepost.store.engine import Engine, given_up
 from gatepost.store.interface import StorageError, StoreCounters
 from gatepost.store.work import Bulk, Many, Read, Row, Step, Undone, Work
 
@@ -75,18 +74,24 @@ class PostgresStore(Engine):
             return await _done(connection, work())
 
     async def _stream(
-        self, read: Read, made: Callable[..., T], first: int, batch: int
-    ) -> AsyncGenerator[Sequence[T], None]:
+        self, read: Read, made: Callable[[Sequence[Row]], T], first: int, batch: int
+    ) -> AsyncGenerator[T, None]:
         self._check_open()
         if self._streams >= MAX_STREAMS:
             raise StorageError(f"{MAX_STREAMS} lists are being read already; try again when some are finished.")
         self._streams += 1
         try:
-            async with cluster.connection(self._url) as connection, connection.transaction():
+            async with cluster.connection(self._url) as connection:
+                # It ends with its connection: there is nothing to commit.
+                await connection.transaction().start()
                 cursor = await connection.cursor(read.statement, *_bound(read.parameters))
-                while rows := await cursor.fetch(first):
-                    yield list(starmap(made, rows))
-                    first = batch
+                ahead = asyncio.ensure_future(cursor.fetch(first))
+                try:
+                    while rows := await ahead:
+                        ahead = asyncio.ensure_future(cursor.fetch(batch))
+                        yield made(rows)
+                finally:
+                    given_up(ahead)
         finally:
             self._streams -= 1
 

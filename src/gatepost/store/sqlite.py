@@ -9,14 +9,14 @@ import threading
 from array import array
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice, starmap
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
 from gatepost.store import database, messages
-from gatepost.store.engine import Engine
+from gatepost.store.engine import Engine, given_up
 from gatepost.store.interface import MessageRecord, StorageError, StoreCounters
 from gatepost.store.work import Bulk, Many, Read, Row, Step, Undone, Work, in_sqlite
 from gatepost.store.writer import Writer
@@ -25,8 +25,9 @@ T = TypeVar("T")
 
 READERS = 2
 STREAMERS = 2
-# Look-ups jump about in a file that may be large: pages that are in memory anyway are not copied for them.
-MAPPED = 1 << 30
+# Look-ups jump about in a file that may be large: pages that are in memory anyway are not copied for them. That takes
+# addresses, not memory, so all of a list of ten million entries can have them.
+MAPPED = 1 << 36
 # Each open stream holds a connection with a small cache, for as long as its client takes to read.
 MAX_STREAMS = 64
 
@@ -93,20 +94,22 @@ class SqliteStore(Engine):
         return await self._read(lambda connection: _done_at_once(connection, work()))
 
     async def _stream(
-        self, read: Read, made: Callable[..., T], first: int, batch: int
-    ) -> AsyncGenerator[Sequence[T], None]:
+        self, read: Read, made: Callable[[Sequence[Row]], T], first: int, batch: int
+    ) -> AsyncGenerator[T, None]:
         self._check_open()
         if self._streams >= MAX_STREAMS:
             raise StorageError(f"{MAX_STREAMS} lists are being read already; try again when some are finished.")
         self._streams += 1
         run = asyncio.get_running_loop().run_in_executor
         rows = _Rows(self._path, read)
+        ahead = run(self._streamers, rows.next, made, first)
         try:
-            while found := await run(self._streamers, rows.next, made, first):
+            while found := await ahead:
+                ahead = run(self._streamers, rows.next, made, batch)
                 yield found
-                first = batch
         finally:
             self._streams -= 1
+            given_up(ahead)
             # Not here: a thread may still be reading for whoever gave up.
             self._later(rows.close)
 
@@ -142,13 +145,14 @@ class _Rows:
         self._connection: apsw.Connection | None = None
         self._rows: Iterator[Row] | None = None
 
-    def next(self, made: Callable[..., T], count: int) -> list[T]:
-        """The next `count` rows, as values."""
+    def next(self, made: Callable[[Sequence[Row]], T], count: int) -> T | None:
+        """The next `count` rows, as `made` gives them; None at the end."""
         with self._lock, database.described(self._path):
             if self._rows is None:
                 self._connection = database.connect_reader(self._path)
                 self._rows = self._connection.execute(in_sqlite(self._read.statement), _bound(self._read.parameters))
-            return list(starmap(made, islice(self._rows, count)))
+            rows = list(islice(self._rows, count))
+        return made(rows) if rows else None
 
     def close(self) -> None:
         """Let go of the file."""

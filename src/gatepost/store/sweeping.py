@@ -1,9 +1,9 @@
 """What a deletion left behind goes in small steps, so that nobody else waits for it; a kill in between loses no step.
 
-Lists of the scope `-`, results and held mail of departed tenants are out of sight already.
+Lists of the scope `-`, results, held mail and acquaintances of departed tenants are out of sight already.
 """
 
-from gatepost.store import heldmail
+from gatepost.store import findable, heldmail, messages, sightings, traffic
 from gatepost.store.work import Read, Work, Write
 
 BATCH = 2_000
@@ -14,7 +14,6 @@ AND key IN (SELECT key FROM entries WHERE list_id = $1 ORDER BY key LIMIT $2)"""
 _PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1"
 _ROW = "DELETE FROM lists WHERE id = $1"
 _TENANT = "SELECT tenant FROM departed ORDER BY tenant LIMIT 1 FOR UPDATE"
-_MESSAGES = "DELETE FROM messages WHERE id IN (SELECT id FROM messages WHERE tenant = $1 LIMIT $2)"
 _DEPARTED = "DELETE FROM departed WHERE tenant = $1"
 
 
@@ -35,5 +34,9 @@ def step() -> Work[bool]:
 
 def _less(tenant: str) -> Work[int]:
     """Some of what a departed tenant has left; the raw bytes of held mail go when the raw store is tidied."""
-    results: int = yield Write(_MESSAGES, (tenant, BATCH))
-    return results + (yield from heldmail.purge_tenant(tenant, BATCH))
+    if (yield from findable.enter_late()):
+        return 1
+    results = yield from messages.purge_tenant(tenant, BATCH)
+    results += yield from traffic.forget(tenant, BATCH)
+    known = yield from sightings.forget(tenant, BATCH)
+    return results + known + (yield from heldmail.purge_tenant(tenant, BATCH))

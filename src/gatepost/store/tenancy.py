@@ -1,7 +1,7 @@
 """Tenants, and the domains whose mail is theirs.
 
 A tenant's lists can be long and its results many. Deleting it takes them out of sight at once, in one transaction with
-the tenant itself, its keys and its domains; the rows go afterwards in small steps (see `sweeping`).
+the tenant itself, its keys, users and domains; the rows go afterwards in small steps (see `sweeping`).
 """
 
 from collections.abc import Sequence
@@ -24,6 +24,8 @@ _NO_DOMAINS = "DELETE FROM tenant_domains WHERE tenant = $1"
 _DEPARTURE = (
     _NO_DOMAINS,
     "DELETE FROM api_keys WHERE tenant = $1",
+    "DELETE FROM sessions WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
+    "DELETE FROM users WHERE tenant = $1",
     "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE scope = $1",
     "DELETE FROM scopes WHERE scope = $1",
     "DELETE FROM tenants WHERE uid = $1",

@@ -4,7 +4,8 @@ A piece of work is a generator: it yields a statement and is sent its result, so
 what is audited) stand in one place, while one engine runs them in its writer thread and the other over the network.
 
 Statements are written as PostgreSQL has them. The few words that SQLite spells otherwise are put into its spelling by
-`in_sqlite`: `$1` is `?1`, `= ANY($1)` is `IN carray(?1)`; casts and row locks, which it does not need, go away.
+`in_sqlite`: `$1` is `?1`, `= ANY($1)` is `IN carray(?1)`, `unnest($1)` is `carray(?1)`; casts and row locks, which it
+does not need, go away.
 """
 
 import re
@@ -64,9 +65,11 @@ Work: TypeAlias = Generator[Step, Any, T]
 _SPELLINGS = (
     (re.compile(r"::[a-z]+(\[\])?"), ""),
     (re.compile(r"= ANY\(\$(\d+)\)"), r"IN carray(?\1)"),
+    (re.compile(r"\bunnest\(\$(\d+)\)"), r"carray(?\1)"),
     (re.compile(r"\$(\d+)"), r"?\1"),
     (re.compile(r" FOR (?:UPDATE|KEY SHARE)\b"), ""),
     (re.compile(r"\bGREATEST\("), "max("),
+    (re.compile(r"\bstrpos\("), "instr("),
 )
 
 

@@ -7,7 +7,8 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,35 @@ from argon2 import PasswordHasher
 from gatepost.abby.app import create_app
 from gatepost.abby.cores import Cores
 from gatepost.abby.place import Down
+from gatepost.analysis import Report
 from gatepost.api.http import server_config
+from gatepost.guard.holding import Deleted, NotHeld, NotSent, Released
 from gatepost.guard.scan import Load, ScanRequest
 from gatepost.guard.spool import Spool
 from gatepost.ids import new_id
+from gatepost.lists.subjects import Subject
+from gatepost.mail.message import Envelope
 from gatepost.store import open_store
-from gatepost.store.interface import CLI
+from gatepost.store.interface import CLI, Actor, MessageRecord, Store
+from gatepost.verdict import Line
+from gatepost.view.shown import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 
 PASSWORD = "four quiet words here"
 _HASHED = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash(PASSWORD)
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+
+
+REPORT = Report(
+    "spam",
+    "quarantine",
+    ("text:urgency",),
+    730,
+    "A score of 7.3 reaches 6",
+    lines=(Line("text:urgency", "The text presses for time", "1", {"words": "at once"}, 730, 730, "spam"),),
+    subject="Act now",
+    senders=("ann@example.org",),
+    subjects=(Subject("from", "ann@example.org", "From"), Subject("link", "http://evil.example/x", "1")),
+)
 
 
 class IdleCore:
@@ -48,6 +68,54 @@ class IdleCore:
 
     async def close(self) -> None:
         return None
+
+
+class Shelf:
+    """A core that has held mail on a shelf. `refuses` is what the next hop says."""
+
+    def __init__(self) -> None:
+        self.raw: dict[str, bytes] = {}
+        self.sent: dict[str, tuple[str, ...]] = {}
+        self.refuses = ""
+        self.down = False
+
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Released | NotSent | NotHeld | Down:
+        if self.down:
+            return Down("shelf", begun=False)
+        if self.refuses:
+            return NotSent(self.refuses)
+        if ggrid not in self.raw:
+            return NotHeld()
+        self.sent[ggrid] = tuple(recipients) or ("bob@example.com",)
+        release = await self.store.mark_released(ggrid, self.sent[ggrid], by)
+        return Released(ggrid, release.time, release.by, release.recipients)
+
+    async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld:
+        if ggrid not in self.raw:
+            return NotHeld()
+        text = self.raw[ggrid].decode()
+        picture = PictureLine(0, "1.2", "cat.png", "png", 70, 1, 1)
+        return View((HeaderLine("Subject", text),), passages=(Passage("1", "plain", text),), pictures=(picture,))
+
+    async def picture(self, ggrid: str, index: int, tenant: str | None = None) -> Picture | NotHeld | NotShown:
+        if ggrid not in self.raw:
+            return NotHeld()
+        return Picture(b"\x89PNG\r\n\x1a\n", 1, 1) if index == 0 else NotShown("there is no such picture")
+
+    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | NotHeld | Down:
+        if self.down:
+            return Down("shelf", begun=False)
+        if ggrid in self.raw:
+            await self.store.note_export(ggrid, tenant, by)
+        return self.raw.get(ggrid, NotHeld())
+
+    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld:
+        there = await self.store.delete_held(ggrid, by, tenant)
+        return Deleted() if there and self.raw.pop(ggrid, None) else NotHeld()
+
+    store: Store
 
 
 class Visitor:
@@ -85,6 +153,15 @@ class Visitor:
         stated = {"csrf": self.csrf, **(fields or {})}
         return self._client.post(path, data=stated, files={"file": (name, content)}, headers=headers)
 
+    def bare(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """A request with the cookie and nothing else."""
+        return self._client.request(method, path, **options)
+
+    @property
+    def cookie(self) -> str:
+        """The cookie as it is sent."""
+        return self._client.headers["Cookie"]
+
     def close(self) -> None:
         self._client.close()
 
@@ -111,7 +188,11 @@ class Site:
         self._loop = asyncio.get_running_loop()
         self.store = open_store("sqlite:web.db", self._folder)
         cores = Cores([IdleCore()], poll_seconds=60)
-        app = create_app(cores=cores, store=self.store, tokens=[], spool=Spool(self._folder / "spool"))
+        self.shelf = Shelf()
+        self.shelf.store = self.store
+        app = create_app(
+            cores=cores, store=self.store, tokens=[], spool=Spool(self._folder / "spool"), releasers=[self.shelf]
+        )
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)
         await self._server.serve([self._socket])
@@ -137,6 +218,19 @@ class Site:
         name = f"{role} {new_id()}"
         self.run(self.store.create_user(name, role, tenant, _HASHED, CLI))
         return name
+
+    def message(
+        self, tenant: str | None = None, report: Report = REPORT, *, held: bool = False, text: str = "held text"
+    ) -> str:
+        """A message on record, held if that is asked for; its ggrid."""
+        envelope = Envelope("ann@example.org", ("bob@example.com",), "192.0.2.7", "mail.example.org", tenant)
+        now = int(time.time() * 1000)
+        record = MessageRecord(new_id(), now - 20, now, envelope, 512, "ab" * 32, report)
+        self.run(self.store.record_message(record))
+        if held:
+            self.run(self.store.hold(record))
+            self.shelf.raw[record.ggrid] = text.encode()
+        return record.ggrid
 
     def enter(self, name: str, password: str = PASSWORD) -> Visitor:
         """Somebody who signs in once more."""

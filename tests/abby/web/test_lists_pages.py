@@ -52,7 +52,7 @@ def test_an_entry_with_all_that_is_known_of_it(site: Any, tenant: str) -> None:
     site.run(site.store.add_entries(tenant, URLS, [entry], CLI))
     site.run(site.store.record_hits([HitCount(tenant, URLS.name, "evil.example", 41, 1_700_000_000_000)]))
     page = site.visitor(tenant=tenant).get(f"/lists/{tenant}/blocked-urls").text
-    for shown in ("evil.example", "seen in May", "2100-01-01 00:00:00", ">41 <", "2023-11-14 22:13:20", ">cli <"):
+    for shown in ("evil.example", "seen in May", "2100-01-01T00:00:00", ">41 <", "2023-11-14T22:13:20", ">cli <"):
         assert shown in page
     assert "1 of at most 10,000,000 entries" in page
 

@@ -27,7 +27,8 @@ def enter(site: Any, name: str, password: str, cookie: str = "", **more: str) ->
 
 
 def cookie_of(answer: httpx.Response) -> str:
-    return answer.headers["set-cookie"].partition(";")[0]
+    given: str = answer.headers["set-cookie"]
+    return given.partition(";")[0]
 
 
 def opens(site: Any, cookie: str, path: str = "/account") -> bool:
@@ -36,7 +37,8 @@ def opens(site: Any, cookie: str, path: str = "/account") -> bool:
 
 @pytest.fixture
 def somebody(site: Any) -> str:
-    return site.new_user()
+    name: str = site.new_user()
+    return name
 
 
 def test_the_cookie_is_for_this_host_over_tls_and_not_for_scripts(site: Any, somebody: str) -> None:

@@ -1,6 +1,7 @@
 """Conversations: lines in, replies out, for every command and every limit."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gatepost import __version__
 from gatepost.guard.smtp import intake
 from gatepost.guard.smtp.client import Client
+from gatepost.guard.smtp.commands import Verb
 from gatepost.guard.smtp.limits import Limits
 
 QUICK = Limits(greeting_pause=0.0)
@@ -310,6 +312,46 @@ CONVERSATIONS: list[tuple[str, dict[str, Any], list[tuple[str | bytes, str]]]] =
         [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x: y\r\n.\r\n", "452 4.3.1"), MAIL],
     ),
     (
+        "no room for anybody",
+        {"limits": msgspec.structs.replace(QUICK, spooled=0)},
+        [EHLO, (MAIL[0], "452 4.3.1"), (RCPT[0], "503"), ("NOOP", "250")],
+    ),
+    (
+        "hops",
+        {"limits": msgspec.structs.replace(QUICK, hops=1)},
+        [
+            EHLO,
+            MAIL,
+            RCPT,
+            ("DATA", "354"),
+            (b"Received: a\r\nReceived: b\r\n\r\nx\r\n.\r\n", "554 5.4.6"),
+            MAIL,
+            RCPT,
+            ("DATA", "354"),
+            (b"Received: a\r\n\r\nReceived: in the text\r\n.\r\n", "250"),
+        ],
+    ),
+    (
+        "short line",
+        {"limits": msgspec.structs.replace(QUICK, command_line=20)},
+        [("NOOP 1234567890123", "250"), ("NOOP 12345678901234", "500 5.5.2 Line too long"), ("", "")],
+    ),
+    (
+        "short path",
+        {"limits": msgspec.structs.replace(QUICK, path=9)},
+        [EHLO, ("MAIL FROM:<a@x.test>", "250"), ("RCPT TO:<bb@x.test>", "250"), ("RCPT TO:<bbb@x.test>", "501")],
+    ),
+    (
+        "few errors",
+        {"limits": msgspec.structs.replace(QUICK, errors=2)},
+        [("X", "500"), ("NOOP", "250"), ("X", "500"), ("", "421 4.7.0 Too many errors"), ("", "")],
+    ),
+    (
+        "data in drops",
+        {"limits": msgspec.structs.replace(QUICK, data_most=0.05)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x", "421 4.4.2"), ("", "")],
+    ),
+    (
         "pipelined",
         {},
         [
@@ -325,6 +367,15 @@ CONVERSATIONS: list[tuple[str, dict[str, Any], list[tuple[str | bytes, str]]]] =
         ],
     ),
 ]
+
+
+def test_every_command_has_a_conversation_and_every_limit_a_test() -> None:
+    lines = [line if isinstance(line, bytes) else line.encode() for _, _, said in CONVERSATIONS for line, _ in said]
+    spoken = {line.split()[0].decode("latin-1").upper() for line in lines if line.strip()}
+    assert set(get_args(Verb)) <= spoken
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    untested = {name for name in Limits.__struct_fields__ if f"{name}=" not in tests}
+    assert not untested
 
 
 @pytest.mark.parametrize(("options", "said"), [pytest.param(*each[1:], id=each[0]) for each in CONVERSATIONS])
@@ -445,6 +496,23 @@ def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(house:
             gate.guard.may_end.set()
             assert (await busy.reply()).startswith("250 2.0.0 Ok: queued")
             assert (await busy.reply()).startswith("421 4.3.2")
+
+    run(test())
+
+
+def test_a_stop_does_not_wait_for_ever(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        next_hop = hop()
+        async with house(next_hop, limits=msgspec.structs.replace(QUICK, stop=0.05)) as gate:
+            busy = await gate.connect()
+            await busy.up_to_data()
+            gate.guard.may_end.clear()
+            busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+            await gate.until(lambda: gate.guard.scanned)
+            gate.intake.should_exit = True
+            # No answer was given: the sender has the message still, and nobody else has it.
+            assert await busy.closed()
+            assert next_hop.messages == gate.holding.kept == []
 
     run(test())
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gatepost.guard.smtp.limits import Limits
+
 
 async def encrypted(gate: Any, client: Any) -> None:
     context = ssl.create_default_context(cafile=str(gate.certificate))
@@ -57,6 +59,17 @@ def test_a_transaction_begun_in_clear_is_forgotten(house: Any, hop: Any, run: An
             await encrypted(gate, client)
             await client.say("EHLO c")
             assert (await client.say("RCPT TO:<b@y.example>")).startswith("503")
+
+    run(test())
+
+
+def test_a_handshake_that_does_not_come_ends_the_session(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop(), limits=Limits(greeting_pause=0.0, handshake=0.05)) as gate:
+            client = await gate.connect()
+            await client.say("EHLO c")
+            assert (await client.say("STARTTLS")).startswith("220")
+            await gate.until(lambda: not gate.intake.open)
 
     run(test())
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 720, 200
+WIDTH, HEIGHT = 460, 180
 LEFT, RIGHT, TOP, BOTTOM = 44, 8, 10, 24
 _ROUND = (1, 2, 5)
 
@@ -114,7 +114,7 @@ def _grid(top: int) -> str:
 
 
 def _labels(labels: Sequence[str], slot: float) -> str:
-    every = max(1, -(-len(labels) // 8))
+    every = max(1, -(-len(labels) // 6))
     return "".join(
         f'<text x="{LEFT + (place + 0.5) * slot:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(label)}</text>'
         for place, label in enumerate(labels)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,9 @@ class Diagnosis(Protocol):
     def advice(self) -> str: ...
 
 
+Examination: TypeAlias = Callable[[], Sequence[Diagnosis]]
+
+
 def unexamined() -> tuple[Diagnosis, ...]:
     """Nobody can be asked."""
     return ()
@@ -48,7 +51,7 @@ class Installation(msgspec.Struct, frozen=True):
     version: str = __version__
     started: float = 0.0
     settings: tuple[tuple[str, str, str], ...] = ()
-    examine: Callable[[], Sequence[Diagnosis]] = unexamined
+    examine: Examination = unexamined
 
 
 class Desk(msgspec.Struct, frozen=True):

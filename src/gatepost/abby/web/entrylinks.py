@@ -57,4 +57,4 @@ def _values(report: Report, role: Role) -> list[str]:
 
 
 def _path(scope: str | None, name: str, entry: str) -> str:
-    return f"/lists/{scope or GLOBAL}/{name}/add?{urlencode({'entries': entry}, errors='replace')}"
+    return f"/lists/{scope or GLOBAL}/{name}?{urlencode({'add': entry}, errors='replace')}#add"

@@ -48,6 +48,11 @@ class Form(msgspec.Struct, frozen=True):
         kept = {key: values for key, values in self.fields.items() if key not in (name, "done") and any(values)}
         return urlencode({**kept, name: (value,)}, doseq=True, errors="replace")
 
+    @property
+    def narrows(self) -> bool:
+        """Does an address ask for less than everything? What a page was left with (`done`) does not count."""
+        return any(any(values) for name, values in self.fields.items() if name not in ("done", "before"))
+
     def has(self, name: str) -> bool:
         """Was it sent with something in it? A box that is ticked is sent, one that is not is absent."""
         return bool(self.whole(name))

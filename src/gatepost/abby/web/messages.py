@@ -63,7 +63,7 @@ async def search(desk: Desk, visit: Visit) -> Response | Failure:
             scopes=await scopes(desk, visit),
             verdicts=VERDICTS,
             decisions=DECISIONS,
-            narrowed=any(asked.fields.values()),
+            narrowed=asked.narrows,
         )
     )
 
@@ -129,6 +129,7 @@ async def page(desk: Desk, visit: Visit, found: Found, *, fault: str = "") -> st
         unseen=_unseen(found, seen),
         links=[subject for subject in report.subjects if subject.role == "link"][:500],
         entry_links=_entry_links(visit, found),
+        notes=tuple(dict.fromkeys(msgspec.structs.replace(note, where="") for note in report.lists)),
         scopes=await scopes(desk, visit),
         picture=visit.query.text("picture", 6),
         fault=fault,

@@ -71,6 +71,7 @@ async def _values(desk: Desk, visit: Visit) -> Mapping[str, Any] | Failure:
         "span": span,
         "spans": SPANS,
         "tenant": tenant,
+        "other": None if visit.user.tenant else tenant,
         "status": desk.cores.colour,
         "waiting": desk.cores.waiting,
         "cores": [_core(name, load) for name, load in desk.cores.states] if visit.may("system.read") else (),

@@ -157,7 +157,7 @@ async def _page(
         verdicts=HELD_VERDICTS,
         faults=faults or [],
         succeeded=succeeded,
-        narrowed=any(asked.fields.values()),
+        narrowed=asked.narrows,
     )
 
 

@@ -18,7 +18,7 @@ from gatepost.abby.web.answers import html, see
 from gatepost.abby.web.desk import Desk
 from gatepost.abby.web.forms import Form, query, read_form
 from gatepost.abby.web.notices import NOTICES
-from gatepost.abby.web.site import OpenPage, Page, Row, session_of
+from gatepost.abby.web.site import IDLE_MILLISECONDS, OpenPage, Page, Row, session_of
 from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import Failure
 from gatepost.store.interface import Actor
@@ -111,6 +111,7 @@ async def _let_in(desk: Desk, request: Request, user: User, form: Form, *, stron
     if not strong:
         return cookies.give(_form(desk, form.text("next"), code=True), secret, seconds)
     await desk.store.note_sign_in(user.uid, desk.now())
+    await desk.store.purge_sessions(desk.now(), IDLE_MILLISECONDS)
     log.info("signed in", user=user.name)
     return cookies.give(see(_target(form.text("next"))), secret, seconds)
 

@@ -48,7 +48,7 @@ def size(number: float) -> str:
     """`1536` as `1.5 KB`."""
     for unit in _UNITS[:-1]:
         if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "bytes" or number >= 100 else f"{number:.1f} {unit}"
+            return f"{number:.0f} {unit}" if number >= 100 else f"{round(number, 1):g} {unit}"
         number /= 1024
     return f"{number:.1f} {_UNITS[-1]}"
 

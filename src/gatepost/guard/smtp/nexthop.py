@@ -47,6 +47,13 @@ class NextHop(asyncio.Protocol):
         """Does it stand, with nothing open?"""
         return self._fault is None and not self._expected and self._reader.empty
 
+    @property
+    def certificate(self) -> bytes | None:
+        """The server's certificate in PEM, under TLS."""
+        secured = self._transport.get_extra_info("ssl_object") if self._transport and self.encrypted else None
+        raw = secured.getpeercert(binary_form=True) if secured else None
+        return ssl.DER_cert_to_PEM_cert(raw).encode() if raw else None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not of this class; they only behave like it.
         self._transport = cast(asyncio.Transport, transport)

@@ -5,11 +5,10 @@ document.documentElement.classList.add("js");
 
 const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
 
-// On a phone the menu is folded away; without script it stays open.
-const menu = document.querySelector("details.menu");
-if (menu) {
-  const narrow = window.matchMedia("(max-width: 60rem)");
-  const fold = () => { menu.open = !narrow.matches; };
+// On a phone the menu and the filters are folded away; without script they stay open.
+const narrow = window.matchMedia("(max-width: 60rem)");
+for (const folded of all("details.menu, details.fold")) {
+  const fold = () => { folded.open = !narrow.matches; };
   fold();
   narrow.addEventListener("change", fold);
 }

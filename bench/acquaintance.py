@@ -1,0 +1,93 @@
+"""What it costs to know whom a tenant knows: CPU of guard and SQLite for each message, and the size of a row.
+
+Every message asks for its sender and four sites, and is delivered; what was learned is written every 500 messages.
+"Known" is mail of 500 senders that wrote on the day before, "new" has another sender and other sites each time, "young"
+is a memory that learns and is not asked. CPU is that of the process with all its threads; the worker's part, making the
+question and reading the answer, is included. The time of a look-up is that of the wall, on a machine with other work.
+"""
+
+import asyncio
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from gatepost.acquaintance import Facets, made, question
+from gatepost.analysis import Report
+from gatepost.auth.results import Authentication, Dmarc
+from gatepost.guard.acquaintance import DAY_SECONDS, Acquaintances
+from gatepost.settings import Acquaintance
+from gatepost.store import open_store
+from gatepost.store.interface import CountingStore
+from gatepost.store.sightingstore import SightingBatch
+
+MESSAGES = 10_000
+GROUP = 500
+ROWS = 1_000_000
+DAYS = 50
+LOOKS = 2_000
+_DELIVERED = Report("clean", "deliver", (), 0, "", authentication=Authentication(dmarc=Dmarc("pass", spf_aligned=True)))
+
+
+def run() -> str:
+    """Measure on a new SQLite file."""
+    lines = ["| Mail | CPU per message | Storage read | Keys written |", "|---|---|---|---|"]
+    lines += [asyncio.run(_measured(mail)) for mail in ("known", "new", "young")]
+    return "\n".join([*lines, "", asyncio.run(_large())])
+
+
+async def _measured(mail: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store("sqlite:bench.db", Path(folder))
+        day = 20_000
+        memory = Acquaintances(store, Acquaintance(min_days=1, min_messages=1), lambda: day * DAY_SECONDS)
+        chance = random.Random(1)
+        every = [_facets(500 if mail == "known" else MESSAGES, number, chance) for number in range(MESSAGES)]
+        if mail != "young":
+            await _passed(memory, every[:2_000])
+            day += 1
+        before, started = memory.counters(), time.process_time()
+        await _passed(memory, every)
+        cpu, after = (time.process_time() - started) / MESSAGES * 1000, memory.counters()
+        await store.close()
+    looked = (after.looked_up - before.looked_up) / MESSAGES
+    return f"| {mail} | {cpu:.3f} ms | for {looked:.0%} of messages | {after.written - before.written:,} |"
+
+
+def _facets(senders: int, number: int, chance: random.Random) -> Facets:
+    """A message's facets, of so many senders and sites in all."""
+    who = chance.randrange(senders) if senders < MESSAGES else number
+    sites = [chance.randrange(senders) if senders < MESSAGES else 4 * number + each for each in range(4)]
+    return Facets(f"a@d{who}.example", f"d{who}.example", False, tuple(f"s{site}.example" for site in sites))
+
+
+async def _passed(memory: Acquaintances, every: list[Facets]) -> None:
+    for number, facets in enumerate(every, 1):
+        made(facets, await memory.answer("g", None, question(facets)))
+        memory.concluded("g", _DELIVERED)
+        if not number % GROUP:
+            await memory.flush()
+    await memory.flush()
+
+
+async def _large() -> str:
+    chance = random.Random(2)
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store("sqlite:bench.db", Path(folder))
+        for day in range(DAYS):
+            await store.record_sightings([SightingBatch(None, day, dict.fromkeys(_keys(chance, ROWS // DAYS), 1))])
+        times = sorted([await _looked(store, chance) for _ in range(LOOKS)])
+        await store.close()
+        size = (Path(folder) / "bench.db").stat().st_size / ROWS
+    median, late = times[LOOKS // 2] * 1e6, times[LOOKS * 99 // 100] * 1e6
+    return f"With {ROWS:,} keys: {size:.0f} bytes a key on disk; looking up 8 takes {median:.0f} µs, p99 {late:.0f} µs."
+
+
+async def _looked(store: CountingStore, chance: random.Random) -> float:
+    keys, started = _keys(chance, 8), time.perf_counter()
+    await store.sightings(None, keys)
+    return time.perf_counter() - started
+
+
+def _keys(chance: random.Random, count: int) -> list[int]:
+    return [chance.getrandbits(59) << 4 | 6 for _ in range(count)]

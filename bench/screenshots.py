@@ -1,0 +1,182 @@
+"""`make screenshots`: every page, in light and dark, on a desk and on a phone, as pictures to look at.
+
+python -m bench.screenshots [FOLDER]     the folder is build/screenshots unless told; only sample data is in them
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, sync_playwright
+
+from bench.sample import Sample, fill
+from bench.visiting import SIZES, Service, chromium_path
+
+HISTORY = 900
+TALLEST = 2_600
+Opened = Callable[[Page, Sample], None]
+
+
+def at(path: str) -> Opened:
+    """A page that has an address; `{tenant}` and the like stand for what the sample has."""
+    return lambda page, sample: _go(
+        page, path.format(**{name: getattr(sample, name) for name in sample.__struct_fields__})
+    )
+
+
+def _go(page: Page, path: str) -> None:
+    page.goto(path)
+
+
+def _after(path: str, *steps: Callable[[Page], None]) -> Opened:
+    """A page that is the answer to a form."""
+
+    def opened(page: Page, sample: Sample) -> None:
+        at(path)(page, sample)
+        for step in steps:
+            step(page)
+
+    return opened
+
+
+def _press(name: str) -> Callable[[Page], None]:
+    def press(page: Page) -> None:
+        button = page.locator("main").get_by_role("button", name=name)
+        with page.expect_navigation():
+            button.first.click()
+
+    return press
+
+
+def _type(label: str, text: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_role("textbox", name=label, exact=True).fill(text)
+
+
+PASTED = "spam@bulk.example\nQuick-Parcel.EXAMPLE\t# again\nnot an entry @\ndeals@cheap-ads.example"
+FILE: FilePayload = {
+    "name": "feed.csv",
+    "mimeType": "text/csv",
+    "buffer": b"entry,comment\nbad.example,feed\nworse example,\n",
+}
+
+
+def _choose(page: Page) -> None:
+    page.get_by_label("File, up to").set_input_files(FILE)
+    page.get_by_label("Leave out lines").check()
+    page.get_by_role("button", name="Send the file").click()
+    page.get_by_text("Nothing is saved yet").wait_for()
+
+
+# Every page that there is, by a name for its picture.
+PAGES: dict[str, Opened] = {
+    "overview": at("/"),
+    "overview-week": at("/?span=week&tenant={tenant}"),
+    "messages": at("/messages"),
+    "messages-none": at("/messages?subject=nothing+has+these+words"),
+    "message-held": at("/messages/{held}"),
+    "message-delivered": at("/messages/{delivered}"),
+    "message-picture": at("/messages/{picture}?picture=0"),
+    "message-replay": at("/messages/{held}/replay"),
+    "quarantine": at("/quarantine"),
+    "quarantine-none": at("/quarantine?subject=nothing+has+these+words"),
+    "scan": at("/scan"),
+    "lists": at("/lists?scope=global"),
+    "lists-of-tenant": at("/lists?scope={tenant}"),
+    "list": at("/lists/global/blocked-senders"),
+    "list-empty": at("/lists/global/blocked-ips"),
+    "list-preview": _after("/lists/global/blocked-senders", _type("Entries", PASTED), _press("See what it would do")),
+    "list-entry": at("/lists/global/blocked-senders/entry?key=quick-parcel.example"),
+    "list-delete": _after("/lists/global/blocked-senders/entry?key=quick-parcel.example", _press("Delete…")),
+    "list-history": at("/lists/global/blocked-senders/history"),
+    "list-import": at("/lists/global/blocked-urls/import"),
+    "list-import-tried": _after("/lists/global/blocked-urls/import", _choose),
+    "keys": at("/keys"),
+    "key-made": _after("/keys", _type("Name", "shown once"), _press("Make the key")),
+    "policy": at("/policy"),
+    "policy-tried": _after(
+        "/policy",
+        lambda page: page.locator("#text").fill('[verdicts.bulk]\ndecision = "quarantine"\n'),
+        _press("Judge the last"),
+    ),
+    "policy-kind": at("/policy/text:mailbox-lure"),
+    "tenants": at("/tenants"),
+    "tenant": at("/tenants/{tenant}"),
+    "users": at("/users"),
+    "user-password": _after(
+        "/users", lambda page: page.locator("summary", has_text="tomas").click(), _press("New password")
+    ),
+    "audit": at("/audit"),
+    "system": at("/system"),
+    "system-examined": _after("/system", _press("Examine everything")),
+    "account": at("/account"),
+    "account-second-factor": _after("/account", _press("Set it up")),
+    "not-found": at("/nothing/here"),
+    "sign-in": at("/sign-in?again=1"),
+}
+OPEN = ("sign-in",)
+
+
+def signed_in(browser: Browser, service: Service) -> BrowserContext:
+    """A browser that the administrator has signed in with."""
+    context = browser.new_context(base_url=service.url, ignore_https_errors=True, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto("/sign-in")
+    page.get_by_label("Name").fill("admin")
+    page.get_by_label("Password").fill(service.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(lambda url: "/sign-in" not in url)
+    page.on("dialog", lambda dialog: dialog.accept())
+    return context
+
+
+def _fit(page: Page, width: int, height: int) -> None:
+    """A window as tall as the page, within reason."""
+    page.set_viewport_size({"width": width, "height": height})
+    whole = int(page.evaluate("document.documentElement.scrollHeight"))
+    page.set_viewport_size({"width": width, "height": min(max(height, whole), TALLEST)})
+
+
+def take(browser: Browser, service: Service, sample: Sample, folder: Path, only: str) -> None:
+    """All pictures."""
+    context = signed_in(browser, service)
+    page = context.pages[0]
+    anybody = browser.new_context(base_url=service.url, ignore_https_errors=True).new_page()
+    for name, opened in PAGES.items():
+        if only not in name:
+            continue
+        shown = anybody if name in OPEN else page
+        shown.set_viewport_size({"width": 1280, "height": 900})
+        opened(shown, sample)
+        for size, (width, height) in SIZES.items():
+            _fit(shown, width, height)
+            for scheme in ("light", "dark"):
+                shown.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+                shown.screenshot(path=folder / f"{name}-{size}-{scheme}.png")
+        print(name, flush=True)
+
+
+def main() -> None:
+    """Run a service, fill it, take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("build/screenshots"))
+    parser.add_argument("--only", default="", metavar="PART", help="only pages with this in their names")
+    arguments = parser.parse_args()
+    program = chromium_path()
+    if program is None:
+        parser.exit(1, "There is no Chromium (Debian: apt-get install chromium).\n")
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        service = Service(Path(name) / "data", "smtp://127.0.0.1:9")
+        try:
+            sample = fill(service, history=HISTORY)
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            take(browser, service, sample, arguments.folder, arguments.only)
+            browser.close()
+        finally:
+            service.stop()
+    print(f"The pictures are in {arguments.folder}.")
+
+
+if __name__ == "__main__":
+    main()

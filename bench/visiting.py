@@ -1,0 +1,133 @@
+"""A whole service in its own process, to be looked at with a browser: by the tests, and for screenshots."""
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from argon2 import PasswordHasher
+from playwright.sync_api import sync_playwright
+
+from gatepost.cli.storing import with_store
+from gatepost.config import ABBY_FILE, GUARD_FILE
+from gatepost.store.interface import CLI, Store
+from gatepost.store.userstore import Role
+
+TOKEN = "browser-tests"
+PASSWORD = "six words for a small test"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+T = TypeVar("T")
+
+
+def chromium_path() -> str | None:
+    """Debian's Chromium, or one that is on the path, or the one that playwright has fetched."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found:
+        return found
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+    return own if Path(own).exists() else None
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nobody listens on now."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+class Service:
+    """`gatepost serve` on loopback ports, and what a person at its keyboard can do."""
+
+    def __init__(self, data: Path, next_hop: str) -> None:
+        self.data = data
+        guard, port = free_ports(2)
+        self.url = f"https://127.0.0.1:{port}"
+        self._configure(guard, port, next_hop)
+        with (data / "log").open("wb") as log:
+            command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "COLUMNS": "200"})
+        self.password = self._first_password()
+        trusting = ssl.create_default_context(cafile=str(data / "tls/certificate.pem"))
+        self.client = httpx.Client(base_url=self.url, verify=trusting, trust_env=False, timeout=60)
+
+    @property
+    def pid(self) -> int:
+        """The process that answers."""
+        return self._process.pid
+
+    def _configure(self, guard: int, port: int, next_hop: str) -> None:
+        settings = {
+            GUARD_FILE: f"scanSources: {{restApi: {{port: {guard}, keep: held}}}}\n"
+            f'delivery: {{nextHop: "{next_hop}"}}\nworkerProcesses: 1\ndns: {{nameservers: ["127.0.0.1:9"]}}\n',
+            ABBY_FILE: f"listen: {{host: 127.0.0.1, port: {port}}}\n"
+            f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
+            f"staticApiTokens: [{{name: mta, token: {TOKEN}, permissions: [messages.read]}}]\n",
+        }
+        for name, text in settings.items():
+            (self.data / name).parent.mkdir(parents=True)
+            (self.data / name).write_text(text)
+
+    def _first_password(self) -> str:
+        """What the welcome says, once the service is up."""
+        end = time.monotonic() + 90
+        while time.monotonic() < end and self._process.poll() is None:
+            said = self.log()
+            if '"listening"' in said:
+                return said.partition("admin, password ")[2].split()[0]
+            time.sleep(0.1)
+        raise AssertionError(self.log())
+
+    def log(self) -> str:
+        """What the service has said so far."""
+        return (self.data / "log").read_text("utf-8", "replace")
+
+    def scan(
+        self,
+        raw: bytes,
+        sender: str = "ann@example.org",
+        tenant: str | None = None,
+        recipients: tuple[str, ...] = ("bob@example.com",),
+        **border: str,
+    ) -> dict[str, Any]:
+        """Have a message analysed as a border MTA does; the result."""
+        envelope = {"envelopeFrom": sender, "envelopeRecipients": recipients, **border}
+        stated = {"borderMtaData": envelope, **({"tenantUid": tenant} if tenant else {})}
+        files = {
+            "parameters": (None, json.dumps(stated).encode(), "application/json"),
+            "email": ("m.eml", raw, "message/rfc822"),
+        }
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        answer = self.client.post("/v1/messageQueue/submitEmail", files=files, headers=headers)
+        assert answer.status_code == 200, answer.text
+        result: dict[str, Any] = answer.json()
+        return result
+
+    def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Have the store of the running service do something, in a thread: here a browser may have the event loop."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(with_store, None, self.data, work).result()
+
+    def user(self, name: str, role: Role, tenant: str | None = None, password: str = PASSWORD) -> str:
+        """Somebody who can sign in; the password."""
+        kept = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash(password)
+        self.ask(lambda store: store.create_user(name, role, tenant, kept, CLI))
+        return password
+
+    def stop(self) -> None:
+        """End it."""
+        self.client.close()
+        self._process.terminate()
+        self._process.wait(60)

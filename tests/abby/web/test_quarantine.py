@@ -1,0 +1,94 @@
+"""The quarantine over HTTP: queue, release, deletion, many at once, and what goes wrong with them."""
+
+from typing import Any
+
+import pytest
+
+from gatepost.ids import new_id
+
+
+@pytest.fixture
+def shelf(site: Any) -> Any:
+    yield site.shelf
+    site.shelf.refuses, site.shelf.down = "", False
+
+
+def test_the_queue_and_its_counts(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    assert "The quarantine is empty" in visitor.get("/quarantine").text
+    ggrid = site.message(tenant, held=True)
+    page = visitor.get("/quarantine").text
+    assert f'href="/messages/{ggrid}"' in page
+    assert "1 held" in page
+    for query in ("verdict=malware", "sender=x.example", "subject=no", "since=2099-01-01", "until=2020-01-01"):
+        assert "Nothing that is held fits." in visitor.get(f"/quarantine?{query}").text
+    assert visitor.get("/quarantine?since=x").status_code == 400
+
+
+def test_released_once_with_the_visitors_name(site: Any, tenant: str, shelf: Any) -> None:
+    ggrid = site.message(tenant, held=True)
+    visitor = site.visitor("analyst", tenant)
+    assert visitor.post(f"/messages/{ggrid}/release").headers["location"] == f"/messages/{ggrid}?done=released"
+    assert shelf.sent[ggrid] == ("bob@example.com",)
+    record = site.run(site.store.audit(tenant=tenant, limit=1))[0]
+    assert (record.action, record.actor.label) == ("message.released", f"user:{visitor.who}")
+    assert f"by user:{visitor.who}" in visitor.get(f"/messages/{ggrid}").text
+    assert ggrid not in visitor.get("/quarantine").text
+    assert ggrid in visitor.get("/quarantine?released=1").text
+
+
+def test_released_to_others(site: Any, tenant: str, shelf: Any) -> None:
+    ggrid = site.message(tenant, held=True)
+    visitor = site.visitor(tenant=tenant)
+    for wrong in ("nobody", "a@b, x", ", ".join(f"a{n}@b.example" for n in range(101))):
+        assert visitor.post(f"/messages/{ggrid}/release", {"recipients": wrong}).status_code == 409
+    assert ggrid not in shelf.sent
+    visitor.post(f"/messages/{ggrid}/release", {"recipients": "abuse@b.example, carol@c.example"})
+    assert shelf.sent[ggrid] == ("abuse@b.example", "carol@c.example")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"), [({"refuses": "the next hop said 550"}, "said 550"), ({"down": True}, "does not answer")]
+)
+def test_a_release_that_fails_is_told_and_the_mail_stays(
+    site: Any, tenant: str, shelf: Any, trouble: dict[str, Any], said: str
+) -> None:
+    ggrid = site.message(tenant, held=True)
+    for name, value in trouble.items():
+        setattr(shelf, name, value)
+    answer = site.visitor().post(f"/messages/{ggrid}/release")
+    assert answer.status_code == 409
+    assert said in answer.text
+    many = site.visitor().post("/quarantine", {"action": "release", "ggrid": [ggrid]})
+    assert many.status_code == 409
+    assert said in many.text
+    assert site.run(site.store.held(ggrid)).state == "held"
+
+
+def test_many_at_once_and_what_of_them_went_well(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    ggrids = [site.message(tenant, held=True) for _ in range(3)]
+    answer = visitor.post("/quarantine?verdict=spam", {"action": "delete", "ggrid": ggrids[:2]})
+    assert answer.headers["location"] == "/quarantine?verdict=spam&done=deleted"
+    assert [site.run(site.store.held(each)) for each in ggrids[:2]] == [None, None]
+    mixed = visitor.post("/quarantine", {"action": "release", "ggrid": [ggrids[0], ggrids[2]]})
+    assert mixed.status_code == 409
+    assert "1 went well. These did not:" in mixed.text
+    assert site.run(site.store.held(ggrids[2])).state == "released"
+
+
+@pytest.mark.parametrize("fields", [{}, {"action": "release"}, {"action": "burn", "ggrid": new_id()}, {"ggrid": "x"}])
+def test_nothing_chosen_is_told(site: Any, fields: dict[str, str]) -> None:
+    answer = site.visitor().post("/quarantine", fields)
+    assert answer.status_code == 400
+    assert "no message was chosen" in answer.text
+
+
+def test_deleted_and_reported(site: Any, tenant: str) -> None:
+    visitor = site.visitor("analyst", tenant)
+    ggrid = site.message(tenant, held=True)
+    assert visitor.post("/quarantine", {"action": "report", "ggrid": ggrid}).status_code == 303
+    assert site.run(site.store.feedback())[-1].ggrid == ggrid
+    assert visitor.post(f"/messages/{ggrid}/delete").headers["location"] == "/quarantine?done=deleted"
+    assert "The core" not in visitor.get(f"/messages/{ggrid}").text
+    assert visitor.post(f"/messages/{ggrid}/delete").status_code in (404, 409)

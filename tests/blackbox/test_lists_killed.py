@@ -1,0 +1,160 @@
+"""`kill -9` of a real service amid a thousand calls: what was acknowledged stays, and no call is half there."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import aclosing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.client import Client, ClientError, Retries
+from gatepost.config import ABBY_FILE
+from gatepost.store import open_store
+
+CALLS = 1_000
+CLIENTS = 6
+PER_CALL = 7
+
+
+class Abby:
+    """`gatepost abby` in a process of its own, which can be killed and started again on the same port."""
+
+    def __init__(self, folder: Path, storage: str, key: str) -> None:
+        self._folder, self._key = folder, key
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            self._port = int(held.getsockname()[1])
+        (folder / ABBY_FILE).parent.mkdir(parents=True)
+        (folder / ABBY_FILE).write_text(
+            f"listen: {{host: 127.0.0.1, port: {self._port}}}\n"
+            'serviceProviders: {core: {hosts: ["https://127.0.0.1:1"]}}\n'
+            f'storage: {{url: "{storage}"}}\n'
+        )
+        self._output = folder / "output"
+        self.start()
+
+    def start(self) -> None:
+        """Return when it listens."""
+        with self._output.open("wb") as sink:
+            command = [sys.executable, "-m", "gatepost", "abby", "--config", str(self._folder)]
+            self.process = subprocess.Popen(
+                [*command, "--data", str(self._folder)], stdout=sink, stderr=sink, env={**os.environ}
+            )
+        end = time.monotonic() + 60
+        while '"listening"' not in self._output.read_text():
+            assert self.process.poll() is None, self._output.read_text()
+            assert time.monotonic() < end, self._output.read_text()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def client(self) -> Client:
+        ca = self._folder / "tls/certificate.pem"
+        url = f"https://127.0.0.1:{self._port}"
+        return Client(url, api_key=self._key, ca=ca, timeout=30, retries=Retries(attempts=1))
+
+
+class Tally:
+    """What was asked for and what was acknowledged: each call has a number, and entries that are its alone."""
+
+    def __init__(self) -> None:
+        self.added: set[int] = set()
+        self.deletion_asked: set[int] = set()
+        self.deleted: set[int] = set()
+        self.numbers = count()
+        self.over = threading.Event()
+
+    @property
+    def acknowledged(self) -> int:
+        return len(self.added) + len(self.deleted)
+
+
+def entries(number: int) -> list[str]:
+    return [f"{number}-{each}.example" for each in range(PER_CALL)]
+
+
+def keep_calling(abby: Abby, tally: Tally) -> None:
+    """Add, and delete every third, until told that it is over. A service that is away is asked again later."""
+    while not tally.over.is_set():
+        with abby.client() as client:
+            try:
+                for number in tally.numbers:
+                    client.add_entries("blocked-urls", entries(number))
+                    tally.added.add(number)
+                    if number % 3 == 0:
+                        tally.deletion_asked.add(number)
+                        client.delete_entries("blocked-urls", entries(number))
+                        tally.deleted.add(number)
+            except ClientError:
+                tally.over.wait(0.05)
+
+
+async def _prepared(url: str) -> str:
+    store = open_store(url, Path("/"))
+    made: Any = await store.create_api_key("test", None, read_only=False, expires=None)
+    await store.close()
+    return str(made[0])
+
+
+async def _kept(url: str) -> tuple[list[str], int, int]:
+    """The entries of the list, how many it says it has, and how many the audit trail has counted."""
+    store = open_store(url, Path("/"))
+    async with aclosing(store.stream_entries(None, "blocked-urls")) as batches:
+        found = [entry.key async for batch in batches for entry in batch]
+    size = next(state.size for state in await store.lists(None) if state.definition.name == "blocked-urls")
+    total, before = 0, None
+    while page := await store.audit(limit=1_000, before=before):
+        total += sum(record.count for record in page if record.action == "entries.add")
+        total -= sum(record.count for record in page if record.action == "entries.delete")
+        before = page[-1].id
+    await store.close()
+    return found, size, total
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    return f"sqlite:{tmp_path}/lists.db"
+
+
+@pytest.fixture
+def abby(storage: str, tmp_path: Path) -> Iterator[Abby]:
+    running = Abby(tmp_path, storage, asyncio.run(_prepared(storage)))
+    yield running
+    running.kill()
+
+
+def test_a_killed_service_loses_nothing_that_it_acknowledged(abby: Abby, storage: str) -> None:
+    tally = Tally()
+    callers = [threading.Thread(target=keep_calling, args=(abby, tally), daemon=True) for _ in range(CLIENTS)]
+    for caller in callers:
+        caller.start()
+    for most in (CALLS // 2, CALLS):
+        while tally.acknowledged < most:
+            assert abby.process.poll() is None
+            time.sleep(0.001)
+        abby.kill()
+        if most < CALLS:
+            abby.start()
+    tally.over.set()
+    for caller in callers:
+        caller.join(60)
+        assert not caller.is_alive()
+    found, size, audited = asyncio.run(_kept(storage))
+    present = Counter(int(entry.split("-")[0]) for entry in found)
+    assert set(present.values()) == {PER_CALL}, "a call is there whole, or not at all"
+    assert not present.keys() & tally.deleted
+    assert tally.added - tally.deletion_asked <= present.keys()
+    assert size == audited == len(found)

@@ -1,0 +1,71 @@
+"""Lists of one's own: each kind has the categories in which a list does something, and no others."""
+
+from typing import get_args
+
+import pytest
+
+from gatepost.lists.catalogue import BY_NAME, KINDS, LARGE, LISTS, SMALL, Definition, categories_of, counts_as
+from gatepost.lists.custom import MAX_SIZE, Unfit, defined
+from gatepost.lists.entry import Category
+
+MEANINGS = {
+    "sender": {"block": "blocked-senders", "allow": "allowed-senders", "policy": "blocked-senders"},
+    "network": {"block": "blocked-ips", "allow": "allowed-ips", "policy": "blocked-ips", "trust": "trusted-relays"},
+    "url": {"block": "blocked-urls", "allow": "allowed-urls", "policy": "blocked-urls"},
+    "sha256": {"block": "blocked-files", "allow": "allowed-files", "policy": "blocked-files"},
+    "file-type": {"block": "blocked-file-types", "policy": "blocked-file-types"},
+    "phrase": {"block": "blocked-phrases", "policy": "blocked-phrases"},
+    "domain": {"protect": "partner-domains"},
+    "person": {"protect": "protected-people"},
+}
+
+
+def make(
+    kind: str = "url", category: str = "block", name: str = "mine", size: int | None = None, shown: str = ""
+) -> Definition | Unfit:
+    return defined(name, kind, category, shown, "", size)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("category", get_args(Category))
+def test_what_can_be_made_does_something(kind: str, category: str) -> None:
+    made = make(kind, category)
+    meaning = MEANINGS[kind].get(category, "")
+    assert counts_as(kind, category) == meaning
+    if meaning:
+        assert isinstance(made, Definition)
+        assert made.counts_as == meaning
+        assert BY_NAME[meaning].kind == kind
+        assert made.max_size == (LARGE if category in ("block", "allow") else SMALL)
+    else:
+        assert isinstance(made, Unfit)
+        assert made.field == "category"
+        assert made.reason.startswith(f"must be {' or '.join(MEANINGS[kind])} for entries of kind {kind}: {category} ")
+
+
+def test_categories_of_a_kind() -> None:
+    assert {kind: set(categories_of(kind)) for kind in KINDS} == {kind: set(what) for kind, what in MEANINGS.items()}
+    assert all(definition.counts_as == definition.name for definition in LISTS)
+
+
+def test_domains_to_block_are_told_where_they_belong() -> None:
+    made = make("domain", "block")
+    assert isinstance(made, Unfit)
+    assert "to block mail or links from domains, make one of kind sender or url" in made.reason
+
+
+@pytest.mark.parametrize(
+    ("made", "field"),
+    [
+        (make(name="Bad Name"), "name"),
+        (make(name="blocked-urls"), "name"),
+        (make("links"), "kind"),
+        (make(category="deny"), "category"),
+        (make(size=0), "max_size"),
+        (make(size=MAX_SIZE + 1), "max_size"),
+        (make(shown="x" * 101), "display_name"),
+    ],
+)
+def test_what_is_no_list(made: Definition | Unfit, field: str) -> None:
+    assert isinstance(made, Unfit)
+    assert made.field == field

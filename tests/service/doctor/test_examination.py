@@ -1,0 +1,113 @@
+"""What the doctor sees, row by row."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gatepost.config import ABBY_FILE, GUARD_FILE
+from gatepost.service import certificates, sockets
+from gatepost.service.datafolder import DataFolder
+from gatepost.service.doctor import examination, expiry
+from gatepost.service.doctor.files import Files, read_files
+from gatepost.service.first_start import prepare
+from gatepost.settings import Dns
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataFolder:
+    return DataFolder(tmp_path)
+
+
+@pytest.fixture
+def read(data: DataFolder) -> Files:
+    return read_files(prepare(data, None))
+
+
+def test_libraries_are_installed() -> None:
+    assert examination.libraries().state == "ok"
+    assert examination.python().state == "ok"
+
+
+@pytest.mark.parametrize(("days", "state"), [(0, "ok"), (2000, "warn")])
+def test_age_of_the_suffix_list(days: int, state: str) -> None:
+    assert examination.suffix_list(NOW + timedelta(days=days)).state == state
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(0.0, "fail"), (4e9, "ok")])
+def test_clock(seconds: float, state: str) -> None:
+    assert examination.clock(seconds).state == state
+
+
+def test_data_folder(data: DataFolder, tmp_path: Path) -> None:
+    assert examination.data_folder(data).state in {"ok", "warn"}
+    assert examination.data_folder(DataFolder(tmp_path / "absent")).state == "warn"
+    (tmp_path / "file").touch()
+    assert examination.data_folder(DataFolder(tmp_path / "file")).state == "fail"
+
+
+@pytest.mark.parametrize(("age", "state"), [(0, "ok"), (3630, "warn"), (4000, "fail")])
+def test_certificate(data: DataFolder, read: Files, age: int, state: str) -> None:
+    (row,) = expiry.examined(read, data, NOW)
+    assert (row.what, row.state) == ("certificate", "warn")
+    pem, key = certificates.self_signed(["localhost"], NOW)
+    data.replace(data.key, key)
+    data.replace(data.certificate, pem)
+    (row,) = expiry.examined(read, data, NOW + timedelta(days=age))
+    assert row.state == state
+
+
+def test_a_broken_certificate(data: DataFolder, read: Files) -> None:
+    data.replace(data.certificate, "nonsense")
+    (row,) = expiry.examined(read, data, NOW)
+    assert row.state == "fail"
+
+
+def test_workers_can_be_sealed_here() -> None:
+    row = examination.workers(unsealed=False)
+    assert row.state == "ok", row
+
+
+def test_dns_that_does_not_answer() -> None:
+    row = examination.name_servers(Dns(nameservers=["127.0.0.1:1"], timeout=100))
+    assert row.state == "fail"
+    assert "127.0.0.1:1" in row.found
+
+
+def test_storage(data: DataFolder, read: Files) -> None:
+    assert examination.storage(read, data).state == "warn"
+    (data.path / "gatepost.db").write_bytes(b"not a database, by far" * 100)
+    assert examination.storage(read, data).state == "fail"
+
+
+def test_ports(data: DataFolder) -> None:
+    bound = sockets.bind("127.0.0.1", 0, "x")
+    port = sockets.port_of(bound)
+    busy = examination._port("abby", "x", lambda: sockets.bind("127.0.0.1", port, "x"), data)
+    sockets.close(bound)
+    free = examination._port("abby", "x", lambda: sockets.bind("127.0.0.1", port, "x"), data)
+    assert (busy.state, free.state) == ("fail", "ok")
+
+
+def test_an_antivirus_that_does_not_answer_is_a_failure() -> None:
+    row = examination.antivirus("127.0.0.1:1")
+    assert (row.what, row.state) == ("clamd", "fail")
+
+
+@pytest.mark.parametrize(("installed", "state"), [(True, "ok"), (False, "warn")])
+def test_a_library_for_rar_is_looked_for(monkeypatch: pytest.MonkeyPatch, installed: bool, state: str) -> None:
+    monkeypatch.setattr("gatepost.files.libarchive.is_installed", lambda: installed)
+    assert examination.archives().state == state
+
+
+@pytest.mark.parametrize(("there", "missing"), [(GUARD_FILE, ABBY_FILE), (ABBY_FILE, GUARD_FILE)])
+def test_a_machine_with_one_of_the_services(data: DataFolder, there: Path, missing: Path) -> None:
+    folder = prepare(data, None)
+    (folder / missing).unlink()
+    rows = {row.what: row for row in examination.examine(folder, data)}
+    assert rows["configuration"].state == "ok"
+    assert there.name in rows["configuration"].found
+    assert ("port of abby" in rows) == (there == ABBY_FILE)
+    assert ("quarantine" in rows) == (there == GUARD_FILE)

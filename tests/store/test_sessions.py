@@ -1,0 +1,140 @@
+"""Who is signed in, and how that ends, on both engines."""
+
+from collections.abc import Awaitable, Callable
+
+from gatepost.ids import new_id
+from gatepost.store.interface import Actor, CountingStore, Missing
+from gatepost.store.userstore import Session, User
+
+Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+ROOT = Actor("user", "root", "1")
+FAR = 1 << 50
+IDLE = 1 << 49
+
+
+async def made(store: CountingStore, name: str) -> User:
+    user = await store.create_user(name, "administrator", None, "h", ROOT)
+    assert isinstance(user, User)
+    return user
+
+
+async def signed_in(store: CountingStore, user: User, digest: str, expires: int = FAR) -> Session:
+    session = await store.create_session(user.uid, digest, expires, "192.0.2.1", "Browser/1", strong=True)
+    assert isinstance(session, Session)
+    return session
+
+
+def test_a_session_is_found_by_its_digest(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann = await made(store, "ann")
+        session = await signed_in(store, ann, "d1")
+        other = await signed_in(store, ann, "d2")
+        assert (session.user, session.address, session.agent, session.strong) == (ann, "192.0.2.1", "Browser/1", True)
+        assert len(session.csrf) >= 40
+        assert len({session.csrf, other.csrf, session.id, other.id}) == 4
+        assert await store.session("d1", session.created, IDLE) == session
+        assert await store.session("d3", session.created, IDLE) is None
+        assert await store.session(session.id, session.created, IDLE) is None, "the id opens nothing"
+        assert {each.id for each in await store.sessions(ann.uid, session.created)} == {session.id, other.id}
+        assert await store.create_session(new_id(), "d4", FAR, "", "") == Missing("user")
+        long = await store.create_session(ann.uid, "d5", FAR, "a" * 9_999, "b\0" * 9_999)
+        assert isinstance(long, Session)
+        assert len(long.agent) == len(long.address) == 300
+
+    use(scenario)
+
+
+def test_it_ends_at_its_time_or_unused(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann = await made(store, "ann")
+        session = await signed_in(store, ann, "d", expires=FAR)
+        start = session.created
+        assert await store.session("d", start + 999, idle=1_000)
+        assert await store.session("d", start + 1_000, idle=1_000) is None
+        assert await store.session("d", FAR - 1, idle=FAR)
+        assert await store.session("d", FAR, idle=FAR) is None
+        assert await store.sessions(ann.uid, FAR) == ()
+
+    use(scenario)
+
+
+def test_its_use_is_noted_once_a_minute(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        session = await signed_in(store, await made(store, "ann"), "d")
+        start = session.created
+        before = store.counters().changes
+        for later in (0, 1, 59_999):
+            assert (await store.session("d", start + later, IDLE)) == session
+        assert store.counters().changes == before
+        noted = await store.session("d", start + 60_000, IDLE)
+        assert noted
+        assert noted.seen == start + 60_000
+        assert await store.session("d", start + 60_001, IDLE) == noted
+        assert store.counters().changes == before + 1
+
+    use(scenario)
+
+
+def test_whoever_is_disabled_or_changed_is_signed_out(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        await made(store, "root")
+        ann = await made(store, "ann")
+        now = (await signed_in(store, ann, "1")).created
+        await store.change_user(ann.uid, by=ROOT, role="analyst")
+        assert await store.session("1", now, IDLE) is None
+        await signed_in(store, ann, "2")
+        await store.change_user(ann.uid, by=ROOT, disabled=True)
+        assert await store.session("2", now, IDLE) is None
+        assert await store.create_session(ann.uid, "3", FAR, "", "") == Missing("user")
+        await store.change_user(ann.uid, by=ROOT, disabled=False)
+        assert await store.session("2", now, IDLE) is None, "it does not come back"
+        await signed_in(store, ann, "4")
+        await store.delete_user(ann.uid, ROOT)
+        assert await store.session("4", now, IDLE) is None
+
+    use(scenario)
+
+
+def test_a_new_password_ends_all_but_the_one_kept(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann, bob = await made(store, "ann"), await made(store, "bob")
+        kept, _ = await signed_in(store, ann, "1"), await signed_in(store, ann, "2")
+        theirs = await signed_in(store, bob, "3")
+        await store.set_password(ann.uid, "new", ROOT, keep=kept.id)
+        assert [each.id for each in await store.sessions(ann.uid, kept.created)] == [kept.id]
+        await store.set_password(ann.uid, "newer", ROOT, keep=theirs.id)
+        assert await store.sessions(ann.uid, kept.created) == (), "somebody else's id keeps nothing"
+        assert len(await store.sessions(bob.uid, kept.created)) == 1
+
+    use(scenario)
+
+
+def test_ending(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann, bob = await made(store, "ann"), await made(store, "bob")
+        mine = [await signed_in(store, ann, str(n)) for n in range(3)]
+        theirs = await signed_in(store, bob, "b")
+        now = theirs.created
+        assert not await store.end_session(theirs.id, ROOT, user_uid=ann.uid)
+        assert await store.session("b", now, IDLE)
+        assert await store.end_session(mine[0].id, ROOT, user_uid=ann.uid)
+        assert not await store.end_session(mine[0].id, ROOT)
+        assert await store.end_sessions(ann.uid, ROOT, keep=mine[1].id) == 1
+        assert [each.id for each in await store.sessions(ann.uid, now)] == [mine[1].id]
+        assert await store.end_sessions(new_id(), ROOT) == 0
+        assert [record.count for record in await store.audit() if record.action == "session.end"] == [1, 1]
+
+    use(scenario)
+
+
+def test_those_that_are_over_are_purged(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann = await made(store, "ann")
+        now = (await signed_in(store, ann, "1")).created
+        await signed_in(store, ann, "2", expires=now + 100)
+        assert await store.purge_sessions(now + 99, IDLE) == 0
+        assert await store.purge_sessions(now + 100, IDLE) == 1
+        assert await store.purge_sessions(now + 50_000, 10_000) == 1
+        assert await store.sessions(ann.uid, 0) == ()
+
+    use(scenario)

@@ -1,0 +1,262 @@
+"""What is known from delivered mail, on both engines: days add up, nothing shrinks, and a tenant sees its own only."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import apsw
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gatepost.acquaintance import EVERYTHING, Facet, key
+from gatepost.ids import new_id
+from gatepost.store import database, open_store
+from gatepost.store.interface import CountingStore
+from gatepost.store.sightingstore import Sighting, SightingBatch
+
+Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+KEYS = [key(Facet.HOST, f"{n}.example") for n in range(20)]
+LOW, HIGH = -(1 << 63), (1 << 63) - 1
+
+
+def seen(day: int, *keys: int, tenant: str | None = None, times: int = 1, held: int = 0) -> SightingBatch:
+    return SightingBatch(tenant, day, dict.fromkeys(keys, times) if times else {}, dict.fromkeys(keys, held))
+
+
+def test_days_and_messages_add_up(use: Use) -> None:
+    a, b, c = KEYS[:3]
+
+    async def scenario(store: CountingStore) -> None:
+        await store.record_sightings([seen(10, a, b), seen(10, a, times=4)])
+        await store.record_sightings([seen(12, a, LOW, HIGH)])
+        await store.record_sightings([seen(12, a)])
+        assert await store.sightings(None, [a, b, c, LOW, HIGH]) == {
+            a: Sighting(10, 12, 2, 7, 0),
+            b: Sighting(10, 10, 1, 1, 0),
+            LOW: Sighting(12, 12, 1, 1, 0),
+            HIGH: Sighting(12, 12, 1, 1, 0),
+        }
+        assert await store.sightings(None, []) == {}
+        assert await store.count_sightings(None) == 4
+        await store.record_sightings([])
+
+    use(scenario)
+
+
+def test_what_comes_late_makes_nothing_younger(use: Use) -> None:
+    (a,) = KEYS[:1]
+
+    async def scenario(store: CountingStore) -> None:
+        await store.record_sightings([seen(12, a)])
+        await store.record_sightings([seen(11, a)])
+        assert await store.sightings(None, [a]) == {a: Sighting(11, 12, 1, 2, 0)}
+
+    use(scenario)
+
+
+def test_what_is_held_counts_where_something_is_known_and_makes_nothing_known(use: Use) -> None:
+    a, b = KEYS[:2]
+
+    async def scenario(store: CountingStore) -> None:
+        await store.record_sightings([seen(1, a)])
+        await store.record_sightings([seen(2, a, b, times=0, held=3)])
+        assert await store.sightings(None, [a, b]) == {a: Sighting(1, 1, 1, 1, 3)}
+
+    use(scenario)
+
+
+def test_a_tenant_sees_its_own(use: Use) -> None:
+    mine, theirs = new_id(), new_id()
+    (a,) = KEYS[:1]
+
+    async def scenario(store: CountingStore) -> None:
+        await store.record_sightings([seen(1, a, tenant=mine), seen(2, a)])
+        assert await store.sightings(mine.upper(), [a]) == {a: Sighting(1, 1, 1, 1, 0)}
+        assert await store.sightings(theirs, [a]) == {}
+        assert await store.sightings(None, [a]) == {a: Sighting(2, 2, 1, 1, 0)}
+        assert await store.count_sightings(theirs) == 0
+
+    use(scenario)
+
+
+def test_a_departed_tenant_leaves_nothing(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        tenant = await store.create_tenant("t")
+        uid = getattr(tenant, "uid", "")
+        await store.record_sightings([seen(1, *KEYS, tenant=uid), seen(1, *KEYS)])
+        await store.delete_tenant(uid)
+        assert (await store.count_sightings(uid), await store.count_sightings(None)) == (0, len(KEYS))
+
+    use(scenario)
+
+
+def test_what_was_not_seen_for_long_is_forgotten(use: Use) -> None:
+    a, b, *_ = KEYS
+
+    async def scenario(store: CountingStore) -> None:
+        await store.record_sightings([seen(1, a, b), seen(1, *KEYS, tenant="t")])
+        await store.record_sightings([seen(5, b)])
+        assert await store.purge_sightings(1, 100) == 0
+        assert await store.purge_sightings(5, 100) == 1 + len(KEYS)
+        assert (await store.sightings(None, KEYS)).keys() == {b}
+
+    use(scenario)
+
+
+def test_too_many_keys_cost_those_seen_on_one_day_first_and_only_their_own_scope(use: Use) -> None:
+    regular, flood = KEYS[:5], KEYS[5:]
+
+    async def scenario(store: CountingStore) -> None:
+        await store.record_sightings([seen(1, EVERYTHING, *regular), seen(1, *regular, tenant="other")])
+        await store.record_sightings([seen(2, *regular)])
+        await store.record_sightings([seen(9, *flood)])
+        assert await store.purge_sightings(0, 10) == len(KEYS) + 1 - 10
+        assert (await store.sightings(None, [EVERYTHING, *regular])).keys() == {EVERYTHING, *regular}
+        assert await store.count_sightings("other") == len(regular)
+        assert await store.purge_sightings(0, 3) == 7 + 2
+        assert EVERYTHING in await store.sightings(None, [EVERYTHING]), "how old the memory is, is never forgotten"
+
+    use(scenario)
+
+
+def test_guards_that_write_at_the_same_time_lose_nothing(postgres_url: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        stores = [open_store(postgres_url, tmp_path) for _ in range(3)]
+        every = [*KEYS, EVERYTHING]
+        await asyncio.gather(
+            *(
+                store.record_sightings([SightingBatch(None, 7, {each: 1 + (each // 16 + n) % 3 for each in every})])
+                for n, store in enumerate(stores)
+                for _ in range(5)
+            )
+        )
+        found = await stores[0].sightings(None, KEYS)
+        assert {sighting.delivered for sighting in found.values()} == {5 * (1 + 2 + 3)}
+        assert [store.counters().failures for store in stores] == [0, 0, 0]
+        assert await stores[2].sightings(None, KEYS) == found, "what one guard learned all know"
+        for store in stores:
+            await store.close()
+
+    asyncio.run(run())
+
+
+_KILLED = """
+import asyncio, os, sys
+from pathlib import Path
+from gatepost.store import open_store
+from gatepost.store.sightingstore import SightingBatch
+
+async def run() -> None:
+    store = open_store("sqlite:g.db", Path(sys.argv[1]))
+    await store.record_sightings([SightingBatch(None, 3, {1: 1})])
+    asyncio.ensure_future(store.record_sightings([SightingBatch(None, 4, {1: 1})]))
+    await asyncio.sleep(0)
+    os.kill(os.getpid(), 9)
+
+asyncio.run(run())
+"""
+
+
+def test_after_a_kill_it_goes_on(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False).returncode == -9
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        found = await store.sightings(None, [1])
+        assert found in ({1: Sighting(3, 3, 1, 1, 0)}, {1: Sighting(3, 4, 2, 2, 0)})
+        await store.record_sightings([seen(5, 1)])
+        assert (await store.sightings(None, [1]))[1].last == 5
+        await store.close()
+
+    asyncio.run(run())
+
+
+BATCHES = st.lists(
+    st.builds(
+        SightingBatch,
+        st.sampled_from([None, "t"]),
+        st.integers(0, 5),
+        st.dictionaries(st.sampled_from(KEYS[:4]), st.integers(1, 3)),
+        st.dictionaries(st.sampled_from(KEYS[:4]), st.integers(1, 3)),
+    ),
+    max_size=6,
+)
+
+
+@given(BATCHES)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_counts_never_decrease(tmp_path: Path, batches: list[SightingBatch]) -> None:
+    async def run() -> None:
+        store = open_store(f"sqlite:{new_id()}.db", tmp_path)
+        before: dict[str | None, dict[int, Sighting]] = {None: {}, "t": {}}
+        for batch in batches:
+            await store.record_sightings([batch])
+            for tenant, known in before.items():
+                now = await store.sightings(tenant, KEYS[:4])
+                for each, was in known.items():
+                    assert now[each].days >= was.days
+                    assert now[each].delivered >= was.delivered
+                    assert now[each].held >= was.held
+                    assert now[each].first <= was.first <= now[each].last
+                    assert now[each].days <= 6
+                if tenant != batch.tenant:
+                    assert now == known
+                before[tenant] = now
+        await store.close()
+
+    asyncio.run(run())
+
+
+def _previous(engine: str) -> list[str]:
+    return [statements for number, statements in database.schema_files(engine) if number < 4]
+
+
+async def _previous_postgres(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    for statements in _previous("postgres"):
+        await connection.execute(statements)
+    await connection.execute("INSERT INTO meta VALUES ('schema', '3')")
+    await connection.execute("INSERT INTO tenants VALUES ('u', 'name', 5)")
+    await connection.close()
+
+
+def _previous_sqlite(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    for statements in _previous("sqlite"):
+        connection.execute(statements)
+    connection.pragma("application_id", database.APPLICATION_ID)
+    connection.execute("INSERT INTO meta VALUES ('schema', '3')")
+    connection.execute("INSERT INTO tenants VALUES ('u', 'name', 5)")
+    connection.close()
+
+
+def test_a_storage_without_sightings_gets_them(storage_url: str, tmp_path: Path) -> None:
+    if storage_url.startswith("sqlite:"):
+        _previous_sqlite(tmp_path / "g.db")
+    else:
+        asyncio.run(_previous_postgres(storage_url))
+
+    async def run() -> None:
+        for day in (1, 2):
+            store = open_store(storage_url, tmp_path)
+            assert [tenant.name for tenant in await store.tenants()] == ["name"]
+            await store.record_sightings([seen(day, KEYS[0], tenant="u")])
+            assert (await store.sightings("u", KEYS))[KEYS[0]].days == day
+            await store.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1_234])
+def test_many_keys_are_asked_for_in_several_statements(use: Use, count: int) -> None:
+    many = list(range(16, 16 + 16 * count, 16))
+
+    async def scenario(store: CountingStore) -> None:
+        await store.record_sightings([seen(1, *many)] if many else [])
+        assert len(await store.sightings(None, many)) == count
+
+    use(scenario)

@@ -1,0 +1,110 @@
+"""Traffic in buckets, on both engines: the same as counting the messages, which nobody does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from gatepost.store import traffic
+from gatepost.store.interface import CountingStore, MessageRecord, Tenant
+from gatepost.store.trafficstore import BINS, BUCKET_MILLISECONDS, MAX_STEPS, Bucket
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+FIVE = BUCKET_MILLISECONDS
+
+
+def judged(record: MessageRecord, verdict: str, decision: str, took: int = 1, size: int = 10) -> MessageRecord:
+    report = msgspec.structs.replace(record.report, verdict=verdict, decision=decision)
+    return msgspec.structs.replace(record, report=report, created=record.completed - took, size=size)
+
+
+def bins(*places: int) -> tuple[int, ...]:
+    return tuple(places.count(n) for n in range(BINS))
+
+
+@pytest.mark.parametrize(("milliseconds", "place"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1 << 40, 17)])
+def test_bins_double(milliseconds: int, place: int) -> None:
+    assert traffic.bin_of(milliseconds) == place
+
+
+def test_percentiles() -> None:
+    bucket = Bucket(0, messages=100, longest=900, latency=(0, 0, 50, 0, 49, *([0] * 5), 1, *([0] * 7)))
+    assert (bucket.percentile(0.5), bucket.percentile(0.51), bucket.percentile(0.99)) == (4, 16, 16)
+    assert bucket.percentile(1.0) == 900, "never more than there was"
+    assert Bucket(0).percentile(0.99) == 0
+
+
+def test_what_is_kept_is_counted(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: CountingStore) -> None:
+        tenant = await store.create_tenant("t")
+        assert isinstance(tenant, Tenant)
+        records = [
+            judged(new_record(completed=FIVE), "clean", "deliver", 3, 100),
+            judged(new_record(completed=2 * FIVE - 1, tenant=tenant.uid), "spam", "quarantine", 900, 50),
+            judged(new_record(completed=2 * FIVE, tenant=tenant.uid), "clean", "deliver", 5, 7),
+            judged(new_record(completed=2 * FIVE + 1, tenant=tenant.uid), "clean", "quarantine", -5, 1),
+        ]
+        await asyncio.gather(*map(store.record_message, records))
+        assert await store.traffic(None, FIVE, 3 * FIVE, FIVE) == (
+            Bucket(
+                *(FIVE, 2, 150, 903, 900, bins(2, 10)),
+                {"clean": 1, "spam": 1},
+                {"deliver": 1, "quarantine": 1},
+            ),
+            Bucket(2 * FIVE, 2, 8, 5, 5, bins(0, 3), {"clean": 2}, {"deliver": 1, "quarantine": 1}),
+        )
+        mine = await store.traffic(tenant.uid.upper(), 0, 4 * FIVE, 2 * FIVE)
+        assert [(each.start, each.messages, each.bytes) for each in mine] == [(0, 1, 50), (2 * FIVE, 2, 8)]
+        assert [each.messages for each in await store.traffic("stranger", 0, 4 * FIVE, 2 * FIVE)] == [0, 0]
+        await store.delete_tenant(tenant.uid)
+        assert sum(each.messages for each in await store.traffic(tenant.uid, 0, 4 * FIVE, FIVE)) == 0
+        assert sum(each.messages for each in await store.traffic(None, 0, 4 * FIVE, FIVE)) == 4
+
+    use(scenario)
+
+
+def test_steps_are_whole_and_not_too_many(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        assert [each.start for each in await store.traffic(None, FIVE + 1, 3 * FIVE + 1, 1)] == [
+            FIVE,
+            2 * FIVE,
+            3 * FIVE,
+        ]
+        assert [each.start for each in await store.traffic(None, 0, 3 * FIVE, FIVE + 1)] == [0, 2 * FIVE]
+        assert await store.traffic(None, 5, 5, 0) == (Bucket(0),)
+        assert await store.traffic(None, 9 * FIVE, FIVE, FIVE) == ()
+        many = await store.traffic(None, -5, 1 << 45, FIVE)
+        assert len(many) == MAX_STEPS
+        assert many[-1].start + FIVE >= 1 << 45
+
+    use(scenario)
+
+
+def test_many_at_once_lose_no_count(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: CountingStore) -> None:
+        records = [judged(new_record(completed=n), "clean", "deliver", n % 9) for n in range(200)]
+        await asyncio.gather(*map(store.record_message, records))
+        (bucket,) = await store.traffic(None, 0, FIVE, FIVE)
+        assert (bucket.messages, bucket.bytes, sum(bucket.latency)) == (200, 2_000, 200)
+        # All is long ago: parts are added up, and nothing else changes.
+        await store.purge_messages(-FIVE)
+        assert await store.traffic(None, 0, FIVE, FIVE) == (bucket,)
+        await store.record_message(judged(new_record(completed=5), "clean", "deliver", 70_000))
+        await store.purge_messages(-FIVE)
+        (after,) = await store.traffic(None, 0, FIVE, FIVE)
+        assert (after.messages, after.longest) == (201, 70_000)
+
+    use(scenario)
+
+
+def test_it_goes_with_the_messages(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: CountingStore) -> None:
+        records = [new_record(completed=n * FIVE) for n in range(4)]
+        await asyncio.gather(*map(store.record_message, records))
+        await store.purge_messages(2 * FIVE + 1)
+        left = [each.messages for each in await store.traffic(None, 0, 4 * FIVE, FIVE)]
+        assert left == [0, 0, 1, 1], "a bucket goes when all of it is past"
+
+    use(scenario)

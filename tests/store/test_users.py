@@ -1,0 +1,198 @@
+"""Users and who is locked out, on both engines; somebody always remains who may administer the deployment."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.store.interface import CLI, Actor, CountingStore, Missing, Taken, Tenant
+from gatepost.store.users import waiting
+from gatepost.store.userstore import LastAdministrator, Lockout, Session, User
+
+Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+ROOT = Actor("user", "root", "1")
+FAR = 1 << 50
+
+
+async def made(store: CountingStore, name: str, role: str = "administrator", tenant: str | None = None) -> User:
+    user = await store.create_user(name, role, tenant, f"hash of {name}", ROOT)  # type: ignore[arg-type]
+    assert isinstance(user, User)
+    return user
+
+
+async def tenant_named(store: CountingStore, name: str) -> str:
+    tenant = await store.create_tenant(name)
+    assert isinstance(tenant, Tenant)
+    return tenant.uid
+
+
+def test_a_user_comes_back(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        uid = await tenant_named(store, "t")
+        ann = await made(store, " Ann ", "analyst", uid.upper())
+        assert (ann.name, ann.role, ann.tenant, ann.disabled, ann.totp, ann.last_sign_in) == (
+            *("Ann", "analyst", uid, False, False),
+            None,
+        )
+        assert await store.user(ann.uid.upper()) == ann
+        assert await store.user("\0") is None
+        bob = await made(store, "bob")
+        assert await store.users() == (ann, bob)
+        assert await store.users(uid) == (ann,)
+        assert await store.users(new_id()) == ()
+        found = await store.credentials("ANN")
+        assert found
+        assert (found.user, found.password, found.totp_secret, found.failures) == (ann, "hash of  Ann ", None, 0)
+        assert await store.credentials("nobody") is None
+
+    use(scenario)
+
+
+def test_names_are_unique_in_any_case(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        await made(store, "Straße")
+        for name in ("STRASSE", "straße", " Straße"):
+            assert await store.create_user(name, "auditor", None, "h", ROOT) == Taken(name)
+        assert await store.create_user("x", "auditor", new_id(), "h", ROOT) == Missing("tenant")
+        assert len(await store.users()) == 1
+        both = await asyncio.gather(*(store.create_user("new", "auditor", None, "h", ROOT) for _ in range(5)))
+        assert sorted(type(each).__name__ for each in both) == ["Taken"] * 4 + ["User"]
+
+    use(scenario)
+
+
+def test_the_last_administrator_stays(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        uid = await tenant_named(store, "t")
+        root = await made(store, "root")
+        await made(store, "local", "administrator", uid)
+        off = await made(store, "off")
+        assert isinstance(await store.change_user(off.uid, by=ROOT, disabled=True), User)
+        last = LastAdministrator(root.uid)
+        assert await store.change_user(root.uid, by=ROOT, disabled=True) == last
+        assert await store.change_user(root.uid, by=ROOT, role="analyst") == last
+        assert await store.change_user(root.uid, by=ROOT, tenant=uid) == last
+        assert await store.delete_user(root.uid, ROOT) == last
+        assert await store.user(root.uid) == root
+        assert isinstance(await store.change_user(off.uid, by=ROOT, disabled=False), User)
+        assert isinstance(await store.delete_user(root.uid, ROOT), User)
+        assert await store.delete_user(root.uid, ROOT) == Missing("user")
+        assert await store.change_user(root.uid, by=ROOT, role="auditor") == Missing("user")
+
+    use(scenario)
+
+
+def test_administrators_who_disable_each_other_at_once(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        everybody = [await made(store, f"a{n}") for n in range(6)]
+        outcomes = await asyncio.gather(
+            *(store.change_user(user.uid, by=ROOT, disabled=True) for user in everybody[:3]),
+            *(store.delete_user(user.uid, ROOT) for user in everybody[3:5]),
+            store.change_user(everybody[5].uid, by=ROOT, role="auditor"),
+        )
+        assert sum(isinstance(outcome, LastAdministrator) for outcome in outcomes) == 1
+        left = [user for user in await store.users() if user.role == "administrator" and not user.disabled]
+        assert len(left) == 1
+
+    use(scenario)
+
+
+def test_a_code_works_once(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann = await made(store, "ann")
+        changed = await store.set_totp(ann.uid, "SECRET", ROOT, step=100)
+        assert isinstance(changed, User)
+        assert changed.totp
+        assert not await store.use_totp_step(ann.uid, 100), "the code that proved it is used up"
+        assert sum(await asyncio.gather(*(store.use_totp_step(ann.uid, 101) for _ in range(10)))) == 1
+        assert not await store.use_totp_step(ann.uid, 99)
+        assert await store.use_totp_step(ann.uid, 103)
+        assert not await store.use_totp_step(new_id(), 1)
+        found = await store.credentials("ann")
+        assert found
+        assert (found.totp_secret, found.totp_step) == ("SECRET", 103)
+        removed = await store.set_totp(ann.uid, None, ROOT)
+        assert isinstance(removed, User)
+        assert not removed.totp
+        assert await store.set_totp(new_id(), None, ROOT) == Missing("user")
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    ("failures", "wait"), [(1, 0), (4, 0), (5, 30), (6, 60), (7, 120), (11, 1_920), (12, 3_600), (10_000, 3_600)]
+)
+def test_waiting_doubles(failures: int, wait: int) -> None:
+    assert waiting(failures, Lockout()) == wait * 1_000
+
+
+def test_guessing_locks_out(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann = await made(store, "ann")
+        assert [await store.note_failure(ann.uid, 1_000) for _ in range(6)] == [0, 0, 0, 0, 31_000, 61_000]
+        found = await store.credentials("ann")
+        assert found
+        assert (found.failures, found.locked_until) == (6, 61_000)
+        await store.note_sign_in(ann.uid, 5_000)
+        found = await store.credentials("ann")
+        assert found
+        assert (found.failures, found.locked_until, found.user.last_sign_in) == (0, 0, 5_000)
+        assert await store.note_failure(ann.uid, 0, Lockout(1, 7, 9)) == 7
+        assert await store.note_failure(ann.uid, 0, Lockout(1, 7, 9)) == 9
+        await store.set_password(ann.uid, "new", ROOT)
+        found = await store.credentials("ann")
+        assert found
+        assert (found.password, found.failures, found.locked_until) == ("new", 0, 0)
+        assert await store.note_failure(new_id(), 1) == 0
+        await store.note_sign_in(new_id(), 1)
+
+    use(scenario)
+
+
+def test_guesses_at_once_are_all_counted(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        ann = await made(store, "ann")
+        await asyncio.gather(*(store.note_failure(ann.uid, 0) for _ in range(8)))
+        found = await store.credentials("ann")
+        assert found
+        assert found.failures == 8
+
+    use(scenario)
+
+
+def test_changes_are_audited_without_secrets(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        uid = await tenant_named(store, "t")
+        ann = await made(store, "ann", "analyst", uid)
+        await store.set_password(ann.uid, "$argon2$new", ROOT)
+        await store.set_totp(ann.uid, "TOTPSECRET", ROOT)
+        await store.change_user(ann.uid, by=ROOT, role="auditor")
+        await store.change_user(ann.uid, by=ROOT, role="auditor")
+        await store.change_user(ann.uid, by=ROOT, disabled=True)
+        await store.change_user(ann.uid, by=ROOT, disabled=False)
+        await store.delete_user(ann.uid, ROOT)
+        trail = [record for record in await store.audit(tenant=uid) if record.action.startswith("user.")]
+        assert [record.action.removeprefix("user.") for record in reversed(trail)] == [
+            *("create", "password", "totp", "change", "disable", "enable"),
+            "delete",
+        ]
+        assert {record.actor for record in trail} == {ROOT}
+        assert {record.sample[0] for record in trail} == {f"ann {ann.uid}"}
+        assert not [record for record in trail if "argon2" in str(record) or "TOTPSECRET" in str(record)]
+
+    use(scenario)
+
+
+def test_a_tenant_takes_its_users_along(use: Use) -> None:
+    async def scenario(store: CountingStore) -> None:
+        mine, other = await tenant_named(store, "t"), await tenant_named(store, "o")
+        ann, bob = await made(store, "ann", "analyst", mine), await made(store, "bob", "analyst", other)
+        for user, digest in ((ann, "a"), (bob, "b")):
+            assert isinstance(await store.create_session(user.uid, digest, FAR, "", ""), Session)
+        await store.delete_tenant(mine, CLI)
+        assert await store.users() == (bob,)
+        assert await store.session("a", 1) is None
+        assert await store.session("b", 1)
+
+    use(scenario)
