@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from gatepost.textmodel.features import SUBJECT, Features
+from gatepost.textmodel.sketch import smallest
 
-RUN = 5
 SKETCH = 3
 MIN_SUBJECT = 3
 
@@ -31,8 +31,8 @@ def signature(message: Features) -> set[int]:
     """The keys by which a message is recognised in another."""
     words = [word for word in message.text if word.isalpha()]
     subject = [word for word in message.rest if word.startswith(SUBJECT)]
-    runs = {crc32(" ".join(words[place : place + RUN]).encode()) for place in range(len(words) - RUN + 1)}
-    keys = set(sorted(runs)[:SKETCH])
+    runs = smallest(words, SKETCH)
+    keys = set(runs)
     if len(subject) >= MIN_SUBJECT or not runs:
         keys.add(crc32(" ".join(subject if runs else subject + words).encode()))
     return keys

@@ -25,10 +25,13 @@ MAX_COMPARED = 200
 def sketch(words: Sequence[str]) -> Sketch:
     """The signature of a text; empty for one that is too short to have one."""
     plain = [word for word in words if word.isalpha()]
-    if len(plain) < MIN_WORDS:
-        return ()
-    runs = {crc32(" ".join(plain[place : place + RUN]).encode()) for place in range(len(plain) - RUN + 1)}
-    return tuple(sorted(runs)[:SIZE])
+    return tuple(smallest(plain, SIZE)) if len(plain) >= MIN_WORDS else ()
+
+
+def smallest(words: Sequence[str], count: int) -> list[int]:
+    """The smallest hashes of the runs of words."""
+    runs = {crc32(" ".join(words[place : place + RUN]).encode()) for place in range(len(words) - RUN + 1)}
+    return sorted(runs)[:count]
 
 
 def alike(one: Sketch, other: Sketch) -> bool:
