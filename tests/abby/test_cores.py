@@ -610,3 +610,17 @@ def test_a_slot_that_others_free_is_given_at_once() -> None:
         assert isinstance(await scan, ScanResult)
 
     run(test, core, poll_seconds=600)
+
+
+def test_a_core_that_answers_and_takes_nothing_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.abby.cores.MAX_REFUSALS", 4)
+    core = Core(maximum=9)
+    core.answers = [Down("not now", begun=False)] * 9
+
+    async def test(cores: Cores) -> None:
+        outcome = await submit(cores)
+        assert isinstance(outcome, Failure)
+        assert outcome.error.status == 503
+        assert len(core.asked) == 4
+
+    run(test, core)

@@ -21,7 +21,7 @@ class Attempts:
         self._news = asyncio.Event()
         self._result: ScanResult | None = None
         self._fault: BaseException | None = None
-        self.begun = self.deaths = 0
+        self.begun = self.deaths = self.refusals = 0
 
     @property
     def places(self) -> frozenset[Place]:
@@ -80,3 +80,4 @@ class Attempts:
         if isinstance(outcome, ScanResult):
             self._result = self._result or outcome
         self.deaths += isinstance(outcome, Down) and outcome.begun
+        self.refusals += isinstance(outcome, Down) and not outcome.begun

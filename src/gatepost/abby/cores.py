@@ -35,6 +35,8 @@ DOUBT_SECONDS = 1.0
 GRACE_SECONDS = 10.0
 FRESH_SECONDS = 0.25
 MAX_DEATHS = 3
+# A core that tells its load and takes no scan is tried about twenty times a second: for so long as a restart may take.
+MAX_REFUSALS = 200
 
 Status = Literal["GREEN", "YELLOW", "RED"]
 
@@ -168,9 +170,9 @@ class Cores:
                 if attempts.result is not None:
                     self._unneeded(turn)
                     return attempts.result
-                if attempts.deaths >= MAX_DEATHS:
+                if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
                     self._unneeded(turn)
-                    return Failure(CORE_UNAVAILABLE, "the cores that took the message stopped answering")
+                    return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
         finally:
             attempts.give_up()
 

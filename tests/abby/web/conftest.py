@@ -23,7 +23,7 @@ from gatepost.abby.place import Down
 from gatepost.analysis import Report
 from gatepost.api.http import server_config
 from gatepost.guard.holding import Deleted, NotHeld, NotSent, Released
-from gatepost.guard.scan import Load, ScanRequest
+from gatepost.guard.scan import Load, ScanRequest, ScanResult
 from gatepost.guard.spool import Spool
 from gatepost.ids import new_id
 from gatepost.lists.subjects import Subject
@@ -51,14 +51,21 @@ REPORT = Report(
 )
 
 
-class IdleCore:
-    """A core that nobody scans with."""
+class PlainCore:
+    """A core that puts whatever comes on record with the same result."""
 
-    name = "idle"
+    name = "plain"
     enabled = True
 
-    async def scan(self, _request: ScanRequest) -> Down:
-        return Down("idle", begun=False)
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def scan(self, request: ScanRequest) -> ScanResult:
+        record = MessageRecord(
+            request.ggrid, request.created, request.created + 5, request.envelope, 10, "cd" * 32, REPORT
+        )
+        await self._store.record_message(record)
+        return ScanResult(record.ggrid, record.created, record.completed, REPORT)
 
     async def load(self, *, once_free: bool = False) -> Load:
         return Load(0, 1, 1)
@@ -113,7 +120,7 @@ class Shelf:
 
     async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld:
         there = await self.store.delete_held(ggrid, by, tenant)
-        return Deleted() if there and self.raw.pop(ggrid, None) else NotHeld()
+        return Deleted() if there and self.raw.pop(ggrid, b"") else NotHeld()
 
     store: Store
 
@@ -187,7 +194,7 @@ class Site:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.store = open_store("sqlite:web.db", self._folder)
-        cores = Cores([IdleCore()], poll_seconds=60)
+        cores = Cores([PlainCore(self.store)], poll_seconds=60)
         self.shelf = Shelf()
         self.shelf.store = self.store
         app = create_app(

@@ -93,6 +93,9 @@ def test_no_value_breaks_a_page(site: Any, row: Any) -> None:
     sent()
 
 
+MANY = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n'
+
+
 def raw(site: Any, request: bytes) -> bytes:
     """What the server says to bytes that no client library would send."""
     host, port = site.url.removeprefix("http://").split(":")
@@ -167,7 +170,7 @@ def test_many_fields_are_refused_and_a_deep_address_does_no_harm(site: Any) -> N
         ("multipart/form-data; boundary=b", b"--b\r\nContent-Disposition: form-data; name=file; filename=x\r\n\r\nabc"),
         ("multipart/form-data; boundary=b", b"--b\r\n" + b"X: y\r\n" * 5_000 + b"\r\nx\r\n--b--\r\n"),
         ("multipart/form-data; boundary=b", b"--b\r\nContent-Disposition: nonsense\r\n\r\nx\r\n--b--\r\n"),
-        ("multipart/form-data; boundary=b", b"".join(b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n' for _ in range(200)) + b"--b--\r\n"),
+        ("multipart/form-data; boundary=b", MANY * 200 + b"--b--\r\n"),
         ("text/plain", b"file=x"),
         ("application/json", b"{}"),
     ],
@@ -223,7 +226,7 @@ def test_a_session_begins_with_a_secret_of_its_own(site: Any) -> None:
 def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:
     visitor = site.visitor()
     for row in PAGES:
-        if isinstance(row, OpenPage) or isinstance(row, Upload) or row.method == "GET":
+        if isinstance(row, OpenPage | Upload) or row.method == "GET":
             continue
         if not any(getattr(other, "method", "") == "GET" and other.path == row.path for other in PAGES):
             path = row.path.replace("{scope}", "global").replace("{name}", "x")

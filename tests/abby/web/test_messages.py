@@ -88,7 +88,7 @@ def test_an_export_is_a_file_and_on_record(site: Any, tenant: str) -> None:
     assert answer.content == b"held text"
     assert answer.headers["content-disposition"] == f'attachment; filename="{ggrid}.eml"'
     assert answer.headers["content-type"] == "application/octet-stream"
-    assert site.run(site.store.audit(limit=1))[0].action == "message.exported"
+    assert site.run(site.store.audit(limit=1))[0].action == "quarantine.export"
     assert site.visitor().post(f"/messages/{site.message(tenant)}/export").status_code == 404
 
 

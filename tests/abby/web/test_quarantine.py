@@ -20,7 +20,7 @@ def test_the_queue_and_its_counts(site: Any, tenant: str) -> None:
     page = visitor.get("/quarantine").text
     assert f'href="/messages/{ggrid}"' in page
     assert "1 held" in page
-    for query in ("verdict=malware", "sender=x.example", "subject=no", "since=2099-01-01", "until=2020-01-01"):
+    for query in ("verdict=malware", "sender=x.example", "subject=never", "since=2099-01-01", "until=2020-01-01"):
         assert "Nothing that is held fits." in visitor.get(f"/quarantine?{query}").text
     assert visitor.get("/quarantine?since=x").status_code == 400
 
@@ -31,7 +31,7 @@ def test_released_once_with_the_visitors_name(site: Any, tenant: str, shelf: Any
     assert visitor.post(f"/messages/{ggrid}/release").headers["location"] == f"/messages/{ggrid}?done=released"
     assert shelf.sent[ggrid] == ("bob@example.com",)
     record = site.run(site.store.audit(tenant=tenant, limit=1))[0]
-    assert (record.action, record.actor.label) == ("message.released", f"user:{visitor.who}")
+    assert (record.action, record.actor.label) == ("quarantine.release", f"user:{visitor.who}")
     assert f"by user:{visitor.who}" in visitor.get(f"/messages/{ggrid}").text
     assert ggrid not in visitor.get("/quarantine").text
     assert ggrid in visitor.get("/quarantine?released=1").text

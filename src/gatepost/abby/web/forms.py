@@ -100,18 +100,19 @@ async def read_upload(request: Request, sink: Sink, limit: int) -> Form | Failur
         with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
             async for chunk in request.stream():
                 received += len(chunk)
-                too_large = received > limit + MAX_FORM or reading.fields_size > MAX_FORM
-                if too_large:
-                    break
                 for event in parser.parse(chunk):
                     reading.take(event)
+                fields = received - reading.file_size
+                too_large = reading.file_size > limit or fields > MAX_FORM
+                if too_large:
+                    break
             if not too_large and not parser.closed:
                 for event in parser.parse(b""):
                     reading.take(event)
     except MultipartError:
         # Leaving before the end is an error to the parser as well.
         return TOO_LARGE if too_large else UNREADABLE
-    return reading.form()
+    return TOO_LARGE if too_large else reading.form()
 
 
 class _Upload:
@@ -123,7 +124,7 @@ class _Upload:
         self._name, self._value = "", bytearray()
         self._is_file = False
         self._file = ""
-        self.fields_size = 0
+        self.file_size = 0
 
     def take(self, event: MultipartSegment | bytearray | None) -> None:
         if isinstance(event, MultipartSegment):
@@ -135,9 +136,9 @@ class _Upload:
             if not self._is_file:
                 self._pairs.append((self._name, self._value.decode("utf-8", "replace")))
         elif self._is_file:
+            self.file_size += len(event)
             self._sink.write(bytes(event))
         else:
-            self.fields_size += len(event)
             self._value += event
 
     def form(self) -> Form:
