@@ -26,6 +26,9 @@ BENCHMARKS = (
     "noloss",
     "cores",
     "web",
+    "model",
+    "evasion",
+    "bogofilter",
 )
 
 

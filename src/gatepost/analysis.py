@@ -30,7 +30,10 @@ from gatepost.lists.unkeyed import NOTHING, Compiled, hit
 from gatepost.mail import read
 from gatepost.mail.message import Envelope, Message
 from gatepost.policy import Decision, Policy, Verdict, shipped
-from gatepost.questions import Analysis, AskAntivirus, Lookup, LookupAnswer, Questions, Sighted
+from gatepost.questions import Analysis, AskAntivirus, AskCampaign, Campaign, Lookup, LookupAnswer, Questions, Sighted
+from gatepost.textmodel.blend import Models, built_in
+from gatepost.textmodel.sketch import Sketch, sketch
+from gatepost.textmodel.words import body_words
 from gatepost.verdict import Line, ListNote, judge
 
 T = TypeVar("T")
@@ -49,6 +52,7 @@ STAGES: tuple[str, ...] = (
     "pictures",
     "yara",
     "lists",
+    "campaign",
     *(stage for stage, _ in _STAGED),
     "judge",
 )
@@ -63,7 +67,8 @@ def _unwatched(_stage: str) -> None:
 class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened;
     `extra` are checks that run after the registered ones; `rules` are the operator's YARA rules, if there are any;
-    `antivirus` says whether there is one to ask, `acquaintance` whether somebody remembers whom the tenant knows."""
+    `antivirus` says whether there is one to ask, `acquaintance` whether somebody remembers whom the tenant knows,
+    `campaigns` whether somebody remembers what came in lately; `models` are the text models of the deployment."""
 
     now: float
     policy: Policy = msgspec.field(default_factory=shipped)
@@ -75,6 +80,8 @@ class Context(msgspec.Struct, frozen=True):
     rules: Rules | None = None
     antivirus: bool = False
     acquaintance: bool = False
+    models: Models = msgspec.field(default_factory=built_in)
+    campaigns: bool = False
 
 
 class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,8 +130,10 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     answer, antivirus, met = yield from _told(asked, files, met, context)
     if answer.failed:
         return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
+    campaign = yield from _spread(message, context, outcomes)
     protected = _protected(authentication, context.lists)
     reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus, met)
+    reading = msgspec.structs.replace(reading, models=context.models, campaign=campaign)
     findings = _checked(reading, context, outcomes)
     context.mark("judge")
     ruling = _ruled(answer, asked, reading, context.lists)
@@ -219,6 +228,16 @@ def _inside(files: Sequence[File], met: Acquaintance) -> Facets:
     """Where links in files lead to, as far as links in the text do not."""
     hosts = acquaintance.organisations(link for file in files for link in file.links)
     return Facets(hosts=tuple(host for host in hosts if host not in met.hosts))
+
+
+def _spread(message: Message, context: Context, outcomes: list[Outcome]) -> Analysis[Campaign]:
+    """Who else got near-copies of the message lately."""
+    if not context.campaigns:
+        return Campaign()
+    nothing: Sketch = ()
+    mine = _run("campaign", lambda: sketch(body_words(message.texts)), nothing, context, outcomes)
+    said = (yield (AskCampaign(mine),)) if mine else ()
+    return next((each for each in said if isinstance(each, Campaign)), Campaign())
 
 
 def _protected(authentication: Authentication, lists: Compiled) -> Protected:

@@ -14,6 +14,8 @@ from gatepost.auth.results import Authentication
 from gatepost.files.tree import Antivirus, File
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import Address, org_domain
+from gatepost.questions import Campaign
+from gatepost.textmodel.blend import Models, built_in
 
 T = TypeVar("T")
 
@@ -72,6 +74,8 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     now: float = 0.0
     antivirus: Antivirus = Antivirus()
     acquaintance: Acquaintance = STRANGE
+    models: Models = msgspec.field(default_factory=built_in)
+    campaign: Campaign = Campaign()
 
     @cached_property
     def fields(self) -> Mapping[str, str]:

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 # Far more than one message has facets; what a worker asks beyond it is refused with the frame.
 MAX_FACETS = 64
+# Hashes in the signature of a text (see `textmodel.sketch`).
+MAX_SKETCH = 8
 
 
 class Lookup(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
@@ -31,6 +33,19 @@ class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
 
     hits: tuple[Hit, ...] = ()
     failed: bool = False
+
+
+class AskCampaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
+    """Who else got near-copies of the message lately? `sketch` is the signature of its text."""
+
+    sketch: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SKETCH)]
+
+
+class Campaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
+    """Near-copies of the last hours, and how many other recipients they had."""
+
+    copies: int = 0
+    recipients: int = 0
 
 
 class AskAntivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):
@@ -67,8 +82,8 @@ class Sighted(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
     claimed: tuple[Known, ...] = ()
 
 
-Question: TypeAlias = Dns | Lookup | AskSightings | AskAntivirus
-Answer: TypeAlias = DnsAnswer | LookupAnswer | Sighted | Antivirus
+Question: TypeAlias = Dns | Lookup | AskSightings | AskAntivirus | AskCampaign
+Answer: TypeAlias = DnsAnswer | LookupAnswer | Sighted | Antivirus | Campaign
 Questions: TypeAlias = tuple[Question, ...]
 Answers: TypeAlias = tuple[Answer, ...]
 Analysis: TypeAlias = Generator[Questions, Answers, T]

@@ -9,6 +9,7 @@ from gatepost.cli import (
     configuration,
     diagnosis,
     lists,
+    models,
     policies,
     quarantine,
     replays,
@@ -55,6 +56,7 @@ app.add_typer(users.app, name="user")
 app.add_typer(apikeys.app, name="apikey")
 app.command("audit")(audit.audit)
 app.add_typer(policies.app, name="policy")
+app.add_typer(models.app, name="model")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(storage.app, name="storage")
 app.command("backup")(storage.backup)

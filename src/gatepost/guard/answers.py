@@ -11,12 +11,14 @@ from typing import Protocol
 
 from gatepost.asking import Dns, DnsAnswer
 from gatepost.files.tree import Antivirus
+from gatepost.guard.campaigns import Campaigns
 from gatepost.guard.clamd import Body
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answer,
     Answers,
     AskAntivirus,
+    AskCampaign,
     AskSightings,
     Lookup,
     LookupAnswer,
@@ -100,6 +102,7 @@ class Answerer:
         self._lists = lists or NoLists()
         self._antivirus = antivirus
         self._acquaintances = acquaintances or NoMemory()
+        self._campaigns = Campaigns()
         self._used: dict[str, float] = {}
 
     async def answer(self, job: Named, questions: Questions) -> Answers:
@@ -109,6 +112,8 @@ class Answerer:
         for question in dict.fromkeys(questions):
             if isinstance(question, AskAntivirus):
                 found[question] = await self._scanned(job)
+            elif isinstance(question, AskCampaign):
+                found[question] = self._campaigns.answer(job.envelope, question)
             elif isinstance(question, Lookup):
                 # The tenant is the message's, whatever a worker may ask.
                 found[question] = await self._lists.answer(job.envelope.tenant, question)

@@ -23,14 +23,17 @@ from gatepost.guard.kernel import die_with_parent
 from gatepost.guard.page import Page
 from gatepost.guard.seal import forget_signals
 from gatepost.guard.warmup import warm_up
+from gatepost.textmodel.blend import Models, built_in, deployed
+from gatepost.textmodel.model import ModelError
 
 
 class Loader:
     """Forks workers and reaps them, until guard closes the control socket."""
 
-    def __init__(self, control: socket.socket, rules: Rules | None) -> None:
+    def __init__(self, control: socket.socket, rules: Rules | None, models: Models) -> None:
         self._control = control
         self._rules = rules
+        self._models = models
         self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
@@ -79,7 +82,7 @@ class Loader:
         if pid == 0:
             try:
                 die_with_parent(parent, signal.SIGKILL)
-                worker.live(sock, Page(page), order.memory, self._rules, trial=order.trial)
+                worker.live(sock, Page(page), order.memory, self._rules, self._models, trial=order.trial)
             except BaseException:
                 traceback.print_exc()
                 raise
@@ -92,27 +95,35 @@ class Loader:
 
 
 def main() -> None:
-    """`python -m gatepost.guard.loader DESCRIPTOR PID [FOLDER]`: the control socket, guard's process id, YARA rules."""
+    """`python -m gatepost.guard.loader SOCKET PID RULES MODELS`: the control socket, guard's id, two folders."""
     descriptor, guard = (int(argument) for argument in sys.argv[1:3])
     forget_signals()
     die_with_parent(guard, signal.SIGKILL)
     warm_up()
-    rules = _rules(sys.argv[3:])
+    rules, models = _rules(sys.argv[3]), _models(sys.argv[4])
     gc.disable()
     gc.collect()
     gc.freeze()
     try:
-        Loader(socket.socket(fileno=descriptor), rules).serve()
+        Loader(socket.socket(fileno=descriptor), rules, models).serve()
     except ConnectionError:
         pass
 
 
-def _rules(folders: list[str]) -> Rules | None:
+def _rules(folder: str) -> Rules | None:
     """The operator's rules, compiled before any worker is sealed."""
     try:
-        return compiled(Path(folders[0])) if folders else None
+        return compiled(Path(folder)) if folder else None
     except RulesError as fault:  # they were in order when the configuration was read
         sys.exit(f"gatepost: yara.folder {fault}")
+
+
+def _models(folder: str) -> Models:
+    """The shipped text model, and the operator's own where there are any."""
+    try:
+        return deployed(Path(folder)) if folder else built_in()
+    except ModelError as fault:
+        sys.exit(f"gatepost: the text models in {folder}: {fault}")
 
 
 if __name__ == "__main__":

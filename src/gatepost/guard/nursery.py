@@ -36,17 +36,21 @@ class LoaderError(RuntimeError):
     """The loader did not start; its own words are on standard error."""
 
 
-class Nursery:
-    """One loader process. `born` is called with number, pid and pidfd; `lost` once, if it ends by itself;
-    `rules` is a folder of YARA rules."""
+class Equipment(msgspec.Struct, frozen=True):
+    """Folders from which the loader takes what an operator gives to the workers: YARA rules, text models."""
 
-    def __init__(
-        self, born: Callable[[int, int, int], None], lost: Callable[[], None], rules: str | None = None
-    ) -> None:
+    rules: str = ""
+    models: str = ""
+
+
+class Nursery:
+    """One loader process. `born` is called with number, pid and pidfd; `lost` once, if it ends by itself."""
+
+    def __init__(self, born: Callable[[int, int, int], None], lost: Callable[[], None], equipment: Equipment) -> None:
         self._loop = asyncio.get_running_loop()
         self._born = born
         self._lost = lost
-        self._rules = rules
+        self._equipment = equipment
         self._loaded: asyncio.Future[None] = self._loop.create_future()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,7 +60,7 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", "-m", "gatepost.guard.loader", str(theirs.fileno()), str(os.getpid())]
-            command += [self._rules] if self._rules else []
+            command += [self._equipment.rules, self._equipment.models]
             # In this thread, not another: the loader ends with the thread that started it.
             self._process = subprocess.Popen(  # noqa: ASYNC220
                 command,

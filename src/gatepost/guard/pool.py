@@ -19,6 +19,7 @@ from gatepost.guard import frames
 from gatepost.guard.attempt import AnalysisJob, Attempt, Reason
 from gatepost.guard.crew import Hand
 from gatepost.guard.frames import Frame, FrameError, Looked, Purpose, Snapshot
+from gatepost.guard.nursery import Equipment
 from gatepost.guard.queueing import LARGE, Queue
 from gatepost.guard.staff import SealError, Staff, described
 from gatepost.policy import Policy
@@ -38,7 +39,7 @@ _log = structlog.get_logger("gatepost.workers")
 
 class PoolSettings(msgspec.Struct, frozen=True):
     """Times in seconds, memory in bytes over what an idle worker holds. `trial` is for tests only;
-    `rules` is a folder of YARA rules, `antivirus` whether there is one to ask."""
+    `rules` is a folder of YARA rules, `models` one of text models, `antivirus` whether there is one to ask."""
 
     processes: int
     analysis_timeout: float
@@ -47,6 +48,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
     unsealed: bool = False
     trial: bool = False
     rules: str | None = None
+    models: str = ""
     antivirus: bool = False
 
     @property
@@ -97,7 +99,8 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop = asyncio.get_running_loop()
-        self._staff = Staff(self, self._settings.memory, self._settings.rules, trial=self._settings.trial)
+        equipment = Equipment(self._settings.rules or "", self._settings.models)
+        self._staff = Staff(self, self._settings.memory, equipment, trial=self._settings.trial)
         try:
             await self._staff.start(self._settings.processes)
             if self._staff.leaks and not self._settings.unsealed:

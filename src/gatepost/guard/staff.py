@@ -11,7 +11,7 @@ import structlog
 from gatepost.guard import frames
 from gatepost.guard.crew import Hand
 from gatepost.guard.frames import Frame, FrameError
-from gatepost.guard.nursery import LoaderError, Nursery
+from gatepost.guard.nursery import Equipment, LoaderError, Nursery
 from gatepost.guard.page import Page, new_page
 
 _START_SECONDS = 30.0
@@ -44,7 +44,7 @@ class Employer(Protocol):
 class Staff:
     """The workers that there are. `hands` holds them from birth to end."""
 
-    def __init__(self, employer: Employer, memory: int, rules: str | None = None, *, trial: bool) -> None:
+    def __init__(self, employer: Employer, memory: int, equipment: Equipment, *, trial: bool) -> None:
         self.hands: dict[int, Hand] = {}
         self.leaks: tuple[str, ...] = ()
         self.replaced = 0
@@ -52,9 +52,9 @@ class Staff:
         self._employer = employer
         self._memory = memory
         self._trial = trial
-        self._rules = rules
+        self._equipment = equipment
         self._loop = asyncio.get_running_loop()
-        self._nursery = Nursery(self._born, self._loader_lost, rules)
+        self._nursery = Nursery(self._born, self._loader_lost, equipment)
         self._numbers = itertools.count(1)
         self._pause = _PAUSE_SECONDS[0]
         self._news = asyncio.Event()
@@ -170,7 +170,7 @@ class Staff:
     async def _reload(self) -> None:
         while True:
             await self._nursery.stop()
-            self._nursery = Nursery(self._born, self._loader_lost, self._rules)
+            self._nursery = Nursery(self._born, self._loader_lost, self._equipment)
             try:
                 await self._nursery.start()
             except LoaderError:

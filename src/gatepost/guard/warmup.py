@@ -37,7 +37,9 @@ from gatepost.questions import (
     Answer,
     Answers,
     AskAntivirus,
+    AskCampaign,
     AskSightings,
+    Campaign,
     Known,
     Lookup,
     LookupAnswer,
@@ -130,7 +132,7 @@ def _look_at(raw: bytes) -> None:
 
 def report_on(raw: bytes) -> Report:
     """Analyse one specimen, with answers from the make-believe zone."""
-    analysis = analyse(raw, ENVELOPE, Context(now=NOW, acquaintance=True))
+    analysis = analyse(raw, ENVELOPE, Context(now=NOW, acquaintance=True, campaigns=True))
     try:
         questions = next(analysis)
         while True:
@@ -150,6 +152,8 @@ def _answer_to(question: Question) -> Answer:
         return LookupAnswer()
     if isinstance(question, AskAntivirus):
         return Antivirus()
+    if isinstance(question, AskCampaign):
+        return Campaign()
     if isinstance(question, AskSightings):
         return Sighted(True, (Known(),) * len(question.keys), (Known(1, 9),) * 2, (Known(),) * 2)
     records = _ZONE.get(question)

@@ -26,6 +26,7 @@ from gatepost.guard.trial import rigged
 from gatepost.lists.unkeyed import NOTHING, Compiled, compiled
 from gatepost.policy import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
+from gatepost.textmodel.blend import Models, built_in
 from gatepost.view import picture, view
 
 LARGE = 1 << 20
@@ -51,10 +52,19 @@ class _Run:
 class Worker:
     """Receives jobs and answers, sends questions and reports."""
 
-    def __init__(self, sock: socket.socket, page: Page, rules: Rules | None = None, *, trial: bool = False) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        page: Page,
+        rules: Rules | None = None,
+        models: Models | None = None,
+        *,
+        trial: bool = False,
+    ) -> None:
         self._sock = sock
         self._page = page
         self._rules = rules
+        self._models = models or built_in()
         self._trial = trial
         self._runs: dict[int, _Run] = {}
         self._policies: dict[str, Policy] = {}
@@ -100,6 +110,8 @@ class Worker:
             rules=self._rules,
             antivirus=job.antivirus,
             acquaintance=True,
+            models=self._models,
+            campaigns=True,
         )
         if self._trial:
             context = rigged(raw, context)
@@ -199,7 +211,9 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def live(sock: int, page: Page, memory: int, rules: Rules | None = None, *, trial: bool) -> NoReturn:
+def live(
+    sock: int, page: Page, memory: int, rules: Rules | None = None, models: Models | None = None, *, trial: bool
+) -> NoReturn:
     """A forked child becomes a worker: sealed, tested from inside, then at work until guard lets go."""
     os.dup2(sock, SOCKET)
     gc.enable()
@@ -209,7 +223,7 @@ def live(sock: int, page: Page, memory: int, rules: Rules | None = None, *, tria
     sys.stdin = sys.stdout = sys.stderr = None
     connection.sendall(frames.packed(Frame.READY, 0, frames.Ready(sealed.layers, sealed.leaks)))
     try:
-        Worker(connection, page, rules, trial=trial).loop()
+        Worker(connection, page, rules, models, trial=trial).loop()
     except MemoryError:
         page.say_out_of_memory()
     except OSError:  # guard is gone

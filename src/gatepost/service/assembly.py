@@ -38,9 +38,10 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def build_guard(
-    settings: GuardSettings, store: CountingStore, registry: CollectorRegistry, *, trial: bool = False
+    settings: GuardSettings, store: CountingStore, registry: CollectorRegistry, *, models: str = "", trial: bool = False
 ) -> Guard:
-    """A core with its workers, resolver and door. `trial` lets messages ask for misbehaviour; it is for tests only."""
+    """A core with its workers, resolver and door. `models` is a folder of text models. `trial` lets messages ask for
+    misbehaviour; it is for tests only."""
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = Listing(store)
     antivirus = Clamd(settings.clamd.address) if settings.clamd else None
@@ -48,7 +49,8 @@ def build_guard(
     answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
     policies = overrides.loaded(settings.policy)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
-    pool = WorkerPool(_pool_settings(settings, trial), answerer.answer, policies.deployment.policy, of_tenants)
+    pool_settings = _pool_settings(settings, models, trial)
+    pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
     registry.register(metrics)
@@ -57,7 +59,7 @@ def build_guard(
     return Guard(settings, store, pool, answerer, admission, lists=lists, acquaintances=known, observe=metrics.scanned)
 
 
-def _pool_settings(settings: GuardSettings, trial: bool) -> PoolSettings:
+def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSettings:
     return PoolSettings(
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
@@ -66,6 +68,7 @@ def _pool_settings(settings: GuardSettings, trial: bool) -> PoolSettings:
         unsealed=settings.unsealed,
         trial=trial,
         rules=settings.yara.folder if settings.yara else None,
+        models=models,
         antivirus=settings.clamd is not None,
     )
 

@@ -40,6 +40,7 @@ from gatepost.settings import Tls
 from gatepost.settings.values import split_address
 from gatepost.store import open_store
 from gatepost.store.interface import CountingStore, Store
+from gatepost.textmodel.blend import FOLDER
 
 Bound = dict[str, tuple[socket.socket, ...]]
 Started = Callable[[int, Store], Awaitable[None]]
@@ -88,7 +89,9 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
         own, registry = None, CollectorRegistry()
         if plan.guard:
             quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, registry))
-            guard = await _started(build_guard(plan.guard, store, registry, trial=plan.trial), stack)
+            models = str(plan.data.path / FOLDER)
+            core = build_guard(plan.guard, store, registry, models=models, trial=plan.trial)
+            guard = await _started(core, stack)
             own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), Custody(quarantine, guard))
             servers += _rest(plan, own, spool, registry, bound)
             servers += _smtp(plan, plan.guard, guard, quarantine, store, spool, registry, bound)

@@ -1,0 +1,33 @@
+"""Near-copies: of mail that the operator marked as unwanted, and of mail that many others got within hours.
+
+A campaign is the same text to many, with a name or a number changed. That alone is no crime: newsletters, lists and
+notes to all staff are campaigns too, so mail that names itself as bulk, and that of the operator's own domains,
+makes no burst.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.findings import Finding, Kind, Reading
+from gatepost.names import org_domain
+from gatepost.textmodel.sketch import sketch
+from gatepost.textmodel.words import body_words
+
+MARKED = Kind("campaign:marked", "The text is nearly that of a mail which the operator marked as unwanted")
+BURST = Kind("campaign:burst", "Many recipients got nearly the same text within hours")
+KINDS = (MARKED, BURST)
+
+MANY = 20
+_BULK = frozenset({"list-unsubscribe", "list-id", "list-post"})
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    marked = reading.models.marked
+    if marked.by_hash and marked.near(sketch(body_words(reading.message.texts))):
+        yield MARKED.at("text")
+    if reading.campaign.recipients >= MANY and _BULK.isdisjoint(reading.fields) and not _is_own(reading):
+        yield BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)
+
+
+def _is_own(reading: Reading) -> bool:
+    own = {org_domain(domain) for domain in reading.protected.own_domains}
+    return not own.isdisjoint(reading.sender_domains) and reading.authentication.aligned

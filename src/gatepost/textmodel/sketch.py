@@ -1,0 +1,60 @@
+"""A small signature of a mail's text, by which its near-copies are recognised.
+
+The copies of a campaign differ in a name, a number, a line of noise. Of all runs of five words, the eight smallest
+hashes are kept (Broder, 1997): two texts that share most of their runs share most of these, whatever was put in
+between. Texts of a few words have none: "thanks, see you tomorrow" is nobody's campaign.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TypeAlias
+from zlib import crc32
+
+import msgspec
+
+Sketch: TypeAlias = tuple[int, ...]
+
+RUN = 5
+SIZE = 8
+NEAR = 5
+MIN_WORDS = 25
+# As many texts are compared as share one of the hashes; more than these are one campaign anyway.
+MAX_COMPARED = 200
+
+
+def sketch(words: Sequence[str]) -> Sketch:
+    """The signature of a text; empty for one that is too short to have one."""
+    plain = [word for word in words if word.isalpha()]
+    return tuple(smallest(plain, SIZE)) if len(plain) >= MIN_WORDS else ()
+
+
+def smallest(words: Sequence[str], count: int) -> list[int]:
+    """The smallest hashes of the runs of words."""
+    runs = {crc32(" ".join(words[place : place + RUN]).encode()) for place in range(len(words) - RUN + 1)}
+    return sorted(runs)[:count]
+
+
+def alike(one: Sketch, other: Sketch) -> bool:
+    """Whether two texts share most of what they say: of the smallest hashes of both, most are in each."""
+    both = sorted({*one, *other})[:SIZE]
+    return len(both) == SIZE and len(set(both).intersection(one).intersection(other)) >= NEAR
+
+
+class Marked(msgspec.Struct, frozen=True):
+    """Signatures that an operator marked as unwanted, by each of their hashes."""
+
+    by_hash: Mapping[int, tuple[Sketch, ...]] = {}
+
+    def near(self, mine: Sketch) -> bool:
+        """Whether one of them is alike."""
+        found = dict.fromkeys(other for each in mine for other in self.by_hash.get(each, ()))
+        return any(alike(mine, other) for other in islice(found, MAX_COMPARED))
+
+
+def marked(sketches: Iterable[Sketch]) -> Marked:
+    """These signatures, ready to be asked."""
+    by_hash: dict[int, list[Sketch]] = {}
+    for each in sketches:
+        for one in each:
+            by_hash.setdefault(one, []).append(each)
+    return Marked({one: tuple(those) for one, those in by_hash.items()})

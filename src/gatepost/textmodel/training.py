@@ -1,0 +1,184 @@
+"""Learning: logistic regression on words, pairs and marks, with every collection counted by the root of its size.
+
+Honest figures need mail from people that nobody trained on, so nothing here trusts a random split. The calibration is
+fitted on scores that each collection got from a model which had not seen it: that is what a strange mailbox will get.
+Needs scikit-learn, which the service does not: `pip install gatepost[train]`.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gatepost.textmodel.features import Features
+from gatepost.textmodel.kinds import UNWANTED, kind_of
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence
+from gatepost.textmodel.vocabulary import spread, vocabulary
+
+Matrix: TypeAlias = Any  # scipy.sparse has no types of its own
+Flags: TypeAlias = NDArray[np.bool_]
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+STRENGTH = 10.0
+KIND_STRENGTH = 3.0
+MIN_OF_KIND = 20
+
+
+class Example(msgspec.Struct, frozen=True):
+    """One labelled message. `family` names who collected it; `weight` is more than 1 for an operator's own feedback."""
+
+    seen: Features
+    label: str
+    corpus: str
+    weight: float = 1.0
+
+    @property
+    def family(self) -> str:
+        return family_of(self.corpus)
+
+
+class TrainingError(ValueError):
+    """Mail from which nothing can be learnt; the text says why."""
+
+
+def family_of(corpus: str) -> str:
+    """Who collected a corpus: what stands before the first underscore. Its parts are left out together."""
+    return corpus.partition("_")[0]
+
+
+def _quiet(_what: str, _done: int, _of: int) -> None:
+    """Nobody watches."""
+
+
+def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _quiet) -> Model:
+    """A calibrated model from these examples."""
+    truth = np.array([example.label in UNWANTED for example in examples])
+    if truth.all() or not truth.any():
+        raise TrainingError("both wanted and unwanted mail is needed")
+    families = [example.family for example in examples]
+    progress("words", 0, 1)
+    known = vocabulary([example.seen for example in examples], families)
+    matrix, counts = _matrix(known, examples, progress)
+    lesson = _Lesson(matrix, truth, np.array(families), _weights(examples, truth), seed)
+    weights, bias = lesson.fit(np.ones(len(truth), bool))
+    kinds = [kind_of(example.label, example.seen) for example in examples]
+    heads = [lesson.kind(kinds, name) for name in ("phishing", "fraud")]
+    slope, offset = lesson.calibrated(np.array([evidence(count) for count in counts]), progress)
+    return msgspec.structs.replace(
+        known,
+        weights=np.stack([weights, *(head for head, _ in heads)], axis=1).astype(np.float32),
+        bias=np.array([bias, *(start for _, start in heads)], np.float32),
+        slope=slope,
+        offset=offset,
+    )
+
+
+def _matrix(known: Model, examples: Sequence[Example], progress: Progress) -> tuple[Matrix, list[int]]:
+    """One row for each example, scaled as in scoring, and how many words and pairs each has."""
+    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+
+    rows, values, ends, counts = [], [], [0], []
+    for number, example in enumerate(examples):
+        hits = known.hits(example.seen)
+        counts.append(len(hits.text))
+        rows += [hits.text, hits.marks]
+        values += [np.full(len(hits.text), 1 / math.sqrt(len(hits.text) or 1)), np.full(len(hits.marks), MARK_SCALE)]
+        ends.append(ends[-1] + len(hits.text) + len(hits.marks))
+        if number % 500 == 0:
+            progress("features", number, len(examples))
+    shape = len(examples), len(known.words) + len(known.pairs)
+    return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape), counts
+
+
+def _weights(examples: Sequence[Example], truth: Flags) -> NDArray[np.float64]:
+    """Each side of each collection counts by the root of its size: the largest shall not drown the others."""
+    groups = [(example.family, bool(bad)) for example, bad in zip(examples, truth, strict=True)]
+    sizes = Counter(groups)
+    return np.array([example.weight / math.sqrt(sizes[group]) for example, group in zip(examples, groups, strict=True)])
+
+
+class _Lesson:
+    """Everything that one fit needs, with the parts that a fit leaves out."""
+
+    def __init__(
+        self, matrix: Matrix, truth: Flags, families: NDArray[np.str_], weights: NDArray[np.float64], seed: int
+    ) -> None:
+        self._matrix, self._truth, self._families = matrix, truth, families
+        self._weights, self._seed = weights, seed
+        presence = matrix.copy()
+        presence.data = np.ones_like(presence.data)
+        self._counts = {name: np.asarray(presence[families == name].sum(axis=0))[0] for name in np.unique(families)}
+
+    def fit(self, chosen: Flags) -> tuple[Floats, float]:
+        """The weights and the bias that these examples teach. What too few of their collections have gets none."""
+        columns = self._columns(set(self._families[chosen].tolist()))
+        truth = self._truth[chosen]
+        weights = self._balanced(self._weights[chosen], truth)
+        coefficients, bias = self._regression(self._matrix[chosen][:, columns], truth, weights, STRENGTH)
+        whole = np.zeros(self._matrix.shape[1], np.float32)
+        whole[columns] = coefficients
+        return whole, bias
+
+    def kind(self, kinds: Sequence[str], name: str) -> tuple[Floats, float]:
+        """The weights that tell one kind of unwanted mail from plain spam; none where there are too few of it."""
+        named = np.array([kind == name for kind in kinds])
+        chosen = named | np.array([kind == "spam" for kind in kinds])
+        if min(named.sum(), (chosen & ~named).sum()) < MIN_OF_KIND:
+            return np.zeros(self._matrix.shape[1], np.float32), -30.0
+        weights = self._balanced(self._weights[chosen], named[chosen])
+        return self._regression(self._matrix[chosen], named[chosen], weights, KIND_STRENGTH)
+
+    def calibrated(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
+        """Slope and offset from what each collection's mail scored without it, by how much is known of each message."""
+        scores = np.zeros(len(self._truth))
+        names = np.unique(self._families)
+        for number, name in enumerate(names):
+            progress("calibration", number, len(names))
+            out = self._families == name
+            if len(names) < 2 or self._truth[~out].all() or not self._truth[~out].any():
+                return 1.0, 0.0
+            weights, bias = self.fit(~out)
+            scores[out] = (self._matrix[out] @ weights + bias) * known[out]
+        balanced = self._balanced(self._weights, self._truth)
+        slope, offset = self._regression(scores[:, None], self._truth, balanced, 1e6)
+        return float(slope[0]), offset
+
+    def _columns(self, families: set[str]) -> NDArray[np.int64]:
+        names = sorted(families)
+        counts = np.array([self._counts[name] for name in names], np.float64)
+        sizes = np.array([(self._families == name).sum() for name in names], np.float64)
+        return np.flatnonzero(spread(counts, sizes))
+
+    def _balanced(self, weights: NDArray[np.float64], truth: Flags) -> NDArray[np.float64]:
+        """Both sides weigh the same, and all together as much as there are examples."""
+        result = weights.copy()
+        for side in (truth, ~truth):
+            result[side] *= len(truth) / 2 / result[side].sum()
+        return result
+
+    def _regression(
+        self, matrix: Matrix, truth: Flags, weights: NDArray[np.float64], strength: float
+    ) -> tuple[Floats, float]:
+        from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+
+        wide = matrix.shape[1] > 1
+        fitted = LogisticRegression(
+            C=strength,
+            solver="liblinear",
+            dual=wide,
+            tol=0.01 if wide else 1e-6,
+            max_iter=1000,
+            random_state=self._seed,
+        ).fit(matrix, truth, sample_weight=weights)
+        return fitted.coef_[0].astype(np.float32), float(fitted.intercept_[0])
+
+
+def heaviest(model: Model, count: int = 40) -> Iterator[tuple[str, float]]:
+    """The rows that weigh most for unwanted mail and, after them, for wanted mail."""
+    order = np.argsort(-model.weights[:, 0], kind="stable")
+    for row in (*order[:count].tolist(), *order[: -count - 1 : -1].tolist()):
+        yield model.name(row), float(model.weights[row, 0])

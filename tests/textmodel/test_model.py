@@ -1,0 +1,136 @@
+"""Scoring is addition; a file that is no model is refused; several models speak with one voice."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.mail import read
+from gatepost.textmodel.blend import Blend, Models, built_in, deployed
+from gatepost.textmodel.features import Features, features
+from gatepost.textmodel.model import CHOSEN, HALF, MARK_SCALE, Model, ModelError, evidence, parsed, shipped
+
+WORDS = ("#links 0", "free", "meeting", "pills")
+
+
+def toy(free: float = 2.0, slope: float = 1.0) -> Model:
+    weights = np.zeros((5, 3), np.float32)
+    weights[:, 0] = [-1.0, free, -3.0, 4.0, 6.0]
+    weights[3, 1] = 1.0
+    pair = WORDS.index("free") * (len(WORDS) + 1) + WORDS.index("pills")
+    return Model(WORDS, np.array([pair], np.int64), weights, np.array([0.5, -2.0, -9.0], np.float32), slope)
+
+
+def seen(text: str, *marks: str) -> Features:
+    return Features(text.split(), [], list(marks))
+
+
+@pytest.mark.parametrize(
+    ("given", "raw", "rows"),
+    [
+        (seen(""), 0.5, 0),
+        (seen("free"), 0.5 + 2, 1),
+        (seen("free free"), 0.5 + 2, 1),
+        (seen("free pills"), 0.5 + (2 + 4 + 6) / math.sqrt(3), 3),
+        (seen("pills free"), 0.5 + (2 + 4) / math.sqrt(2), 2),
+        (seen("free unknown pills"), 0.5 + (2 + 4) / math.sqrt(2), 2),
+        (seen("p1lls"), 0.5 + 4, 1),
+        (seen("meeting", "#links 0", "#new"), 0.5 - 3 - MARK_SCALE, 1),
+    ],
+)
+def test_a_score_is_a_sum_that_counts_by_how_much_is_known(given: Features, raw: float, rows: int) -> None:
+    assert toy().score(given).logit == pytest.approx(raw * evidence(rows), abs=1e-5)
+
+
+def test_little_evidence_leaves_the_prior() -> None:
+    assert toy().score(seen("nothing of this is known")).unwanted == pytest.approx(0.5)
+    assert evidence(0) == 0
+    assert evidence(HALF) == pytest.approx(0.5)
+
+
+def test_good_words_do_not_drown_a_lure() -> None:
+    good = tuple(first + second for first in "abcdefgh" for second in "abcdefghij")
+    weights = np.zeros((82, 3), np.float32)
+    weights[:, 0] = [5.0, 5.0, *[-1.0] * 80]
+    model = Model(("free", "pills", *good), np.empty(0, np.int64), weights, np.zeros(3, np.float32))
+    lure, stuffed = seen("free pills " * 40), seen("free pills " * 40 + " ".join(good) + " more" * 80)
+    drowned = (10 - 80) / math.sqrt(82) * evidence(82)
+    part = (10 / math.sqrt(2) - CHOSEN) * evidence(2)
+    assert drowned < -5
+    assert model.score(stuffed).logit == pytest.approx(part, abs=1e-5)
+    assert model.score(stuffed).logit < model.score(lure).logit
+
+
+@pytest.mark.parametrize(("words", "windows"), [(0, 0), (119, 0), (120, 2), (240, 3), (1000, 12)])
+def test_only_long_texts_have_windows(words: int, windows: int) -> None:
+    assert len(toy().hits(seen("free " * words)).windows) == windows
+
+
+def test_kinds_share_the_probability() -> None:
+    score = toy().score(seen("pills"))
+    assert score.spam + score.phishing + score.fraud == pytest.approx(score.unwanted)
+    assert score.spam > score.phishing > score.fraud
+
+
+def test_reasons_are_what_weighed_most() -> None:
+    model = toy()
+    assert model.reasons(model.hits(seen("free pills meeting"))) == ("free pills", "pills", "free")
+
+
+def test_a_model_survives_its_file() -> None:
+    again = parsed(toy(slope=0.5).saved())
+    assert again.score(seen("free pills")) == toy(slope=0.5).score(seen("free pills"))
+    assert again.words == WORDS
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04", toy().saved()[:-40]])
+def test_what_is_no_model_is_refused(content: bytes) -> None:
+    with pytest.raises(ModelError):
+        parsed(content)
+
+
+def test_the_blend_is_the_average_of_log_odds() -> None:
+    one, other = toy(free=2.0), toy(free=6.0)
+    both = Blend((one, other))
+    blend = both.weigh(both.hits(seen("free")))
+    assert blend.logit == pytest.approx((one.score(seen("free")).logit + other.score(seen("free")).logit) / 2)
+
+
+def test_own_models_are_found_in_their_folder(tmp_path: Path) -> None:
+    tenant = "0192aa00-0000-7000-8000-000000000001"
+    assert deployed(tmp_path / "none").of(tenant) == built_in().everybody
+    (tmp_path / "own.npz").write_bytes(toy().saved())
+    (tmp_path / f"{tenant.upper()}.npz").write_bytes(toy(free=9.0).saved())
+    models = deployed(tmp_path)
+    assert [len(models.of(name).models) for name in (None, "another", tenant)] == [2, 2, 3]
+    assert isinstance(models, Models)
+
+
+def test_the_shipped_model_knows_an_advertisement_from_a_letter() -> None:
+    spam = b"From: a@b.example\r\nSubject: Cheap pills!\r\n\r\nBuy cheap viagra now! 80% off, click here http://a.test/\r\n"
+    ham = (
+        b"From: a@b.example\r\nSubject: Re: patch\r\nIn-Reply-To: <1@c>\r\n\r\nThanks, the patch looks good to me.\r\n"
+    )
+    scores = [shipped().score(features(read(raw))).unwanted for raw in (spam, ham)]
+    assert scores[0] > 0.7
+    assert scores[1] < 0.3
+
+
+NOT_NAMES = ("enron", "trec", "spamassassin", "phishing_pot", "notmuch", "foff", "sisimai", "mailman", "yahoogroups")
+
+
+def test_nothing_in_the_shipped_model_names_a_collection_a_host_or_a_date() -> None:
+    words = shipped().words
+    named = [word for word in words if word.removeprefix("s:").removeprefix("f:") in NOT_NAMES]
+    assert not named
+    assert not [word for word in words if not word.startswith("#") and any(c in "123456789@" for c in word)]
+    assert not {"january", "monday", "gmt", "s:friday"} & set(words)
+
+
+@given(st.lists(st.text(max_size=12), max_size=50), st.lists(st.text(max_size=12), max_size=10))
+def test_any_words_have_a_score(text: list[str], marks: list[str]) -> None:
+    score = toy().score(Features(text, text[:5], marks))
+    assert 0 <= score.unwanted <= 1

@@ -1,0 +1,53 @@
+"""Near-copies are recognised, whatever was changed in between; different texts and short notes are not."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.textmodel.sketch import MIN_WORDS, SIZE, alike, marked, sketch
+
+WORDS = [first + second + third for first in "bdfgklmnprst" for second in "aeiou" for third in "lmnrst"]
+TEXT = random.Random(1).choices(WORDS, k=120)
+OTHER = random.Random(2).choices(WORDS, k=120)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        TEXT,
+        ["dear", "ann", *TEXT],
+        [*TEXT, "order", "4711"],
+        [*TEXT[:60], "friend", *TEXT[61:]],
+        [*TEXT[:30], "12345", *TEXT[30:]],
+    ],
+)
+def test_near_copies_are_alike(copy: list[str]) -> None:
+    assert alike(sketch(TEXT), sketch(copy))
+
+
+@pytest.mark.parametrize("different", [OTHER, TEXT[:60] + OTHER[:100], list(reversed(TEXT))])
+def test_other_texts_are_not(different: list[str]) -> None:
+    assert not alike(sketch(TEXT), sketch(different))
+
+
+def test_a_short_note_has_no_signature() -> None:
+    assert sketch(TEXT[: MIN_WORDS - 1]) == ()
+    assert sketch(["4711"] * 100) == ()
+    assert not alike((), ())
+
+
+def test_marked_texts_are_found_among_many() -> None:
+    dice = random.Random(3)
+    many = [sketch(dice.choices(WORDS, k=100)) for _ in range(500)]
+    known = marked([*many, sketch(TEXT)])
+    assert known.near(sketch(["hello", *TEXT]))
+    assert not known.near(sketch(OTHER))
+    assert not known.near(())
+    assert not marked([]).near(sketch(TEXT))
+
+
+@given(st.lists(st.text(max_size=8), max_size=80))
+def test_any_words_have_a_signature_or_none(words: list[str]) -> None:
+    assert len(sketch(words)) in range(SIZE + 1)

@@ -1,0 +1,110 @@
+"""Learning on a small made-up world: what carries over is learnt, what names a collection is not."""
+
+import random
+
+import numpy as np
+import pytest
+
+from gatepost.textmodel.campaigns import campaigns
+from gatepost.textmodel.card import written
+from gatepost.textmodel.features import Features
+from gatepost.textmodel.kinds import kind_of
+from gatepost.textmodel.model import parsed
+from gatepost.textmodel.training import Example, TrainingError, family_of, heaviest, learn
+from gatepost.textmodel.vocabulary import spread, vocabulary
+
+pytest.importorskip("sklearn")
+
+GOOD = "agenda minutes patch review lunch draft budget question attached thanks".split()
+BAD = "winner casino pills rolex lottery urgent verify wallet bonus claim".split()
+
+
+def world(seed: int = 3) -> list[Example]:
+    """Two collections with the same good and bad words, and a name each that gives the collection away."""
+    dice = random.Random(seed)
+    made = []
+    for corpus in ("north_a", "south"):
+        for label, words in (("ham", GOOD), ("spam", BAD)):
+            for _ in range(40):
+                text = dice.choices(words, k=6) + dice.choices("the and of to it".split(), k=6)
+                text += [f"{corpus}town"] if label == "ham" else []
+                dice.shuffle(text)
+                made.append(Example(Features(text, ["s:" + dice.choice(words)], ["#links 1"]), label, corpus))
+    return made
+
+
+def test_the_same_seed_and_mail_give_the_same_model() -> None:
+    assert learn(world(), seed=5).saved() == learn(world(), seed=5).saved()
+
+
+def test_what_is_learnt_carries_over_and_what_names_a_collection_is_not_known() -> None:
+    model = learn(world())
+    assert "north_atown" not in model.words
+    assert model.score(Features(["casino", "bonus"], [], [])).unwanted > 0.8
+    assert model.score(Features(["patch", "review"], [], [])).unwanted < 0.2
+    top = [name for name, weight in heaviest(model, 10) if weight > 0]
+    assert {name.removeprefix("s:") for word in top for name in word.split()} <= set(BAD) | {
+        "the",
+        "and",
+        "of",
+        "to",
+        "it",
+    }
+
+
+def test_one_sided_mail_teaches_nothing() -> None:
+    with pytest.raises(TrainingError):
+        learn([example for example in world() if example.label == "ham"])
+
+
+def test_parts_of_one_collection_belong_together() -> None:
+    assert family_of("spamassassin_easy_ham") == family_of("spamassassin_spam") == "spamassassin"
+
+
+def test_numbers_are_known_by_their_length_and_dates_not_at_all() -> None:
+    text = ["in", "2007", "on", "friday"]
+    made = [Features(text, ["s:march"], []) for _ in range(20)]
+    words = vocabulary(made, ["a", "b"] * 10).words
+    assert set(words) == {"in", "0000", "on"}
+
+
+def test_a_word_that_one_collection_owns_is_dropped() -> None:
+    counts = np.array([[90.0, 50.0, 9.0, 100.0], [2.0, 40.0, 0.0, 1.0]])
+    assert spread(counts, np.array([100.0, 100.0])).tolist() == [False, True, False, False]
+
+
+LETTER = "dear friend our shop has new watches for you today at half the price come and see".split()
+
+
+def test_near_duplicates_share_a_campaign_and_others_do_not() -> None:
+    other = "the minutes of the last meeting are attached please read them before monday and answer".split()
+    made = [LETTER, [*LETTER[:-1], "look", "xq7"], other, []]
+    numbers = campaigns([Features(text, [], []) for text in made])
+    assert numbers[0] == numbers[1]
+    assert len({numbers[0], numbers[2], numbers[3]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "kind"),
+    [
+        ("ham", "verify your account", "ham"),
+        ("bounce", "", "ham"),
+        ("spam", "cheap watches", "spam"),
+        ("spam", "i am a barrister and you are the beneficiary", "fraud"),
+        ("phish", "please verify your account", "phishing"),
+        ("phish", "cheap watches", "unclear"),
+        ("fraud", "", "fraud"),
+    ],
+)
+def test_kinds_of_unwanted_mail(label: str, text: str, kind: str) -> None:
+    assert kind_of(label, Features(text.split(), [], [])) == kind
+
+
+def test_the_card_says_where_it_came_from_and_how_to_do_without() -> None:
+    model = learn(world())
+    model = parsed(model.saved())
+    model.about["sources"] = {"phishing_pot": {"phish": 3}, "mine": {"ham": 2}}
+    card = written(model, (), ["mail"])
+    assert "CC BY-NC" in card
+    assert "gatepost model train --corpus mail --seed 1 --without phishing_pot" in card
+    assert "| mine | ham 2 | not known" in card

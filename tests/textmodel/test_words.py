@@ -1,0 +1,106 @@
+"""Only what the writer chose, and as a person reads it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.mail.message import Text
+from gatepost.textmodel.words import MAX_WORDS, body_words, meant, name_words, subject_words
+
+
+def words(*visible: str) -> list[str]:
+    return body_words(tuple(Text("1", "plain", text) for text in visible))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Buy now!", "buy now !"),
+        ("Win $5,000 or 20%", "win $ 5 000 or 20 %"),
+        ("Grüße, Café", "gruße cafe"),
+        ("see https://evil.example/x and www.a.example or a@b.example now", "see and or now"),
+        ("don't", "don t"),
+        ("𝗙𝗿𝗲𝗲 money", "free money"),
+    ],
+)
+def test_what_is_read(text: str, expected: str) -> None:
+    assert words(text) == expected.split()
+
+
+LETTER = "A long enough answer that was written by the sender of this mail itself, today.\n"
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "> quoted from somebody else\n",
+        "| quoted too\n",
+        "On Monday, Ann Example wrote:\n",
+        "From: Ann\nSent: yesterday\nSubject: old\n",
+        "-- \nAnn Example\nHead of Nothing\n",
+        "_______________________________________________\nreform mailing list\nUnsubscribe here\n",
+    ],
+)
+def test_what_others_or_machines_wrote_is_left_out(foreign: str) -> None:
+    assert words(LETTER + foreign) == words(LETTER)
+
+
+def test_a_long_text_after_dashes_is_no_signature() -> None:
+    hidden = "-- \n" + "cheap pills\n" * 30
+    assert "pills" in words(LETTER + hidden)
+
+
+def test_mail_of_quotes_alone_is_read_whole() -> None:
+    assert "casino" in words("> our casino waits\n> for you\n> tonight\n")
+
+
+def test_alternatives_that_say_the_same_are_read_once() -> None:
+    assert words(LETTER, LETTER.upper()) == words(LETTER)
+    assert "poker" in words(LETTER, "poker " + LETTER)
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("[gcc-help] Re: Fwd: a question", "a question"),
+        ("RE: AW: offer", "offer"),
+        ("Invoice for ann@example.org", "invoice for"),
+        ("", ""),
+    ],
+)
+def test_subjects_without_the_marks_of_lists_and_replies(subject: str, expected: str) -> None:
+    assert subject_words(subject) == expected.split()
+
+
+def test_names_lose_addresses() -> None:
+    assert name_words("PayPal Service <x@y.example>") == ["paypal", "service"]
+
+
+@pytest.mark.parametrize(
+    ("word", "form"),
+    [
+        ("v1agra", "viagra"),
+        ("pаypаl", "paypal"),
+        ("2007", "0000"),
+        ("12345678901", "000000000"),
+        ("house", ""),
+        ("3d", ""),
+    ],
+)
+def test_what_an_unknown_word_stands_for(word: str, form: str) -> None:
+    assert meant(word) == form
+
+
+def test_writing_without_blanks_is_read_by_twos() -> None:
+    assert words("免费发票") == ["免费", "费发", "发票"]
+
+
+@given(st.text(max_size=400))
+def test_any_text_is_read(text: str) -> None:
+    found = words(text)
+    assert len(found) <= MAX_WORDS
+    assert all(found)
+
+
+def test_a_huge_text_costs_no_more_than_its_beginning() -> None:
+    assert len(words("word " * 1_000_000)) <= MAX_WORDS
