@@ -13,12 +13,12 @@ from gatepost.files import unfold
 from gatepost.mail import read
 from gatepost.service.datafolder import StartError
 from gatepost.textmodel.features import Features, features
+from gatepost.textmodel.feedback import FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import Example, TrainingError, family_of, learn
 
 Step = Callable[[str, int, int], None]
 
-FEEDBACK = "feedback"
 FEEDBACK_WEIGHT = 5.0
 
 

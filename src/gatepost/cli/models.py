@@ -40,9 +40,10 @@ def train(
     from gatepost.cli import learning
     from gatepost.textmodel.blend import FOLDER, OWN
     from gatepost.textmodel.card import written
+    from gatepost.textmodel.feedback import FOLDER as FEEDBACK
 
     folder = data_folder(data).path
-    feedback = folder / learning.FEEDBACK
+    feedback = folder / FEEDBACK
     folders = [*corpus, *([feedback] if feedback.is_dir() else [])]
     with learning.steps() as step:
         chosen = learning.samples(folders, without or (), step)
@@ -100,27 +101,21 @@ def feedback(
     data: DataOption = None,
 ) -> None:
     """Keep messages with what they really were, for the next training."""
-    import hashlib
-
-    from gatepost.cli.learning import FEEDBACK
     from gatepost.cli.mailbox import messages_in
     from gatepost.mail import read
+    from gatepost.textmodel import feedback as kept
     from gatepost.textmodel.blend import FOLDER, mark
     from gatepost.textmodel.sketch import Sketch, sketch
     from gatepost.textmodel.words import body_words
 
     if ham == spam:
         raise typer.BadParameter("say either --ham or --spam")
-    folder = data_folder(data).path / FEEDBACK
-    place, other = (folder / "ham", folder / "spam") if ham else (folder / "spam", folder / "ham")
-    place.mkdir(parents=True, exist_ok=True)
+    place = data_folder(data).path
     changes: dict[str, Sketch] = {}
     for mail in messages_in(files):
-        name = f"{hashlib.sha256(mail.raw).hexdigest()}.eml"
-        (other / name).unlink(missing_ok=True)
-        (place / name).write_bytes(mail.raw)
+        name = kept.keep(place, mail.raw, ham)
         changes[name] = sketch(body_words(read(mail.raw).texts)) if spam else ()
-    mark(data_folder(data).path / FOLDER, changes)
-    print(f"{len(changes)} kept as {place.name}; gatepost model train learns them.")
+    mark(place / FOLDER, changes)
+    print(f"{len(changes)} kept as {'ham' if ham else 'spam'}; gatepost model train learns them.")
     if spam and any(changes.values()):
         print("Near-copies of them are held from the next start of the service on.")

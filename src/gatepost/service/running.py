@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from gatepost.settings import Tls
 from gatepost.settings.values import split_address
 from gatepost.store import open_store
 from gatepost.store.interface import CountingStore, Store
+from gatepost.textmodel import feedback
 from gatepost.textmodel.blend import FOLDER
 
 Bound = dict[str, tuple[socket.socket, ...]]
@@ -192,7 +194,10 @@ def _abby(
 def _installation(plan: Plan, settings: AbbySettings) -> Installation:
     of_guard = in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
     return Installation(
-        started=time.time(), settings=(*in_force(ABBY_FILE.name, settings), *of_guard), examine=plan.examine
+        started=time.time(),
+        settings=(*in_force(ABBY_FILE.name, settings), *of_guard),
+        examine=plan.examine,
+        learn=partial(feedback.keep, plan.data.path),
     )
 
 

@@ -20,6 +20,7 @@ from argon2 import PasswordHasher
 from gatepost.abby.app import create_app
 from gatepost.abby.cores import Cores
 from gatepost.abby.place import Down
+from gatepost.abby.web.desk import Installation
 from gatepost.analysis import Report
 from gatepost.api.http import server_config
 from gatepost.guard.holding import Deleted, NotHeld, NotSent, Released
@@ -188,6 +189,7 @@ class Site:
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
         self._visitors: dict[tuple[str, str | None], Visitor] = {}
         self._entered: list[Visitor] = []
+        self.learnt: list[tuple[bytes, bool]] = []
         self._thread.start()
         assert self._ready.wait(30)
 
@@ -198,7 +200,12 @@ class Site:
         self.shelf = Shelf()
         self.shelf.store = self.store
         app = create_app(
-            cores=cores, store=self.store, tokens=[], spool=Spool(self._folder / "spool"), releasers=[self.shelf]
+            cores=cores,
+            store=self.store,
+            tokens=[],
+            spool=Spool(self._folder / "spool"),
+            releasers=[self.shelf],
+            installation=Installation(learn=lambda raw, wanted: self.learnt.append((raw, wanted))),
         )
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)

@@ -92,3 +92,15 @@ def test_deleted_and_reported(site: Any, tenant: str) -> None:
     assert visitor.post(f"/messages/{ggrid}/delete").headers["location"] == "/quarantine?done=deleted"
     assert "The core" not in visitor.get(f"/messages/{ggrid}").text
     assert visitor.post(f"/messages/{ggrid}/delete").status_code in (404, 409)
+
+
+def test_what_the_deployment_reports_is_kept_to_learn_from_and_what_a_tenant_reports_is_not(
+    site: Any, tenant: str
+) -> None:
+    theirs = site.message(tenant, held=True, text=f"theirs {tenant}")
+    site.visitor("analyst", tenant).post(f"/messages/{theirs}/report", {"says": "deliver"})
+    ours = site.message(tenant, held=True, text=f"ours {tenant}")
+    site.visitor("analyst").post("/quarantine", {"action": "report", "ggrid": ours})
+    assert (f"ours {tenant}".encode(), True) in site.learnt
+    assert not any(raw == f"theirs {tenant}".encode() for raw, _ in site.learnt)
+    assert {each.ggrid for each in site.run(site.store.feedback())} >= {ours, theirs}

@@ -44,14 +44,20 @@ def unexamined() -> tuple[Diagnosis, ...]:
     return ()
 
 
+def unlearnt(_raw: bytes, _wanted: bool) -> None:
+    """Nobody learns."""
+
+
 class Installation(msgspec.Struct, frozen=True):
     """What the system page tells of this process: its version, since when it runs, the settings in force without their
-    secrets, as (file, key, value), and an examination that may take some seconds."""
+    secrets, as (file, key, value), and an examination that may take some seconds. `learn` keeps a message that was
+    judged wrongly for the text model's next training."""
 
     version: str = __version__
     started: float = 0.0
     settings: tuple[tuple[str, str, str], ...] = ()
     examine: Examination = unexamined
+    learn: Callable[[bytes, bool], object] = unlearnt
 
 
 class Desk(msgspec.Struct, frozen=True):

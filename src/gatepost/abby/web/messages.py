@@ -11,6 +11,7 @@ from gatepost.abby.place import Down
 from gatepost.abby.web.answers import download, html, image, see
 from gatepost.abby.web.desk import Desk
 from gatepost.abby.web.entrylinks import EntryLink, entry_links
+from gatepost.abby.web.reporting import SAYS, reported
 from gatepost.abby.web.scopes import scopes
 from gatepost.abby.web.site import Page, Row
 from gatepost.abby.web.times import instant
@@ -20,7 +21,6 @@ from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.guard.holding import NotHeld
 from gatepost.ids import canonical
 from gatepost.policy import VERDICTS
-from gatepost.store.feedbackstore import Says
 from gatepost.store.interface import HeldMail, MessageRecord
 from gatepost.store.searchstore import MessageFilter
 from gatepost.verdict import Line
@@ -28,7 +28,6 @@ from gatepost.view.shown import NotShown, View
 
 ROWS_ON_A_PAGE = 100
 DECISIONS = ("deliver", "quarantine", "bounce", "drop", "undecided")
-SAYS: dict[str, Says] = {"deliver": "should have been delivered", "hold": "should have been held"}
 NO_CORE = Failure(CORE_UNAVAILABLE, "the core that has this message does not answer; try again in a moment")
 REASONS = 6
 
@@ -195,11 +194,10 @@ async def export(desk: Desk, visit: Visit) -> Response | Failure:
 
 async def report(desk: Desk, visit: Visit) -> Response | Failure:
     """Say that a decision was wrong."""
-    found = await find(desk, visit)
-    says = SAYS.get(visit.form.text("says"))
-    if isinstance(found, Failure) or says is None:
+    found, word = await find(desk, visit), visit.form.text("says")
+    if isinstance(found, Failure) or word not in SAYS:
         return NOT_HERE
-    await desk.store.report_wrong(found.record.ggrid, says, visit.actor, visit.user.tenant)
+    await reported(desk, visit, found.record.ggrid, word)
     return see(f"/messages/{found.record.ggrid}?done=reported")
 
 

@@ -9,8 +9,9 @@ from starlette.responses import Response
 from gatepost.abby.place import Down
 from gatepost.abby.web.answers import html, see
 from gatepost.abby.web.desk import Desk
-from gatepost.abby.web.messages import SAYS, Found, find
+from gatepost.abby.web.messages import Found, find
 from gatepost.abby.web.messages import page as message_page
+from gatepost.abby.web.reporting import reported
 from gatepost.abby.web.scopes import scopes
 from gatepost.abby.web.site import Page, Row
 from gatepost.abby.web.times import instant
@@ -100,7 +101,7 @@ async def _delete(desk: Desk, visit: Visit, ggrid: str) -> Done:
 
 
 async def _report(desk: Desk, visit: Visit, ggrid: str) -> Done:
-    known = await desk.store.report_wrong(ggrid, SAYS["deliver"], visit.actor, visit.user.tenant)
+    known = await reported(desk, visit, ggrid, "deliver")
     return Done(ggrid, "" if known else _said(NotHeld()))
 
 
