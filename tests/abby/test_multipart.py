@@ -115,7 +115,7 @@ def test_the_limit_is_on_the_whole_body(over: int, monkeypatch: pytest.MonkeyPat
 
 def test_too_slow_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that come just often enough not to be idle do not hold a connection for ever."""
-    monkeypatch.setattr("gatepost.abby.multipart.FIRST_SECONDS", 0.02)
+    monkeypatch.setattr("gatepost.abby.pace.FIRST_SECONDS", 0.02)
     sent = 0
 
     async def receive() -> dict[str, Any]:

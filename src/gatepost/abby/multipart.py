@@ -1,13 +1,11 @@
 """The upload, read as it comes: multipart/form-data (RFC 7578) with the parts `parameters` and `email` in either order.
 
 The message goes straight into the spool, so memory stays flat whatever the size. Every bound holds while reading: bytes
-of the whole body, bytes of `parameters`, number of parts, and time. A client earns time with bytes: it may pause for
-`IDLE_SECONDS`, and after a first minute must have kept up `SLOWEST` bytes per second.
+of the whole body, bytes of `parameters`, number of parts, and time (see `pace`).
 
 Parts with other names are ignored, as unknown fields are.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
@@ -19,6 +17,7 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
     parse_options_header,
 )
 
+from gatepost.abby.pace import Pace
 from gatepost.api.errors import (
     DUPLICATE_PART,
     EMPTY_EMAIL,
@@ -34,9 +33,6 @@ from gatepost.api.scanning import MAX_BODY, MAX_PARAMETERS
 
 MAX_PARTS = 100
 MAX_BOUNDARY = 200
-IDLE_SECONDS = 30.0
-FIRST_SECONDS = 60.0
-SLOWEST = 1024
 
 TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, f"the request body is larger than 50 MiB ({MAX_BODY:,} bytes)")
 
@@ -75,11 +71,9 @@ def boundary_of(headers: list[tuple[bytes, bytes]]) -> str | Failure:
 
 async def read_upload(receive: Receive, boundary: str, email: Sink) -> bytes | Failure | Left:
     """Read the whole body; the message goes to `email`, and `parameters` is returned."""
-    upload = _Upload(boundary, email)
-    loop = asyncio.get_running_loop()
-    start, received = loop.time(), 0
+    upload, received = _Upload(boundary, email), 0
     try:
-        async with asyncio.timeout(IDLE_SECONDS) as patience:
+        async with Pace() as pace:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
@@ -91,8 +85,7 @@ async def read_upload(receive: Receive, boundary: str, email: Sink) -> bytes | F
                     return failure
                 if not message["more_body"]:
                     return upload.finish()
-                earned = start + FIRST_SECONDS + received / SLOWEST
-                patience.reschedule(min(loop.time() + IDLE_SECONDS, earned))
+                pace.earn(len(chunk))
     except TimeoutError:
         return Failure(MALFORMED_REQUEST, "the request body stopped arriving, or arrives too slowly")
 

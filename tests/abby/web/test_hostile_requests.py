@@ -231,3 +231,16 @@ def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:
         if not any(getattr(other, "method", "") == "GET" and other.path == row.path for other in PAGES):
             path = row.path.replace("{scope}", "global").replace("{name}", "x")
             assert visitor.get(path.replace("{", "").replace("}", "")).status_code in (404, 405), row.path
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/scan"])
+def test_a_body_that_stops_arriving_is_not_waited_for(site: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.abby.pace.IDLE_SECONDS", 0.2)
+    visitor = site.visitor()
+    kind = "multipart/form-data; boundary=x" if path == "/scan" else "application/x-www-form-urlencoded"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {visitor.cookie}\r\nContent-Type: {kind}\r\n"
+    port = int(site.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(f"{head}Content-Length: 100000\r\n\r\n--x".encode())
+        answer = connection.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400")

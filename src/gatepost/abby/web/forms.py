@@ -4,7 +4,7 @@ A field that comes twice keeps all its values, in order, for lists of chosen row
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, Self
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -16,12 +16,14 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
 from starlette.requests import Request
 
 from gatepost.abby.multipart import boundary_of
+from gatepost.abby.pace import Pace
 from gatepost.api.errors import MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
 
 MAX_FORM = 4 << 20
 MAX_FIELDS = 2_000
 
 TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "this is more than the form takes; nothing was changed")
+SLOW = Failure(MALFORMED_REQUEST, "the form stopped arriving, or arrives too slowly; nothing was changed")
 UNREADABLE = Failure(MALFORMED_REQUEST, "the form could not be read; nothing was changed. Go back and send it again")
 
 
@@ -78,10 +80,15 @@ async def read_form(request: Request) -> Form | Failure:
     if kind != "application/x-www-form-urlencoded":
         return Failure(UNSUPPORTED_MEDIA_TYPE, "forms are sent as application/x-www-form-urlencoded")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            return TOO_LARGE
+    try:
+        async with Pace() as pace:
+            async for chunk in request.stream():
+                pace.earn(len(chunk))
+                body += chunk
+                if len(body) > MAX_FORM:
+                    return TOO_LARGE
+    except TimeoutError:
+        return SLOW
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="replace")
     except (ValueError, UnicodeDecodeError):
@@ -94,39 +101,47 @@ async def read_upload(request: Request, sink: Sink, limit: int) -> Form | Failur
     boundary = boundary_of(request.scope["headers"])
     if isinstance(boundary, Failure):
         return boundary
-    reading = _Upload(sink)
-    received, too_large = 0, False
+    reading = _Upload(sink, limit)
     try:
         with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
-            async for chunk in request.stream():
-                received += len(chunk)
-                for event in parser.parse(chunk):
-                    reading.take(event)
-                fields = received - reading.file_size
-                too_large = reading.file_size > limit or fields > MAX_FORM
-                if too_large:
-                    break
-            if not too_large and not parser.closed:
-                for event in parser.parse(b""):
-                    reading.take(event)
+            async with Pace() as pace:
+                async for chunk in request.stream():
+                    pace.earn(len(chunk))
+                    if reading.fed(chunk, parser.parse(chunk)).is_too_large:
+                        break
+            if not reading.is_too_large and not parser.closed:
+                reading.fed(b"", parser.parse(b""))
+    except TimeoutError:
+        return SLOW
     except MultipartError:
         # Leaving before the end is an error to the parser as well.
-        return TOO_LARGE if too_large else UNREADABLE
-    return TOO_LARGE if too_large else reading.form()
+        return TOO_LARGE if reading.is_too_large else UNREADABLE
+    return TOO_LARGE if reading.is_too_large else reading.form()
 
 
 class _Upload:
     """The parts of a body, one after the other."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self, sink: Sink, limit: int) -> None:
+        self._sink, self._limit = sink, limit
         self._pairs: list[tuple[str, str]] = []
         self._name, self._value = "", bytearray()
         self._is_file = False
         self._file = ""
-        self.file_size = 0
+        self._file_size = self._received = 0
 
-    def take(self, event: MultipartSegment | bytearray | None) -> None:
+    @property
+    def is_too_large(self) -> bool:
+        return self._file_size > self._limit or self._received - self._file_size > MAX_FORM
+
+    def fed(self, chunk: bytes, events: Iterable[MultipartSegment | bytearray | None]) -> Self:
+        """So many bytes, and what the parser made of them."""
+        self._received += len(chunk)
+        for event in events:
+            self._take(event)
+        return self
+
+    def _take(self, event: MultipartSegment | bytearray | None) -> None:
         if isinstance(event, MultipartSegment):
             self._name, self._value = event.name or "", bytearray()
             self._is_file = event.filename is not None
@@ -136,7 +151,7 @@ class _Upload:
             if not self._is_file:
                 self._pairs.append((self._name, self._value.decode("utf-8", "replace")))
         elif self._is_file:
-            self.file_size += len(event)
+            self._file_size += len(event)
             self._sink.write(bytes(event))
         else:
             self._value += event
