@@ -3,7 +3,7 @@
 import base64
 import io
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,8 +19,9 @@ from gatepost.lists.catalogue import KINDS
 from gatepost.lists.hit import Hit
 from gatepost.lists.unkeyed import NOTHING, Compiled, Listed, Unkeyed
 from gatepost.mail import read
-from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Lookup, LookupAnswer, Question
+from gatepost.mail.message import Envelope, Text
+from gatepost.questions import Answer, AskCampaign, Campaign, Lookup, LookupAnswer, Question, Questions
+from gatepost.textmodel.words import body_words
 
 PLAIN = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: Minutes\r\n\r\nSee you on Tuesday.\r\n"
 ENVELOPE = Envelope("ann@shop.example", ("bob@example.org",), "192.0.2.9", "mail.shop.example")
@@ -199,3 +200,33 @@ def test_hidden_viruses_are_found_in_every_reading(shared: Callable[[str], Path]
         if path.name in missed:
             assert b"eicar.zip" in path.read_bytes()
             assert b"ARRAY(0x" in b"".join(part.content for part in read(path.read_bytes()).parts)
+
+
+def test_the_words_of_a_message_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_once: list[int] = []
+
+    def counted(texts: tuple[Text, ...]) -> list[str]:
+        read_once.append(len(texts))
+        return body_words(texts)
+
+    monkeypatch.setattr("gatepost.analysis.body_words", counted)
+    monkeypatch.setattr("gatepost.findings.body_words", counted)
+    monkeypatch.setattr("gatepost.textmodel.features.body_words", counted)
+    for campaigns in (False, True):
+        steps = list(_steps(PLAIN + b"one two three four five six seven " * 9, Context(now=NOW, campaigns=campaigns)))
+        assert read_once == [1]
+        # What is asked about near-copies goes with the first questions of all.
+        assert [any(isinstance(each, AskCampaign) for each in asked) for asked in steps[:2]] == [campaigns, False]
+        read_once.clear()
+
+
+def _steps(raw: bytes, context: Context) -> Iterator[Questions]:
+    analysis = analyse(raw, ENVELOPE, context)
+    asked = next(analysis, None)
+    while asked is not None:
+        yield asked
+        said = tuple(Campaign() if isinstance(each, AskCampaign) else DnsAnswer("no-name") for each in asked)
+        try:
+            asked = analysis.send(said)
+        except StopIteration:
+            return

@@ -8,7 +8,7 @@ import gatepost
 ROOT = Path(gatepost.__file__).parent
 
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("names",),
+    ("names", "latin"),
     ("asking",),
     ("mail",),
     ("files",),

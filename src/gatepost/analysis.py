@@ -47,12 +47,12 @@ _STAGED = _staged(CHECKS)
 STAGES: tuple[str, ...] = (
     "parse",
     "acquaintance",
+    "campaign",
     "authenticate",
     "files",
     "pictures",
     "yara",
     "lists",
-    "campaign",
     *(stage for stage, _ in _STAGED),
     "judge",
 )
@@ -120,7 +120,8 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     context.mark("parse")
     message = read(raw)
     facets = _facets(message, envelope, context, outcomes)
-    authentication, met = yield from _introduced(message, envelope, facets, context, outcomes)
+    words, mine = _sketched(message, context, outcomes)
+    authentication, met, campaign = yield from _introduced(message, envelope, facets, mine, context, outcomes)
     files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
     files = _run("pictures", lambda: looked_at(files), files, context, outcomes)
     if rules := context.rules:
@@ -130,10 +131,9 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     answer, antivirus, met = yield from _told(asked, files, met, context)
     if answer.failed:
         return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
-    campaign = yield from _spread(message, context, outcomes)
     protected = _protected(authentication, context.lists)
-    reading = Reading(message, envelope, authentication, files, protected, context.now, antivirus, met)
-    reading = msgspec.structs.replace(reading, models=context.models, campaign=campaign)
+    heard = (antivirus, met, context.models, campaign, words)
+    reading = Reading(message, envelope, authentication, files, protected, context.now, *heard)
     findings = _checked(reading, context, outcomes)
     context.mark("judge")
     ruling = _ruled(answer, asked, reading, context.lists)
@@ -168,22 +168,38 @@ def _facets(message: Message, envelope: Envelope, context: Context, outcomes: li
     return _run("acquaintance", lambda: acquaintance.facets(message, envelope), None, context, outcomes)
 
 
+def _sketched(message: Message, context: Context, outcomes: list[Outcome]) -> tuple[list[str] | None, Sketch]:
+    """The words that the writer chose, and the signature by which near-copies are told; nothing where nobody asks."""
+    nothing: tuple[list[str] | None, Sketch] = (None, ())
+    if not context.campaigns:
+        return nothing
+    return _run("campaign", lambda: (words := body_words(message.texts), sketch(words)), nothing, context, outcomes)
+
+
 def _introduced(
-    message: Message, envelope: Envelope, facets: Facets | None, context: Context, outcomes: list[Outcome]
-) -> Analysis[tuple[Authentication, Acquaintance]]:
-    """Who sent it, and whether the tenant knows them: asked in the same step, so that it costs no further one."""
-    asking = _authenticated(message, envelope, context, outcomes)
-    if facets is None:
-        return (yield from asking), STRANGE
-    both: tuple[Any, Any] = (asking, _met(facets))
-    authentication, met = yield from together(*both)
-    return authentication, met
+    message: Message, envelope: Envelope, facets: Facets | None, mine: Sketch, context: Context, outcomes: list[Outcome]
+) -> Analysis[tuple[Authentication, Acquaintance, Campaign]]:
+    """Who sent it, whether the tenant knows them, and who else got it: asked in the same steps, since every further
+    step is a way to guard and back."""
+    askings: tuple[Any, ...] = (_authenticated(message, envelope, context, outcomes), _met(facets), _spread(mine))
+    authentication, met, campaign = yield from together(*askings)
+    return authentication, met, campaign
 
 
-def _met(facets: Facets) -> Analysis[Acquaintance]:
+def _met(facets: Facets | None) -> Analysis[Acquaintance]:
     """What the tenant knows of these facets."""
+    if facets is None:
+        return STRANGE
     (said,) = yield (acquaintance.question(facets),)
     return acquaintance.made(facets, said) if isinstance(said, Sighted) else STRANGE
+
+
+def _spread(mine: Sketch) -> Analysis[Campaign]:
+    """Who else got near-copies of the message lately."""
+    if not mine:
+        return Campaign()
+    (said,) = yield (AskCampaign(mine),)
+    return said if isinstance(said, Campaign) else Campaign()
 
 
 def _authenticated(
@@ -228,16 +244,6 @@ def _inside(files: Sequence[File], met: Acquaintance) -> Facets:
     """Where links in files lead to, as far as links in the text do not."""
     hosts = acquaintance.organisations(link for file in files for link in file.links)
     return Facets(hosts=tuple(host for host in hosts if host not in met.hosts))
-
-
-def _spread(message: Message, context: Context, outcomes: list[Outcome]) -> Analysis[Campaign]:
-    """Who else got near-copies of the message lately."""
-    if not context.campaigns:
-        return Campaign()
-    nothing: Sketch = ()
-    mine = _run("campaign", lambda: sketch(body_words(message.texts)), nothing, context, outcomes)
-    said = (yield (AskCampaign(mine),)) if mine else ()
-    return next((each for each in said if isinstance(each, Campaign)), Campaign())
 
 
 def _protected(authentication: Authentication, lists: Compiled) -> Protected:

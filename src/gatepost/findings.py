@@ -16,6 +16,7 @@ from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import Address, org_domain
 from gatepost.questions import Campaign
 from gatepost.textmodel.blend import Models, built_in
+from gatepost.textmodel.words import body_words
 
 T = TypeVar("T")
 
@@ -61,7 +62,8 @@ class Protected(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True, dict=True):
-    """Everything known about one message before it is judged. `now` is the time of the analysis, in seconds.
+    """Everything known about one message before it is judged. `now` is the time of the analysis, in seconds; `words`
+    are those that its writer chose, where somebody has needed them before.
 
     What several checks need is worked out once, when the first of them asks.
     """
@@ -76,6 +78,12 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     acquaintance: Acquaintance = STRANGE
     models: Models = msgspec.field(default_factory=built_in)
     campaign: Campaign = Campaign()
+    words: list[str] | None = None
+
+    @cached_property
+    def written(self) -> list[str]:
+        """The words that the writer of the mail chose."""
+        return body_words(self.message.texts) if self.words is None else self.words
 
     @cached_property
     def fields(self) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ AWAY = "https://elsewhere.example/x"
     ("text", "subject", "link", "kinds"),
     [
         ("Buy v1agra and c1al1s here", "Offer", AWAY, [DISGUISED.id]),
+        ("Confirm your pa$$word", "Access", AWAY, [DISGUISED.id]),
         ("Best C-A-S-I-N-O and V I A G R A offers", "Offer", AWAY, [DISGUISED.id]),
         ("Your Pаypаl аccоunt is lосkеd, vеrify yоur pаsswоrd nоw", "Nоtiсe", AWAY, [MIXED.id]),
         ("My password is h4rd2guess and the part is x86-64.", "Access", "", []),

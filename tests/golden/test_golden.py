@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from gatepost import analysis
 from gatepost.acquaintance import Facet, key
 from gatepost.analysis import Context, Report, analyse
 from gatepost.asking import Dns, DnsAnswer
@@ -128,6 +130,15 @@ def test_a_ledger_adds_up(file: Path) -> None:
     report = analysed(file)
     assert sum(line.counted for line in report.lines) == report.score
     assert report.outcomes == ()
+
+
+@pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_a_check_that_is_not_called_would_find_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`NEEDS` and `THEMES` save work and change nothing: the ledger is the same where every check is called."""
+    called = analysed(file)
+    always = tuple(msgspec.structs.replace(check, needs=frozenset(), themes=frozenset()) for check in CHECKS)
+    monkeypatch.setattr(analysis, "_STAGED", analysis._staged(always))
+    assert analysed(file) == called
 
 
 def test_every_check_has_its_attack() -> None:

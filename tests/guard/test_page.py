@@ -32,6 +32,18 @@ def test_every_stage_has_its_number(pages: Pair) -> None:
     assert ours.place == Place(0, IDLE)
 
 
+def test_a_marker_says_what_entering_does(pages: Pair) -> None:
+    ours, theirs = pages
+    mark = theirs.marker(9)
+    for stage in ("parse", "judge", "judge"):
+        before = ours.word
+        mark(stage)
+        assert ours.place == Place(9, stage)
+        assert ours.word != before
+    theirs.enter(0, IDLE)
+    assert ours.place == Place(0, IDLE)
+
+
 def test_coming_back_is_a_change(pages: Pair) -> None:
     ours, theirs = pages
     theirs.enter(7, "parse")

@@ -356,21 +356,30 @@ def family() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
 
 
-def test_a_lost_loader_is_replaced() -> None:
+@pytest.fixture
+def own() -> Callable[[], list[psutil.Process]]:
+    """The processes that this test has started; services of other tests may be there as well."""
+    others = set(family())
+    return lambda: [each for each in family() if each not in others]
+
+
+def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> None:
     async def main() -> Any:
         async with running() as pool:
-            before = {process.pid for process in family()}
+            before = {process.pid for process in own()}
             (loader,) = [process for process in psutil.Process().children() if process.pid in before]
             loader.kill()
             await until(lambda: not pool.counters().workers)
-            return await pool.analyse(job()), before & {process.pid for process in family()}
+            return await pool.analyse(job()), before & {process.pid for process in own()}
 
     report, survivors = asyncio.run(main())
     assert report.verdict == "clean"
     assert survivors == set()
 
 
-def test_stopping_leaves_no_process_and_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_leaves_no_process_and_no_question(
+    monkeypatch: pytest.MonkeyPatch, own: Callable[[], list[psutil.Process]]
+) -> None:
     monkeypatch.setattr(pool_module, "_STOP_SECONDS", 0.2)
 
     async def main() -> Any:
@@ -380,7 +389,7 @@ def test_stopping_leaves_no_process_and_no_question(monkeypatch: pytest.MonkeyPa
         finishing = asyncio.create_task(pool.analyse(trial("check:sleep=50")))
         await asyncio.sleep(0.02)
         await pool.stop()
-        return await spinning, await finishing, await pool.analyse(job()), family()
+        return await spinning, await finishing, await pool.analyse(job()), own()
 
     spinning, finishing, afterwards, left = asyncio.run(main())
     assert (spinning.decision, spinning.reason) == ("undecided", "the service is stopping")

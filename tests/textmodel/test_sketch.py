@@ -1,12 +1,13 @@
 """Near-copies are recognised, whatever was changed in between; different texts and short notes are not."""
 
 import random
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.textmodel.sketch import MIN_WORDS, SIZE, alike, marked, sketch
+from gatepost.textmodel.sketch import MIN_WORDS, RUN, SIZE, alike, marked, sketch
 
 WORDS = [first + second + third for first in "bdfgklmnprst" for second in "aeiou" for third in "lmnrst"]
 TEXT = random.Random(1).choices(WORDS, k=120)
@@ -30,6 +31,13 @@ def test_near_copies_are_alike(copy: list[str]) -> None:
 @pytest.mark.parametrize("different", [OTHER, TEXT[:60] + OTHER[:100], list(reversed(TEXT))])
 def test_other_texts_are_not(different: list[str]) -> None:
     assert not alike(sketch(TEXT), sketch(different))
+
+
+@pytest.mark.parametrize("words", [TEXT, ["größe", "straße", *TEXT], ["слово"] * 7 + OTHER])
+def test_the_signature_is_made_of_the_hashes_of_all_runs(words: list[str]) -> None:
+    """Signatures are kept: those of today must be those of tomorrow, whatever way they are worked out."""
+    runs = {crc32(" ".join(words[place : place + RUN]).encode()) for place in range(len(words) - RUN + 1)}
+    assert list(sketch(words)) == sorted(runs)[:SIZE]
 
 
 def test_a_short_note_has_no_signature() -> None:

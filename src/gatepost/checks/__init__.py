@@ -1,7 +1,7 @@
 """The registry: every check there is, in the order in which they run.
 
-A check is a module with `KINDS`, the things it can find, and `check`, a pure function from a Reading to findings. It may
-have `NEEDS` or `THEMES`, without one of which in the message it finds nothing and is not called.
+A check is a module with `KINDS`, the things it can find, and `check`, a pure function from a Reading to findings. It
+may have `NEEDS` or `THEMES`, without one of which in the message it finds nothing and is not called.
 Nothing registers itself: what runs is what stands in `CHECKS`.
 """
 
@@ -103,7 +103,8 @@ from gatepost.findings import Check
 
 
 def _registered(module: ModuleType) -> Check:
-    needs, themes = getattr(module, "NEEDS", frozenset()), getattr(module, "THEMES", frozenset())
+    needs: frozenset[str] = getattr(module, "NEEDS", frozenset())
+    themes: frozenset[str] = getattr(module, "THEMES", frozenset())
     return Check(module.__name__.rpartition(".")[2], module.KINDS, module.check, needs, themes)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from gatepost.findings import Finding, Kind, Reading
 from gatepost.names import org_domain
 from gatepost.textmodel.sketch import sketch
-from gatepost.textmodel.words import body_words
 
 MARKED = Kind("campaign:marked", "The text is nearly that of a mail which the operator marked as unwanted")
 BURST = Kind("campaign:burst", "Many recipients got nearly the same text within hours")
@@ -22,7 +21,7 @@ _BULK = frozenset({"list-unsubscribe", "list-id", "list-post"})
 
 def check(reading: Reading) -> Iterator[Finding]:
     marked = reading.models.marked
-    if marked.by_hash and marked.near(sketch(body_words(reading.message.texts))):
+    if marked.by_hash and marked.near(sketch(reading.written)):
         yield MARKED.at("text")
     if reading.campaign.recipients >= MANY and _BULK.isdisjoint(reading.fields) and not _is_own(reading):
         yield BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)

@@ -15,6 +15,8 @@ from itertools import chain, product
 import ahocorasick_rs
 import msgspec
 
+from gatepost.latin import unaccented
+
 MAX_CHARS = 60_000
 MAX_EXPANDED = 5_000
 SHORT = 4
@@ -72,7 +74,8 @@ def folded(text: str) -> str:
         for mark, plain in _PLAIN:
             text = text.replace(mark, plain)
         if not text.isascii():
-            text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
+            plain_text = unaccented(text)
+            text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
     return " ".join(text.casefold().split()).replace("e-mail", "email")
 
 

@@ -38,8 +38,8 @@ _SEAM = re.compile(r"[A-Za-z]{0,20}(?:[A-Za-z][\u0370-\u052f]|[\u0370-\u052f][A-
 _MOST_FIRST = 12
 _LEET = re.compile(r"(?<![\w@./:=&?%#$!|-])[a-z]{1,12}[0-9@!$|][a-z0-9@!$|]{0,12}[a-z](?![\w@./=&?%#-])")
 _SPACED = re.compile(r"(?<![\w.])(?:[a-z0-9][ .\-_*~]{1,2}){4,14}[a-z0-9](?!\w)")
-# A text with every character replaced by its sort is searched many times faster than by the expressions above: `a` for a
-# letter, `m` for a mark, `g` for a gap.
+# A text with every character replaced by its sort is searched many times faster than by the expressions above: `a` for
+# a letter, `m` for a mark, `g` for a gap.
 _LETTERS_AND_MARKS = _sorts({"a": ascii_lowercase, "m": digits + "@!$|"})
 _LETTERS_AND_GAPS = _sorts({"a": ascii_lowercase + digits, "g": " .-_*~"})
 # Three single letters with gaps around them: what every spelled word has.

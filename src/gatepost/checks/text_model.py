@@ -40,11 +40,13 @@ _SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon"
 def check(reading: Reading) -> Iterator[Finding]:
     if _is_returned(reading):
         return
-    seen = features(reading.message, reading.files)
+    seen = features(reading.message, reading.files, reading.written)
+    trust = _trust(seen, reading)
+    if trust < LEAST:  # whatever it says, it is not worth asking
+        return
     models = reading.models.of(reading.envelope.tenant)
     hits = models.hits(seen)
     score = models.weigh(hits)
-    trust = _trust(seen, reading)
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
     if strength < LEAST:
         return

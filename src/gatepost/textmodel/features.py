@@ -20,12 +20,12 @@ class Features(msgspec.Struct, frozen=True):
     marks: list[str]
 
 
-def features(message: Message, files: tuple[File, ...] = ()) -> Features:
-    """Everything that the model may know of a message."""
+def features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:
+    """Everything that the model may know of a message; `written` are its `body_words`, where somebody has them."""
     names = [word for sender in message.senders[:2] for word in name_words(sender.name)]
     rest = [SUBJECT + word for word in subject_words(message.subject)]
     rest += [NAME + word for word in names]
-    return Features(body_words(message.texts), rest, marks(message, files))
+    return Features(body_words(message.texts) if written is None else written, rest, marks(message, files))
 
 
 @lru_cache(8192)

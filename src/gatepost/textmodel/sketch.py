@@ -6,7 +6,9 @@ between. Texts of a few words have none: "thanks, see you tomorrow" is nobody's 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from heapq import nsmallest
+from itertools import accumulate, islice, repeat
+from operator import add
 from typing import TypeAlias
 from zlib import crc32
 
@@ -30,8 +32,12 @@ def sketch(words: Sequence[str]) -> Sketch:
 
 def smallest(words: Sequence[str], count: int) -> list[int]:
     """The smallest hashes of the runs of words."""
-    runs = {crc32(" ".join(words[place : place + RUN]).encode()) for place in range(len(words) - RUN + 1)}
-    return sorted(runs)[:count]
+    text = " ".join(words).encode()
+    sizes = map(len, words if text.isascii() else map(str.encode, words))
+    # Where each word begins; runs are cut out of the whole text, which is much cheaper than joining each anew.
+    starts = [0, *accumulate(map(add, sizes, repeat(1)))]
+    runs = {crc32(text[start : end - 1]) for start, end in zip(starts, starts[RUN:], strict=False)}
+    return nsmallest(count, runs)
 
 
 def alike(one: Sketch, other: Sketch) -> bool:

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from gatepost.latin import unaccented
 from gatepost.mail.message import Text
 from gatepost.names import skeleton
 
@@ -30,6 +31,8 @@ _BLANKED = bytes(code if chr(code).isalnum() or chr(code) in _SIGNS else 32 for 
 _LIST_TAG = re.compile(r"\[[^\]\n]{1,40}\]")
 _REPLY = re.compile(r"(?:\s*(?:re|fwd?|aw|wg|sv|vs|tr|rv|antw)(?:\[\d+\])?\s*:)+", re.IGNORECASE)
 _MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufe00-\ufe0f\ufeff]+")
+# Without these, which stand between words and in no word, most Latin text is Latin-1.
+_BETWEEN = "’‘“”–—…•"
 _UNSPACED = "\u2e80"
 _EASTERN = re.compile(r"[\u2e80-\ud7ff]")
 _LEET = str.maketrans("01345789", "oieastbg")
@@ -70,9 +73,12 @@ def name_words(name: str) -> list[str]:
 
 
 def folded(text: str) -> str:
-    """No case, no accents, no invisible characters."""
+    """No case, no accents, no invisible characters, and blanks for some that stand between words."""
     if not text.isascii():
-        text = _MARKS.sub("", unicodedata.normalize("NFKD", text.replace("’", "'")))
+        for mark in _BETWEEN:
+            text = text.replace(mark, " ")
+        plain = unaccented(text)
+        text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain is None else plain
     return text.lower()
 
 
