@@ -28,6 +28,7 @@ BENCHMARKS = (
     "web",
     "model",
     "evasion",
+    "poisoning",
     "bogofilter",
 )
 

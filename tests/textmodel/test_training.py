@@ -8,6 +8,7 @@ import pytest
 from gatepost.textmodel.campaigns import campaigns
 from gatepost.textmodel.card import written
 from gatepost.textmodel.features import Features
+from gatepost.textmodel.feedback import FOLDER as REPORTS
 from gatepost.textmodel.kinds import kind_of
 from gatepost.textmodel.model import parsed
 from gatepost.textmodel.training import Example, TrainingError, family_of, heaviest, learn
@@ -55,6 +56,26 @@ def test_what_is_learnt_carries_over_and_what_names_a_collection_is_not_known() 
 def test_one_sided_mail_teaches_nothing() -> None:
     with pytest.raises(TrainingError):
         learn([example for example in world() if example.label == "ham"])
+
+
+def lies(count: int) -> list[Example]:
+    """Spam that somebody reports as wanted."""
+    seen = [example.seen for example in world(7) if example.label == "spam"]
+    return [Example(seen[number % len(seen)], "ham", REPORTS, 5.0) for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [20, 400])
+def test_wrong_reports_do_not_turn_the_model_round(count: int) -> None:
+    model = learn([*world(), *lies(count)])
+    assert model.slope > 0
+    good, bad = (model.score(Features(words, [], [])).unwanted for words in (["patch", "review"], ["casino", "bonus"]))
+    assert good < bad
+
+
+def test_a_flood_of_wrong_reports_is_bounded() -> None:
+    """However many there are, they weigh together less than what two collections agree on."""
+    for count in (400, 4_000):
+        assert learn([*world(), *lies(count)]).score(Features(BAD, [], [])).unwanted > 0.5
 
 
 def test_parts_of_one_collection_belong_together() -> None:

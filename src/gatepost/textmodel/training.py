@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gatepost.textmodel.features import Features
+from gatepost.textmodel.feedback import FOLDER as REPORTS
 from gatepost.textmodel.kinds import UNWANTED, kind_of
 from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence
 from gatepost.textmodel.vocabulary import spread, vocabulary
@@ -26,6 +27,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 STRENGTH = 10.0
 KIND_STRENGTH = 3.0
 MIN_OF_KIND = 20
+REPORTS_SHARE = 0.25
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -98,7 +100,19 @@ def _weights(examples: Sequence[Example], truth: Flags) -> NDArray[np.float64]:
     """Each side of each collection counts by the root of its size: the largest shall not drown the others."""
     groups = [(example.family, bool(bad)) for example, bad in zip(examples, truth, strict=True)]
     sizes = Counter(groups)
-    return np.array([example.weight / math.sqrt(sizes[group]) for example, group in zip(examples, groups, strict=True)])
+    weights = np.array([each.weight / math.sqrt(sizes[group]) for each, group in zip(examples, groups, strict=True)])
+    return _bounded(weights, [family for family, _ in groups])
+
+
+def _bounded(weights: NDArray[np.float64], families: Sequence[str]) -> NDArray[np.float64]:
+    """Reports together weigh at most a part of the heaviest collection: whoever reports a lot must not teach alone."""
+    totals: Counter[str] = Counter()
+    for family, weight in zip(families, weights.tolist(), strict=True):
+        totals[family] += weight
+    most = REPORTS_SHARE * max((total for family, total in totals.items() if family != REPORTS), default=math.inf)
+    if totals[REPORTS] <= most:
+        return weights
+    return np.where([family == REPORTS for family in families], weights * most / totals[REPORTS], weights)
 
 
 class _Lesson:
@@ -133,18 +147,22 @@ class _Lesson:
         return self._regression(self._matrix[chosen], named[chosen], weights, KIND_STRENGTH)
 
     def calibrated(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
-        """Slope and offset from what each collection's mail scored without it, by how much is known of each message."""
+        """Slope and offset from what each collection's mail scored without it, by how much is known of each message.
+
+        Reports are no collection: there may be one side of them only, and they may be lies.
+        """
         scores = np.zeros(len(self._truth))
-        names = np.unique(self._families)
+        told = self._families == REPORTS
+        names = np.unique(self._families[~told])
         for number, name in enumerate(names):
             progress("calibration", number, len(names))
             out = self._families == name
-            if len(names) < 2 or self._truth[~out].all() or not self._truth[~out].any():
+            if len(names) < 2 or self._truth[~out & ~told].all() or not self._truth[~out & ~told].any():
                 return 1.0, 0.0
             weights, bias = self.fit(~out)
             scores[out] = (self._matrix[out] @ weights + bias) * known[out]
-        balanced = self._balanced(self._weights, self._truth)
-        slope, offset = self._regression(scores[:, None], self._truth, balanced, 1e6)
+        balanced = self._balanced(self._weights[~told], self._truth[~told])
+        slope, offset = self._regression(scores[~told, None], self._truth[~told], balanced, 1e6)
         return float(slope[0]), offset
 
     def _columns(self, families: set[str]) -> NDArray[np.int64]:
