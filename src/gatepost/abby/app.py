@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -91,14 +91,6 @@ def create_app(
     )
     status = Status(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
 
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        await cores.start()
-        try:
-            yield
-        finally:
-            await cores.stop()
-
     described, lists_described = document(SCANNING), document(LISTS_API)
     own = [
         _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
@@ -114,9 +106,23 @@ def create_app(
         _route("/metrics", status.metrics, "GET"),
         *web_routes(desk, assets),
     ]
-    app = Abby(routes=[*own, *routes], lifespan=lifespan)
+    app = Abby(routes=[*own, *routes], lifespan=_running(cores))
     app.router.redirect_slashes = False
     return app
+
+
+def _running(cores: Cores) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    """The cores are heard for as long as the service runs."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        await cores.start()
+        try:
+            yield
+        finally:
+            await cores.stop()
+
+    return lifespan
 
 
 def _route(path: str, handler: Handler, method: str) -> Route:

@@ -6,8 +6,8 @@ from gatepost.abby.web.answers import html
 from gatepost.abby.web.desk import Desk
 from gatepost.abby.web.scopes import scopes
 from gatepost.abby.web.site import Page, Row
-from gatepost.abby.web.times import instant
-from gatepost.abby.web.visit import Visit
+from gatepost.abby.web.times import period
+from gatepost.abby.web.visit import GLOBAL, Visit
 from gatepost.api.errors import Failure
 from gatepost.store.searchstore import AuditFilter
 
@@ -16,20 +16,17 @@ ROWS_ON_A_PAGE = 100
 
 async def show(desk: Desk, visit: Visit) -> Response | Failure:
     """Changes, newest first."""
-    asked = visit.query
-    named = asked.text("scope")
-    scope = visit.user.tenant if visit.user.tenant and not named else visit.scope(named) if named else None
-    since, until = instant(asked.text("since")), instant(asked.text("until"), end=True)
-    for each in (scope, since, until):
-        if isinstance(each, Failure):
-            return each
-    assert not isinstance(scope, Failure)
-    assert not isinstance(since, Failure)
-    assert not isinstance(until, Failure)
+    asked, named = visit.query, visit.query.text("scope")
+    scope = visit.scope(named) if named else visit.user.tenant
+    if isinstance(scope, Failure):
+        return scope
+    when = period(asked)
+    if isinstance(when, Failure):
+        return when
     wanted = AuditFilter(
-        scope="" if named == "global" else scope,
-        since=since,
-        until=until,
+        scope="" if named == GLOBAL else scope,
+        since=when.since,
+        until=when.until,
         actor=asked.text("actor", 200) or None,
         action=asked.text("action", 100) or None,
         list=asked.text("list", 200) or None,

@@ -14,7 +14,7 @@ from gatepost.abby.web.entrylinks import EntryLink, entry_links
 from gatepost.abby.web.reporting import SAYS, reported
 from gatepost.abby.web.scopes import scopes
 from gatepost.abby.web.site import Page, Row
-from gatepost.abby.web.times import instant
+from gatepost.abby.web.times import period
 from gatepost.abby.web.visit import NOT_HERE, Visit
 from gatepost.analysis import Report
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
@@ -69,17 +69,15 @@ async def search(desk: Desk, visit: Visit) -> Response | Failure:
 
 def _filter(visit: Visit) -> MessageFilter | Failure:
     asked, tenant = visit.query, visit.tenant()
-    since, until = instant(asked.text("since")), instant(asked.text("until"), end=True)
     if isinstance(tenant, Failure):
         return tenant
-    if isinstance(since, Failure):
-        return since
-    if isinstance(until, Failure):
-        return until
+    when = period(asked)
+    if isinstance(when, Failure):
+        return when
     return MessageFilter(
         tenant=tenant,
-        since=since,
-        until=until,
+        since=when.since,
+        until=when.until,
         sender=asked.text("sender", 320) or None,
         recipient=asked.text("recipient", 320) or None,
         subject=asked.text("subject", 200) or None,

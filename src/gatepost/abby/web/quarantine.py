@@ -14,7 +14,7 @@ from gatepost.abby.web.messages import page as message_page
 from gatepost.abby.web.reporting import reported
 from gatepost.abby.web.scopes import scopes
 from gatepost.abby.web.site import Page, Row
-from gatepost.abby.web.times import instant
+from gatepost.abby.web.times import period
 from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import Failure
 from gatepost.guard.holding import Busy, Deleted, NotHeld, NotSent, Released
@@ -124,21 +124,19 @@ def _said(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down) -> str:
 
 def _filter(visit: Visit) -> HeldFilter | Failure:
     asked, tenant = visit.query, visit.tenant()
-    since, until = instant(asked.text("since")), instant(asked.text("until"), end=True)
     if isinstance(tenant, Failure):
         return tenant
-    if isinstance(since, Failure):
-        return since
-    if isinstance(until, Failure):
-        return until
+    when = period(asked)
+    if isinstance(when, Failure):
+        return when
     return HeldFilter(
         tenant=tenant,
         verdict=asked.text("verdict", 40) or None,
         sender=asked.text("sender", 320) or None,
         recipient=asked.text("recipient", 320) or None,
         subject=asked.text("subject", 200) or None,
-        since=since,
-        until=until,
+        since=when.since,
+        until=when.until,
         released=asked.has("released"),
     )
 

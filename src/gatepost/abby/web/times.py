@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
+from gatepost.abby.web.forms import Form
 from gatepost.api.errors import INVALID_REQUEST, Failure
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,6 +25,21 @@ def instant(text: str, *, end: bool = False) -> int | Failure | None:
     except (ValueError, OverflowError):
         return UNREADABLE
     return (moment - _EPOCH) // _MILLISECOND
+
+
+class Period(msgspec.Struct, frozen=True):
+    """A stretch of time; None where it is open at that side."""
+
+    since: int | None = None
+    until: int | None = None
+
+
+def period(asked: Form) -> Period | Failure:
+    """What the fields `since` and `until` say; the last day counts whole."""
+    since, until = instant(asked.text("since")), instant(asked.text("until"), end=True)
+    if isinstance(since, Failure):
+        return since
+    return until if isinstance(until, Failure) else Period(since, until)
 
 
 def expiry(text: str, now: int) -> int | Failure | None:
