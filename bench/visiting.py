@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import httpx
 from argon2 import PasswordHasher
 from playwright.sync_api import sync_playwright
 
+from bench.ports import free_ports
 from gatepost.cli.storing import with_store
 from gatepost.config import ABBY_FILE, GUARD_FILE
 from gatepost.store.interface import CLI, Store
@@ -37,15 +37,6 @@ def chromium_path() -> str | None:
     with sync_playwright() as playwright:
         own = playwright.chromium.executable_path
     return own if Path(own).exists() else None
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on now."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 class Service:

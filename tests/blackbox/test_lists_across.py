@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from bench.ports import free_ports
 
 from gatepost.client import Client, Retries
 from gatepost.config import ABBY_FILE, GUARD_FILE
@@ -28,14 +28,6 @@ class Node(NamedTuple):
 
     process: subprocess.Popen[bytes]
     client: Client
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def started(folder: Path, storage: str, api_key: str) -> Node:

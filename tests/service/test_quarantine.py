@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import smtplib
-import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from bench.ports import free_ports
 
 from gatepost.config import ABBY_FILE, GUARD_FILE
 
@@ -23,14 +23,6 @@ MAIL = f"From: a@x.example\r\nContent-Type: application/octet-stream\r\n\r\n{EIC
 PARAMETERS = {"borderMtaData": {"envelopeFrom": "a@x.example", "envelopeRecipients": ["b@y.example"]}}
 COMMAND = [sys.executable, "-m", "gatepost"]
 Start = Callable[[str], subprocess.Popen[bytes]]
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 class Place:

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 import httpx
 import pytest
+from bench.ports import free_ports
 
 from gatepost.client import ApiError, Client, Retries, UnreachableError
 from gatepost.config import ABBY_FILE, GUARD_FILE
@@ -87,14 +87,6 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     yield begin
     for process in started:
         process.stop(signal.SIGKILL)
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def client(data: Path, port: int, token: str) -> Client:
