@@ -25,7 +25,7 @@ from gatepost.service.datafolder import DataFolder
 from gatepost.service.first_start import EXAMPLE, prepare
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text("utf-8")
-HOUSE = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+DEPLOYMENT = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
 CONFIGURED = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
 EXAMPLES = [
     line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()
@@ -58,7 +58,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     uid = gatepost("tenant", "create", "acme", "--data", data)
     tenant = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", uid)[0]
     folder = (data / GUARD_FILE).parent
-    (folder / "house.toml").write_text(HOUSE)
+    (folder / "deployment.toml").write_text(DEPLOYMENT)
     (folder / "acme.toml").write_text(ACME)
     with (data / GUARD_FILE).open("a") as file:
         file.write("workerProcesses: 1\n" + CONFIGURED.replace(DOCUMENTED, tenant))
@@ -124,14 +124,14 @@ def test_replay_and_explain_know_the_same_policy(running: Running, tmp_path: Pat
     assert "0 lines of the ledger changed" in gatepost("replay", ggrid, "--data", running.data)
     said = gatepost("policy", "explain", "url:shortener", "--tenant", running.tenant.upper(), "--data", running.data)
     assert re.search(r"kinds\.url:shortener\.weight +9 +tenant, \S+acme\.toml:5 +0\.5 \(deployment\), 1\.8", said)
-    assert re.search(r"groups\.links\.cap +4 +deployment, \S+house\.toml:7 +5 \(shipped\)", said)
+    assert re.search(r"groups\.links\.cap +4 +deployment, \S+deployment\.toml:7 +5 \(shipped\)", said)
     milder = tmp_path / "milder.toml"
     milder.write_text('[verdicts.clean]\ndecision = "deliver"\n')
     tried = gatepost("policy", "try", milder, "--tenant", running.tenant, "--data", running.data)
     assert re.search(r"bounce → deliver", tried)
     assert re.search(r"^([1-9]\d*) of \1 decisions would be others\.$", tried, re.MULTILINE)
     assert "0 of " in gatepost(
-        "policy", "try", (running.data / GUARD_FILE).with_name("house.toml"), "--data", running.data
+        "policy", "try", (running.data / GUARD_FILE).with_name("deployment.toml"), "--data", running.data
     )
 
 
@@ -148,8 +148,9 @@ def test_the_page_runs_as_printed(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str
 ) -> None:
     (tmp_path / "data").symlink_to(running.data)
-    (tmp_path / "house.toml").write_text(HOUSE)
+    (tmp_path / "deployment.toml").write_text(DEPLOYMENT)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GATEPOST_DATA", str(tmp_path / "data"))
     program, *arguments = shlex.split(example.replace(DOCUMENTED, running.tenant))
     assert program == "gatepost"
     assert gatepost(*arguments)
@@ -161,5 +162,5 @@ def test_a_faulty_file_is_told_whole(running: Running, tmp_path: Path) -> None:
     said = gatepost("policy", "check", faulty, "--data", running.data, status=1)
     assert "did you mean url:shortener?" in said
     assert re.search(r"4 +verdicts\.spam\.threshold +must be a number", said)
-    fine = gatepost("policy", "check", (running.data / GUARD_FILE).with_name("house.toml"), "--data", running.data)
+    fine = gatepost("policy", "check", (running.data / GUARD_FILE).with_name("deployment.toml"), "--data", running.data)
     assert re.search(r"kinds\.url:shortener\.weight +1\.8 +0\.5 +10", fine)

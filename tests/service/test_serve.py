@@ -186,7 +186,7 @@ def test_the_readme_runs_as_printed(service: Service, tmp_path: Path, block: tup
     code = code.replace(":9081", f":{service.port}")
     command = [sys.executable, "-c", code] if language == "python" else ["sh", "-euc", code]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
+    environment = {**os.environ, "PATH": path, "GATEPOST_DATA": str(tmp_path / "data")}
     ended = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert '"error"' not in ended.stdout
