@@ -50,7 +50,7 @@ def main() -> None:
 
 def write(name: str, teaching: str, section: str) -> None:
     """Put the section in its place among the others."""
-    text = RESULTS.read_text("utf-8") if RESULTS.exists() else "# What was measured\n"
+    text = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Benchmark results\n"
     head, *parts = re.split(r"(?m)^(?=## )", text)
     sections = {part.split("\n", 1)[0].removeprefix("## ").strip(): part for part in parts}
     stamp = f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {platform.machine()}"

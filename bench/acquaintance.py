@@ -1,9 +1,10 @@
-"""What it costs to know whom a tenant knows: CPU of guard and SQLite for each message, and the size of a row.
+"""The cost of the sender history: CPU of guard and SQLite for each message, and the size of a row.
 
-Every message asks for its sender and four sites, and is delivered; what was learned is written every 500 messages.
-"Known" is mail of 500 senders that wrote on the day before, "new" has another sender and other sites each time, "young"
-is a memory that learns and is not asked. CPU is that of the process with all its threads; the worker's part, making the
-question and reading the answer, is included. The time of a look-up is that of the wall, on a machine with other work.
+Every message asks for its sender and four sites, and is delivered; sightings are written every 500 messages. "Known" is
+mail of 500 senders that wrote on the day before; "new" has another sender and other sites each time; "young" is a
+history that records and is too short to be asked. CPU is that of the process with all its threads; the worker's part,
+making the question and reading the answer, is included. The time of a look-up is wall-clock time, on a machine with
+other load.
 """
 
 import asyncio

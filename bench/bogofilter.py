@@ -1,7 +1,7 @@
-"""bogofilter on the same mail, in the same two ways as `gatepost model evaluate`: whole collections left out in turn.
+"""bogofilter on the same mail, evaluated like `gatepost model evaluate`: whole collections left out in turn.
 
-It learns everything but one collection, judges that one, and so on; its scores are pooled. Its own decision is the one
-that it ships with: spam at 0.99. Beside it stands what a threshold would catch that was chosen after the fact.
+It learns everything except one collection, judges that one, and so on; the scores are pooled. Its own decision uses the
+shipped threshold: spam at 0.99. The other rows use thresholds that were chosen after the fact.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""What is held of good and bad mail by the shipped policy, beside rspamd and SpamAssassin, and what each stage costs.
+"""What the shipped policy holds of good and bad mail, compared with rspamd and SpamAssassin; the cost of each stage.
 
 Every message of `mail-dev` goes through the whole analysis in one process, without lists, antivirus or text model.
 There is no DNS of the day on which old mail was sent, so every name is answered "no such name": nothing

@@ -1,4 +1,4 @@
-"""Three cores, one killed and one stalled while a thousand messages are scanned: the clients notice nothing.
+"""Three cores, one killed and one stalled while a thousand messages are scanned: clients see no error.
 
 abby and three guards, four processes with HTTPS between them and PostgreSQL behind them. A third of the way in, one
 guard is killed (-9) and another is stopped (SIGSTOP, as a machine that hangs). When two thirds are done, and everything

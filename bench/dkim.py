@@ -3,7 +3,7 @@
     python -m bench.dkim [messages]
 
 Both verify the same message with the same 2048-bit key from memory, so neither waits for DNS. Without dkimpy its row
-says "not run". The pathological rows show that work grows with size and with nothing else.
+says "not run". The pathological rows show that the work grows with the size only.
 """
 
 import base64

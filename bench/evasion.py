@@ -1,8 +1,8 @@
-"""What an attacker gains by the usual tricks: how much of caught mail still is after each of them.
+"""What an attacker gains by the usual tricks: the share of caught mail that is still caught after each of them.
 
 Unwanted messages are rebuilt as plain or HTML mail with the same header, envelope and visible text, first as they are
 and then with one trick each, so that every trick starts from the same mail; the whole analysis judges each. The model
-is the shipped one, which has seen these messages: the figures compare tricks, they are no catch rates.
+is the shipped one, which has seen these messages: the figures compare tricks, they are no detection rates.
 """
 
 import base64

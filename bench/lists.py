@@ -1,7 +1,7 @@
-"""Lists in storage: adding, streaming and looking up, each beside the bare database driver in the same run.
+"""Lists in storage: adding, streaming and looking up, each compared with the bare database driver in the same run.
 
 "Raw" is a loop over the driver with the same table, statement, pragmas, batch size and output, and nothing around it.
-The two take turns, so that both meet the same moods of the machine. Keys are random, as indicators are.
+The two take turns, so that other load on the machine affects both alike. Keys are random, as indicators are.
 `BENCH_ENTRIES` sets how many entries are added (a million), `BENCH_LOOKUP` how many the long list of the look-ups has
 (as many; ten million take a while to load).
 """

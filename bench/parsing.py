@@ -1,4 +1,4 @@
-"""Reading real mail beside the standard library, and messages made to hurt, each alone in a process of its own.
+"""Reading real mail compared with the standard library, and hostile messages, each in a process of its own.
 
     python -m bench.parsing [messages]
 

@@ -1,8 +1,8 @@
 """What wrong reports do to a text model that learns them: spam called wanted, and wanted mail called spam.
 
 One collection, trec07p, plays the mailbox of an operator: the model is made without it, and then once more with reports
-from it, as `gatepost model feedback` keeps them, which are lies. What is counted is on other messages of that mailbox:
-of how much the model says that it is unwanted (even odds or more). The rules do not learn and are not part of this.
+from it, as `gatepost model feedback` keeps them, which are false. The table counts other messages of that mailbox which
+the model calls unwanted (even odds or more). The rules do not learn and are not part of this.
 """
 
 import random

@@ -1,8 +1,8 @@
 """Scanning real mail beside rspamd and SpamAssassin, on the same cores.
 
 The same messages go to each scanner in turns, over eight connections. Server CPU is that of all processes of each, from
-the process table. "Nothing" is the same upload over TLS to a handler that reads it and answers: what the service costs
-above it is the price of the analysis and of everything around it.
+the process table. "Nothing" is the same upload over TLS to a handler that reads it and answers: the
+difference is the cost of the analysis and of everything around it.
 """
 
 import contextlib

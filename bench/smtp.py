@@ -1,4 +1,4 @@
-"""Mail through guard beside a Postfix that only relays: the same mail, the same cores, the same next hop behind both.
+"""Mail through guard compared with a Postfix that only relays: the same mail, cores and next hop for both.
 
 "Without the analysis" is the same intake and relay in one process, with a core that lets everything pass. Every message
 goes out with MAIL, RCPT and DATA pipelined, over eight connections; server CPU is that of all processes of each.

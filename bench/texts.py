@@ -1,9 +1,9 @@
-"""Visible text, HTML and links: messages a second on real mail, and what hostile pages cost.
+"""Visible text, HTML and links: messages per second on real mail, and the cost of hostile pages.
 
     python -m bench.texts [messages]
 
 The parts are read before the clock starts; what is timed is `read_texts` alone, in CPU time, the best of nine rounds.
-Beside it stands the bare parse of the same HTML by lexbor, which nothing that looks at HTML can undercut.
+For comparison, the table shows the bare parse of the same HTML by lexbor, which is the lower bound.
 """
 
 import gc

@@ -2,8 +2,8 @@
 
 The messages are results of the sample in `bench/sample.py`, put on record over thirty days; the entries are hosts in
 `blocked-urls`; 20,000 messages are held. Each page is asked for in turns with the style sheet, over the same TLS
-connection, after one round that is not counted. Two rows are no pages but trials: what a change would have done to the
-last messages, which is work and not looking up. `BENCH_WEB_MESSAGES` and `BENCH_WEB_ENTRIES` set how many there are.
+connection, after one round that is not counted. Two rows are dry runs: what a change would have done to the last
+messages, which is computation and not a look-up. `BENCH_WEB_MESSAGES` and `BENCH_WEB_ENTRIES` set how many there are.
 """
 
 import asyncio

@@ -20,41 +20,42 @@ LICENCES = {
 NON_COMMERCIAL = "phishing"
 UNKNOWN = "not known; whoever trains states it"
 CAVEAT = (
-    "But for phishing_pot's, these licences are as the collections are generally described; none was verified here."
+    "Except for phishing_pot, licences are given as the collections are generally described; they were not verified."
 )
 PLAINLY = """\
-phishing_pot is licensed CC BY-NC 4.0. Whoever may not use what was learnt from it makes a model without it:"""
+phishing_pot is licensed CC BY-NC 4.0 (no commercial use). To train a model without it:"""
 HEAD = """\
 # Model card of the text model
 
-Written by `gatepost model train`. A linear model over words, word pairs and marks of a mail's build, with three columns
-of weights (unwanted, phishing, fraud): {words:,} words and marks, {pairs:,} pairs. It adds a capped number of points to
-the score of the whole analysis. It decides alone only at odds of twenty to one, on mail for which nobody vouches.
+`gatepost model train` writes this page. The model is linear over words, word pairs and structural features of a mail,
+with three columns of weights (unwanted, phishing, fraud): {words:,} words and features, {pairs:,} pairs. It adds a
+capped number of points to the score of the whole analysis. It decides alone only at odds of twenty to one, on mail that
+came through no list, is not signed by its sender, has no unsubscribe link and leads to unrelated sites.
 """
 KNOWS = """
-## What it may know
+## Features
 
-Words of visible text, subject and display name that at least two collections use and no single one owns; numbers by
-their length; how many links there are, their shape, and whether they lead to the sender's own site; kinds of files;
-how much is hidden; whether the mail answers another or offers to end a subscription. Not: dates, hosts, addresses, mail
-programs, quotes, signatures, list tags and footers, or what other checks found.
+The model uses words of visible text, subject and display name that at least two collections use and no single one
+dominates; the length of numbers; the number of links, their shape, and whether they lead to the sender's own site;
+types of files; the amount of hidden text; whether the message is a reply or has an unsubscribe link. It does not use
+dates, hosts, addresses, mail programs, quotes, signatures, list tags and footers, or the findings of other checks.
 
-What weighs most, as a guard against leaks (the name of a collection here would be one):
+These features have the largest weights. The list is a guard against leaks: the name of a collection here would be one.
 """
 LIMITS = """
 ## Limits
 
-- The probability holds for a mailbox where half of the mail is unwanted. It was fitted on collections that the model
-  had not seen.
+- The probability is calibrated for a mailbox where half of the mail is unwanted, on collections that the model had not
+  seen.
 - Whether unwanted mail is spam, phishing or fraud was derived from cues in its text, not from labels: a phishing
-  collection holds much plain spam. The kind names the verdict; it does not decide whether mail is held.
-- Wanted advertising reads like unwanted advertising. Modern marketing mail is rare in the training mail, and is the
-  most likely false alarm.
-- Nearly all mail that it learnt from is English. Other languages are judged by their build more than by their words.
-- Little text is little evidence: the probability of a short mail stays near one half.
+  collection contains much plain spam. The kind determines the verdict, not whether mail is held.
+- Wanted and unwanted advertising use the same words. Modern marketing mail is rare in the training mail and the most
+  likely false alarm.
+- Nearly all training mail is English. Messages in other languages are judged more by structure than by words.
+- Short texts give little evidence: the probability of a short message stays near one half.
 - Text in pictures is not read.
 
-Figures are in docs/accuracy.md, made by `gatepost model evaluate`."""
+Figures by `gatepost model evaluate` are in [`accuracy.md`](accuracy.md)."""
 
 
 def written(model: Model, without: Sequence[str], folders: Sequence[str]) -> str:
@@ -81,6 +82,6 @@ def _sources(model: Model, without: Sequence[str], folders: Sequence[str]) -> It
     command = "gatepost model train " + " ".join(f"--corpus {folder}" for folder in folders)
     command += "".join(f" --without {name}" for name in without) + f" --seed {model.about.get('seed', 1)}"
     yield f"\n{CAVEAT}\n"
-    yield f"Made by `{command}`; the same seed and mail give the same model."
+    yield f"Trained by `{command}`; the same seed and mail give the same model."
     if any(corpus.partition("_")[0] == NON_COMMERCIAL for corpus in sources):
         yield f"\n{PLAINLY}\n\n    {command} --without {NON_COMMERCIAL}_pot"
