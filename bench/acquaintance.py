@@ -19,8 +19,8 @@ from gatepost.auth.results import Authentication, Dmarc
 from gatepost.guard.acquaintance import DAY_SECONDS, Acquaintances
 from gatepost.settings import Acquaintance
 from gatepost.store import open_store
-from gatepost.store.interface import CountingStore
-from gatepost.store.sightingstore import SightingBatch
+from gatepost.store.sightings import SightingBatch
+from gatepost.store.store import Store
 
 MESSAGES = 10_000
 GROUP = 500
@@ -84,7 +84,7 @@ async def _large() -> str:
     return f"With {ROWS:,} keys: {size:.0f} bytes a key on disk; looking up 8 takes {median:.0f} µs, p99 {late:.0f} µs."
 
 
-async def _looked(store: CountingStore, chance: random.Random) -> float:
+async def _looked(store: Store, chance: random.Random) -> float:
     keys, started = _keys(chance, 8), time.perf_counter()
     await store.sightings(None, keys)
     return time.perf_counter() - started

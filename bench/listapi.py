@@ -29,9 +29,9 @@ from bench import corpus, load
 from bench.lists import CALL, SELECT, TURN, UPSERT, UPSERT_ALL, batches, made, postgres_server, rows
 from bench.scanning import TOKEN, await_port, configure, cpu, free_port, pss
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import database, open_store
-from gatepost.store.engine import BATCH
-from gatepost.store.interface import CLI, NewEntry
+from gatepost.store import open_store, sqlite_file
+from gatepost.store.audit import CLI
+from gatepost.store.entries import BATCH, NewEntry
 
 ENTRIES = int(os.environ.get("BENCH_LIST_ENTRIES", "1000000"))
 LONG = int(os.environ.get("BENCH_LONG_LIST", str(ENTRIES)))
@@ -76,7 +76,7 @@ def service(folder: Path, storage: str = "") -> Iterator[tuple[psutil.Process, s
 
 
 def _sqlite(folder: Path) -> list[str]:
-    raw = database.create(folder / "raw.db")
+    raw = sqlite_file.open_file(folder / "raw.db")
 
     def add(calls: list[list[str]]) -> None:
         for keys in calls:
@@ -86,7 +86,7 @@ def _sqlite(folder: Path) -> list[str]:
 
     def stream() -> None:
         encode = msgspec.json.Encoder().encode
-        connection = database.connect_reader(folder / "raw.db")
+        connection = sqlite_file.open_reader(folder / "raw.db")
         cursor = connection.execute(SELECT)
         while found := list(islice(cursor, BATCH)):
             b"\n".join(map(encode, found))

@@ -26,8 +26,10 @@ import msgspec
 from gatepost.lists import network, sender
 from gatepost.lists import url as link
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import database, open_store
-from gatepost.store.interface import Actor, CountingStore, ListEntry, NewEntry
+from gatepost.store import open_store, sqlite_file
+from gatepost.store.audit import Actor
+from gatepost.store.entries import ListEntry, NewEntry
+from gatepost.store.store import Store
 
 ENTRIES = int(os.environ.get("BENCH_ENTRIES", "1000000"))
 LOOKUP = int(os.environ.get("BENCH_LOOKUP", str(ENTRIES)))
@@ -75,7 +77,7 @@ def batches(count: int, seed: int = 7) -> Iterator[list[str]]:
 
 
 async def _sqlite(folder: Path) -> list[str]:
-    raw = database.create(folder / "raw.db")
+    raw = sqlite_file.open_file(folder / "raw.db")
     ours, shared = (open_store(f"sqlite:{name}.db", folder) for name in ("ours", "shared"))
 
     async def raw_add(calls: list[list[str]]) -> None:
@@ -136,7 +138,7 @@ def rows(keys: list[str]) -> list[tuple[Any, ...]]:
     return [(1, key, None, "a comment", 5, 5, "key:bench", None) for key in keys]
 
 
-def _adder(store: CountingStore, callers: int) -> Add:
+def _adder(store: Store, callers: int) -> Add:
     async def add(calls: list[list[str]]) -> None:
         source = iter(calls)
 
@@ -149,7 +151,7 @@ def _adder(store: CountingStore, callers: int) -> Add:
     return add
 
 
-def _streamer(store: CountingStore) -> Stream:
+def _streamer(store: Store) -> Stream:
     async def stream() -> None:
         async with aclosing(store.stream_entries(None, URLS.name)) as found:
             async for batch in found:
@@ -158,7 +160,7 @@ def _streamer(store: CountingStore) -> Stream:
     return stream
 
 
-async def _first_batch(store: CountingStore) -> float:
+async def _first_batch(store: Store) -> float:
     spent = []
     for _ in range(20):
         async with aclosing(store.stream_entries(None, URLS.name)) as found:
@@ -180,7 +182,7 @@ async def _lookups(folder: Path) -> list[str]:
     ]
 
 
-async def _looking_up(*stores: CountingStore) -> list[float]:
+async def _looking_up(*stores: Store) -> list[float]:
     """The median of each, message by message in turn. The first thousand warm up, as a service is.
 
     Who is asked first pays for waking up, so they take turns in that as well.
@@ -266,7 +268,7 @@ async def _beside_asyncpg(uri: str, count: int) -> list[str]:
 
 
 async def made(uri: str, name: str) -> str:
-    """A new database."""
+    """A new sqlite_file."""
     connection = await asyncpg.connect(uri)
     await connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
     await connection.close()

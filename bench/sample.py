@@ -17,8 +17,13 @@ from bench.visiting import Service
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, Definition
 from gatepost.lists.entry import Refused
-from gatepost.store.interface import Actor, MessageRecord, Missing, NewEntry, Store, Taken, Tenant
-from gatepost.store.userstore import Role
+from gatepost.store.audit import Actor
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+from gatepost.store.users import Role
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 DAY = 86_400_000
@@ -224,7 +229,7 @@ async def _deployment(store: Store) -> str:
     await store.create_api_key("playbook", None, False, None, MARIA)
     await store.create_api_key("clinic dashboard", clinic, True, int(time.time() * 1000) + 90 * DAY, MARIA)
     old = await store.create_api_key("old feed", None, False, None, MARIA)
-    if not isinstance(old, Missing):
+    if not isinstance(old, NotFound):
         await store.revoke_api_key(old[1].id, MARIA)
     return clinic
 
@@ -233,7 +238,7 @@ async def _tenant(store: Store, name: str, domains: Sequence[str]) -> str:
     made = await store.create_tenant(name)
     assert isinstance(made, Tenant)
     given = await store.set_tenant_domains(made.uid, domains)
-    assert not isinstance(given, Missing | Taken)
+    assert not isinstance(given, NotFound | NameTaken)
     return made.uid
 
 

@@ -19,8 +19,9 @@ from playwright.sync_api import sync_playwright
 from bench.ports import free_ports
 from gatepost.cli.storing import with_store
 from gatepost.config import ABBY_FILE, GUARD_FILE
-from gatepost.store.interface import CLI, Store
-from gatepost.store.userstore import Role
+from gatepost.store.audit import CLI
+from gatepost.store.store import Store
+from gatepost.store.users import Role
 
 TOKEN = "browser-tests"
 PASSWORD = "six words for a small test"

@@ -28,8 +28,10 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
-from gatepost.store import database, messages, open_store
-from gatepost.store.interface import CLI, MessageRecord, NewEntry
+from gatepost.store import messages, open_store, sqlite_file
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
+from gatepost.store.messages import MessageRecord
 from gatepost.verdict import Line
 
 MESSAGES = int(os.environ.get("BENCH_WEB_MESSAGES", "1000000"))
@@ -59,13 +61,13 @@ def _stored(data: Path) -> str:
     """Fill the storage; the ggrid of a message that is held."""
     started = time.perf_counter()
     asyncio.run(open_store("sqlite:gatepost.db", data).close())
-    connection = database.create(data / "gatepost.db")
+    connection = sqlite_file.open_file(data / "gatepost.db")
     made = _records(MESSAGES)
     last: MessageRecord | None = None
     while some := list(islice(made, TRANSACTION)):
         connection.execute("BEGIN IMMEDIATE")
         for place in range(0, len(some), STATEMENT):
-            messages.insert(connection, some[place : place + STATEMENT])
+            messages.insert_all(connection, some[place : place + STATEMENT])
         connection.execute("COMMIT")
         last = some[-1]
     connection.close()

@@ -38,7 +38,9 @@ from gatepost.policy import shipped
 from gatepost.questions import Answers, Questions
 from gatepost.service.certificates import self_signed
 from gatepost.store import open_store
-from gatepost.store.interface import Actor, CountingStore, StorageError
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.errors import StorageError
+from gatepost.store.store import Store
 from gatepost.view import NotShown, Picture, View, picture, view
 
 ANN = Actor("user", "ann")
@@ -82,7 +84,7 @@ class Guard:
 
 
 class House:
-    def __init__(self, store: CountingStore, folder: Path, hop: str, pool: WorkerPool | None) -> None:
+    def __init__(self, store: Store, folder: Path, hop: str, pool: WorkerPool | None) -> None:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.raw = RawFolder(folder / "q")
@@ -106,7 +108,7 @@ class House:
         return asked.ggrid
 
     async def actions(self) -> list[str]:
-        return [f"{each.actor.label} {each.action}" for each in await self.store.audit()]
+        return [f"{each.actor.label} {each.action}" for each in (await self.store.audit_page(AuditFilter())).rows]
 
 
 async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:

@@ -10,7 +10,7 @@ from gatepost.api.scanning import AnalysedMessage, encode
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.findings import Outcome
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import MessageRecord
+from gatepost.store.messages import MessageRecord
 from gatepost.verdict import Line
 
 

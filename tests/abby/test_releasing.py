@@ -26,7 +26,9 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.settings import StaticApiToken
 from gatepost.store import open_store
-from gatepost.store.interface import Actor, CountingStore, MessageRecord
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 from gatepost.view import NotShown
 
 RELEASER, READER, BARE = "aa" * 32, "bb" * 32, "cc" * 32
@@ -68,7 +70,7 @@ class Elsewhere:
 
 
 class House:
-    def __init__(self, store: CountingStore, folder: Path, hop: str) -> None:
+    def __init__(self, store: Store, folder: Path, hop: str) -> None:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.quarantine = Quarantine(store, RawFolder(folder / "q"), self.relay)
@@ -149,7 +151,7 @@ def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
             assert after == {**before, "release": body}
             assert after["decision"] == "quarantine"
         assert [recipients for _, recipients, _ in next_hop.mail] == [("bob@y.example",)]
-        assert [each.actor for each in await house.store.audit()] == [Actor("token", "desk")]
+        assert [each.actor for each in (await house.store.audit_page(AuditFilter())).rows] == [Actor("token", "desk")]
 
     use(scenario)
 

@@ -33,7 +33,8 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.settings import StaticApiToken
 from gatepost.store import open_store
-from gatepost.store.interface import MessageRecord, Tenant
+from gatepost.store.messages import MessageRecord
+from gatepost.store.tenants import Tenant
 from gatepost.verdict import Line
 
 TOKEN = "5f" * 32

@@ -9,7 +9,8 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import CLI, MessageRecord
+from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.messages import MessageRecord
 from gatepost.verdict import ListNote
 
 BLOCKED = ListNote("blocked-senders", "tenant", "bad.example", "blocked", "From")
@@ -69,7 +70,11 @@ def test_what_an_addition_would_have_done(lists: Any, tenant: str) -> None:
         ],
     }
     assert lists.entries("blocked-urls", tenant) == []
-    assert not [record for record in lists.run(lists.store.audit(tenant=tenant)) if record.action == "entries.add"]
+    assert not [
+        record
+        for record in lists.run(lists.store.audit_page(AuditFilter(scope=tenant))).rows
+        if record.action == "entries.add"
+    ]
 
 
 def test_what_is_blocked_already_would_not_flip(lists: Any, tenant: str) -> None:

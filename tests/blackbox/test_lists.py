@@ -11,7 +11,8 @@ import pytest
 
 from gatepost.api.times import now
 from gatepost.lists.catalogue import LISTS, Definition
-from gatepost.store.interface import CLI, StorageError
+from gatepost.store.audit import CLI
+from gatepost.store.errors import StorageError
 
 BASE = "/api/public/lists/v1"
 OPERATIONS = ("addEntries", "deleteEntries", "getLists", "listEntries")

@@ -19,6 +19,7 @@ import pytest
 from gatepost.client import Client, ClientError, Retries
 from gatepost.config import ABBY_FILE
 from gatepost.store import open_store
+from gatepost.store.audit import AuditFilter, AuditPage
 
 CALLS = 1_000
 CLIENTS = 6
@@ -112,11 +113,11 @@ async def _kept(url: str) -> tuple[list[str], int, int]:
     async with aclosing(store.stream_entries(None, "blocked-urls")) as batches:
         found = [entry.key async for batch in batches for entry in batch]
     size = next(state.size for state in await store.lists(None) if state.definition.name == "blocked-urls")
-    total, before = 0, None
-    while page := await store.audit(limit=1_000, before=before):
-        total += sum(record.count for record in page if record.action == "entries.add")
-        total -= sum(record.count for record in page if record.action == "entries.delete")
-        before = page[-1].id
+    total, page = 0, await store.audit_page(AuditFilter(), limit=1_000)
+    while page.rows:
+        total += sum(record.count for record in page.rows if record.action == "entries.add")
+        total -= sum(record.count for record in page.rows if record.action == "entries.delete")
+        page = await store.audit_page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
     await store.close()
     return found, size, total
 

@@ -10,7 +10,8 @@ from bench.sample import EICAR
 from playwright.sync_api import Page
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store.interface import CLI, NewEntry
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
 
 # Marks the window if it runs, asks another host if it is loaded, and closes what it may stand in.
 RUNS = "window.marked=1"

@@ -22,8 +22,11 @@ from gatepost.questions import Lookup, LookupAnswer
 from gatepost.replay import rejudged, rulings_of
 from gatepost.service.datafolder import DataFolder
 from gatepost.service.first_start import prepare
-from gatepost.store import Store, open_store
-from gatepost.store.interface import CLI, MessageRecord, NewEntry
+from gatepost.store import open_store
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 
 T = TypeVar("T")
 Run = Callable[..., tuple[int, str, str]]

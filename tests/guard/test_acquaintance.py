@@ -27,8 +27,8 @@ from gatepost.questions import MAX_FACETS, AskSightings, Known, Sighted
 from gatepost.settings import Acquaintance as Settings
 from gatepost.settings import Guard as Core
 from gatepost.store import open_store
-from gatepost.store.interface import StorageError
-from gatepost.store.sightingstore import Sighting, SightingBatch, SightingStore
+from gatepost.store.errors import StorageError
+from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
 
 PROVEN, CLAIMED = key(Facet.PROVEN_ADDRESS, "eve@partner.example"), key(Facet.CLAIMED_ADDRESS, "eve@partner.example")
 HOST = key(Facet.HOST, "shop.example")
@@ -41,11 +41,12 @@ HELD = msgspec.structs.replace(DELIVERED, verdict="spam", decision="quarantine")
 EAGER = Settings(min_days=1, min_messages=1)
 
 
-class House:
+class House(SightingStore):
     """A memory on a real store, with a clock of its own; `reads` counts what storage was asked."""
 
     def __init__(self, folder: Path, settings: Settings = EAGER) -> None:
         self.store = open_store("sqlite:g.db", folder)
+        super().__init__(self.store._engine)
         self.day = 20_000
         self.reads: list[tuple[str | None, tuple[int, ...]]] = []
         self.memory = self.made(settings)

@@ -24,8 +24,10 @@ from gatepost.mail.message import Envelope
 from gatepost.policy import shipped
 from gatepost.settings import Guard as Settings
 from gatepost.settings import RestApi, ScanSources
-from gatepost.store import StorageError, open_store
-from gatepost.store.interface import MessageRecord, Store
+from gatepost.store import open_store
+from gatepost.store.errors import StorageError
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 from gatepost.view import NotShown
 
 REPORT = Report("spam", "quarantine", ("text:lure",), 100, "why", subject="private words")

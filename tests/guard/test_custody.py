@@ -18,7 +18,8 @@ from gatepost.guard.spool import Spool
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import open_store
-from gatepost.store.interface import Actor, CountingStore
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.store import Store
 from gatepost.view import Picture, View
 
 ANN = Actor("user", "ann")
@@ -40,7 +41,7 @@ class Looker:
 
 
 class House:
-    def __init__(self, store: CountingStore, folder: Path) -> None:
+    def __init__(self, store: Store, folder: Path) -> None:
         self.store, self.folder = store, folder
         self.raw = RawFolder(folder / "q")
         self.quarantine = Quarantine(store, self.raw)
@@ -98,7 +99,7 @@ def test_what_is_another_tenants_is_not_there(use: Use) -> None:
             assert await house.custody.delete(ggrid, ANN, OURS) == NotHeld()
             assert await house.custody.release(ggrid, ANN, (), OURS) == NotHeld()
         assert house.looker.jobs == []
-        assert await house.store.audit() == ()
+        assert (await house.store.audit_page(AuditFilter())).rows == ()
 
     use(scenario)
 
@@ -110,7 +111,9 @@ def test_an_export_is_audited_and_a_deletion_ends_it(use: Use) -> None:
         assert await house.custody.delete(ggrid, ANN, OURS) == Deleted()
         assert await house.custody.delete(ggrid, ANN, OURS) == NotHeld()
         assert await house.raw.get(ggrid) is None
-        assert [(each.actor, each.action, each.scope) for each in await house.store.audit()] == [
+        assert [
+            (each.actor, each.action, each.scope) for each in (await house.store.audit_page(AuditFilter())).rows
+        ] == [
             (ANN, "quarantine.delete", OURS),
             (ANN, "quarantine.export", OURS),
         ]

@@ -11,7 +11,7 @@ from gatepost.guard.metrics import GuardMetrics, queue_status
 from gatepost.guard.pool import PoolCounters
 from gatepost.guard.scan import Load
 from gatepost.metrics import exposition
-from gatepost.store.interface import StoreCounters
+from gatepost.store.engine import StoreCounters
 
 
 class Pool:

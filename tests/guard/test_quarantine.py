@@ -26,7 +26,10 @@ from gatepost.guard.tidying import DAY_MILLISECONDS, Tidying
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import open_store
-from gatepost.store.interface import CLI, Actor, CountingStore, HeldFilter, StorageError
+from gatepost.store.audit import CLI, Actor, AuditFilter
+from gatepost.store.errors import StorageError
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.store import Store
 
 RAW = b"Received: from elsewhere\r\nSubject: lunch\r\nX-Gatepost-Verdict: clean\r\n\r\n.dot\r\n\xffend"
 ENVELOPE = Envelope("ann@x.example", ("bob@y.example", "cy@y.example"), "192.0.2.1", "mx")
@@ -57,7 +60,7 @@ def result(asked: ScanRequest, report: Report = REPORT) -> ScanResult:
 class House:
     """A quarantine with all that it stands on. `now` is its clock, in seconds."""
 
-    def __init__(self, store: CountingStore, folder: Path, next_hop: str | None, **options: Any) -> None:
+    def __init__(self, store: Store, folder: Path, next_hop: str | None, **options: Any) -> None:
         self.store, self.raw = store, RawFolder(folder)
         self.relay = Relay(next_hop, "off", "gatepost.test") if next_hop else None
         self.now = 1_800_000_000.0
@@ -126,6 +129,18 @@ def test_it_is_held_with_its_ledger(use: Use) -> None:
     use(scenario)
 
 
+def test_a_page_is_full_however_many_rows_must_be_read_for_it(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.store.paging.ROW_BUDGET", 2)
+
+    async def scenario(house: House) -> None:
+        held = [await house.hold() for _ in range(5)]
+        wanted = HeldFilter(verdict=REPORT.verdict)
+        assert [each.record.ggrid for each in await house.quarantine.page(wanted, limit=4)] == held[:0:-1]
+        assert [each.record.ggrid for each in await house.quarantine.page(wanted, held[1])] == held[:1]
+
+    use(scenario)
+
+
 @both_engines
 def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
@@ -139,7 +154,7 @@ def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None
         assert len(next_hop.mail) == 1
         assert await house.raw.get(ggrid) is None
         assert await house.quarantine.raw(ggrid) is None
-        assert [each.action for each in await house.store.audit()] == ["quarantine.release"]
+        assert [each.action for each in (await house.store.audit_page(AuditFilter())).rows] == ["quarantine.release"]
 
     use(scenario)
 
@@ -166,7 +181,7 @@ def test_what_the_next_hop_refuses_stays_held(use: Use, next_hop: Any, answers: 
         assert outcome.reason.startswith("the next hop answered ")
         assert next_hop.mail == []
         assert await house.state(ggrid) == "held"
-        assert await house.store.audit() == ()
+        assert (await house.store.audit_page(AuditFilter())).rows == ()
         next_hop.answers.clear()
         assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
         assert len(next_hop.mail) == 1
@@ -228,7 +243,7 @@ def test_many_releases_at_once_send_once(use: Use, next_hop: Any, storage_url: s
         assert len(next_hop.mail) == 1
         assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
         assert len(next_hop.mail) == 1
-        assert len(await house.store.audit()) == 1
+        assert len((await house.store.audit_page(AuditFilter())).rows) == 1
 
     use(scenario)
 
@@ -261,7 +276,7 @@ from gatepost.guard.spool import Spool
 from gatepost.mail.message import Envelope
 from gatepost.analysis import Report
 from gatepost.store import open_store
-from gatepost.store.interface import CLI
+from gatepost.store.audit import CLI
 
 when, url, folder, hop, ggrid = sys.argv[1:]
 
@@ -353,7 +368,7 @@ def test_killed_while_releasing(
         assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
         assert len(next_hop.mail) == sent + 1
         assert await house.state(ggrid) == "released"
-        assert len(await house.store.audit()) == 1
+        assert len((await house.store.audit_page(AuditFilter())).rows) == 1
 
     use(before)
     killed(when, storage_url, tmp_path, next_hop.url, ggrids[0])
@@ -399,7 +414,7 @@ def test_one_tenant_cannot_touch_anothers(use: Use, next_hop: Any) -> None:
         assert next_hop.mail == []
         assert await quarantine.export(ggrid, CLI, mine) == RAW
         assert isinstance(await quarantine.release(ggrid, CLI, tenant=mine), Released)
-        actions = [each.action for each in await house.store.audit(tenant=mine)]
+        actions = [each.action for each in (await house.store.audit_page(AuditFilter(scope=mine))).rows]
         assert actions == ["quarantine.release", "quarantine.export"]
 
     use(scenario)

@@ -13,7 +13,7 @@ from obstore.store import MemoryStore
 from gatepost.guard.rawstore import RawFolder, RawObjects, RawStore, open_raw_store
 from gatepost.guard.spool import Spool
 from gatepost.ids import new_id
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 Made = Callable[[], RawStore]
 

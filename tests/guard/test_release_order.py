@@ -17,7 +17,7 @@ from gatepost.guard.rest import MAX_ORDER, build_rest_app
 from gatepost.guard.scan import Load, ScanRequest, ScanResult
 from gatepost.guard.spool import Spool
 from gatepost.ids import new_id
-from gatepost.store.interface import Actor
+from gatepost.store.audit import Actor
 
 GGRID = new_id()
 ORDER = msgspec.json.encode({"ggrid": GGRID, "by": {"kind": "token", "name": "desk"}})

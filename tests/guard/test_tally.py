@@ -19,7 +19,8 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.metrics import exposition
 from gatepost.store import open_store
-from gatepost.store.interface import CLI, StorageError
+from gatepost.store.audit import CLI
+from gatepost.store.errors import StorageError
 
 RAW = b"From: a@x.example\r\n\r\nhello\r\n"
 ENVELOPE = Envelope("a@x.example", ("b@y.example",))

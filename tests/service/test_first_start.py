@@ -12,7 +12,7 @@ from gatepost.config import ABBY_FILE, GUARD_FILE, load
 from gatepost.service.datafolder import DataFolder, StartError
 from gatepost.service.first_start import keep_administrator, prepare
 from gatepost.store import open_store
-from gatepost.store.userstore import Credentials
+from gatepost.store.users import Credentials
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -10,10 +10,11 @@ from gatepost.analysis import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import open_store
-from gatepost.store.interface import CountingStore, MessageRecord
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def use(storage_url: str, tmp_path: Path) -> Use:
     """Runs what a test does with the store, opened and closed around it; again for what is there afterwards."""
 
-    def used(scenario: Callable[[CountingStore], Awaitable[None]]) -> None:
+    def used(scenario: Callable[[Store], Awaitable[None]]) -> None:
         async def run() -> None:
             store = open_store(storage_url, tmp_path)
             try:

@@ -7,9 +7,12 @@ import apsw
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import StorageError, database, open_store, sqlitecopy
+from gatepost.store import open_store, sqlite_file
+from gatepost.store.audit import CLI
 from gatepost.store.backup import backup, restore
-from gatepost.store.interface import CLI, CountingStore, NewEntry
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import StorageError
+from gatepost.store.store import Store
 
 URLS = BY_NAME["blocked-urls"]
 
@@ -18,11 +21,11 @@ def _quiet(_done: int, _total: int) -> None:
     return None
 
 
-async def add(store: CountingStore, *keys: str) -> None:
+async def add(store: Store, *keys: str) -> None:
     await store.add_entries(None, URLS, [NewEntry(key, key) for key in keys], CLI)
 
 
-async def found(store: CountingStore, *keys: str) -> list[str]:
+async def found(store: Store, *keys: str) -> list[str]:
     return [hit.key for hit in await store.lookup(None, (("url", keys),))]
 
 
@@ -77,7 +80,7 @@ def test_a_backup_of_one_engine_is_restored_into_the_other(tmp_path: Path, postg
 
 def test_a_backup_is_complete_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever writes meanwhile neither starts it over nor gets half a call into it."""
-    monkeypatch.setattr(sqlitecopy, "PAGES", 100)
+    monkeypatch.setattr("gatepost.store.backup.PAGES", 100)
 
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
@@ -105,21 +108,21 @@ def test_a_backup_is_complete_while_others_write(tmp_path: Path, monkeypatch: py
 
 def test_an_old_backup_is_brought_to_this_schema(tmp_path: Path) -> None:
     old = apsw.Connection(str(tmp_path / "old"))
-    old.execute(database.schema_files()[0][1])
-    old.pragma("application_id", database.APPLICATION_ID)
+    old.execute(sqlite_file.schema_files()[0][1])
+    old.pragma("application_id", sqlite_file.APPLICATION_ID)
     old.execute("INSERT INTO meta VALUES ('schema', '1'); INSERT INTO tenants VALUES ('u', 'n', 5)")
     old.close()
     before = (tmp_path / "old").read_bytes()
     restore("sqlite:g.db", tmp_path, tmp_path / "old", _quiet)
-    connection = database.create(tmp_path / "g.db")
-    assert database.version(connection) == database.schema_files()[-1][0]
+    connection = sqlite_file.open_file(tmp_path / "g.db")
+    assert sqlite_file.schema_version(connection) == sqlite_file.schema_files()[-1][0]
     assert connection.execute("SELECT name FROM tenants").get == "n"
     connection.close()
     assert (tmp_path / "old").read_bytes() == before, "the backup itself is not touched"
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
-    database.create(tmp_path / "g.db").close()
+    sqlite_file.open_file(tmp_path / "g.db").close()
     (tmp_path / "b").write_text("mine")
     with pytest.raises(StorageError, match="exists"):
         backup("sqlite:g.db", tmp_path, tmp_path / "b", _quiet)

@@ -12,7 +12,9 @@ from pathlib import Path
 from gatepost.lists import network
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store
-from gatepost.store.interface import Actor, CountingStore, ListEntry, NewEntry, Store
+from gatepost.store.audit import Actor, AuditFilter, AuditPage
+from gatepost.store.entries import ListEntry, NewEntry
+from gatepost.store.store import Store
 
 ANN = Actor("key", "ann")
 IPS = BY_NAME["blocked-ips"]
@@ -32,7 +34,7 @@ def test_clients_that_add_and_delete_the_same_entries_at_once(storage_url: str, 
     """Two stores, as two processes would have them: afterwards the counts are exactly what is there."""
     keys = [f"192.0.2.{number}" for number in range(40)] + [f"10.{number}.0.0/16" for number in range(20)]
 
-    async def client(store: CountingStore, seed: int) -> None:
+    async def client(store: Store, seed: int) -> None:
         chance = random.Random(seed)
         for call in range(30):
             some = chance.sample(keys, chance.randint(1, 30))
@@ -84,7 +86,8 @@ CLIENT = textwrap.dedent("""
     from pathlib import Path
     from gatepost.lists.catalogue import BY_NAME
     from gatepost.store import open_store
-    from gatepost.store.interface import Actor, NewEntry
+    from gatepost.store.audit import Actor
+    from gatepost.store.entries import NewEntry
 
     by, urls = Actor("key", "k"), BY_NAME["blocked-urls"]
 
@@ -132,12 +135,12 @@ def test_a_kill_loses_nothing_that_was_acknowledged_and_leaves_nothing_half(stor
             elif number % 3:
                 assert number in present
         assert await size(store, "blocked-urls") == len(entries)
-        counts = {record.action: 0 for record in await store.audit()}
-        before = None
-        while page := await store.audit(limit=1_000, before=before):
-            for record in page:
+        counts: Counter[str] = Counter()
+        page = await store.audit_page(AuditFilter(), limit=1_000)
+        while page.rows:
+            for record in page.rows:
                 counts[record.action] += record.count
-            before = page[-1].id
+            page = await store.audit_page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
         assert counts["entries.add"] - counts["entries.delete"] == len(entries), "the trail has exactly what was kept"
         await store.close()
 

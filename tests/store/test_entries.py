@@ -10,19 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.lists.catalogue import BY_NAME, Definition
-from gatepost.store.interface import (
-    Actor,
-    CountingStore,
-    HitCount,
-    ListEntry,
-    ListFull,
-    Missing,
-    NewEntry,
-    Store,
-    Tenant,
-)
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.entries import ListEntry, NewEntry
+from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.lookup import HitCount
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
 
-Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 URLS = BY_NAME["blocked-urls"]
 IPS = BY_NAME["blocked-ips"]
@@ -56,7 +51,7 @@ async def new_tenant(store: Store, name: str = "t") -> Tenant:
 
 
 def test_adding_updating_and_what_stays(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         assert (
             await store.add_entries(None, URLS, new("b.example", "a.example", comment="one", expires=LATER), ANN) == 2
         )
@@ -83,7 +78,7 @@ def test_adding_updating_and_what_stays(use: Use) -> None:
 
 
 def test_of_the_same_key_the_last_wins_and_counts_once(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         twice = [*new("a.example", comment="first"), *new("b.example"), *new("a.example", comment="last")]
         assert await store.add_entries(None, URLS, twice, ANN) == 2
         assert [(e.key, e.comment) for e in await all_of(store, "blocked-urls")] == [
@@ -97,7 +92,7 @@ def test_of_the_same_key_the_last_wins_and_counts_once(use: Use) -> None:
 
 
 def test_nothing_in_nothing_out(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         assert await store.add_entries(None, URLS, [], ANN) == 0
         assert await store.delete_entries(None, "blocked-urls", [], ANN) == 0
         assert await store.delete_entries(None, "blocked-urls", ["a"], ANN) == 0
@@ -107,13 +102,13 @@ def test_nothing_in_nothing_out(use: Use) -> None:
         assert await store.entries(None, "blocked-urls", ["a"]) == ()
         await store.record_hits([])
         await store.record_hits([HitCount(None, "blocked-urls", "a", 1, 1)])
-        assert await store.audit() == (), "nothing was changed"
+        assert (await store.audit_page(AuditFilter())).rows == (), "nothing was changed"
 
     use(scenario)
 
 
 def test_a_full_list_takes_nothing_of_a_call(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         few = small(URLS, 3)
         assert await store.create_list(None, few, ANN) == few
         assert await store.add_entries(None, few, new("a", "b"), ANN) == 2
@@ -130,7 +125,7 @@ def test_a_full_list_takes_nothing_of_a_call(use: Use) -> None:
 
 
 def test_scopes_are_apart(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
         for scope, comment in ((None, "g"), (one.uid, "1"), (two.uid.upper(), "2")):
             assert await store.add_entries(scope, URLS, new("a", comment=comment), ANN) == 1
@@ -138,18 +133,20 @@ def test_scopes_are_apart(use: Use) -> None:
         assert await store.delete_entries(one.uid, "blocked-urls", ["a"], ANN) == 1
         assert [e.comment for e in await all_of(store, "blocked-urls")] == ["g"]
         assert [e.comment for e in await all_of(store, "blocked-urls", two.uid)] == ["2"]
-        assert await store.add_entries("0198a000-0000-7000-8000-000000000001", URLS, new("a"), ANN) == Missing("tenant")
+        assert await store.add_entries("0198a000-0000-7000-8000-000000000001", URLS, new("a"), ANN) == NotFound(
+            "tenant"
+        )
 
     use(scenario)
 
 
 def test_a_list_that_is_gone(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         few = small(URLS, 3)
-        assert await store.add_entries(None, few, new("a"), ANN) == Missing("list")
+        assert await store.add_entries(None, few, new("a"), ANN) == NotFound("list")
         await store.create_list(None, few, ANN)
         other = msgspec.structs.replace(few, kind="phrase", category="policy")
-        assert await store.add_entries(None, other, new("a"), ANN) == Missing("list"), "made anew, of another kind"
+        assert await store.add_entries(None, other, new("a"), ANN) == NotFound("list"), "made anew, of another kind"
 
     use(scenario)
 
@@ -157,7 +154,7 @@ def test_a_list_that_is_gone(use: Use) -> None:
 def test_a_stream_is_one_moment_ordered_by_code_points(use: Use) -> None:
     keys = ["Z", "a", "a-b", "a.b", "ab", "\u00e4", "\uffee", "\U0001f600", *(f"k{n:05}" for n in range(5_000))]
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         for start in range(0, len(keys), 500):
             await store.add_entries(None, URLS, new(*reversed(keys[start : start + 500])), ANN)
         sizes: list[int] = []
@@ -179,7 +176,7 @@ def test_a_stream_is_one_moment_ordered_by_code_points(use: Use) -> None:
 
 
 def test_a_stream_that_is_given_up_holds_nothing(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.add_entries(None, URLS, new(*(f"k{n}" for n in range(500))), ANN)
         for _ in range(70):
             async with aclosing(store.stream_entries(None, "blocked-urls")) as batches:
@@ -192,7 +189,7 @@ def test_a_stream_that_is_given_up_holds_nothing(use: Use) -> None:
 
 
 def test_people_are_ordered_as_they_are_shown(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         people = [
             NewEntry("bea <b@x.example>", "Bea <b@x.example>"),
             NewEntry("ann <a@x.example>", "ann <a@x.example>"),
@@ -208,7 +205,7 @@ def test_people_are_ordered_as_they_are_shown(use: Use) -> None:
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "\udc00\ud800x", "\U0010ffff", "ä\0", ""])
 def test_any_text_is_kept_and_found_again(use: Use, text: str) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         assert await store.add_entries(None, URLS, new(text, comment=text), ANN) == 1
         (kept,) = await all_of(store, "blocked-urls")
         assert kept.key == kept.comment == kept.shown
@@ -220,7 +217,7 @@ def test_any_text_is_kept_and_found_again(use: Use, text: str) -> None:
 
 
 def test_some_entries_in_the_order_asked_for(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.add_entries(None, URLS, new("a", "b", "c"), ANN)
         found = await store.entries(None, "blocked-urls", ["c", "x", "a", "c"])
         assert [entry.key for entry in found] == ["c", "a"]
@@ -229,7 +226,7 @@ def test_some_entries_in_the_order_asked_for(use: Use) -> None:
 
 
 def test_hits_add_up(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         tenant = await new_tenant(store)
         await store.add_entries(None, URLS, new("a", "b"), ANN)
         await store.add_entries(tenant.uid, IPS, new("192.0.2.1"), ANN)
@@ -252,7 +249,7 @@ def test_hits_add_up(use: Use) -> None:
 
 
 def test_what_has_expired_is_purged_with_its_count(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.add_entries(None, URLS, new(*(f"old{n}" for n in range(1_100)), expires=LATER), ANN)
         await store.add_entries(None, URLS, new("later", expires=LATER + 100), ANN)
         await store.add_entries(None, URLS, new("for-ever"), ANN)
@@ -261,7 +258,7 @@ def test_what_has_expired_is_purged_with_its_count(use: Use) -> None:
         assert await store.purge_expired(LATER) == 1_101
         assert [entry.key for entry in await all_of(store, "blocked-urls")] == ["for-ever", "later"]
         assert (await size(store, "blocked-urls"), await size(store, "blocked-ips")) == (2, 0)
-        assert {record.action for record in await store.audit(limit=4)} == {"entries.expire"}
+        assert {record.action for record in (await store.audit_page(AuditFilter(), limit=4)).rows} == {"entries.expire"}
         assert await store.purge_expired(LATER) == 0
 
     use(scenario)
@@ -270,14 +267,14 @@ def test_what_has_expired_is_purged_with_its_count(use: Use) -> None:
 def test_what_has_expired_is_gone_before_it_is_purged(use: Use) -> None:
     """It is not shown, not counted, not deleted twice, and comes back as a new one."""
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.add_entries(None, URLS, [*new("a", "b", "c", expires=1), *new("d")], ANN)
         await store.record_hits([HitCount(None, "blocked-urls", "a", 3, 77)])
         assert [entry.key for entry in await all_of(store, "blocked-urls")] == ["d"]
         assert await size(store, "blocked-urls") == 1
         assert await store.entries(None, "blocked-urls", ["a", "d"]) == await store.entries(None, "blocked-urls", ["d"])
         assert await store.delete_entries(None, "blocked-urls", ["b", "d"], ANN) == 1
-        assert [(record.action, record.sample) for record in await store.audit(limit=2)] == [
+        assert [(record.action, record.sample) for record in (await store.audit_page(AuditFilter(), limit=2)).rows] == [
             ("entries.delete", ("d",)),
             ("entries.expire", ("b",)),
         ]
@@ -293,7 +290,7 @@ def test_what_has_expired_is_gone_before_it_is_purged(use: Use) -> None:
 
 
 def test_what_has_expired_takes_no_room(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         few = small(URLS, 4)
         await store.create_list(None, few, ANN)
         await store.add_entries(None, few, [*new("old1", "old2", expires=1), *new("a", "b")], ANN)
@@ -310,7 +307,7 @@ def test_what_has_expired_takes_no_room(use: Use) -> None:
 
 
 def test_networks_that_expire_take_their_prefix_lengths_with_them(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.add_entries(None, IPS, [*new("192.0.2.0/24", expires=1), *new("192.0.2.7")], ANN)
         asked = (("network", ("192.0.2.7", "192.0.2.0/24")),)
         assert await store.add_entries(None, IPS, new("192.0.2.0/24"), ANN) == 1
@@ -329,7 +326,7 @@ CALLS = st.lists(st.tuples(st.sampled_from(["add", "delete"]), st.lists(st.sampl
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=CALLS)
 def test_any_calls_do_what_a_dictionary_does(use: Use, calls: Sequence[Call]) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.delete_entries(None, IPS.name, [f"192.0.2.{ord(key)}" for key in "abcdef"], ANN)
         model: dict[str, str] = {}
         for number, (action, names) in enumerate(calls):

@@ -9,24 +9,26 @@ import msgspec
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.store import StorageError, open_store
-from gatepost.store.interface import CountingStore, MessageRecord
+from gatepost.store import open_store
+from gatepost.store.errors import StorageError
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 
 def test_a_record_comes_back_whole(use: Use, new_record: NewRecord) -> None:
     record = new_record(subject="s" * 5_000 + "\0", tenant=new_id())
 
-    async def keep(store: CountingStore) -> None:
+    async def keep(store: Store) -> None:
         assert await store.record_message(record) == record
         assert await store.message(record.ggrid) == record
         assert await store.message(record.ggrid.upper()) == record
         assert await store.message("no such") is None
         assert await store.message("\0") is None
 
-    async def find(store: CountingStore) -> None:
+    async def find(store: Store) -> None:
         assert await store.message(record.ggrid) == record
 
     use(keep)
@@ -34,7 +36,7 @@ def test_a_record_comes_back_whole(use: Use, new_record: NewRecord) -> None:
 
 
 def test_text_that_no_database_has_a_place_for(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         for subject in ("\0", "a\0b", "\U0010ffff", "x" * 999 + "\0"):
             record = new_record(subject=subject)
             assert await store.record_message(record) == record
@@ -44,7 +46,7 @@ def test_text_that_no_database_has_a_place_for(use: Use, new_record: NewRecord) 
 
 
 def test_the_first_of_a_ggrid_is_kept_and_returned(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         first = new_record(subject="first")
         later = msgspec.structs.replace(first, completed=9_999, report=new_record(subject="later").report)
         other = new_record()
@@ -58,7 +60,7 @@ def test_the_first_of_a_ggrid_is_kept_and_returned(use: Use, new_record: NewReco
 
 
 def test_purging_takes_the_old_ones(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         records = [new_record(completed=completed) for completed in range(600)]
         await asyncio.gather(*map(store.record_message, records))
         assert await store.purge_messages(550) == 550
@@ -70,7 +72,7 @@ def test_purging_takes_the_old_ones(use: Use, new_record: NewRecord) -> None:
 
 
 def test_recent_ones_newest_first(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         records = [new_record(completed=n, tenant=("t", None)[n % 2]) for n in range(300)]
         await asyncio.gather(*map(store.record_message, records))
 

@@ -1,6 +1,8 @@
-"""What only PostgreSQL has: a server that goes away and comes back, and clients that get in each other's way."""
+"""What only PostgreSQL has: a server that goes away and comes back, clients that get in each other's way, and addresses
+that cannot be used."""
 
 import asyncio
+import socket
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -9,10 +11,14 @@ import asyncpg
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import StorageError
-from gatepost.store.interface import CLI, NewEntry, Tenant
-from gatepost.store.postgres import MAX_STREAMS, PostgresStore
-from gatepost.store.work import Read, Work, Write
+from gatepost.store import open_store
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import StorageError
+from gatepost.store.postgres import MAX_STREAMS, PostgresEngine, public_url
+from gatepost.store.statements import Read, Work, Write
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
 
 URLS = BY_NAME["blocked-urls"]
 
@@ -28,7 +34,7 @@ async def _cut_off(url: str) -> None:
 
 def test_connections_that_were_cut_are_made_anew(postgres_url: str) -> None:
     async def run() -> None:
-        store = PostgresStore(postgres_url)
+        store = Store(PostgresEngine(postgres_url))
         await store.create_tenant("a")
         await _cut_off(postgres_url)
         await asyncio.sleep(0.1)
@@ -40,7 +46,7 @@ def test_connections_that_were_cut_are_made_anew(postgres_url: str) -> None:
 
 def test_a_stream_that_is_cut_says_so(postgres_url: str) -> None:
     async def run() -> None:
-        store = PostgresStore(postgres_url)
+        store = Store(PostgresEngine(postgres_url))
         await store.add_entries(None, URLS, [NewEntry(str(n), str(n)) for n in range(3_000)], CLI)
         async with aclosing(store.stream_entries(None, URLS.name)) as batches:
             assert await anext(batches)
@@ -63,12 +69,13 @@ def _crossing(first: str, second: str, met: asyncio.Event) -> Work[int]:
 
 def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str) -> None:
     async def run() -> None:
-        store = PostgresStore(postgres_url)
+        engine = PostgresEngine(postgres_url)
+        store = Store(engine)
         before = (await store.create_tenant("a"), await store.create_tenant("b"))
         met = asyncio.Event()
-        one = asyncio.ensure_future(store._change(partial(_crossing, "a", "b", met)))
+        one = asyncio.ensure_future(engine.change(partial(_crossing, "a", "b", met)))
         await met.wait()
-        assert await store._change(partial(_crossing, "b", "a", met)) == await one == 1
+        assert await engine.change(partial(_crossing, "b", "a", met)) == await one == 1
         created = [tenant.created for tenant in before if isinstance(tenant, Tenant)]
         assert [tenant.created for tenant in await store.tenants()] == [time + 2 for time in created]
         await store.close()
@@ -78,7 +85,7 @@ def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str) -> None:
 
 def test_streams_are_bounded(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
-        store = PostgresStore(postgres_url)
+        store = Store(PostgresEngine(postgres_url))
         await store.add_entries(None, URLS, [NewEntry("a", "a")], CLI)
         open_ones = [store.stream_entries(None, URLS.name) for _ in range(MAX_STREAMS)]
         for stream in open_ones:
@@ -96,4 +103,43 @@ def test_streams_are_bounded(postgres_url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["postgresql://h:notaport/db", "postgresql://[::1/db"])
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(StorageError):
-        PostgresStore(url)
+        PostgresEngine(url)
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(StorageError, match="cannot be reached") as refusal:
+        open_store(f"postgresql://u:secret@127.0.0.1:{port}/db", tmp_path)
+    assert "secret" not in str(refusal.value)
+
+
+def test_no_such_database(postgres_server: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="create the database first"):
+        open_store(postgres_server.replace("/postgres?", "/absent?"), tmp_path)
+
+
+def test_not_utf8(postgres_server: str, postgres_url: str, tmp_path: Path) -> None:
+    async def make() -> None:
+        connection = await asyncpg.connect(postgres_server)
+        await connection.execute("DROP DATABASE IF EXISTS latin WITH (FORCE)")
+        await connection.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        await connection.close()
+
+    asyncio.run(make())
+    with pytest.raises(StorageError, match="must be UTF8"):
+        open_store(postgres_server.replace("/postgres?", "/latin?"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@h:5432/db?x=p", "postgresql://h:5432/db"),
+        ("postgresql://h/db", "postgresql://h/db"),
+        ("postgres://u:p%40@[::1]/db", "postgres://[::1]/db"),
+        ("postgresql://u:p?p@h/db", "postgresql://h/db"),
+        ("postgresql://h/db?user=a@b&password=p", "postgresql://b"),
+    ],
+)
+def test_addresses_are_shown_without_secrets(url: str, shown: str) -> None:
+    assert public_url(url) == shown

@@ -3,29 +3,32 @@
 from collections.abc import Awaitable, Callable
 
 from gatepost.ids import new_id
-from gatepost.store.interface import Actor, CountingStore, Missing
-from gatepost.store.userstore import Session, User
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.errors import NotFound
+from gatepost.store.sessions import WebSession
+from gatepost.store.store import Store
+from gatepost.store.users import User
 
-Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ROOT = Actor("user", "root", "1")
 FAR = 1 << 50
 IDLE = 1 << 49
 
 
-async def made(store: CountingStore, name: str) -> User:
+async def made(store: Store, name: str) -> User:
     user = await store.create_user(name, "administrator", None, "h", ROOT)
     assert isinstance(user, User)
     return user
 
 
-async def signed_in(store: CountingStore, user: User, digest: str, expires: int = FAR) -> Session:
+async def signed_in(store: Store, user: User, digest: str, expires: int = FAR) -> WebSession:
     session = await store.create_session(user.uid, digest, expires, "192.0.2.1", "Browser/1", strong=True)
-    assert isinstance(session, Session)
+    assert isinstance(session, WebSession)
     return session
 
 
 def test_a_session_is_found_by_its_digest(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         session = await signed_in(store, ann, "d1")
         other = await signed_in(store, ann, "d2")
@@ -36,16 +39,16 @@ def test_a_session_is_found_by_its_digest(use: Use) -> None:
         assert await store.session("d3", session.created, IDLE) is None
         assert await store.session(session.id, session.created, IDLE) is None, "the id opens nothing"
         assert {each.id for each in await store.sessions(ann.uid, session.created)} == {session.id, other.id}
-        assert await store.create_session(new_id(), "d4", FAR, "", "") == Missing("user")
+        assert await store.create_session(new_id(), "d4", FAR, "", "") == NotFound("user")
         long = await store.create_session(ann.uid, "d5", FAR, "a" * 9_999, "b\0" * 9_999)
-        assert isinstance(long, Session)
+        assert isinstance(long, WebSession)
         assert len(long.agent) == len(long.address) == 300
 
     use(scenario)
 
 
 def test_it_ends_at_its_time_or_unused(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         session = await signed_in(store, ann, "d", expires=FAR)
         start = session.created
@@ -59,7 +62,7 @@ def test_it_ends_at_its_time_or_unused(use: Use) -> None:
 
 
 def test_its_use_is_noted_once_a_minute(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         session = await signed_in(store, await made(store, "ann"), "d")
         start = session.created
         before = store.counters().changes
@@ -76,7 +79,7 @@ def test_its_use_is_noted_once_a_minute(use: Use) -> None:
 
 
 def test_whoever_is_disabled_or_changed_is_signed_out(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await made(store, "root")
         ann = await made(store, "ann")
         now = (await signed_in(store, ann, "1")).created
@@ -85,7 +88,7 @@ def test_whoever_is_disabled_or_changed_is_signed_out(use: Use) -> None:
         await signed_in(store, ann, "2")
         await store.change_user(ann.uid, by=ROOT, disabled=True)
         assert await store.session("2", now, IDLE) is None
-        assert await store.create_session(ann.uid, "3", FAR, "", "") == Missing("user")
+        assert await store.create_session(ann.uid, "3", FAR, "", "") == NotFound("user")
         await store.change_user(ann.uid, by=ROOT, disabled=False)
         assert await store.session("2", now, IDLE) is None, "it does not come back"
         await signed_in(store, ann, "4")
@@ -96,7 +99,7 @@ def test_whoever_is_disabled_or_changed_is_signed_out(use: Use) -> None:
 
 
 def test_a_new_password_ends_all_but_the_one_kept(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann, bob = await made(store, "ann"), await made(store, "bob")
         kept, _ = await signed_in(store, ann, "1"), await signed_in(store, ann, "2")
         theirs = await signed_in(store, bob, "3")
@@ -110,7 +113,7 @@ def test_a_new_password_ends_all_but_the_one_kept(use: Use) -> None:
 
 
 def test_ending(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann, bob = await made(store, "ann"), await made(store, "bob")
         mine = [await signed_in(store, ann, str(n)) for n in range(3)]
         theirs = await signed_in(store, bob, "b")
@@ -122,13 +125,15 @@ def test_ending(use: Use) -> None:
         assert await store.end_sessions(ann.uid, ROOT, keep=mine[1].id) == 1
         assert [each.id for each in await store.sessions(ann.uid, now)] == [mine[1].id]
         assert await store.end_sessions(new_id(), ROOT) == 0
-        assert [record.count for record in await store.audit() if record.action == "session.end"] == [1, 1]
+        assert [
+            record.count for record in (await store.audit_page(AuditFilter())).rows if record.action == "session.end"
+        ] == [1, 1]
 
     use(scenario)
 
 
 def test_those_that_are_over_are_purged(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         now = (await signed_in(store, ann, "1")).created
         await signed_in(store, ann, "2", expires=now + 100)

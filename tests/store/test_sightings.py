@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from gatepost.acquaintance import EVERYTHING, Facet, key
 from gatepost.ids import new_id
-from gatepost.store import database, open_store
-from gatepost.store.interface import CountingStore
-from gatepost.store.sightingstore import Sighting, SightingBatch
+from gatepost.store import open_store, sqlite_file
+from gatepost.store.sightings import Sighting, SightingBatch
+from gatepost.store.store import Store
 
-Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 KEYS = [key(Facet.HOST, f"{n}.example") for n in range(20)]
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -30,7 +30,7 @@ def seen(day: int, *keys: int, tenant: str | None = None, times: int = 1, held: 
 def test_days_and_messages_add_up(use: Use) -> None:
     a, b, c = KEYS[:3]
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.record_sightings([seen(10, a, b), seen(10, a, times=4)])
         await store.record_sightings([seen(12, a, LOW, HIGH)])
         await store.record_sightings([seen(12, a)])
@@ -50,7 +50,7 @@ def test_days_and_messages_add_up(use: Use) -> None:
 def test_what_comes_late_makes_nothing_younger(use: Use) -> None:
     (a,) = KEYS[:1]
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.record_sightings([seen(12, a)])
         await store.record_sightings([seen(11, a)])
         assert await store.sightings(None, [a]) == {a: Sighting(11, 12, 1, 2, 0)}
@@ -61,7 +61,7 @@ def test_what_comes_late_makes_nothing_younger(use: Use) -> None:
 def test_what_is_held_counts_where_something_is_known_and_makes_nothing_known(use: Use) -> None:
     a, b = KEYS[:2]
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.record_sightings([seen(1, a)])
         await store.record_sightings([seen(2, a, b, times=0, held=3)])
         assert await store.sightings(None, [a, b]) == {a: Sighting(1, 1, 1, 1, 3)}
@@ -73,7 +73,7 @@ def test_a_tenant_sees_its_own(use: Use) -> None:
     mine, theirs = new_id(), new_id()
     (a,) = KEYS[:1]
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.record_sightings([seen(1, a, tenant=mine), seen(2, a)])
         assert await store.sightings(mine.upper(), [a]) == {a: Sighting(1, 1, 1, 1, 0)}
         assert await store.sightings(theirs, [a]) == {}
@@ -84,7 +84,7 @@ def test_a_tenant_sees_its_own(use: Use) -> None:
 
 
 def test_a_departed_tenant_leaves_nothing(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         tenant = await store.create_tenant("t")
         uid = getattr(tenant, "uid", "")
         await store.record_sightings([seen(1, *KEYS, tenant=uid), seen(1, *KEYS)])
@@ -97,7 +97,7 @@ def test_a_departed_tenant_leaves_nothing(use: Use) -> None:
 def test_what_was_not_seen_for_long_is_forgotten(use: Use) -> None:
     a, b, *_ = KEYS
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.record_sightings([seen(1, a, b), seen(1, *KEYS, tenant="t")])
         await store.record_sightings([seen(5, b)])
         assert await store.purge_sightings(1, 100) == 0
@@ -110,7 +110,7 @@ def test_what_was_not_seen_for_long_is_forgotten(use: Use) -> None:
 def test_too_many_keys_cost_those_seen_on_one_day_first_and_only_their_own_scope(use: Use) -> None:
     regular, flood = KEYS[:5], KEYS[5:]
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.record_sightings([seen(1, EVERYTHING, *regular), seen(1, *regular, tenant="other")])
         await store.record_sightings([seen(2, *regular)])
         await store.record_sightings([seen(9, *flood)])
@@ -148,7 +148,7 @@ _KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 from gatepost.store import open_store
-from gatepost.store.sightingstore import SightingBatch
+from gatepost.store.sightings import SightingBatch
 
 async def run() -> None:
     store = open_store("sqlite:g.db", Path(sys.argv[1]))
@@ -212,7 +212,7 @@ def test_counts_never_decrease(tmp_path: Path, batches: list[SightingBatch]) -> 
 
 
 def _previous(engine: str) -> list[str]:
-    return [statements for number, statements in database.schema_files(engine) if number < 4]
+    return [statements for number, statements in sqlite_file.schema_files(engine) if number < 4]
 
 
 async def _previous_postgres(url: str) -> None:
@@ -228,7 +228,7 @@ def _previous_sqlite(path: Path) -> None:
     connection = apsw.Connection(str(path))
     for statements in _previous("sqlite"):
         connection.execute(statements)
-    connection.pragma("application_id", database.APPLICATION_ID)
+    connection.pragma("application_id", sqlite_file.APPLICATION_ID)
     connection.execute("INSERT INTO meta VALUES ('schema', '3')")
     connection.execute("INSERT INTO tenants VALUES ('u', 'name', 5)")
     connection.close()
@@ -255,7 +255,7 @@ def test_a_storage_without_sightings_gets_them(storage_url: str, tmp_path: Path)
 def test_many_keys_are_asked_for_in_several_statements(use: Use, count: int) -> None:
     many = list(range(16, 16 + 16 * count, 16))
 
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await store.record_sightings([seen(1, *many)] if many else [])
         assert len(await store.sightings(None, many)) == count
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from gatepost.store import StorageError, open_store
-from gatepost.store.interface import MessageRecord
-from gatepost.store.sqlite import SqliteStore
+from gatepost.store import open_store
+from gatepost.store.errors import StorageError
+from gatepost.store.messages import MessageRecord
 
 NewRecord = Callable[..., MessageRecord]
 
@@ -47,7 +47,7 @@ def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
 
 def test_many_records_share_a_commit(tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
-        store = SqliteStore(tmp_path / "g.db")
+        store = open_store("sqlite:g.db", tmp_path)
         records = [new_record() for _ in range(1_000)]
         assert await asyncio.gather(*map(store.record_message, records)) == records
         assert store.counters().changes == 1_000
@@ -61,7 +61,7 @@ def test_many_records_share_a_commit(tmp_path: Path, new_record: NewRecord) -> N
 
 def test_one_that_cannot_be_kept_does_not_harm_its_neighbours(tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
-        store = SqliteStore(tmp_path / "g.db")
+        store = open_store("sqlite:g.db", tmp_path)
         good, bad = new_record(), new_record(subject="\ud800")
         results = await asyncio.gather(*map(store.record_message, (good, bad)), return_exceptions=True)
         assert results[0] == good
@@ -75,7 +75,7 @@ def test_one_that_cannot_be_kept_does_not_harm_its_neighbours(tmp_path: Path, ne
 
 def test_purging_takes_the_old_ones_in_bounded_steps(tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
-        store = SqliteStore(tmp_path / "g.db")
+        store = open_store("sqlite:g.db", tmp_path)
         records = [new_record(completed=completed) for completed in range(1_200)]
         await asyncio.gather(*map(store.record_message, records))
         before = store.counters().commits
@@ -112,7 +112,7 @@ RECORDER = textwrap.dedent("""
     from gatepost.mail.message import Envelope
     from gatepost.store import open_store
     from gatepost.ids import new_id
-    from gatepost.store.interface import MessageRecord
+    from gatepost.store.messages import MessageRecord
 
     async def record(store):
         ggrid = new_id()

@@ -7,11 +7,13 @@ import msgspec
 import pytest
 
 from gatepost.store import traffic
-from gatepost.store.interface import CountingStore, MessageRecord, Tenant
-from gatepost.store.trafficstore import BINS, BUCKET_MILLISECONDS, MAX_STEPS, Bucket
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+from gatepost.store.traffic import BINS, BUCKET_MILLISECONDS, MAX_STEPS, TrafficBucket
 
 NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 FIVE = BUCKET_MILLISECONDS
 
 
@@ -30,14 +32,14 @@ def test_bins_double(milliseconds: int, place: int) -> None:
 
 
 def test_percentiles() -> None:
-    bucket = Bucket(0, messages=100, longest=900, latency=(0, 0, 50, 0, 49, *([0] * 5), 1, *([0] * 7)))
+    bucket = TrafficBucket(0, messages=100, longest=900, latency=(0, 0, 50, 0, 49, *([0] * 5), 1, *([0] * 7)))
     assert (bucket.percentile(0.5), bucket.percentile(0.51), bucket.percentile(0.99)) == (4, 16, 16)
     assert bucket.percentile(1.0) == 900, "never more than there was"
-    assert Bucket(0).percentile(0.99) == 0
+    assert TrafficBucket(0).percentile(0.99) == 0
 
 
 def test_what_is_kept_is_counted(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         tenant = await store.create_tenant("t")
         assert isinstance(tenant, Tenant)
         records = [
@@ -48,12 +50,12 @@ def test_what_is_kept_is_counted(use: Use, new_record: NewRecord) -> None:
         ]
         await asyncio.gather(*map(store.record_message, records))
         assert await store.traffic(None, FIVE, 3 * FIVE, FIVE) == (
-            Bucket(
+            TrafficBucket(
                 *(FIVE, 2, 150, 903, 900, bins(2, 10)),
                 {"clean": 1, "spam": 1},
                 {"deliver": 1, "quarantine": 1},
             ),
-            Bucket(2 * FIVE, 2, 8, 5, 5, bins(0, 3), {"clean": 2}, {"deliver": 1, "quarantine": 1}),
+            TrafficBucket(2 * FIVE, 2, 8, 5, 5, bins(0, 3), {"clean": 2}, {"deliver": 1, "quarantine": 1}),
         )
         mine = await store.traffic(tenant.uid.upper(), 0, 4 * FIVE, 2 * FIVE)
         assert [(each.start, each.messages, each.bytes) for each in mine] == [(0, 1, 50), (2 * FIVE, 2, 8)]
@@ -66,14 +68,14 @@ def test_what_is_kept_is_counted(use: Use, new_record: NewRecord) -> None:
 
 
 def test_steps_are_whole_and_not_too_many(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         assert [each.start for each in await store.traffic(None, FIVE + 1, 3 * FIVE + 1, 1)] == [
             FIVE,
             2 * FIVE,
             3 * FIVE,
         ]
         assert [each.start for each in await store.traffic(None, 0, 3 * FIVE, FIVE + 1)] == [0, 2 * FIVE]
-        assert await store.traffic(None, 5, 5, 0) == (Bucket(0),)
+        assert await store.traffic(None, 5, 5, 0) == (TrafficBucket(0),)
         assert await store.traffic(None, 9 * FIVE, FIVE, FIVE) == ()
         many = await store.traffic(None, -5, 1 << 45, FIVE)
         assert len(many) == MAX_STEPS
@@ -83,7 +85,7 @@ def test_steps_are_whole_and_not_too_many(use: Use) -> None:
 
 
 def test_many_at_once_lose_no_count(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         records = [judged(new_record(completed=n), "clean", "deliver", n % 9) for n in range(200)]
         await asyncio.gather(*map(store.record_message, records))
         (bucket,) = await store.traffic(None, 0, FIVE, FIVE)
@@ -100,7 +102,7 @@ def test_many_at_once_lose_no_count(use: Use, new_record: NewRecord) -> None:
 
 
 def test_it_goes_with_the_messages(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         records = [new_record(completed=n * FIVE) for n in range(4)]
         await asyncio.gather(*map(store.record_message, records))
         await store.purge_messages(2 * FIVE + 1)

@@ -12,9 +12,14 @@ from gatepost.analysis import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
-from gatepost.store import StorageError, database, findable, messages, open_store
-from gatepost.store.interface import CLI, HeldFilter, MessageRecord, NewEntry, Tenant
-from gatepost.store.searchstore import MessageFilter
+from gatepost.store import message_index, messages, open_store, sqlite_file
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import StorageError
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.message_search import MessageFilter
+from gatepost.store.messages import MessageRecord
+from gatepost.store.tenants import Tenant
 
 TENANTS = [(new_id(), name, 5) for name in ("one", "twice", "twice", "twice")]
 RECORD = MessageRecord(new_id(), 1, 2, Envelope("a@b.example"), 3, "", Report("clean", "deliver", (), 0, "nothing"))
@@ -22,8 +27,8 @@ RECORD = MessageRecord(new_id(), 1, 2, Envelope("a@b.example"), 3, "", Report("c
 
 def _previous_sqlite(path: Path) -> None:
     connection = apsw.Connection(str(path))
-    connection.execute(database.schema_files()[0][1])
-    connection.pragma("application_id", database.APPLICATION_ID)
+    connection.execute(sqlite_file.schema_files()[0][1])
+    connection.pragma("application_id", sqlite_file.APPLICATION_ID)
     connection.execute("INSERT INTO meta VALUES ('schema', '1')")
     connection.executemany("INSERT INTO tenants VALUES (?, ?, ?)", TENANTS)
     _insert_sqlite(connection, [RECORD])
@@ -38,7 +43,7 @@ def _insert_sqlite(connection: apsw.Connection, records: list[MessageRecord]) ->
 
 async def _previous_postgres(url: str) -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute(database.schema_files("postgres")[0][1])
+    await connection.execute(sqlite_file.schema_files("postgres")[0][1])
     await connection.execute("INSERT INTO meta VALUES ('schema', '1')")
     await connection.executemany("INSERT INTO tenants VALUES ($1, $2, $3)", TENANTS)
     await _insert_postgres(connection, [RECORD])
@@ -83,12 +88,12 @@ detail, 'held', '', 0 FROM messages"""
 
 def _unsearched(url: str, path: Path, records: list[MessageRecord]) -> None:
     engine = "sqlite" if url.startswith("sqlite:") else "postgres"
-    schema = "".join(statements for number, statements in database.schema_files(engine) if number <= UNSEARCHED)
+    schema = "".join(statements for number, statements in sqlite_file.schema_files(engine) if number <= UNSEARCHED)
     version = f"INSERT INTO meta VALUES ('schema', '{UNSEARCHED}')"
     if engine == "sqlite":
         connection = apsw.Connection(str(path))
         connection.execute(f"{schema}; {version}")
-        connection.pragma("application_id", database.APPLICATION_ID)
+        connection.pragma("application_id", sqlite_file.APPLICATION_ID)
         _insert_sqlite(connection, records)
         connection.execute(HELD)
         connection.close()
@@ -108,7 +113,7 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
     storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the newest on, in small steps; one that was kept before the upgrade is counted once."""
-    monkeypatch.setattr(findable, "STEP", 10)
+    monkeypatch.setattr(message_index, "STEP", 10)
     tenant = new_id()
 
     def made(n: int) -> MessageRecord:
@@ -147,8 +152,8 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
 
 
 def test_both_engines_have_the_same_schema_numbers() -> None:
-    assert [number for number, _ in database.schema_files()] == [
-        number for number, _ in database.schema_files("postgres")
+    assert [number for number, _ in sqlite_file.schema_files()] == [
+        number for number, _ in sqlite_file.schema_files("postgres")
     ]
 
 
@@ -159,7 +164,7 @@ async def _execute(url: str, statement: str) -> None:
 
 
 def test_a_newer_schema_is_refused(postgres_url: str, tmp_path: Path) -> None:
-    newest = database.schema_files("postgres")[-1][0]
+    newest = sqlite_file.schema_files("postgres")[-1][0]
     open_store(postgres_url, tmp_path)
     asyncio.run(_execute(postgres_url, f"UPDATE meta SET value = '{newest + 1}' WHERE key = 'schema'"))
     with pytest.raises(StorageError, match=rf"newer Gatepost \(schema {newest + 1}, this one knows {newest}\)"):

@@ -6,29 +6,32 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.store.interface import CLI, Actor, CountingStore, Missing, Taken, Tenant
-from gatepost.store.users import waiting
-from gatepost.store.userstore import LastAdministrator, Lockout, Session, User
+from gatepost.store.audit import CLI, Actor, AuditFilter
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
+from gatepost.store.sessions import WebSession
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+from gatepost.store.users import Lockout, User, lockout_wait
 
-Use = Callable[[Callable[[CountingStore], Awaitable[None]]], None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ROOT = Actor("user", "root", "1")
 FAR = 1 << 50
 
 
-async def made(store: CountingStore, name: str, role: str = "administrator", tenant: str | None = None) -> User:
+async def made(store: Store, name: str, role: str = "administrator", tenant: str | None = None) -> User:
     user = await store.create_user(name, role, tenant, f"hash of {name}", ROOT)  # type: ignore[arg-type]
     assert isinstance(user, User)
     return user
 
 
-async def tenant_named(store: CountingStore, name: str) -> str:
+async def tenant_named(store: Store, name: str) -> str:
     tenant = await store.create_tenant(name)
     assert isinstance(tenant, Tenant)
     return tenant.uid
 
 
 def test_a_user_comes_back(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         uid = await tenant_named(store, "t")
         ann = await made(store, " Ann ", "analyst", uid.upper())
         assert (ann.name, ann.role, ann.tenant, ann.disabled, ann.totp, ann.last_sign_in) == (
@@ -50,20 +53,20 @@ def test_a_user_comes_back(use: Use) -> None:
 
 
 def test_names_are_unique_in_any_case(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         await made(store, "Straße")
         for name in ("STRASSE", "straße", " Straße"):
-            assert await store.create_user(name, "auditor", None, "h", ROOT) == Taken(name)
-        assert await store.create_user("x", "auditor", new_id(), "h", ROOT) == Missing("tenant")
+            assert await store.create_user(name, "auditor", None, "h", ROOT) == NameTaken(name)
+        assert await store.create_user("x", "auditor", new_id(), "h", ROOT) == NotFound("tenant")
         assert len(await store.users()) == 1
         both = await asyncio.gather(*(store.create_user("new", "auditor", None, "h", ROOT) for _ in range(5)))
-        assert sorted(type(each).__name__ for each in both) == ["Taken"] * 4 + ["User"]
+        assert sorted(type(each).__name__ for each in both) == ["NameTaken"] * 4 + ["User"]
 
     use(scenario)
 
 
 def test_the_last_administrator_stays(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         uid = await tenant_named(store, "t")
         root = await made(store, "root")
         await made(store, "local", "administrator", uid)
@@ -77,14 +80,14 @@ def test_the_last_administrator_stays(use: Use) -> None:
         assert await store.user(root.uid) == root
         assert isinstance(await store.change_user(off.uid, by=ROOT, disabled=False), User)
         assert isinstance(await store.delete_user(root.uid, ROOT), User)
-        assert await store.delete_user(root.uid, ROOT) == Missing("user")
-        assert await store.change_user(root.uid, by=ROOT, role="auditor") == Missing("user")
+        assert await store.delete_user(root.uid, ROOT) == NotFound("user")
+        assert await store.change_user(root.uid, by=ROOT, role="auditor") == NotFound("user")
 
     use(scenario)
 
 
 def test_administrators_who_disable_each_other_at_once(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         everybody = [await made(store, f"a{n}") for n in range(6)]
         outcomes = await asyncio.gather(
             *(store.change_user(user.uid, by=ROOT, disabled=True) for user in everybody[:3]),
@@ -99,7 +102,7 @@ def test_administrators_who_disable_each_other_at_once(use: Use) -> None:
 
 
 def test_a_code_works_once(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         changed = await store.set_totp(ann.uid, "SECRET", ROOT, step=100)
         assert isinstance(changed, User)
@@ -115,7 +118,7 @@ def test_a_code_works_once(use: Use) -> None:
         removed = await store.set_totp(ann.uid, None, ROOT)
         assert isinstance(removed, User)
         assert not removed.totp
-        assert await store.set_totp(new_id(), None, ROOT) == Missing("user")
+        assert await store.set_totp(new_id(), None, ROOT) == NotFound("user")
 
     use(scenario)
 
@@ -124,11 +127,11 @@ def test_a_code_works_once(use: Use) -> None:
     ("failures", "wait"), [(1, 0), (4, 0), (5, 30), (6, 60), (7, 120), (11, 1_920), (12, 3_600), (10_000, 3_600)]
 )
 def test_waiting_doubles(failures: int, wait: int) -> None:
-    assert waiting(failures, Lockout()) == wait * 1_000
+    assert lockout_wait(failures, Lockout()) == wait * 1_000
 
 
 def test_guessing_locks_out(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         assert [await store.note_failure(ann.uid, 1_000) for _ in range(6)] == [0, 0, 0, 0, 31_000, 61_000]
         found = await store.credentials("ann")
@@ -151,7 +154,7 @@ def test_guessing_locks_out(use: Use) -> None:
 
 
 def test_guesses_at_once_are_all_counted(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         await asyncio.gather(*(store.note_failure(ann.uid, 0) for _ in range(8)))
         found = await store.credentials("ann")
@@ -162,7 +165,7 @@ def test_guesses_at_once_are_all_counted(use: Use) -> None:
 
 
 def test_changes_are_audited_without_secrets(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         uid = await tenant_named(store, "t")
         ann = await made(store, "ann", "analyst", uid)
         await store.set_password(ann.uid, "$argon2$new", ROOT)
@@ -172,7 +175,11 @@ def test_changes_are_audited_without_secrets(use: Use) -> None:
         await store.change_user(ann.uid, by=ROOT, disabled=True)
         await store.change_user(ann.uid, by=ROOT, disabled=False)
         await store.delete_user(ann.uid, ROOT)
-        trail = [record for record in await store.audit(tenant=uid) if record.action.startswith("user.")]
+        trail = [
+            record
+            for record in (await store.audit_page(AuditFilter(scope=uid))).rows
+            if record.action.startswith("user.")
+        ]
         assert [record.action.removeprefix("user.") for record in reversed(trail)] == [
             *("create", "password", "totp", "change", "disable", "enable"),
             "delete",
@@ -185,11 +192,11 @@ def test_changes_are_audited_without_secrets(use: Use) -> None:
 
 
 def test_a_tenant_takes_its_users_along(use: Use) -> None:
-    async def scenario(store: CountingStore) -> None:
+    async def scenario(store: Store) -> None:
         mine, other = await tenant_named(store, "t"), await tenant_named(store, "o")
         ann, bob = await made(store, "ann", "analyst", mine), await made(store, "bob", "analyst", other)
         for user, digest in ((ann, "a"), (bob, "b")):
-            assert isinstance(await store.create_session(user.uid, digest, FAR, "", ""), Session)
+            assert isinstance(await store.create_session(user.uid, digest, FAR, "", ""), WebSession)
         await store.delete_tenant(mine, CLI)
         assert await store.users() == (bob,)
         assert await store.session("a", 1) is None

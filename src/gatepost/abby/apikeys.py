@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from gatepost.abby.credentials import Guesses, address_of, authorization, unauthorized
 from gatepost.api.errors import Failure
-from gatepost.store.interface import ApiKey, KeyStore
+from gatepost.store.api_keys import ApiKey, ApiKeyStore
 
 SCHEME = "apikey"
 
@@ -21,7 +21,7 @@ log = structlog.get_logger("gatepost.abby")
 class KeyDoor:
     """Lets keys in, or says why not."""
 
-    def __init__(self, store: KeyStore, guesses: Guesses) -> None:
+    def __init__(self, store: ApiKeyStore, guesses: Guesses) -> None:
         self._store = store
         self._guesses = guesses
 

@@ -36,7 +36,7 @@ from gatepost.api.scanning import encode
 from gatepost.guard.spool import Spool
 from gatepost.policy import Policies, unchanged
 from gatepost.settings import StaticApiToken
-from gatepost.store.interface import Store
+from gatepost.store.store import Store
 
 LONG_REQUEST_SECONDS = 3600.0
 

@@ -12,7 +12,8 @@ from gatepost.api.lists import DryRun, TriedEntry
 from gatepost.lists.catalogue import BY_NAME, Definition
 from gatepost.policy import Policies
 from gatepost.replay import Change, Known, Trial
-from gatepost.store.interface import MessageRecord, Store
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 
 MESSAGES = 5_000
 

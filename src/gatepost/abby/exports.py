@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from gatepost.abby.ndjson import EntryStream, following
 from gatepost.api.errors import OVERLOADED, Failure
-from gatepost.store.interface import EntryRow, Store
+from gatepost.store.entries import EntryRow
+from gatepost.store.store import Store
 
 MAX_STREAMS = 16
 

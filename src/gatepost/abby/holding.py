@@ -15,8 +15,9 @@ import structlog
 from gatepost.abby.place import Down
 from gatepost.guard.holding import Busy, Deleted, NotHeld, NotSent, Outcome, Released
 from gatepost.ids import canonical
-from gatepost.store.heldstore import HeldStore
-from gatepost.store.interface import Actor, HeldMail, Release
+from gatepost.store.audit import Actor
+from gatepost.store.held_mail import HeldMailStore, HeldMessage
+from gatepost.store.messages import Release
 from gatepost.view.shown import NotShown, Picture, View
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class HoldingCore(Protocol):
 class HeldMailRoom:
     """What can be done with held mail. `tenant` None is for those who may act for everybody."""
 
-    def __init__(self, store: HeldStore, cores: Sequence[HoldingCore]) -> None:
+    def __init__(self, store: HeldMailStore, cores: Sequence[HoldingCore]) -> None:
         self._store, self._cores = store, tuple(cores)
 
     async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld | NotShown | Down:
@@ -121,7 +122,7 @@ class HeldMailRoom:
         mail = await self._record(ggrid, tenant)
         return mail.record.ggrid if mail and mail.state != "released" else None
 
-    async def _record(self, ggrid: str, tenant: str | None) -> HeldMail | None:
+    async def _record(self, ggrid: str, tenant: str | None) -> HeldMessage | None:
         uid = canonical(ggrid)
         mail = await self._store.held(uid, tenant) if uid else None
         # Said again here: to storage an empty restriction is none at all.

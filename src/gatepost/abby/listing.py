@@ -46,7 +46,11 @@ from gatepost.api.lists import (
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entry import Refused
-from gatepost.store.interface import Actor, ApiKey, ListFull, Missing, NewEntry, Store
+from gatepost.store.api_keys import ApiKey
+from gatepost.store.audit import Actor
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.store import Store
 
 log = structlog.get_logger("gatepost.abby")
 
@@ -110,7 +114,7 @@ class Listing:
         modified = await self._store.add_entries(scope, definition, entries, _actor(key))
         if isinstance(modified, ListFull):
             return _full(modified)
-        if isinstance(modified, Missing):
+        if isinstance(modified, NotFound):
             return _no_tenant(scope) if modified.what == "tenant" else _no_list(body.list_name)
         return _changed(modified)
 

@@ -8,7 +8,9 @@ from gatepost.api.times import milliseconds, now
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entry import Refused
 from gatepost.replay import Change
-from gatepost.store.interface import ListFull, NewEntry, Store
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import ListFull
+from gatepost.store.store import Store
 
 
 def new_entry(stated: NewListEntry, definition: Definition) -> NewEntry | Refused:

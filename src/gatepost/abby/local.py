@@ -7,7 +7,8 @@ from gatepost.abby.place import Down
 from gatepost.guard.custody import Custody
 from gatepost.guard.holding import Busy, Deleted, NotHeld, Outcome
 from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
-from gatepost.store.interface import Actor, StorageError
+from gatepost.store.audit import Actor
+from gatepost.store.errors import StorageError
 from gatepost.view.shown import NotShown, Picture, View
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from gatepost.api.times import date_time
 from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import MessageRecord, MessageStore, Release
+from gatepost.store.messages import MessageRecord, MessageStore, Release
 from gatepost.verdict import Line
 
 

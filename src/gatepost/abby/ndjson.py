@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from gatepost.api.lists import PublicListsEntry, encode_lines
 from gatepost.api.lists_interface import NDJSON
 from gatepost.api.times import date_time
-from gatepost.store.interface import EntryRow
+from gatepost.store.entries import EntryRow
 
 STALL_SECONDS = 60.0
 MAX_TIMES = 10_000

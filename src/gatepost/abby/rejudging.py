@@ -16,7 +16,8 @@ from gatepost.lists.subjects import Subject, questions
 from gatepost.lists.unkeyed import hit
 from gatepost.policy import Policies
 from gatepost.replay import Known, rejudged, rulings_of
-from gatepost.store.interface import MessageRecord, Store
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 
 
 async def replayed(store: Store, record: MessageRecord, policies: Policies) -> Comparison:

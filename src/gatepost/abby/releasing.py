@@ -11,7 +11,8 @@ from gatepost.abby.place import Down
 from gatepost.api.errors import CORE_UNAVAILABLE, DELIVERY_FAILED, MESSAGE_NOT_FOUND, Failure
 from gatepost.api.scanning import encode
 from gatepost.guard.holding import NotHeld, NotSent, Outcome, Released
-from gatepost.store.interface import Actor, Release
+from gatepost.store.audit import Actor
+from gatepost.store.messages import Release
 
 NOT_FOUND = Failure(MESSAGE_NOT_FOUND, "no message with this ggrid is held")
 

@@ -21,7 +21,7 @@ from gatepost.guard.orders import MESSAGE, DeleteOrder, ExportOrder, LookOrder, 
 from gatepost.guard.scan import Body, Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import SpooledBody
 from gatepost.guard.upload import CONTENT_TYPE, FREE, Head
-from gatepost.store.interface import Actor
+from gatepost.store.audit import Actor
 from gatepost.view.shown import NotShown, Picture, View
 
 CONNECT_SECONDS = 3.0

@@ -23,7 +23,7 @@ from gatepost.guard.scan import ScanRequest, ScanResult
 from gatepost.guard.spool import Spool, SpooledBody
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import TenantStore
+from gatepost.store.tenants import TenantStore
 
 MILLISECOND = 1_000_000
 

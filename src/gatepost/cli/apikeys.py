@@ -9,7 +9,7 @@ from gatepost.cli.stating import moment, shown, tenant_uid
 from gatepost.cli.storing import found, with_store
 
 if TYPE_CHECKING:
-    from gatepost.store.interface import ApiKey
+    from gatepost.store.api_keys import ApiKey
 
 app = typer.Typer(help="The keys of the List API.", no_args_is_help=True)
 

@@ -9,7 +9,8 @@ from gatepost.cli.stating import moment, shown, tenant_uid
 from gatepost.cli.storing import with_store
 
 if TYPE_CHECKING:
-    from gatepost.store.interface import AuditRecord, Store
+    from gatepost.store.audit import AuditRecord
+    from gatepost.store.store import Store
 
 PAGE = 1_000
 
@@ -27,19 +28,20 @@ def audit(
 ) -> None:
     """Print the audit trail, newest first. It only ever grows."""
     from gatepost.cli.printing import console, print_json, rows, table
+    from gatepost.store.audit import AuditFilter
 
     uid = tenant_uid(tenant)
-    start, end = moment(since, "--since"), moment(until, "--until", end=True)
+    wanted = AuditFilter(uid, moment(since, "--since"), moment(until, "--until", end=True))
 
     async def read(store: "Store") -> list["AuditRecord"]:
         records: list[AuditRecord] = []
+        before = None
         while len(records) < limit:
-            before = records[-1].id if records else None
-            wanted = min(PAGE, limit - len(records))
-            page = await store.audit(since=start, until=end, tenant=uid, before=before, limit=wanted)
-            if not page:
+            page = await store.audit_page(wanted, before, min(PAGE, limit - len(records)))
+            records += page.rows
+            before = page.next
+            if before is None:
                 break
-            records += page
         return records
 
     records = with_store(config, data, read)

@@ -4,7 +4,7 @@ from gatepost.client.errors import ClientError
 from gatepost.config import ConfigError
 from gatepost.policy import PolicyError
 from gatepost.service.datafolder import StartError
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 
 def sentence(fault: Exception) -> str | None:

@@ -13,7 +13,7 @@ from gatepost.api.times import date_time
 from gatepost.cli import ledger
 from gatepost.cli.printing import rows, safe, table
 from gatepost.mail import read
-from gatepost.store.interface import HeldMail
+from gatepost.store.held_mail import HeldMessage
 
 MAX_PREVIEW = 2_000
 SHOWN_FIELDS = ("from", "sender", "reply-to", "to", "cc", "date", "message-id", "subject")
@@ -45,7 +45,7 @@ class HeldShown(msgspec.Struct, frozen=True, rename="camel"):
     preview: str | None
 
 
-def line(mail: HeldMail) -> HeldLine:
+def line(mail: HeldMessage) -> HeldLine:
     """A message in a list."""
     record = mail.record
     return HeldLine(
@@ -62,7 +62,7 @@ def line(mail: HeldMail) -> HeldLine:
     )
 
 
-def shown(mail: HeldMail, raw: bytes | None) -> HeldShown:
+def shown(mail: HeldMessage, raw: bytes | None) -> HeldShown:
     """A message with all that is known of it."""
     record = msgspec.structs.replace(mail.record, release=mail.release)
     return HeldShown(date_time(mail.kept), mail.state, described(record), None if raw is None else preview(raw))

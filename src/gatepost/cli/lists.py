@@ -202,12 +202,13 @@ def create(
     from gatepost.cli.customlists import defined, described
     from gatepost.cli.printing import print_json
     from gatepost.lists.entry import Refused
-    from gatepost.store.interface import CLI, Taken
+    from gatepost.store.audit import CLI
+    from gatepost.store.errors import NameTaken
 
     definition = defined(name, kind, category, display_name, description, max_size)
     uid = tenant_uid(tenant)
     made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
-    if isinstance(made, Taken):
+    if isinstance(made, NameTaken):
         raise StartError(f"There is a list {name} already, here or of another kind in another scope.")
     if isinstance(made, Refused):
         raise StartError(f"The category {made.reason}.")
@@ -228,7 +229,7 @@ def drop(
 ) -> None:
     """Delete a list of your own with its entries, directly in the storage of the configuration."""
     from gatepost.cli.printing import print_json
-    from gatepost.store.interface import CLI
+    from gatepost.store.audit import CLI
 
     uid = tenant_uid(tenant)
     count = found(

@@ -21,7 +21,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy import Policy
 from gatepost.questions import Analysis, Answers, Lookup, LookupAnswer, Questions
 from gatepost.settings import Guard
-from gatepost.store.interface import MessageRecord
+from gatepost.store.messages import MessageRecord
 
 Answer: TypeAlias = Callable[[Questions], Answers]
 

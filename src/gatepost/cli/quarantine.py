@@ -45,7 +45,7 @@ def show_list(
     """Print held mail, newest first."""
     from gatepost.cli import heldview
     from gatepost.cli.printing import console, print_json
-    from gatepost.store.interface import HeldFilter
+    from gatepost.store.held_search import HeldFilter
 
     wanted = HeldFilter(tenant_uid(tenant), verdict, sender, recipient, moment(since, "--since"), released)
     after = _ggrid(before) if before else None
@@ -98,7 +98,7 @@ def release(
     json: JsonOption = False,
 ) -> None:
     """Send held messages on to the next hop, each once, without another analysis."""
-    from gatepost.store.interface import CLI
+    from gatepost.store.audit import CLI
 
     uids, owner = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant)
 
@@ -122,7 +122,7 @@ def delete(
     ggrids: GgridsArgument, tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None
 ) -> None:
     """Delete held messages for good. Their results stay on record."""
-    from gatepost.store.interface import CLI
+    from gatepost.store.audit import CLI
 
     uids, owner = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant)
 
@@ -145,7 +145,7 @@ def export(
     data: DataOption = None,
 ) -> None:
     """Write a held message to GGRID.eml, readable by you alone."""
-    from gatepost.store.interface import CLI
+    from gatepost.store.audit import CLI
 
     uid, owner = _ggrid(ggrid), tenant_uid(tenant)
     goal = folder.expanduser().absolute() / f"{uid}.eml"

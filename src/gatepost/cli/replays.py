@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from gatepost.mail.message import Envelope
     from gatepost.policy import Policies, Policy
     from gatepost.questions import Answer, Question
-    from gatepost.store.interface import MessageRecord, Store
+    from gatepost.store.messages import MessageRecord
+    from gatepost.store.store import Store
 
 PolicyOption = Annotated[
     Path | None,
@@ -154,7 +155,7 @@ async def _analysed(raw: bytes, envelope: "Envelope", policy: "Policy", store: "
     from gatepost.api.times import now
     from gatepost.ids import new_id
     from gatepost.lists.unkeyed import NOTHING, Compiled
-    from gatepost.store.interface import MessageRecord
+    from gatepost.store.messages import MessageRecord
 
     created = now()
     lists = Compiled(await store.unkeyed(envelope.tenant)) if store else NOTHING

@@ -9,7 +9,7 @@ import typer
 from gatepost.cli.places import ConfigOption, DataOption, config_folder, data_folder
 
 if TYPE_CHECKING:
-    from gatepost.store.copying import Progress
+    from gatepost.store.copy import Progress
 
 T = TypeVar("T")
 
@@ -33,10 +33,10 @@ def copy(
     """Copy everything that is kept from one storage to another, as of one moment."""
     import asyncio
 
-    from gatepost.store import copying
+    from gatepost.store.copy import copy as copy_store
 
     folder = data_folder(data).path
-    rows = _shown("Copying", lambda progress: asyncio.run(copying.copy(source, target, folder, progress, force=force)))
+    rows = _shown("Copying", lambda progress: asyncio.run(copy_store(source, target, folder, progress, force=force)))
     print(f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart.")
 
 

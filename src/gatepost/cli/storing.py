@@ -8,7 +8,8 @@ from gatepost.cli.places import config_folder, data_folder
 from gatepost.service.datafolder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.store.interface import Missing, Store
+    from gatepost.store.errors import NotFound
+    from gatepost.store.store import Store
 
 T = TypeVar("T")
 
@@ -34,10 +35,10 @@ def with_store(config: Path | None, data: Path | None, use: Callable[["Store"], 
     return asyncio.run(used())
 
 
-def found(outcome: "T | Missing", what: str) -> T:
+def found(outcome: "T | NotFound", what: str) -> T:
     """What a call found; a sentence where there is none."""
-    from gatepost.store.interface import Missing
+    from gatepost.store.errors import NotFound
 
-    if isinstance(outcome, Missing):
+    if isinstance(outcome, NotFound):
         raise StartError(f"There is no {outcome.what} {what}.")
     return outcome

@@ -12,7 +12,7 @@ from gatepost.cli.storing import found, with_store
 from gatepost.service.datafolder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.store.interface import Tenant
+    from gatepost.store.tenants import Tenant
 
 app = typer.Typer(help="The customers of this deployment.", no_args_is_help=True)
 
@@ -29,10 +29,10 @@ def create(
     """Make a tenant and print its uid."""
     if not name.strip():
         raise typer.BadParameter("must not be empty", param_hint="NAME")
-    from gatepost.store.interface import Taken
+    from gatepost.store.errors import NameTaken
 
     tenant = with_store(config, data, lambda store: store.create_tenant(name.strip()))
-    if isinstance(tenant, Taken):
+    if isinstance(tenant, NameTaken):
         raise StartError(f"There is a tenant called {tenant.name} already.")
     if json:
         _print_json(_described(tenant))
@@ -81,15 +81,16 @@ def domains(
     json: JsonOption = False,
 ) -> None:
     """Print the domains whose mail is a tenant's, or set them: those that are named, and no others."""
-    from gatepost.store.interface import Missing, Taken, Tenant
+    from gatepost.store.errors import NameTaken, NotFound
+    from gatepost.store.tenants import Tenant
 
     wanted = tenant_uid(uid) or ""
     if names or none:
         normal = _normal(names or ())
         tenant = found(with_store(config, data, lambda store: store.set_tenant_domains(wanted, normal)), wanted)
     else:
-        tenant = found(with_store(config, data, lambda store: store.tenant(wanted)) or Missing("tenant"), wanted)
-    if isinstance(tenant, Taken):
+        tenant = found(with_store(config, data, lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted)
+    if isinstance(tenant, NameTaken):
         raise StartError(f"{tenant.name} is another tenant's domain.")
     assert isinstance(tenant, Tenant)
     if json:

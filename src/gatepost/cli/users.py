@@ -11,8 +11,8 @@ from gatepost.cli.storing import with_store
 from gatepost.service.datafolder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.store.interface import Store
-    from gatepost.store.userstore import User
+    from gatepost.store.store import Store
+    from gatepost.store.users import User
 
 app = typer.Typer(help="Who may sign in to the web interface.", no_args_is_help=True)
 
@@ -32,7 +32,8 @@ def create(
     data: DataOption = None,
 ) -> None:
     """Make a user. The password is read from standard input, or invented and printed once."""
-    from gatepost.store.interface import CLI, Missing, Taken
+    from gatepost.store.audit import CLI
+    from gatepost.store.errors import NameTaken, NotFound
 
     if not name.strip():
         raise typer.BadParameter("must not be empty", param_hint="NAME")
@@ -40,9 +41,9 @@ def create(
     password, invented = _password(name)
     kept = _hashed(password)
     user = with_store(config, data, lambda store: store.create_user(name.strip(), role, uid, kept, CLI))
-    if isinstance(user, Missing):
+    if isinstance(user, NotFound):
         raise StartError(f"There is no tenant {uid}.")
-    if isinstance(user, Taken):
+    if isinstance(user, NameTaken):
         raise StartError(f"There is a user called {user.name} already.")
     print(f"{user.name} may sign in as {role}{_shown_once(password) if invented else ''}.")
 
@@ -66,7 +67,7 @@ def password(name: NameArgument, config: ConfigOption = None, data: DataOption =
 
     The password is read from standard input, or invented and printed once.
     """
-    from gatepost.store.interface import CLI
+    from gatepost.store.audit import CLI
 
     user = _user(name, config, data)
     new, invented = _password(user.name)
@@ -83,8 +84,8 @@ def disable(
     data: DataOption = None,
 ) -> None:
     """Keep a user out, and end all sessions; with --enable, let in again."""
-    from gatepost.store.interface import CLI
-    from gatepost.store.userstore import LastAdministrator
+    from gatepost.store.audit import CLI
+    from gatepost.store.errors import LastAdministrator
 
     user = _user(name, config, data)
     outcome = with_store(config, data, lambda store: store.change_user(user.uid, by=CLI, disabled=not enable))
@@ -96,7 +97,7 @@ def disable(
 @app.command("forget-second-factor")
 def forget(name: NameArgument, config: ConfigOption = None, data: DataOption = None) -> None:
     """Let a user in without a code again, for whoever lost the device."""
-    from gatepost.store.interface import CLI
+    from gatepost.store.audit import CLI
 
     user = _user(name, config, data)
     with_store(config, data, lambda store: store.set_totp(user.uid, None, CLI))

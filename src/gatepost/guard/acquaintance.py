@@ -20,8 +20,8 @@ from gatepost.acquaintance import EVERYTHING, SENDER_FACETS, facet_of
 from gatepost.analysis import Report
 from gatepost.questions import AskSightings, Known, Sighted
 from gatepost.settings import Acquaintance as Settings
-from gatepost.store.interface import StorageError
-from gatepost.store.sightingstore import Sighting, SightingBatch, SightingStore
+from gatepost.store.errors import StorageError
+from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
 
 DAY_SECONDS = 86_400
 FLUSH_SECONDS = 1.0

@@ -22,7 +22,9 @@ from gatepost.guard.listing import Listing
 from gatepost.guard.scan import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
 from gatepost.guard.spool import SpooledBody, sha256
 from gatepost.settings import Guard as Settings
-from gatepost.store.interface import MessageRecord, StorageError, Store
+from gatepost.store.errors import StorageError
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 from gatepost.view.shown import NotShown
 
 PURGE_SECONDS = 3_600.0

@@ -15,7 +15,8 @@ from gatepost.guard.attempt import AnalysisJob
 from gatepost.guard.frames import Looked, Purpose
 from gatepost.guard.holding import Busy, Deleted, NotHeld, Outcome
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import Actor, HeldMail
+from gatepost.store.audit import Actor
+from gatepost.store.held_mail import HeldMessage
 from gatepost.view.shown import NotShown, Picture, View
 
 UNEXPECTED = NotShown("the worker showed something else")
@@ -30,7 +31,7 @@ class Looks(Protocol):
 class Holds(Protocol):
     """The quarantine."""
 
-    async def one(self, ggrid: str, tenant: str | None = None) -> HeldMail | None: ...
+    async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None: ...
 
     async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None: ...
 

@@ -17,7 +17,9 @@ from gatepost.guard.attempt import ListSnapshot
 from gatepost.guard.recent import Recent
 from gatepost.lists.unkeyed import NONE
 from gatepost.questions import Lookup, LookupAnswer
-from gatepost.store.interface import HitCount, ListStore, StorageError
+from gatepost.store.errors import StorageError
+from gatepost.store.lookup import HitCount
+from gatepost.store.store import Store
 
 FLUSH_SECONDS = 2.0
 PURGE_SECONDS = 300.0
@@ -38,7 +40,7 @@ class _Held(msgspec.Struct, frozen=True):
 class Listing:
     """The lists of a deployment, for one core."""
 
-    def __init__(self, store: ListStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
         self._snapshots: Recent[_Held] = Recent()
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}

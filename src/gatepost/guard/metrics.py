@@ -14,7 +14,7 @@ from gatepost.guard.dns import DnsCounters
 from gatepost.guard.pool import PoolCounters
 from gatepost.guard.scan import Load
 from gatepost.metrics import Timed
-from gatepost.store.interface import StoreCounters
+from gatepost.store.engine import StoreCounters
 
 
 class CountsAdmission(Protocol):

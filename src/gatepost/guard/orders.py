@@ -11,7 +11,7 @@ import msgspec
 from gatepost.api.errors import MALFORMED_REQUEST, Failure
 from gatepost.guard.custody import Custody
 from gatepost.guard.holding import Busy, Deleted, NotHeld, Outcome
-from gatepost.store.interface import Actor
+from gatepost.store.audit import Actor
 from gatepost.view.shown import NotShown, Picture, View
 
 MESSAGE = "message/rfc822"

@@ -16,8 +16,11 @@ from gatepost.guard.releasing import Releaser
 from gatepost.guard.scan import Body, ScanRequest, ScanResult
 from gatepost.guard.spool import sha256
 from gatepost.guard.tally import Tally
-from gatepost.store.heldstore import HeldStore
-from gatepost.store.interface import Actor, HeldFilter, HeldMail, MessageRecord, StorageError
+from gatepost.store.audit import Actor
+from gatepost.store.errors import StorageError
+from gatepost.store.held_mail import HeldMailStore, HeldMessage
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.messages import MessageRecord
 
 PAGE = 100
 # How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
@@ -31,7 +34,7 @@ class Quarantine:
 
     def __init__(
         self,
-        store: HeldStore,
+        store: HeldMailStore,
         raw: RawStore,
         sends: Sends | None = None,
         *,
@@ -69,11 +72,18 @@ class Quarantine:
         """How often this digest was undecided in the last 24 hours, this time not counted; this time is noted."""
         return await self._store.undecided_before(digest)
 
-    async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMail, ...]:
-        """Those that fit, newest first. For the next page, `before` is the ggrid of the last one of this."""
-        return await self._store.held_page(wanted, before, limit)
+    async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMessage, ...]:
+        """Messages that match, newest first. For the next page, `before` is the ggrid of the last one of this."""
+        found: list[HeldMessage] = []
+        while len(found) < limit:
+            page = await self._store.search_held(wanted, before, limit - len(found))
+            found += page.rows
+            before = page.next
+            if before is None:
+                break
+        return tuple(found)
 
-    async def one(self, ggrid: str, tenant: str | None = None) -> HeldMail | None:
+    async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """A message that is held or was released, of that tenant if one is named."""
         return await self._store.held(ggrid, tenant)
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from gatepost.guard.scan import Body
 from gatepost.guard.spool import SpooledBody
 from gatepost.ids import canonical
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -21,8 +21,10 @@ from gatepost.guard.rawstore import RawStore
 from gatepost.guard.smtp.commands import Path, parse
 from gatepost.guard.smtp.limits import Limits
 from gatepost.ids import new_id
-from gatepost.store.heldstore import HeldStore
-from gatepost.store.interface import Actor, HeldMail, Release, StorageError
+from gatepost.store.audit import Actor
+from gatepost.store.errors import StorageError
+from gatepost.store.held_mail import HeldMailStore, HeldMessage
+from gatepost.store.messages import Release
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
 SEND_SECONDS = 660.0
@@ -39,11 +41,11 @@ log = structlog.get_logger("gatepost.guard")
 class Releaser:
     """Does releases. Without a next hop it can do none."""
 
-    def __init__(self, store: HeldStore, raw: RawStore, sends: Sends | None, clock: Callable[[], float]) -> None:
+    def __init__(self, store: HeldMailStore, raw: RawStore, sends: Sends | None, clock: Callable[[], float]) -> None:
         self._store, self._raw, self._sends, self._clock = store, raw, sends, clock
         self._under_way: set[asyncio.Task[Outcome]] = set()
 
-    async def release(self, mail: HeldMail, by: Actor, recipients: Sequence[str] = ()) -> Outcome:
+    async def release(self, mail: HeldMessage, by: Actor, recipients: Sequence[str] = ()) -> Outcome:
         """Send one message on, to these recipients or to its own."""
         if mail.release:
             return _answer(mail, mail.release)
@@ -77,7 +79,9 @@ class Releaser:
             return NotHeld()
         return _answer(mail, mail.release) if mail.release else Busy()
 
-    async def _claimed(self, mail: HeldMail, holder: str, raw: bytes, by: Actor, recipients: Sequence[str]) -> Outcome:
+    async def _claimed(
+        self, mail: HeldMessage, holder: str, raw: bytes, by: Actor, recipients: Sequence[str]
+    ) -> Outcome:
         envelope, ggrid = mail.record.envelope, mail.record.ggrid
         wanted = tuple(recipients) or envelope.recipients
         try:
@@ -146,5 +150,5 @@ def _is_path(command: str, address: str) -> bool:
     return isinstance(found, Path) and found.address == address and not found.parameters
 
 
-def _answer(mail: HeldMail, release: Release) -> Released:
+def _answer(mail: HeldMessage, release: Release) -> Released:
     return Released(mail.record.ggrid, release.time, release.by, release.recipients)

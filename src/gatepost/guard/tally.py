@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.store.heldstore import HeldStore
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
+from gatepost.store.held_mail import HeldMailStore
 
 LOOK_SECONDS = 30.0
 
@@ -35,7 +35,7 @@ log = structlog.get_logger("gatepost.guard")
 class Tally(Collector):
     """Counts for one quarantine; looks at the database from `start` to `stop`."""
 
-    def __init__(self, store: HeldStore, max_size: int | None) -> None:
+    def __init__(self, store: HeldMailStore, max_size: int | None) -> None:
         self._store, self._max_size = store, max_size
         self._events: Counter[Event] = Counter()
         self._totals: tuple[int, int] | None = None

@@ -12,8 +12,8 @@ import structlog
 
 from gatepost.guard.rawstore import RawStore
 from gatepost.guard.tally import Tally
-from gatepost.store.heldstore import HeldStore
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
+from gatepost.store.held_mail import HeldMailStore
 
 DAY_MILLISECONDS = 86_400_000
 PURGE_SECONDS = 3_600.0
@@ -28,7 +28,7 @@ class Tidying:
 
     def __init__(
         self,
-        store: HeldStore,
+        store: HeldMailStore,
         raw: RawStore,
         retention: int,
         clock: Callable[[], float] = time.time,

@@ -32,13 +32,14 @@ from gatepost.policy import Policies
 from gatepost.service.measuring import AbbyMetrics
 from gatepost.settings import Abby as AbbySettings
 from gatepost.settings import Guard as GuardSettings
-from gatepost.store.interface import CountingStore, StorageError, Store
+from gatepost.store.errors import StorageError
+from gatepost.store.store import Store
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def build_guard(
-    settings: GuardSettings, store: CountingStore, registry: CollectorRegistry, *, models: str = "", trial: bool = False
+    settings: GuardSettings, store: Store, registry: CollectorRegistry, *, models: str = "", trial: bool = False
 ) -> Guard:
     """A core with its workers, resolver and door. `models` is a folder of text models. `trial` lets messages ask for
     misbehaviour; it is for tests only."""

@@ -21,7 +21,7 @@ from gatepost.settings import Guard as GuardSettings
 
 if TYPE_CHECKING:
     from gatepost.service.running import Started as Up
-    from gatepost.store.interface import Store
+    from gatepost.store.store import Store
 
 PRIVATE = 0o077
 # Lets messages ask for misbehaviour (see `guard.trial`): for tests of what surrounds the analysis, never for mail.

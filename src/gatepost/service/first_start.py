@@ -13,7 +13,7 @@ from gatepost.config import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.service.datafolder import DataFolder
 
 if TYPE_CHECKING:
-    from gatepost.store.userstore import UserStore
+    from gatepost.store.users import UserStore
 
 ADMINISTRATOR = "admin"
 
@@ -115,6 +115,6 @@ def _write_configuration(data: DataFolder) -> None:
 async def keep_administrator(store: "UserStore", password: str) -> None:
     """The first user, who makes all others."""
     from gatepost.abby.web.passwords import Passwords
-    from gatepost.store.interface import SYSTEM
+    from gatepost.store.audit import SYSTEM
 
     await store.create_user(ADMINISTRATOR, "administrator", None, await Passwords().hashed(password), SYSTEM)

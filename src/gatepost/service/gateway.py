@@ -23,7 +23,7 @@ from gatepost.guard.smtp.tenancy import Tenancy
 from gatepost.guard.spool import Spool
 from gatepost.settings import Guard as GuardSettings
 from gatepost.settings import Smtp
-from gatepost.store.interface import Store
+from gatepost.store.store import Store
 
 
 class Parts(NamedTuple):

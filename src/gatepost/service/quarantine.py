@@ -12,12 +12,12 @@ from gatepost.guard.tidying import Tidying
 from gatepost.service.datafolder import DataFolder
 from gatepost.service.gateway import build_relay
 from gatepost.settings import Guard as GuardSettings
-from gatepost.store.heldstore import HeldStore
+from gatepost.store.held_mail import HeldMailStore
 
 
 @asynccontextmanager
 async def open_quarantine(
-    settings: GuardSettings, store: HeldStore, data: DataFolder, registry: CollectorRegistry | None = None
+    settings: GuardSettings, store: HeldMailStore, data: DataFolder, registry: CollectorRegistry | None = None
 ) -> AsyncIterator[Quarantine]:
     """A quarantine on this store. A service names its registry: it has the quarantine tidied and counted while it runs;
     a command leaves that to the service."""

@@ -40,7 +40,7 @@ from gatepost.settings import Guard as GuardSettings
 from gatepost.settings import Tls
 from gatepost.settings.values import split_address
 from gatepost.store import open_store
-from gatepost.store.interface import CountingStore, Store
+from gatepost.store.store import Store
 from gatepost.textmodel import feedback
 from gatepost.textmodel.blend import FOLDER
 
@@ -159,7 +159,7 @@ def _smtp(
     settings: GuardSettings,
     guard: Guard,
     holding: Holding,
-    store: CountingStore,
+    store: Store,
     spool: Spool,
     registry: CollectorRegistry,
     bound: Bound,
@@ -180,7 +180,7 @@ def _abby(
     plan: Plan,
     settings: AbbySettings,
     own: Own | None,
-    store: CountingStore,
+    store: Store,
     spool: Spool,
     registry: CollectorRegistry,
     bound: Bound,

@@ -2,23 +2,29 @@
 
 A backup of SQLite is its pages; one of PostgreSQL is a copy of its rows. Either can be restored into either engine,
 also by a later version, which first brings a copy of the file to its own schema.
+
+A page copy reads through one open transaction, so it sees one moment and does not start over when others write
+meanwhile. Written into a file that a service has open, it is one big transaction to that service.
 """
 
 import asyncio
+import os
 import shutil
 import tempfile
 from pathlib import Path
 
 import apsw
 
-from gatepost.store import database
-from gatepost.store.copying import Progress, copy, is_filled, sqlite_path
-from gatepost.store.interface import StorageError
-from gatepost.store.sqlitecopy import copy_pages, file_target, sealed
+from gatepost.store.copy import Progress, copy, is_filled, open_sqlite_target, sqlite_path
+from gatepost.store.errors import StorageError
+from gatepost.store.sqlite_file import APPLICATION_ID, explain_errors, open_file, open_reader
+
+# How many pages are copied before progress is reported.
+PAGES = 2_000
 
 
 def backup(url: str, data: Path, file: Path, progress: Progress, *, force: bool = False) -> None:
-    """Write everything that is kept to a new file."""
+    """Write everything that is stored to a new file."""
     if file.exists() and not force:
         raise StorageError(f"{file} exists; name another file, or say --force to replace it.")
     _check_folder(file)
@@ -29,52 +35,51 @@ def backup(url: str, data: Path, file: Path, progress: Progress, *, force: bool 
             asyncio.run(copy(url, f"sqlite:{partial}", data, progress))
         else:
             _copy_file(path, partial, progress)
-        sealed(partial)
+        _seal(partial)
         partial.replace(file)
 
 
 def restore(url: str, data: Path, file: Path, progress: Progress, *, force: bool = False) -> None:
-    """Put the content of a backup in the place of everything that is kept."""
+    """Replace everything that is stored with the content of a backup."""
     if not file.is_file():
         raise StorageError(f"{file} does not exist.")
     data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=data) as folder:
-        taken = Path(folder) / "backup.db"
-        shutil.copyfile(file, taken)
-        if not is_ours(taken):
+        copied = Path(folder) / "backup.db"
+        shutil.copyfile(file, copied)
+        if not _is_gatepost_file(copied):
             raise StorageError(f"{file} is not a backup of Gatepost.")
-        database.create(taken).close()
+        open_file(copied).close()
         path = sqlite_path(url, data)
         if path is None:
-            asyncio.run(copy(f"sqlite:{taken}", url, data, progress, force=force))
+            asyncio.run(copy(f"sqlite:{copied}", url, data, progress, force=force))
         else:
-            _restore_file(taken, path, progress, force=force)
+            _restore_file(copied, path, progress, force=force)
 
 
-def is_ours(path: Path) -> bool:
-    """Is this file a database of Gatepost?"""
-    with database.described(path):
+def _is_gatepost_file(path: Path) -> bool:
+    with explain_errors(path):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            return bool(connection.pragma("application_id") == database.APPLICATION_ID)
+            return bool(connection.pragma("application_id") == APPLICATION_ID)
         finally:
             connection.close()
 
 
-def _restore_file(taken: Path, path: Path, progress: Progress, *, force: bool) -> None:
+def _restore_file(backup_file: Path, path: Path, progress: Progress, *, force: bool) -> None:
     if not force and asyncio.run(_has_content(path)):
         raise StorageError(f"{path} is not empty; say --force to replace what is in it.")
-    with database.described(path):
-        source, goal = database.connect_reader(taken), database.create(path)
+    with explain_errors(path):
+        source, target = open_reader(backup_file), open_file(path)
         try:
-            copy_pages(source, goal, progress)
+            _copy_pages(source, target, progress)
         finally:
             source.close()
-            goal.close()
+            target.close()
 
 
 async def _has_content(path: Path) -> bool:
-    async with file_target(path) as target:
+    async with open_sqlite_target(path) as target:
         return await is_filled(target)
 
 
@@ -82,15 +87,39 @@ def _copy_file(path: Path, partial: Path, progress: Progress) -> None:
     if not path.is_file():
         raise StorageError(f"{path} does not exist: there is nothing to back up.")
     partial.touch(0o600)
-    source, goal = database.connect_reader(path), apsw.Connection(str(partial))
-    with database.described(path):
+    source, target = open_reader(path), apsw.Connection(str(partial))
+    with explain_errors(path):
         try:
-            copy_pages(source, goal, progress)
+            _copy_pages(source, target, progress)
         finally:
             source.close()
-            goal.close()
+            target.close()
 
 
 def _check_folder(file: Path) -> None:
     if not file.parent.is_dir():
         raise StorageError(f"The folder {file.parent} does not exist.")
+
+
+def _copy_pages(source: apsw.Connection, target: apsw.Connection, progress: Progress) -> None:
+    """Make `target` the same as `source` is now."""
+    source.execute("BEGIN")
+    # The transaction begins with the first thing read.
+    source.pragma("schema_version")
+    try:
+        with target.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(PAGES)
+                progress(backup.page_count - backup.remaining, backup.page_count)
+    finally:
+        source.execute("COMMIT")
+
+
+def _seal(path: Path) -> None:
+    """Make a file complete by itself, without a write-ahead log beside it, and durable."""
+    connection = apsw.Connection(str(path))
+    connection.pragma("journal_mode", "delete")
+    connection.close()
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)

@@ -1,336 +1,146 @@
-"""The store, whichever engine runs it: every method of the interface as a piece of work.
+"""How operations run: an engine does work, and a decorator makes an operation of it.
 
-An engine says how work is done (`_change` for keeps, `_query` for reading, `_query_once` for reading several things as
-of one moment, `_stream` for what is too long to hold), and no more.
+Every store operation is declared once, as a method of its subject's class that yields statements. The decorator says
+how an engine has to run it: `change` in one transaction that is durable when the call returns, `query` for reading,
+`snapshot` for reading several times as of one moment. Operations that need more than one piece of work, or none, call
+the engine themselves.
 """
 
 import asyncio
 import time
-from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from functools import partial, wraps
 from itertools import starmap
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gatepost.lists.catalogue import BY_NAME, Definition
-from gatepost.lists.entry import Refused
-from gatepost.lists.hit import Hit
-from gatepost.lists.unkeyed import Unkeyed
-from gatepost.store import (
-    apikeys,
-    auditing,
-    definitions,
-    directory,
-    entries,
-    feedback,
-    heldmail,
-    messages,
-    sightings,
-    sweeping,
-    tenancy,
-)
-from gatepost.store.feedbackstore import Feedback, Says
-from gatepost.store.interface import (
-    CLI,
-    Actor,
-    ApiKey,
-    AuditRecord,
-    EntryRow,
-    HeldFilter,
-    HeldMail,
-    HitCount,
-    KeyRefused,
-    ListEntry,
-    ListFull,
-    ListState,
-    MessageRecord,
-    Missing,
-    NewEntry,
-    Release,
-    StorageError,
-    StoreCounters,
-    Taken,
-    Tenant,
-)
-from gatepost.store.searchengine import SearchEngine
-from gatepost.store.sightingstore import Sighting, SightingBatch
-from gatepost.store.userengine import UserEngine
-from gatepost.store.work import Read, Row, Work, storable
+import apsw
+import msgspec
 
+from gatepost.store.statements import Read, Row, Work, storable
+
+A = TypeVar("A")
 T = TypeVar("T")
-
-# Small enough that a result which arrives meanwhile waits for milliseconds, not seconds.
-PURGE_BATCH = 500
-# The first batch is small, so that its bytes leave at once.
-FIRST_BATCH, BATCH = 50, 2_000
-MESSAGE_BATCH = 100
+P = ParamSpec("P")
+S = TypeVar("S", bound="Operations")
 
 
-class Engine(UserEngine, SearchEngine):
-    """A `CountingStore` on some engine."""
+class StoreCounters(msgspec.Struct, frozen=True):
+    """Work done so far: changes written, in how many commits, and commits that failed."""
 
-    def __init__(self) -> None:
-        self._directories: directory.Directories = {}
-        self._used: dict[str, int] = {}
-        self._noting: set[asyncio.Task[None]] = set()
+    changes: int
+    commits: int
+    failures: int
 
-    @abstractmethod
-    async def close(self) -> None: ...
+
+class Engine(ABC):
+    """A database that does work. Work is handed over as a function, since it may have to be done again."""
 
     @abstractmethod
-    def counters(self) -> StoreCounters: ...
-
-    async def _glance(self, work: Callable[[], Work[T]]) -> T:
-        """Do work that reads a row or two that are asked for all the time."""
-        return await self._query(work)
+    async def change(self, work: Callable[[], Work[T]]) -> T:
+        """Do work that changes something, in one transaction; returns when it is durable."""
 
     @abstractmethod
-    def _stream(
-        self, read: Read, made: Callable[[Sequence[Row]], T], first: int, batch: int
-    ) -> AsyncGenerator[T, None]:
-        """The rows of one statement, in batches, each as `made` gives it; the next one is read ahead."""
-
-    async def record_message(self, record: MessageRecord) -> MessageRecord:
-        return await self._change(partial(messages.keep, record))
-
-    async def message(self, ggrid: str) -> MessageRecord | None:
-        return await self._query(partial(heldmail.with_release, ggrid))
-
-    def recent_messages(self, tenant: str | None, limit: int) -> AsyncGenerator[Sequence[MessageRecord], None]:
-        read = messages.recent(_scope(tenant), limit)
-        return self._stream(read, partial(_each, messages.from_row), MESSAGE_BATCH, MESSAGE_BATCH)
-
-    async def purge_messages(self, before: int) -> int:
-        await self._enter_late()
-        total = 0
-        while deleted := await self._change(partial(messages.purge, before, PURGE_BATCH)):
-            total += deleted
-        await self._purge_traffic(before)
-        return total
-
-    async def create_tenant(self, name: str, by: Actor = CLI) -> Tenant | Taken:
-        return await self._change(partial(tenancy.create, name, by, _now()))
-
-    async def tenants(self) -> tuple[Tenant, ...]:
-        return await self._query_once(tenancy.everybody)
-
-    async def tenant(self, uid: str) -> Tenant | None:
-        return await self._query(partial(tenancy.one, uid))
-
-    async def delete_tenant(self, uid: str, by: Actor = CLI) -> Tenant | Missing:
-        deleted = await self._change(partial(tenancy.delete, uid, by, _now()))
-        await self._sweep()
-        return deleted
-
-    async def set_tenant_domains(self, uid: str, domains: Sequence[str], by: Actor = CLI) -> Tenant | Missing | Taken:
-        return await self._change(partial(tenancy.set_domains, uid, domains, by, _now()))
-
-    async def tenant_of(self, domain: str) -> str | None:
-        return await self._query(partial(tenancy.owner_of, domain))
-
-    async def add_entries(
-        self, scope: str | None, definition: Definition, new: Sequence[NewEntry], by: Actor
-    ) -> int | ListFull | Missing:
-        return await self._change(partial(entries.add, _scope(scope), definition, new, by, _now()))
-
-    async def delete_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> int:
-        return await self._change(partial(entries.delete, _scope(scope), list_name, keys, by, _now()))
-
-    def stream_entries(self, scope: str | None, list_name: str) -> AsyncGenerator[Sequence[ListEntry], None]:
-        return self.stream_rows(scope, list_name, partial(_each, ListEntry))
-
-    async def stream_rows(
-        self, scope: str | None, list_name: str, made: Callable[[Sequence[EntryRow]], T]
-    ) -> AsyncGenerator[T, None]:
-        definition = await self.list_definition(scope, list_name)
-        if definition is None:
-            return
-        read = entries.everything(_scope(scope), definition, _now())
-        async with aclosing(self._stream(read, made, FIRST_BATCH, BATCH)) as batches:
-            async for batch in batches:
-                yield batch
-
-    async def entries(self, scope: str | None, list_name: str, keys: Sequence[str]) -> tuple[ListEntry, ...]:
-        return await self._query(partial(entries.some, _scope(scope), list_name, keys, _now()))
-
-    async def lists(self, scope: str | None) -> tuple[ListState, ...]:
-        return await self._query_once(partial(definitions.states, _scope(scope), _now()))
-
-    async def list_definition(self, scope: str | None, name: str) -> Definition | None:
-        if name in BY_NAME:
-            return BY_NAME[name]
-        return await self._query(partial(definitions.one, _scope(scope), name))
-
-    async def create_list(
-        self, scope: str | None, definition: Definition, by: Actor
-    ) -> Definition | Taken | Missing | Refused:
-        return await self._change(partial(definitions.create, _scope(scope), definition, by, _now()))
-
-    async def delete_list(self, scope: str | None, name: str, by: Actor) -> int | Missing:
-        deleted = await self._change(partial(definitions.delete, _scope(scope), name, by, _now()))
-        await self._sweep()
-        return deleted
-
-    async def lookup(self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]]) -> tuple[Hit, ...]:
-        return await self._query(partial(directory.lookup, self._directories, _scope(tenant), keys, _now()))
-
-    async def unkeyed_version(self, tenant: str | None) -> str:
-        return await self._glance(partial(directory.version, _scope(tenant), _now()))
-
-    async def unkeyed(self, tenant: str | None) -> Unkeyed:
-        return await self._query_once(partial(directory.unkeyed, _scope(tenant), _now()))
-
-    async def record_hits(self, counts: Sequence[HitCount]) -> None:
-        if counts:
-            await self._change(partial(entries.hit, counts))
-
-    async def purge_expired(self, now: int) -> int:
-        total = 0
-        while deleted := await self._change(partial(entries.purge, now)):
-            total += deleted
-        await self._sweep()
-        return total
-
-    async def create_api_key(
-        self, name: str, tenant: str | None, read_only: bool, expires: int | None, by: Actor = CLI
-    ) -> tuple[str, ApiKey] | Missing:
-        key = apikeys.new_key(name, _scope(tenant), read_only, expires, _now())
-        return await self._change(partial(apikeys.create, apikeys.new_secret(), key, by))
-
-    async def api_key(self, secret: str) -> ApiKey | KeyRefused:
-        now = _now()
-        key = await self._query(partial(apikeys.find, secret, now))
-        if isinstance(key, ApiKey):
-            self._note_use(key, now)
-        return key
-
-    async def api_keys(self, tenant: str | None = None) -> tuple[ApiKey, ...]:
-        return await self._query(partial(apikeys.everything, tenant))
-
-    async def revoke_api_key(self, uid: str, by: Actor = CLI) -> ApiKey | Missing:
-        return await self._change(partial(apikeys.revoke, uid, by, _now()))
-
-    async def audit(
+    def change_together(
         self,
-        *,
-        since: int | None = None,
-        until: int | None = None,
-        tenant: str | None = None,
-        before: int | None = None,
-        limit: int = 100,
-    ) -> tuple[AuditRecord, ...]:
-        return await self._query(partial(auditing.page, since, until, _scope(tenant), before, limit))
+        all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],
+        one: Callable[[A], Work[T]],
+        argument: A,
+    ) -> Coroutine[Any, Any, T]:
+        """Do a change that every message makes. SQLite collects the arguments of many callers and hands them to
+        `all_at_once`, which has one result for each; PostgreSQL does the work of `one`."""
 
-    async def hold(self, record: MessageRecord) -> bool:
-        return await self._change(partial(heldmail.keep, record, _now()))
+    @abstractmethod
+    async def query(self, work: Callable[[], Work[T]]) -> T:
+        """Do work that only reads."""
 
-    async def held(self, ggrid: str, tenant: str | None = None) -> HeldMail | None:
-        return await self._query(partial(heldmail.find, ggrid, _scope(tenant)))
+    @abstractmethod
+    async def query_once(self, work: Callable[[], Work[T]]) -> T:
+        """Do work that only reads, and sees one moment throughout."""
 
-    async def held_page(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> tuple[HeldMail, ...]:
-        return await self._query(partial(heldmail.page, wanted, before, limit))
+    def glance(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
+        """Do work that reads a row or two that every message asks for."""
+        return self.query(work)
 
-    async def claim_release(self, ggrid: str, holder: str, now: int, until: int) -> bool:
-        return await self._change(partial(heldmail.claim, ggrid, holder, now, until))
+    @abstractmethod
+    def stream(
+        self, read: Read, convert: Callable[[Sequence[Row]], T], first: int, batch: int
+    ) -> AsyncGenerator[T, None]:
+        """The rows of one statement in batches of `batch` (the first one of `first`), each as `convert` returns it.
+        The next batch is read ahead."""
 
-    async def give_back(self, ggrid: str, holder: str) -> None:
-        await self._change(partial(heldmail.give_back, ggrid, holder))
+    @abstractmethod
+    async def close(self) -> None:
+        """Finish what is under way and close the database."""
 
-    async def mark_released(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Release:
-        return await self._change(partial(heldmail.released, ggrid, recipients, by, _now()))
+    @abstractmethod
+    def counters(self) -> StoreCounters:
+        """How much was written so far."""
 
-    async def delete_held(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool:
-        return await self._change(partial(heldmail.delete, ggrid, _scope(tenant), by, _now()))
 
-    async def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> None:
-        await self._change(partial(heldmail.exported, ggrid, _scope(tenant), by, _now()))
+class Operations:
+    """Base of every subject's operations: they run on one engine."""
 
-    async def report_wrong(self, ggrid: str, says: Says, by: Actor, tenant: str | None = None) -> bool:
-        return await self._change(partial(feedback.report, ggrid, says, by, _scope(tenant), _now()))
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
-    async def feedback(self, after: int = 0, limit: int = 1_000) -> tuple[Feedback, ...]:
-        return await self._query(partial(feedback.page, after, limit))
+    async def _repeat(self, step: Callable[[], Work[int]]) -> int:
+        """Run a change again until it finds nothing to do; returns the sum of its results.
 
-    async def purge_held(self, before: int) -> int:
+        Each run is small enough that a result which arrives meanwhile waits for milliseconds, not seconds.
+        """
         total = 0
-        while deleted := await self._change(partial(heldmail.purge, before, _now(), PURGE_BATCH)):
-            total += deleted
-        await self._change(partial(heldmail.forget_undecided, _now()))
+        while done := await self._engine.change(step):
+            total += done
         return total
 
-    async def needed_among(self, ggrids: Sequence[str]) -> frozenset[str]:
-        return await self._query(partial(heldmail.needed, ggrids))
 
-    async def held_size(self) -> int:
-        return await self._query(heldmail.size)
+def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """An operation that changes something, in one transaction; it returns when the change is durable."""
 
-    async def held_totals(self) -> tuple[int, int]:
-        return await self._query(heldmail.totals)
+    @wraps(work)
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._engine.change(partial(work, self, *args, **kwargs))
 
-    async def undecided_before(self, digest: str) -> int:
-        return await self._change(partial(heldmail.undecided_before, digest, _now()))
-
-    async def sightings(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
-        return await self._glance(partial(sightings.look, tenant, keys)) if keys else {}
-
-    async def record_sightings(self, batches: Sequence[SightingBatch]) -> None:
-        await self._change(partial(sightings.record, batches))
-
-    async def purge_sightings(self, before: int, most: int) -> int:
-        sizes = await self._query(sightings.sizes)
-        return sum([await self._fewer_sightings(scope, size - most, before) for scope, size in sizes])
-
-    async def count_sightings(self, tenant: str | None) -> int:
-        return await self._query(partial(sightings.size, tenant))
-
-    async def _fewer_sightings(self, scope: int, excess: int, before: int) -> int:
-        total = 0
-        while deleted := await self._change(partial(sightings.expire, scope, before, BATCH)):
-            total += deleted
-        while (left := excess - total) > 0 and (
-            deleted := await self._change(partial(sightings.evict, scope, min(BATCH, left)))
-        ):
-            total += deleted
-        return total
-
-    async def _sweep(self) -> None:
-        while await self._change(sweeping.step):
-            pass
-
-    def _note_use(self, key: ApiKey, now: int) -> None:
-        """Write down that a key was used, while its request goes on."""
-        last = max(key.last_used or 0, self._used.get(key.id, 0))
-        if now - last >= apikeys.USE_MILLISECONDS:
-            self._used[key.id] = now
-            task = asyncio.ensure_future(self._noted(key.id, now))
-            self._noting.add(task)
-            task.add_done_callback(self._noting.discard)
-
-    async def _noted(self, uid: str, now: int) -> None:
-        try:
-            await self._change(partial(apikeys.used, uid, now))
-        except StorageError:
-            # The request that used the key meets the same trouble and reports it.
-            self._used.pop(uid, None)
-
-    async def _finish_noting(self) -> None:
-        await asyncio.gather(*self._noting)
+    return run
 
 
-def given_up(ahead: asyncio.Future[Any]) -> None:
-    """Nobody wants any more what was to be read next, nor to hear that it failed."""
+def query(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """An operation that only reads."""
+
+    @wraps(work)
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._engine.query(partial(work, self, *args, **kwargs))
+
+    return run
+
+
+def snapshot(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """An operation that reads several times and sees one moment throughout."""
+
+    @wraps(work)
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._engine.query_once(partial(work, self, *args, **kwargs))
+
+    return run
+
+
+def convert_each(make: Callable[..., T], rows: Sequence[Row]) -> list[T]:
+    """A batch of a stream as values: `make` is called with the columns of each row."""
+    return list(starmap(make, rows))
+
+
+def cancel_read(ahead: asyncio.Future[Any]) -> None:
+    """Cancel the read of a batch that is no longer wanted; should it fail, that is not reported either."""
     ahead.cancel()
     ahead.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def _each(made: Callable[..., T], rows: Sequence[Row]) -> list[T]:
-    return list(starmap(made, rows))
-
-
-def _now() -> int:
+def now() -> int:
+    """The current time in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
-def _scope(scope: str | None) -> str | None:
+def normalize_scope(scope: str | None) -> str | None:
+    """A scope as it is stored: a tenant's uid in lower case, None for the global scope."""
     return storable(scope.lower()) if scope else None

@@ -1,30 +1,49 @@
-"""Adding and deleting entries, counting hits, and taking out what has expired.
+"""Entries of lists: adding, deleting and reading them, and deleting those that have expired.
 
-The row of the list is locked first. So calls on one list come one after the other, its size is exact, and nobody waits
-for each other in a circle. New entries are the usual case and cost one statement each; only where some were there
-already does a second pass update them.
+The row of the list is locked first. So calls on one list come one after the other, its size is exact, and two calls
+never wait for each other in a circle. New entries are the usual case and cost one statement each; only where some were
+there already does a second pass update them.
 
 An entry is gone at the moment in which it expires: it is not shown, not counted, and adding it again makes a new one.
-Where a call meets some that are still in the table, they go first.
+Where a call meets expired entries that are still in the table, it deletes them first.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import TypeAlias, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from gatepost.lists.catalogue import KINDS, Definition
-from gatepost.store import shelves
-from gatepost.store.auditing import noted
-from gatepost.store.interface import SYSTEM, Actor, HitCount, ListEntry, ListFull, Missing, NewEntry
-from gatepost.store.shelves import Shelf
-from gatepost.store.work import Bulk, Many, Read, Row, Work, storable
+from gatepost.store.audit import SYSTEM, Actor, write_audit
+from gatepost.store.engine import change, convert_each, normalize_scope, now, query, snapshot
+from gatepost.store.entry_search import make_cursor, plan_search
+from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.lists import (
+    ListRow,
+    ListStore,
+    change_size,
+    find_list,
+    insert_list,
+    lock_lists,
+    raise_unkeyed_version,
+)
+from gatepost.store.paging import find_page
+from gatepost.store.statements import Bulk, Many, Read, Row, Work, storable
+from gatepost.store.tenants import tenant_exists
+
+T = TypeVar("T")
 
 PURGE_BATCH = 500
+# The first batch of a stream is small, so that its bytes leave at once.
+FIRST_BATCH, BATCH = 50, 2_000
 
 _COLUMNS = "list_id, key, shown, comment, created, modified, modified_by, expires"
 _ARRAYS = """unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
 $8::bigint[])"""
-INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
+_INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
 _INSERT_ALL = f"INSERT INTO entries ({_COLUMNS}) SELECT * FROM {_ARRAYS} ON CONFLICT DO NOTHING"  # noqa: S608
 _UPDATE = """UPDATE entries SET shown = ?3, comment = ?4, modified = ?6, modified_by = ?7, expires = ?8
 WHERE list_id = ?1 AND key = ?2"""
@@ -36,178 +55,239 @@ _DELETE = "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2) RETURNING ke
 _ANY_EXPIRED = "SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1"
 _EXPIRED_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND expires <= $3"
 _COUNT_EXPIRED = "SELECT count(*) FROM entries WHERE list_id = $1 AND expires <= $2"
-_TENANT = "SELECT 1 FROM tenants WHERE uid = $1 FOR KEY SHARE"
-_READ = """SELECT key, COALESCE(shown, key), comment, created, modified, modified_by, expires, hits, last_hit
+_SELECT = """SELECT key, COALESCE(shown, key), comment, created, modified, modified_by, expires, hits, last_hit
 FROM entries WHERE list_id = """
-_LIVE = " AND (expires IS NULL OR expires > $3)"
-_SOME = _READ + "$1 AND key = ANY($2)" + _LIVE
-_ALL = _READ + "(SELECT id FROM lists WHERE scope = $1 AND name = $2)" + _LIVE + " ORDER BY "  # noqa: S608
-_HIT = """UPDATE entries SET hits = hits + ?3, last_hit = max(COALESCE(last_hit, 0), ?4)
-WHERE list_id = ?1 AND key = ?2"""
-_HIT_ALL = """UPDATE entries SET hits = entries.hits + seen.hits,
-last_hit = GREATEST(COALESCE(entries.last_hit, 0), seen.last_hit)
-FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) AS seen (list_id, key, hits, last_hit)
-WHERE entries.list_id = seen.list_id AND entries.key = seen.key"""
-_DUE = """SELECT id FROM lists
+_UNEXPIRED = " AND (expires IS NULL OR expires > $3)"
+_SELECT_KEYS = _SELECT + "$1 AND key = ANY($2)"
+_SELECT_UNEXPIRED_KEYS = _SELECT_KEYS + _UNEXPIRED
+_SELECT_LIST = _SELECT + "(SELECT id FROM lists WHERE scope = $1 AND name = $2)" + _UNEXPIRED + " ORDER BY "  # noqa: S608
+_LIST_WITH_EXPIRED = """SELECT id FROM lists
 WHERE scope <> '-' AND EXISTS (SELECT 1 FROM entries WHERE list_id = lists.id AND expires <= $1) ORDER BY id LIMIT 1"""
 _EXPIRED = "SELECT key FROM entries WHERE list_id = $1 AND expires <= $2 ORDER BY expires LIMIT $3"
 
 
-def add(
-    scope: str | None, definition: Definition, entries: Sequence[NewEntry], by: Actor, now: int
-) -> Work[int | ListFull | Missing]:
-    """Add or update entries, all or none."""
-    if scope and not (yield Read(_TENANT, (scope,))):
-        return Missing("tenant")
-    final = {storable(entry.key): entry for entry in entries}
-    place = yield from _opened(scope or "", definition, make=bool(final))
-    if place is None:
-        return Missing("list") if definition.custom else 0
-    if not final:
-        return 0
-    place = yield from _without_expired(place, tuple(final), now)
-    known = yield from _known(place, tuple(final))
-    if known is not None:
-        place = yield from _with_room(place, len(final) - len(known), now)
-        if place.size + len(final) - len(known) > place.definition.max_size:
-            return ListFull(place.size, place.definition.max_size)
-    label = storable(by.label)
-    rows = [_row(place.id, key, entry, label, now) for key, entry in sorted(final.items())]
-    added = yield Bulk(INSERT, _INSERT_ALL, rows)
-    if added < len(rows):
-        yield Bulk(_UPDATE, _UPDATE_ALL, rows)
-    yield from shelves.resized(place, added, final.keys() - (known or ()), now)
-    yield from shelves.told(place, now)
-    yield from noted(now, by, "entries.add", scope, place.name, len(rows), final)
-    return len(rows)
+class NewEntry(msgspec.Struct, frozen=True):
+    """An entry to add, in its normal form."""
+
+    key: str
+    shown: str
+    comment: str = ""
+    expires: int | None = None
 
 
-def delete(scope: str | None, list_name: str, keys: Sequence[str], by: Actor, now: int) -> Work[int]:
-    """Delete those of these entries that there are."""
-    asked = tuple(sorted({storable(key) for key in keys}))
-    place = (yield from shelves.find(scope or "", storable(list_name), lock=True)) if asked else None
-    if place is None:
-        return 0
-    place = yield from _without_expired(place, asked, now)
-    gone = yield from _deleted(place, asked, now)
-    if gone:
-        yield from noted(now, by, "entries.delete", scope, place.name, len(gone), sorted(gone))
-    return len(gone)
+class ListEntry(msgspec.Struct, frozen=True):
+    """An entry as it is stored. `shown` is what people read, `key` what entries are compared by."""
+
+    key: str
+    shown: str
+    comment: str
+    created: int
+    modified: int
+    modified_by: str
+    expires: int | None = None
+    hits: int = 0
+    last_hit: int | None = None
 
 
-def some(scope: str | None, list_name: str, keys: Sequence[str], now: int) -> Work[tuple[ListEntry, ...]]:
-    """Those of these keys that the list has."""
-    asked = tuple(dict.fromkeys(map(storable, keys)))
-    place = (yield from shelves.find(scope or "", storable(list_name))) if asked else None
-    if place is None:
-        return ()
-    rows = yield Read(_SOME, (place.id, Many(asked), now))
-    found = {row[0]: ListEntry(*row) for row in rows}
-    return tuple(found[key] for key in asked if key in found)
+# The fields of a `ListEntry` in their order, as the database returns them.
+EntryRow: TypeAlias = tuple[str, str, str, int, int, str, int | None, int, int | None]
 
 
-def everything(scope: str | None, definition: Definition, now: int) -> Read:
+class EntryPage(msgspec.Struct, frozen=True):
+    """Entries of a list, ordered as they are shown. `next` is the cursor of the next page; `reached` is the entry up to
+    which the list was read where the budget ended before the page was full."""
+
+    rows: tuple[ListEntry, ...]
+    next: str | None = None
+    reached: str | None = None
+
+
+class EntryStore(ListStore):
+    """Lists and their entries. A call is applied whole or not at all, and audited in the same transaction."""
+
+    @change
+    def add_entries(
+        self, scope: str | None, definition: Definition, entries: Sequence[NewEntry], by: Actor
+    ) -> Work[int | ListFull | NotFound]:
+        """Add or update entries; returns how many distinct ones. Of the same key the last wins.
+
+        An update sets comment and expiry, and keeps `created` and `hits`.
+        """
+        owner, moment = normalize_scope(scope), now()
+        if owner and not (yield from tenant_exists(owner)):
+            return NotFound("tenant")
+        final = {storable(entry.key): entry for entry in entries}
+        row = yield from _lock_or_create(owner or "", definition, create=bool(final))
+        if row is None:
+            return NotFound("list") if definition.custom else 0
+        if not final:
+            return 0
+        row = yield from _delete_expired_among(row, tuple(final), moment)
+        known = yield from _find_existing(row, tuple(final))
+        if known is not None:
+            row = yield from _make_room(row, len(final) - len(known), moment)
+            if row.size + len(final) - len(known) > row.definition.max_size:
+                return ListFull(row.size, row.definition.max_size)
+        label = storable(by.label)
+        rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
+        added = yield Bulk(_INSERT, _INSERT_ALL, rows)
+        if added < len(rows):
+            yield Bulk(_UPDATE, _UPDATE_ALL, rows)
+        yield from change_size(row, added, final.keys() - (known or ()), moment)
+        yield from raise_unkeyed_version(row, moment)
+        yield from write_audit(moment, by, "entries.add", owner, row.name, len(rows), final)
+        return len(rows)
+
+    @change
+    def delete_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
+        """Delete entries; returns how many of them there were."""
+        owner, moment = normalize_scope(scope), now()
+        wanted = tuple(sorted({storable(key) for key in keys}))
+        row = (yield from find_list(owner or "", storable(list_name), lock=True)) if wanted else None
+        if row is None:
+            return 0
+        row = yield from _delete_expired_among(row, wanted, moment)
+        deleted = yield from _delete(row, wanted, moment)
+        if deleted:
+            yield from write_audit(moment, by, "entries.delete", owner, row.name, len(deleted), sorted(deleted))
+        return len(deleted)
+
+    def stream_entries(self, scope: str | None, list_name: str) -> AsyncGenerator[Sequence[ListEntry], None]:
+        """All entries as one consistent snapshot, ordered by `shown` (code points), in batches, the first one small.
+
+        Close the iterator (`contextlib.aclosing`) where it is not read to its end.
+        """
+        return self.stream_rows(scope, list_name, partial(convert_each, ListEntry))
+
+    async def stream_rows(
+        self, scope: str | None, list_name: str, convert: Callable[[Sequence[EntryRow]], T]
+    ) -> AsyncGenerator[T, None]:
+        """The same, each batch as `convert` returns it. It may run in another thread, where it blocks no event loop."""
+        definition = await self.list_definition(scope, list_name)
+        if definition is None:
+            return
+        read = _select_all(normalize_scope(scope), definition)
+        async with aclosing(self._engine.stream(read, convert, FIRST_BATCH, BATCH)) as batches:
+            async for batch in batches:
+                yield batch
+
+    @query
+    def entries(self, scope: str | None, list_name: str, keys: Sequence[str]) -> Work[tuple[ListEntry, ...]]:
+        """Those of these keys that the list has, in the order of the keys."""
+        wanted = tuple(dict.fromkeys(map(storable, keys)))
+        row = (yield from find_list(normalize_scope(scope) or "", storable(list_name))) if wanted else None
+        if row is None:
+            return ()
+        rows = yield Read(_SELECT_UNEXPIRED_KEYS, (row.id, Many(wanted), now()))
+        found = {row[0]: ListEntry(*row) for row in rows}
+        return tuple(found[key] for key in wanted if key in found)
+
+    @snapshot
+    def entries_page(
+        self,
+        scope: str | None,
+        list_name: str,
+        *,
+        prefix: str = "",
+        part: str = "",
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Work[EntryPage]:
+        """Entries that begin with `prefix` (exactly so) and have `part` in them or in their comment (in any case).
+
+        `after` is the `next` of the page before; `limit` is at most 1,000.
+        """
+        row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
+        if row is None:
+            return EntryPage(())
+        keys = yield from find_page(plan_search(row, prefix, part, after), limit)
+        wanted = tuple(key[-1] for key in keys.rows)
+        rows = (yield Read(_SELECT_KEYS, (row.id, Many(wanted)))) if wanted else ()
+        found = {row[0]: ListEntry(*row) for row in rows}
+        return EntryPage(tuple(found[key] for key in wanted), make_cursor(keys), keys.reached)
+
+    async def purge_expired(self, now: int) -> int:
+        """Delete expired entries, and finish what a deletion left behind; returns how many entries."""
+        deleted = await self._repeat(partial(_delete_some_expired, now))
+        await self._delete_hidden()
+        return deleted
+
+
+def _select_all(scope: str | None, definition: Definition) -> Read:
     """All entries of a list, ordered as they are shown.
 
     People are shown otherwise than they are compared, and the keys of long phrases are cut. These lists are small; the
     others are read in the order of their keys, which is the same but for entries that agree in 2,600 bytes.
     """
     order = "key" if KINDS[definition.kind].keyed else "COALESCE(shown, key), key"
-    return Read(_ALL + order, (scope or "", definition.name, now))
+    return Read(_SELECT_LIST + order, (scope or "", definition.name, now()))
 
 
-def hit(counts: Sequence[HitCount]) -> Work[None]:
-    """Add to the counters of entries."""
-    places: dict[tuple[str | None, str], Shelf | None] = {}
-    for count in counts:
-        if (named := (count.scope, count.list)) not in places:
-            places[named] = yield from shelves.find(count.scope or "", count.list)
-    ids = {named: place.id for named, place in places.items() if place}
-    rows = [
-        (ids[count.scope, count.list], storable(count.key), count.hits, count.last_hit)
-        for count in _merged(counts)
-        if (count.scope, count.list) in ids
-    ]
-    if rows:
-        yield from shelves.lock_all(tuple(sorted(ids.values())))
-        yield Bulk(_HIT, _HIT_ALL, sorted(rows))
-
-
-def purge(now: int) -> Work[int]:
-    """Delete some entries whose time has come, of one list; 0 when there are no more."""
-    due = yield Read(_DUE, (now,))
-    places = (yield from shelves.lock_all((due[0][0],))) if due else ()
-    if not places:
+def _delete_some_expired(now: int) -> Work[int]:
+    """Delete some expired entries of one list; 0 when there are no more."""
+    lists = yield Read(_LIST_WITH_EXPIRED, (now,))
+    rows = (yield from lock_lists((lists[0][0],))) if lists else ()
+    if not rows:
         return 0
-    (place,) = places
-    keys = tuple(row[0] for row in (yield Read(_EXPIRED, (place.id, now, PURGE_BATCH))))
-    return place.size - (yield from _expired(place, keys, now)).size
+    (row,) = rows
+    keys = tuple(row[0] for row in (yield Read(_EXPIRED, (row.id, now, PURGE_BATCH))))
+    return row.size - (yield from _delete_expired(row, keys, now)).size
 
 
-def _without_expired(place: Shelf, keys: tuple[str, ...], now: int) -> Work[Shelf]:
-    """The list after those of these keys have gone whose time has come. Most lists have none, and one look tells."""
-    if not place.size or not (yield Read(_ANY_EXPIRED, (place.id, now))):
-        return place
-    due = tuple(row[0] for row in (yield Read(_EXPIRED_AMONG, (place.id, Many(keys), now))))
-    return (yield from _expired(place, due, now))
+def _delete_expired_among(row: ListRow, keys: tuple[str, ...], now: int) -> Work[ListRow]:
+    """Delete those of these keys that have expired; returns the list after that. Most lists have none."""
+    if not row.size or not (yield Read(_ANY_EXPIRED, (row.id, now))):
+        return row
+    expired = tuple(found[0] for found in (yield Read(_EXPIRED_AMONG, (row.id, Many(keys), now))))
+    return (yield from _delete_expired(row, expired, now))
 
 
-def _with_room(place: Shelf, more: int, now: int) -> Work[Shelf]:
-    """The list after as many have gone that have expired as it takes to have room, if there are enough."""
-    missing = place.size + more - place.definition.max_size
+def _make_room(row: ListRow, more: int, now: int) -> Work[ListRow]:
+    """Delete as many expired entries as it takes to have room for `more`, if there are enough; returns the list."""
+    missing = row.size + more - row.definition.max_size
     if missing <= 0:
-        return place
-    ((count,),) = yield Read(_COUNT_EXPIRED, (place.id, now))
+        return row
+    ((count,),) = yield Read(_COUNT_EXPIRED, (row.id, now))
     if count < missing:
-        # Nothing of the call will be applied, so nothing goes; but those that expired do not count.
-        return replace(place, size=place.size - count)
-    due = tuple(row[0] for row in (yield Read(_EXPIRED, (place.id, now, missing))))
-    return (yield from _expired(place, due, now))
+        # Nothing of the call will be applied, so nothing is deleted; but expired entries do not count.
+        return replace(row, size=row.size - count)
+    expired = tuple(found[0] for found in (yield Read(_EXPIRED, (row.id, now, missing))))
+    return (yield from _delete_expired(row, expired, now))
 
 
-def _expired(place: Shelf, keys: tuple[str, ...], now: int) -> Work[Shelf]:
-    """The list without these entries, whose time has come."""
-    gone = yield from _deleted(place, keys, now)
-    if gone:
-        yield from noted(now, SYSTEM, "entries.expire", place.scope, place.name, len(gone), sorted(gone))
-    return replace(place, size=place.size - len(gone))
+def _delete_expired(row: ListRow, keys: tuple[str, ...], now: int) -> Work[ListRow]:
+    """Delete these entries, which have expired; returns the list after that."""
+    deleted = yield from _delete(row, keys, now)
+    if deleted:
+        yield from write_audit(now, SYSTEM, "entries.expire", row.scope, row.name, len(deleted), sorted(deleted))
+    return replace(row, size=row.size - len(deleted))
 
 
-def _deleted(place: Shelf, keys: tuple[str, ...], now: int) -> Work[list[str]]:
-    """Delete entries; those that there were."""
-    gone = [row[0] for row in (yield Read(_DELETE, (place.id, Many(keys))))] if keys else []
-    if gone:
-        yield from shelves.resized(place, -len(gone), gone, now)
-        yield from shelves.told(place, now)
-    return gone
+def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[list[str]]:
+    """Delete entries; returns the keys of those that there were."""
+    deleted = [found[0] for found in (yield Read(_DELETE, (row.id, Many(keys))))] if keys else []
+    if deleted:
+        yield from change_size(row, -len(deleted), deleted, now)
+        yield from raise_unkeyed_version(row, now)
+    return deleted
 
 
-def _opened(scope: str, definition: Definition, *, make: bool) -> Work[Shelf | None]:
-    """The list's row, locked; a usual list gets one when its first entry comes."""
-    place = yield from shelves.find(scope, definition.name, lock=True)
-    if place is None and make and not definition.custom:
-        yield from shelves.create(scope, definition)
-        place = yield from shelves.find(scope, definition.name, lock=True)
-    return place if place is None or place.kind == definition.kind else None
+def _lock_or_create(scope: str, definition: Definition, *, create: bool) -> Work[ListRow | None]:
+    """The list's row, locked; a built-in list gets one when its first entry comes."""
+    row = yield from find_list(scope, definition.name, lock=True)
+    if row is None and create and not definition.custom:
+        yield from insert_list(scope, definition)
+        row = yield from find_list(scope, definition.name, lock=True)
+    return row if row is None or row.kind == definition.kind else None
 
 
-def _known(place: Shelf, keys: tuple[str, ...]) -> Work[set[str] | None]:
-    """Which of these keys the list has already, where that must be known beforehand."""
-    if not place.counts_prefixes and place.size + len(keys) <= place.definition.max_size:
+def _find_existing(row: ListRow, keys: tuple[str, ...]) -> Work[set[str] | None]:
+    """Which of these keys the list has already; None where that need not be known beforehand."""
+    if not row.counts_prefixes and row.size + len(keys) <= row.definition.max_size:
         return None
-    return {row[0] for row in (yield Read(_EXISTING, (place.id, Many(keys))))}
+    return {found[0] for found in (yield Read(_EXISTING, (row.id, Many(keys))))}
 
 
-def _row(list_id: int, key: str, entry: NewEntry, label: str, now: int) -> Row:
+def _columns(list_id: int, key: str, entry: NewEntry, label: str, now: int) -> Row:
     shown = None if entry.shown == entry.key else storable(entry.shown)
     return (list_id, key, shown, storable(entry.comment), now, now, label, entry.expires)
-
-
-def _merged(counts: Sequence[HitCount]) -> list[HitCount]:
-    """One count for each entry: PostgreSQL updates a row once, whatever is joined to it."""
-    merged: dict[tuple[str | None, str, str], HitCount] = {}
-    for count in counts:
-        named = (count.scope, count.list, count.key)
-        before = merged.get(named, HitCount(*named, 0, 0))
-        merged[named] = HitCount(*named, before.hits + count.hits, max(before.last_hit, count.last_hit))
-    return list(merged.values())

@@ -1,39 +1,63 @@
-"""Reports of wrong decisions, kept in the audit trail."""
+"""Feedback: reports of wrong decisions, stored in the audit trail.
+
+A report is an audit record with the action `message.reported`, so it cannot be changed or lost. A reader that learns
+from them, as the text model does, calls `feedback` with the id of the last report it has seen.
+"""
+
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.store import heldmail, messages
-from gatepost.store.auditing import noted
-from gatepost.store.feedbackstore import Feedback, Says
-from gatepost.store.interface import Actor
-from gatepost.store.work import Read, Row, Work
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.engine import Operations, change, normalize_scope, now, query
+from gatepost.store.held_mail import find_held
+from gatepost.store.messages import find_message
+from gatepost.store.statements import Read, Row, Work
 
 ACTION = "message.reported"
 MAX_PAGE = 1_000
 
-_PAGE = """SELECT id, time, actor_kind, actor_name, scope, sample FROM audit
+_SELECT = """SELECT id, time, actor_kind, actor_name, scope, sample FROM audit
 WHERE id > $1 AND action = $2 ORDER BY id LIMIT $3"""
 
-
-def report(ggrid: str, says: Says, by: Actor, tenant: str | None, now: int) -> Work[bool]:
-    """Write down what somebody says of a message that is on record, or still held."""
-    record = yield from messages.find(ggrid)
-    if record is None:
-        held = yield from heldmail.find(ggrid, tenant)
-        record = held.record if held else None
-    if record is None or tenant not in (None, record.envelope.tenant):
-        return False
-    yield from noted(now, by, ACTION, record.envelope.tenant, count=1, sample=(record.ggrid, says))
-    return True
+Correction: TypeAlias = Literal["should have been delivered", "should have been held"]
 
 
-def page(after: int, limit: int) -> Work[tuple[Feedback, ...]]:
-    """What was reported since, oldest first."""
-    rows = yield Read(_PAGE, (after, ACTION, max(0, min(limit, MAX_PAGE))))
-    return tuple(map(_feedback, rows))
+class Feedback(msgspec.Struct, frozen=True):
+    """A person reports that a decision was wrong. `id` grows with time; `tenant` is whose message it was."""
+
+    id: int
+    ggrid: str
+    says: Correction
+    by: str
+    time: int
+    tenant: str | None = None
+
+
+class FeedbackStore(Operations):
+    """Reports of wrong decisions."""
+
+    @change
+    def report_wrong(self, ggrid: str, says: Correction, by: Actor, tenant: str | None = None) -> Work[bool]:
+        """Store a report; False where no such message is stored or held, or it is not that tenant's."""
+        owner = normalize_scope(tenant)
+        record = yield from find_message(ggrid)
+        if record is None:
+            held = yield from find_held(ggrid, owner)
+            record = held.record if held else None
+        if record is None or owner not in (None, record.envelope.tenant):
+            return False
+        yield from write_audit(now(), by, ACTION, record.envelope.tenant, count=1, sample=(record.ggrid, says))
+        return True
+
+    @query
+    def feedback(self, after: int = 0, limit: int = 1_000) -> Work[tuple[Feedback, ...]]:
+        """The reports after the one with that id, oldest first."""
+        rows = yield Read(_SELECT, (after, ACTION, max(0, min(limit, MAX_PAGE))))
+        return tuple(map(_feedback, rows))
 
 
 def _feedback(row: Row) -> Feedback:
     uid, time, kind, name, scope, sample = row
-    ggrid, says = msgspec.json.decode(sample, type=tuple[str, Says])
+    ggrid, says = msgspec.json.decode(sample, type=tuple[str, Correction])
     return Feedback(uid, ggrid, says, Actor(kind, name).label, time, scope or None)

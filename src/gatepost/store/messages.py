@@ -1,10 +1,11 @@
-"""How one analysis lies in a row: columns for searching, and the whole of envelope and report as one packed value.
+"""Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value.
 
 The packed value is MessagePack, deflated where that pays; its first byte says which.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import apsw
@@ -12,17 +13,21 @@ import msgspec
 
 from gatepost.analysis import Report
 from gatepost.mail.message import Envelope
-from gatepost.store import findable, traffic
-from gatepost.store.interface import MessageRecord
-from gatepost.store.trafficstore import BINS
-from gatepost.store.work import Many, Read, Work, in_sqlite, storable
+from gatepost.store import message_index, traffic
+from gatepost.store.engine import convert_each, normalize_scope, now, query
+from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_texts
+from gatepost.store.message_search import MessageSearch
+from gatepost.store.statements import Many, Read, Work, in_sqlite, storable
+from gatepost.store.traffic import BINS, CountedMessage
 
 PLAIN, DEFLATED = b"\x00", b"\x01"
 # Below this, deflating saves less than a disk sector and costs more than it saves.
 DEFLATE_FROM = 512
-# What searching needs of hostile strings; the packed value has them whole.
+# What the columns for searching hold of hostile strings; the packed value has them whole.
 MAX_TEXT = 1_000
 MAX_RECIPIENTS = 100
+PURGE_BATCH = 500
+STREAM_BATCH = 100
 
 COLUMNS = (
     "ggrid",
@@ -40,31 +45,52 @@ COLUMNS = (
     "sha256",
     "detail",
 )
-_READ = "SELECT ggrid, created, completed, size, sha256, detail FROM messages"
-_ONE = _READ + " WHERE ggrid = $1"
-_PLACES = ", ".join(f"${place}" for place in range(1, len(COLUMNS) + 1))
-_KEEP = f"""WITH kept AS (
-    INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({_PLACES})
+_SELECT = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = $1"
+_SELECT_RELEASE = "SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL"
+_PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
+_INSERT = f"""WITH kept AS (
+    INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({_PLACEHOLDERS})
     ON CONFLICT (ggrid) DO NOTHING RETURNING id, completed, tenant, verdict, decision, size
 ), found AS (
-    INSERT INTO message_search ({", ".join(findable.COLUMNS)})
+    INSERT INTO message_search ({", ".join(message_index.COLUMNS)})
     SELECT completed, id, tenant, verdict, decision, $15::text, $16::text, $17::text, $18::text, $19::text FROM kept
 ), addressed AS (
     INSERT INTO message_recipients (address, completed, id) SELECT unnest($20::text[]), completed, id FROM kept
 ), counted AS (
-    {traffic.INTO}
+    {traffic.INSERT_INTO}
     SELECT whose, $21::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $22::bigint, $22::bigint,
-    {", ".join(f"CASE $23::bigint WHEN {place} THEN 1 ELSE 0 END" for place in range(BINS))}
+    {", ".join(f"CASE $23::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
     FROM kept CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL
-    {traffic.ADDED}
+    {traffic.ADD_ON_CONFLICT}
 ) SELECT id FROM kept"""  # noqa: S608
-_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
+_SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
 FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id{} ORDER BY s.completed DESC, s.id DESC LIMIT $1"""
-_PURGE = """DELETE FROM messages
+_DELETE_OLD = """DELETE FROM messages
 WHERE id IN (SELECT id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2)
 RETURNING id, completed, recipients"""
-_PURGE_TENANT = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
+_DELETE_TENANT = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
 RETURNING id, completed, recipients"""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """A held message that was sent on: when, by whose order, and to whom."""
+
+    time: int
+    by: str
+    recipients: tuple[str, ...]
+
+
+class MessageRecord(msgspec.Struct, frozen=True):
+    """One analysis as it is stored. A release is added to it; nothing else ever changes."""
+
+    ggrid: str
+    created: int
+    completed: int
+    envelope: Envelope
+    size: int
+    sha256: str
+    report: Report
+    release: Release | None = None
 
 
 class _Detail(msgspec.Struct, frozen=True):
@@ -75,101 +101,143 @@ class _Detail(msgspec.Struct, frozen=True):
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Detail)
 _json = msgspec.json.Encoder()
+_strings = msgspec.json.Decoder(tuple[str, ...])
 
 
-def insert(connection: apsw.Connection, records: Sequence[MessageRecord]) -> list[MessageRecord]:
-    """Keep records, findable and counted; where one of that ggrid stands already, it stays and is returned."""
-    kept: list[MessageRecord] = []
+class MessageStore(MessageSearch):
+    """Results and ledgers."""
+
+    def record_message(self, record: MessageRecord) -> Coroutine[Any, Any, MessageRecord]:
+        """Store a result. A stored one never changes: the first of a ggrid stays and is returned."""
+        return self._engine.change_together(insert_all, _insert, record)
+
+    @query
+    def message(self, ggrid: str) -> Work[MessageRecord | None]:
+        """The record of one analysis, with its release where there was one."""
+        record = yield from find_message(ggrid)
+        if record is None:
+            return None
+        rows = yield Read(_SELECT_RELEASE, (record.ggrid,))
+        return msgspec.structs.replace(record, release=parse_release(*rows[0])) if rows else record
+
+    def recent_messages(self, tenant: str | None, limit: int) -> AsyncGenerator[Sequence[MessageRecord], None]:
+        """The last `limit` results of a tenant (None: of all tenants), newest first, in batches of one snapshot."""
+        if scope := normalize_scope(tenant):
+            read = Read(_SELECT_RECENT.format(" AND s.tenant = $2"), (limit, scope))
+        else:
+            read = Read(_SELECT_RECENT.format(""), (limit,))
+        return self._engine.stream(read, partial(convert_each, parse_record), STREAM_BATCH, STREAM_BATCH)
+
+    async def purge_messages(self, before: int) -> int:
+        """Delete results that were completed before that time, and the traffic counts; returns how many results."""
+        await self._repeat(message_index.index_old_messages)
+        deleted = await self._repeat(partial(_delete_old, before))
+        await self._repeat(partial(traffic.delete_old, before, PURGE_BATCH))
+        await self._repeat(partial(traffic.merge_parts, now()))
+        return deleted
+
+
+def insert_all(connection: apsw.Connection, records: Sequence[MessageRecord]) -> list[MessageRecord]:
+    """Store, index and count records in SQLite; where one of that ggrid is stored already, it stays and is
+    returned."""
+    stored: list[MessageRecord] = []
     fresh: list[tuple[int, MessageRecord]] = []
-    while len(kept) < len(records):
+    while len(stored) < len(records):
         # Powers of two: few different statements, so that they stay prepared.
-        left = len(records) - len(kept)
-        chunk = records[len(kept) : len(kept) + (1 << left.bit_length() - 1)]
-        kept += _insert_chunk(connection, chunk, fresh)
-    findable.insert(connection, [_found(uid, record) for uid, record in fresh])
-    traffic.count(connection, [_seen(record) for _, record in fresh])
-    return kept
+        left = len(records) - len(stored)
+        chunk = records[len(stored) : len(stored) + (1 << left.bit_length() - 1)]
+        stored += _insert_chunk(connection, chunk, fresh)
+    message_index.insert_in_sqlite(connection, [_indexed(uid, record) for uid, record in fresh])
+    traffic.count_in_sqlite(connection, [_counted(record) for _, record in fresh])
+    return stored
 
 
-def keep(record: MessageRecord) -> Work[MessageRecord]:
-    """Keep one record, findable and counted, or return the one that stands already; for PostgreSQL."""
+def find_message(ggrid: str) -> Work[MessageRecord | None]:
+    """The record of one analysis, without its release."""
+    rows = yield Read(_SELECT, (storable(ggrid.lower()),))
+    return parse_record(*rows[0]) if rows else None
+
+
+def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
+    """Delete at most `limit` records of a deleted tenant."""
+    rows = yield Read(_DELETE_TENANT, (tenant, limit))
+    yield from message_index.delete(rows)
+    return len(rows)
+
+
+def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
+    """The record of a row."""
+    detail = _unpack(packed)
+    return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report)
+
+
+def parse_release(time: int, by: str, recipients: str) -> Release:
+    """The release of a row; `recipients` is JSON."""
+    return Release(time, by, _strings.decode(recipients))
+
+
+def pack(envelope: Envelope, report: Report) -> bytes:
+    """Envelope and report as they are stored in a row."""
+    plain = _encoder.encode(_Detail(envelope, report))
+    if len(plain) < DEFLATE_FROM:
+        return PLAIN + plain
+    # Memory level 5: a table that fits what is packed here; filling the usual one takes longer than deflating.
+    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
+    return DEFLATED + deflate.compress(plain) + deflate.flush()
+
+
+def _insert(record: MessageRecord) -> Work[MessageRecord]:
+    """Store, index and count one record in PostgreSQL, or return the one that is stored already."""
     row = tuple(storable(value) if isinstance(value, str) else value for value in _row(record))
     texts = _texts(record)
-    searched = (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags, Many(texts.addresses))
+    indexed = (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags, Many(texts.addresses))
     milliseconds = max(0, record.completed - record.created)
     counted = (traffic.bucket_of(record.completed), milliseconds, traffic.bin_of(milliseconds))
-    if (yield Read(_KEEP, (*row, *searched, *counted))):
+    if (yield Read(_INSERT, (*row, *indexed, *counted))):
         return record
-    return (yield from find(record.ggrid)) or record
+    return (yield from find_message(record.ggrid)) or record
 
 
-def find(ggrid: str) -> Work[MessageRecord | None]:
-    """The record of one analysis."""
-    rows = yield Read(_ONE, (storable(ggrid.lower()),))
-    return from_row(*rows[0]) if rows else None
-
-
-def purge(before: int, limit: int) -> Work[int]:
-    """Delete at most `limit` records that were completed before a time."""
-    gone = yield Read(_PURGE, (before, limit))
-    yield from findable.forget(gone)
-    return len(gone)
-
-
-def purge_tenant(tenant: str, limit: int) -> Work[int]:
-    """Delete at most `limit` records of a tenant that is gone."""
-    gone = yield Read(_PURGE_TENANT, (tenant, limit))
-    yield from findable.forget(gone)
-    return len(gone)
-
-
-def recent(tenant: str | None, limit: int) -> Read:
-    """The last records of a tenant, or of everybody; `from_row` makes records of them."""
-    if tenant:
-        return Read(_RECENT.format(" AND s.tenant = $2"), (limit, tenant))
-    return Read(_RECENT.format(""), (limit,))
-
-
-def from_row(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
-    """A row as it was kept."""
-    detail = _unpacked(packed)
-    return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report)
+def _delete_old(before: int) -> Work[int]:
+    rows = yield Read(_DELETE_OLD, (before, PURGE_BATCH))
+    yield from message_index.delete(rows)
+    return len(rows)
 
 
 def _insert_chunk(
     connection: apsw.Connection, records: Sequence[MessageRecord], fresh: list[tuple[int, MessageRecord]]
 ) -> Sequence[MessageRecord]:
-    """One statement for all: each statement is a moment in which this thread must win the interpreter back.
+    """Insert records with one statement: each statement is a moment in which this thread must win the interpreter back.
 
     Those that are new are added to `fresh`, with the ids that they got.
     """
     values = [value for record in records for value in _row(record)]
-    ids: dict[Any, Any] = dict(connection.execute(_insertion(len(records)), values))
+    ids: dict[Any, Any] = dict(connection.execute(_insert_statement(len(records)), values))
     fresh += [(uid, record) for record in records if (uid := ids.pop(record.ggrid.lower(), None)) is not None]
     if connection.changes() == len(records):
         return records
-    one = in_sqlite(_ONE)
-    standing = (connection.execute(one, (record.ggrid.lower(),)).fetchone() for record in records)
-    return [from_row(*row) if row else record for row, record in zip(standing, records, strict=True)]
+    select = in_sqlite(_SELECT)
+    rows = (connection.execute(select, (record.ggrid.lower(),)).fetchone() for record in records)
+    return [parse_record(*row) if row else record for row, record in zip(rows, records, strict=True)]
 
 
-def _insertion(count: int) -> str:
+def _insert_statement(count: int) -> str:
     row = f"({', '.join('?' * len(COLUMNS))})"
     columns, rows = ", ".join(COLUMNS), ", ".join([row] * count)
     return f"INSERT INTO messages ({columns}) VALUES {rows} ON CONFLICT (ggrid) DO NOTHING RETURNING ggrid, id"  # noqa: S608
 
 
-def _found(uid: int, record: MessageRecord) -> findable.Found:
+def _indexed(uid: int, record: MessageRecord) -> IndexedMessage:
     report = record.report
     return (record.completed, uid, record.envelope.tenant, report.verdict, report.decision, _texts(record))
 
 
-def _texts(record: MessageRecord) -> findable.Texts:
+def _texts(record: MessageRecord) -> IndexedTexts:
     envelope, report = record.envelope, record.report
-    return findable.texts(envelope.sender, envelope.recipients, report.subject, report.tags)
+    return index_texts(envelope.sender, envelope.recipients, report.subject, report.tags)
 
 
-def _seen(record: MessageRecord) -> traffic.Seen:
+def _counted(record: MessageRecord) -> CountedMessage:
     report = record.report
     return (
         *(record.envelope.tenant, report.verdict, report.decision),
@@ -193,24 +261,10 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         report.subject[:MAX_TEXT],
         record.size,
         record.sha256,
-        _packed(_Detail(envelope, report)),
+        pack(envelope, report),
     )
 
 
-def packed(record: MessageRecord) -> bytes:
-    """Envelope and report as they lie in a row."""
-    return _packed(_Detail(record.envelope, record.report))
-
-
-def _packed(detail: _Detail) -> bytes:
-    plain = _encoder.encode(detail)
-    if len(plain) < DEFLATE_FROM:
-        return PLAIN + plain
-    # Memory level 5: a table that fits what is packed here; filling the usual one takes longer than deflating.
-    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
-    return DEFLATED + deflate.compress(plain) + deflate.flush()
-
-
-def _unpacked(packed: bytes) -> _Detail:
+def _unpack(packed: bytes) -> _Detail:
     content = memoryview(packed)[1:]
     return _decoder.decode(content if packed[:1] == PLAIN else zlib.decompress(content, -zlib.MAX_WBITS))

@@ -1,39 +1,67 @@
-"""Storage in PostgreSQL: any number of guards and abbys share it.
+"""The engine on PostgreSQL, which any number of guards and abbys share.
 
-A change is one transaction on a connection of the pool; PostgreSQL itself lets those that commit together share the
-wait for the disk. Where two changes do get in each other's way (a deadlock, a serialisation failure), the one that was
+A change is one transaction on a connection of the pool; PostgreSQL itself lets transactions that commit together share
+the wait for the disk. Where two changes get in each other's way (a deadlock, a serialisation failure), the one that was
 sent back is done again from its beginning. A stream has a connection of its own, for as long as its client reads.
+
+Opening brings the database to the schema that this program knows, or refuses it with a reason. The numbered files in
+`schema/postgres` are applied in order, each once, in one transaction under an advisory lock, so that two processes that
+start together do not both apply them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import re
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+import apsw
 import asyncpg
 
-from gatepost.store import cluster
-from gatepost.store.engine import Engine, given_up
-from gatepost.store.interface import StorageError, StoreCounters
-from gatepost.store.work import Bulk, Many, Read, Row, Step, Undone, Work
+from gatepost.store.engine import Engine, StoreCounters, cancel_read
+from gatepost.store.errors import StorageError
+from gatepost.store.sqlite_file import schema_files
+from gatepost.store.statements import Bulk, Many, Read, Rollback, Row, Step, Work
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 POOL = 10
 MAX_STREAMS = 16
 ATTEMPTS = 5
+# "Gpst", as in the SQLite file.
+LOCK = 0x47707374
+CONNECT_SECONDS = 10
+# Our statements are short, many, and all made for an index. Planning them anew each time costs more than running them,
+# and a plan that was made while a table was small must not scan it when it has ten million rows.
+_SETTINGS = {
+    "application_name": "gatepost",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+# A process that was stopped in the middle of a change, as on a machine that hangs, must not keep its rows from others.
+_SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
+
+_TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
+_VERSION = "SELECT value FROM meta WHERE key = 'schema'"
+_SET_VERSION = """INSERT INTO meta (key, value) VALUES ('schema', $1)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
 
-class PostgresStore(Engine):
-    """The `Store` on PostgreSQL; opening it raises `StorageError` where the database cannot be used.
+class PostgresEngine(Engine):
+    """Does work on PostgreSQL; opening it raises `StorageError` where the database cannot be used.
 
     Its methods belong to one event loop: that of the first call.
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__()
         self._url = url
-        cluster.prepare(url)
+        upgrade_schema(url)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
         self._streams = 0
@@ -41,23 +69,23 @@ class PostgresStore(Engine):
         self._changes = self._failures = 0
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the server."""
-        await self._finish_noting()
+        """Finish what is under way and close the connections."""
         self._closed = True
         if self._pool:
             try:
                 await self._pool.close()
             except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
-                self._pool.terminate()  # the server has gone already; there is nobody to say goodbye to
+                self._pool.terminate()  # the server has gone already
 
     def counters(self) -> StoreCounters:
-        """How many changes were kept, each in its own commit."""
+        """How many changes were written, each in its own commit."""
         return StoreCounters(self._changes, self._changes, self._failures)
 
-    async def _change(self, work: Callable[[], Work[T]]) -> T:
+    async def change(self, work: Callable[[], Work[T]]) -> T:
+        """Do work in one transaction; returns after its commit."""
         try:
-            result = await self._retried(work)
-        except Undone as outcome:
+            result = await self._change_with_retries(work)
+        except Rollback as outcome:
             result = outcome.result
         except Exception:
             self._failures += 1
@@ -65,42 +93,54 @@ class PostgresStore(Engine):
         self._changes += 1
         return result
 
-    async def _query(self, work: Callable[[], Work[T]]) -> T:
+    def change_together(
+        self,
+        all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],  # noqa: ARG002  for SQLite's writer thread
+        one: Callable[[A], Work[T]],
+        argument: A,
+    ) -> Coroutine[Any, Any, T]:
+        """Change one at a time: the server lets commits share the wait for the disk."""
+        return self.change(partial(one, argument))
+
+    async def query(self, work: Callable[[], Work[T]]) -> T:
+        """Do work on a connection of the pool."""
         async with self._connection() as connection:
-            return await _done(connection, work())
+            return await _run_work(connection, work())
 
-    async def _query_once(self, work: Callable[[], Work[T]]) -> T:
+    async def query_once(self, work: Callable[[], Work[T]]) -> T:
+        """Do work in one read-only transaction."""
         async with self._connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-            return await _done(connection, work())
+            return await _run_work(connection, work())
 
-    async def _stream(
-        self, read: Read, made: Callable[[Sequence[Row]], T], first: int, batch: int
+    async def stream(
+        self, read: Read, convert: Callable[[Sequence[Row]], T], first: int, batch: int
     ) -> AsyncGenerator[T, None]:
+        """The rows of one statement in batches, from a cursor."""
         self._check_open()
         if self._streams >= MAX_STREAMS:
             raise StorageError(f"{MAX_STREAMS} lists are being read already; try again when some are finished.")
         self._streams += 1
         try:
-            async with cluster.connection(self._url) as connection:
+            async with connect(self._url) as connection:
                 # It ends with its connection: there is nothing to commit.
                 await connection.transaction().start()
-                cursor = await connection.cursor(read.statement, *_bound(read.parameters))
+                cursor = await connection.cursor(read.statement, *_bind(read.parameters))
                 ahead = asyncio.ensure_future(cursor.fetch(first))
                 try:
                     while rows := await ahead:
                         ahead = asyncio.ensure_future(cursor.fetch(batch))
-                        yield made(rows)
+                        yield convert(rows)
                 finally:
-                    given_up(ahead)
+                    cancel_read(ahead)
         finally:
             self._streams -= 1
 
-    async def _retried(self, work: Callable[[], Work[T]]) -> T:
+    async def _change_with_retries(self, work: Callable[[], Work[T]]) -> T:
         for attempt in range(ATTEMPTS):
             async with self._connection() as connection:
                 try:
                     async with connection.transaction():
-                        return await _done(connection, work())
+                        return await _run_work(connection, work())
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
@@ -110,10 +150,10 @@ class PostgresStore(Engine):
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         self._check_open()
-        with cluster.described(self._url):
+        with explain_errors(self._url):
             async with self._opening:
                 if self._pool is None:
-                    self._pool = await cluster.pool(self._url, POOL)
+                    self._pool = await _open_pool(self._url, POOL)
             async with self._pool.acquire() as connection:
                 yield connection
 
@@ -122,27 +162,150 @@ class PostgresStore(Engine):
             raise StorageError("The storage is closed.")
 
 
-async def _done(connection: Any, work: Work[T]) -> T:
+async def _run_work(connection: Any, work: Work[T]) -> T:
     """Do a piece of work on a connection."""
     try:
         step = next(work)
         while True:
-            step = work.send(await _step(connection, step))
+            step = work.send(await _run_step(connection, step))
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-async def _step(connection: Any, step: Step) -> Any:
+async def _run_step(connection: Any, step: Step) -> Any:
     if isinstance(step, Read):
-        return await connection.fetch(step.statement, *_bound(step.parameters))
+        return await connection.fetch(step.statement, *_bind(step.parameters))
     if isinstance(step, Bulk):
         status = await connection.execute(step.postgres, *map(list, zip(*step.rows, strict=True)))
     else:
-        status = await connection.execute(step.statement, *_bound(step.parameters))
+        status = await connection.execute(step.statement, *_bind(step.parameters))
     # "INSERT 0 500", "UPDATE 3": the last word is the number of rows.
     return int(status.rsplit(" ", 1)[1])
 
 
-def _bound(parameters: Row) -> list[Any]:
-    return [list(each.values) if isinstance(each, Many) else each for each in parameters]
+def _bind(parameters: Row) -> list[Any]:
+    return [list(value.values) if isinstance(value, Many) else value for value in parameters]
+
+
+def upgrade_schema(url: str) -> None:
+    """Bring the database to the schema of this program.
+
+    This runs in a thread with its own event loop, since opening storage is a plain call that coroutines make too.
+    """
+    faults: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(_upgrade_locked(url))
+        except BaseException as fault:  # noqa: BLE001  it is raised again where the caller is
+            faults.append(fault)
+
+    thread = threading.Thread(target=run, name="store-schema")
+    thread.start()
+    thread.join()
+    if faults:
+        raise faults[0]
+
+
+async def _open_pool(url: str, size: int) -> Any:
+    """Connections for short transactions."""
+    with _explain_bad_address(url):
+        return await asyncpg.create_pool(
+            url, min_size=1, max_size=size, timeout=CONNECT_SECONDS, server_settings=_SHORT
+        )
+
+
+@asynccontextmanager
+async def connect(url: str) -> AsyncIterator[Any]:
+    """A connection outside the pool, for as long as the caller needs it."""
+    with explain_errors(url):
+        with _explain_bad_address(url):
+            connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=_SETTINGS)
+        try:
+            yield connection
+        except BaseException:
+            # A result that was not read to its end is not worth reading now.
+            connection.terminate()
+            raise
+        await connection.close(timeout=CONNECT_SECONDS)
+
+
+@contextmanager
+def _explain_bad_address(url: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as fault:
+        raise StorageError(f"{public_url(url)} is no address of a database: {fault}.") from None
+
+
+def public_url(url: str) -> str:
+    """A storage address without its user, password and options, however broken it is."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{re.split('[?&]', rest.rpartition('@')[2])[0]}"
+
+
+@contextmanager
+def explain_errors(url: str) -> Iterator[None]:
+    """Turn errors of the server or the network into a `StorageError` that says what to do."""
+    try:
+        yield
+    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
+        raise StorageError(f"{public_url(url)} refuses the user or the password in storage.url.") from None
+    except asyncpg.InvalidCatalogNameError:
+        raise StorageError(f"{public_url(url)} does not exist; create the database first.") from None
+    except asyncpg.InsufficientPrivilegeError as fault:
+        raise StorageError(f"{public_url(url)}: the user in storage.url may not do this ({fault}).") from None
+    except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as fault:
+        raise StorageError(f"{public_url(url)} cannot be written ({type(fault).__name__}).") from fault
+    except (
+        OSError,
+        TimeoutError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.CannotConnectNowError,
+        asyncpg.AdminShutdownError,
+        asyncpg.CrashShutdownError,
+        asyncpg.TooManyConnectionsError,
+        asyncpg.IdleInTransactionSessionTimeoutError,
+    ) as fault:
+        raise StorageError(f"{public_url(url)} cannot be reached ({type(fault).__name__}); is it running?") from fault
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as fault:
+        # The second comes where a connection is cut while its next statement is on the way.
+        if isinstance(fault, ValueError):
+            raise  # a value that no column takes: a fault of the caller, not of the server
+        raise StorageError(f"{public_url(url)} cannot be used: {fault}.") from fault
+
+
+async def _upgrade_locked(url: str) -> None:
+    async with connect(url) as connection:
+        encoding = connection.get_settings().server_encoding
+        if encoding != "UTF8":
+            raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            await _apply_schema_files(connection, url)
+
+
+async def _apply_schema_files(connection: Any, url: str) -> None:
+    known = schema_files("postgres")
+    newest = known[-1][0]
+    present = await _schema_version(connection, url)
+    if present > newest:
+        raise StorageError(
+            f"{public_url(url)} was written by a newer Gatepost (schema {present}, this one knows {newest}); "
+            "upgrade Gatepost."
+        )
+    for number, statements in known:
+        if number > present:
+            await connection.execute(statements)
+    if present < newest:
+        await connection.execute(_SET_VERSION, str(newest))
+
+
+async def _schema_version(connection: Any, url: str) -> int:
+    """The number of the last schema file applied; 0 for an empty database."""
+    if not await connection.fetchval(_TABLES):
+        return 0
+    if await connection.fetchval("SELECT to_regclass('meta')") is None:
+        raise StorageError(f"{public_url(url)} holds tables of another program; name another database in storage.url.")
+    return int(await connection.fetchval(_VERSION))

@@ -1,22 +1,30 @@
-"""Traffic in buckets of five minutes, counted with the messages themselves, so that a chart never looks at those.
+"""Traffic counts for charts, in buckets of five minutes. They are written with the messages, so a chart reads no
+messages.
 
-A group of messages that is kept together changes few rows: one for each tenant, verdict and decision in it, and one for
-everybody. In PostgreSQL many write at the same time, and whoever changes a row keeps it until its commit; so every
-connection has a `part` of its own, and parts that nobody writes any more are added up later.
+A group of messages that is written together changes few rows: one for each tenant, verdict and decision in it, and one
+for all tenants together. In PostgreSQL many clients write at the same time, and a changed row is locked until the
+commit; so every connection writes a `part` of its own, and parts that are no longer written are added up later.
+
+Latency is counted in bins that double: bin 0 is below 1 ms, bin n from 2^(n-1) to 2^n ms, the last one all above.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 import apsw
+import msgspec
 
-from gatepost.store.inserting import insert_rows
-from gatepost.store.trafficstore import BINS, BUCKET_MILLISECONDS, MAX_STEPS, Bucket
-from gatepost.store.work import Bulk, Read, Row, Work, Write, in_sqlite
+from gatepost.store.engine import Operations, normalize_scope, query
+from gatepost.store.statements import Bulk, Read, Row, Work, Write, in_sqlite, insert_rows
 
-EVERYBODY = ""
+BUCKET_MILLISECONDS = 300_000
+BINS = 18
+MAX_STEPS = 2_000
+# The tenant of the row that counts all tenants together.
+ALL_TENANTS = ""
 PARTS = 16
-# Parts are left alone for so long: somebody may still write them.
+# Parts are left alone for so long, since a connection may still write them.
 SETTLED_MILLISECONDS = 3_600_000
 
 KEY = ("tenant", "bucket", "verdict", "decision", "part")
@@ -24,84 +32,95 @@ _LONGEST = 3
 COUNTS = ("messages", "bytes", "duration", "longest", *(f"l{n}" for n in range(BINS)))
 COLUMNS = (*KEY, *COUNTS)
 
-ADDED = f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET " + ", ".join(
+ADD_ON_CONFLICT = f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET " + ", ".join(
     "longest = GREATEST(traffic.longest, excluded.longest)"
     if name == "longest"
     else f"{name} = traffic.{name} + excluded.{name}"
     for name in COUNTS
 )
-INTO = f"INSERT INTO traffic ({', '.join(COLUMNS)})"
-_ADDED_SQLITE = in_sqlite(ADDED)
-_ADD = f"{INTO} VALUES ({', '.join('?' * len(COLUMNS))}) {_ADDED_SQLITE}"
+INSERT_INTO = f"INSERT INTO traffic ({', '.join(COLUMNS)})"
+_ADD_ON_CONFLICT_SQLITE = in_sqlite(ADD_ON_CONFLICT)
+_ADD = f"{INSERT_INTO} VALUES ({', '.join('?' * len(COLUMNS))}) {_ADD_ON_CONFLICT_SQLITE}"
 _ARRAYS = ", ".join(
-    f"${place}::{'text' if name in ('tenant', 'verdict', 'decision') else 'bigint'}[]"
-    for place, name in enumerate(COLUMNS, 1)
+    f"${number}::{'text' if name in ('tenant', 'verdict', 'decision') else 'bigint'}[]"
+    for number, name in enumerate(COLUMNS, 1)
 )
-_ADD_ALL = f"{INTO} SELECT * FROM unnest({_ARRAYS}) {ADDED}"  # noqa: S608
+_ADD_ALL = f"{INSERT_INTO} SELECT * FROM unnest({_ARRAYS}) {ADD_ON_CONFLICT}"  # noqa: S608
 _SUMS = ", ".join(f"CAST({'max' if name == 'longest' else 'sum'}({name}) AS BIGINT)" for name in COUNTS)
-_READ = f"""SELECT bucket / $4::bigint * $4::bigint, verdict, decision, {_SUMS} FROM traffic
+_SELECT = f"""SELECT bucket / $4::bigint * $4::bigint, verdict, decision, {_SUMS} FROM traffic
 WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""  # noqa: S608
-_PURGE = "DELETE FROM traffic WHERE bucket IN (SELECT bucket FROM traffic WHERE bucket < $1 ORDER BY bucket LIMIT $2)"
-_TAKE = f"""DELETE FROM traffic WHERE part <> 0
+_DELETE_OLD = (
+    "DELETE FROM traffic WHERE bucket IN (SELECT bucket FROM traffic WHERE bucket < $1 ORDER BY bucket LIMIT $2)"
+)
+_TAKE_PARTS = f"""DELETE FROM traffic WHERE part <> 0
 AND bucket = (SELECT min(bucket) FROM traffic WHERE part <> 0 AND bucket < $1) RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
-_FORGET = """DELETE FROM traffic
+_DELETE_TENANT = """DELETE FROM traffic
 WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)"""
 
 
+class TrafficBucket(msgspec.Struct, frozen=True):
+    """What was analysed from `start` on, for one step. `duration` is the sum and `longest` the longest, in ms."""
+
+    start: int
+    messages: int = 0
+    bytes: int = 0
+    duration: int = 0
+    longest: int = 0
+    latency: tuple[int, ...] = (0,) * BINS
+    verdicts: Mapping[str, int] = {}
+    decisions: Mapping[str, int] = {}
+
+    def percentile(self, part: float) -> int:
+        """The latency in ms below which that part (0.5, 0.99) of the messages stayed: the upper end of its bin."""
+        wanted = part * sum(self.latency)
+        number = next((n for n, total in enumerate(accumulate(self.latency)) if total >= wanted), 0)
+        return min(1 << number, self.longest)
+
+
 # Tenant, verdict, decision, created, completed and size of a message.
-Seen: TypeAlias = tuple[str | None, str, str, int, int, int]
+CountedMessage: TypeAlias = tuple[str | None, str, str, int, int, int]
 
 
-def rows(seen: Iterable[Seen]) -> list[Row]:
-    """What messages add to the buckets."""
-    added: dict[tuple[str, int, str, str], list[int]] = {}
-    for tenant, verdict, decision, created, completed, size in seen:
-        bucket, milliseconds = bucket_of(completed), max(0, completed - created)
-        place = 4 + bin_of(milliseconds)
-        for whose in (EVERYBODY, tenant) if tenant else (EVERYBODY,):
-            key = (whose, bucket, verdict, decision)
-            counts = added.get(key) or added.setdefault(key, [0] * len(COUNTS))
-            counts[0] += 1
-            counts[1] += size
-            counts[2] += milliseconds
-            counts[_LONGEST] = max(counts[_LONGEST], milliseconds)
-            counts[place] += 1
-    return [(*key, 0, *counts) for key, counts in sorted(added.items())]
+class TrafficStore(Operations):
+    """How many messages were analysed, and with which results."""
+
+    @query
+    def traffic(self, tenant: str | None, since: int, until: int, step: int) -> Work[tuple[TrafficBucket, ...]]:
+        """Every step of a time span, the empty ones too, the oldest first; of a tenant, or of all of them (None).
+
+        Steps are whole multiples of five minutes and begin at whole multiples of themselves (UTC); at most 2,000.
+        """
+        width = max(1, -(-step // BUCKET_MILLISECONDS)) * BUCKET_MILLISECONDS
+        last = max(0, -(-until // width)) * width
+        first = max(max(0, since) // width * width, last - MAX_STEPS * width)
+        found: dict[int, list[Row]] = {}
+        for start, *row in (yield Read(_SELECT, (normalize_scope(tenant) or ALL_TENANTS, first, last, width))):
+            found.setdefault(start, []).append(tuple(row))
+        return tuple(_sum_bucket(start, found.get(start, ())) for start in range(first, last, width))
 
 
-def count(connection: apsw.Connection, seen: Iterable[Seen]) -> None:
-    """Count messages that are being kept."""
-    insert_rows(connection, "traffic", COLUMNS, rows(seen), _ADDED_SQLITE)
+def count_in_sqlite(connection: apsw.Connection, messages: Iterable[CountedMessage]) -> None:
+    """Count messages that SQLite is just writing."""
+    insert_rows(connection, "traffic", COLUMNS, _rows(messages), _ADD_ON_CONFLICT_SQLITE)
 
 
-def add(seen: Iterable[Seen]) -> Work[None]:
-    """Count messages as a piece of work."""
-    if new := rows(seen):
-        yield Bulk(_ADD, _ADD_ALL, new)
+def count(messages: Iterable[CountedMessage]) -> Work[None]:
+    """Count messages."""
+    if rows := _rows(messages):
+        yield Bulk(_ADD, _ADD_ALL, rows)
 
 
-def read(tenant: str | None, since: int, until: int, step: int) -> Work[tuple[Bucket, ...]]:
-    """Every step of a time; a step is a whole number of buckets, and there are not more than `MAX_STEPS`."""
-    width = max(1, -(-step // BUCKET_MILLISECONDS)) * BUCKET_MILLISECONDS
-    last = max(0, -(-until // width)) * width
-    first = max(max(0, since) // width * width, last - MAX_STEPS * width)
-    found: dict[int, list[Row]] = {}
-    for start, *row in (yield Read(_READ, (tenant or EVERYBODY, first, last, width))):
-        found.setdefault(start, []).append(tuple(row))
-    return tuple(_bucket(start, found.get(start, ())) for start in range(first, last, width))
+def delete_old(before: int, limit: int) -> Work[int]:
+    """Delete some counts from before a time; 0 when there are none."""
+    deleted: int = yield Write(_DELETE_OLD, (before - BUCKET_MILLISECONDS + 1, limit))
+    return deleted
 
 
-def purge(before: int, limit: int) -> Work[int]:
-    """Forget some of what was counted before a time."""
-    gone: int = yield Write(_PURGE, (before - BUCKET_MILLISECONDS + 1, limit))
-    return gone
-
-
-def settle(now: int) -> Work[int]:
-    """Add up the parts of one bucket; 0 when there are none."""
-    loose = yield Read(_TAKE, (now - SETTLED_MILLISECONDS,))
+def merge_parts(now: int) -> Work[int]:
+    """Add up the parts of one bucket that is no longer written; 0 when there are none."""
+    parts = yield Read(_TAKE_PARTS, (now - SETTLED_MILLISECONDS,))
     added: dict[Row, list[int]] = {}
-    for row in loose:
+    for row in parts:
         key, counts = tuple(row[:4]), row[5:]
         total = added.setdefault(key, [0] * len(COUNTS))
         longest = max(total[_LONGEST], counts[_LONGEST])
@@ -109,33 +128,50 @@ def settle(now: int) -> Work[int]:
         total[_LONGEST] = longest
     if added:
         yield Bulk(_ADD, _ADD_ALL, [(*key, 0, *counts) for key, counts in sorted(added.items())])
-    return len(loose)
+    return len(parts)
 
 
-def forget(tenant: str, limit: int) -> Work[int]:
-    """Forget some of a tenant's traffic; it stays in that of everybody."""
-    gone: int = yield Write(_FORGET, (tenant, limit))
-    return gone
+def delete_tenant_traffic(tenant: str, limit: int) -> Work[int]:
+    """Delete some of a tenant's counts; they stay in those of all tenants."""
+    deleted: int = yield Write(_DELETE_TENANT, (tenant, limit))
+    return deleted
 
 
 def bucket_of(completed: int) -> int:
-    """The beginning of its bucket."""
+    """The start of the bucket that a time falls into."""
     return completed // BUCKET_MILLISECONDS * BUCKET_MILLISECONDS
 
 
 def bin_of(milliseconds: int) -> int:
-    """The bin of a latency."""
+    """The number of the bin that a latency falls into."""
     return min(milliseconds.bit_length(), BINS - 1)
 
 
-def _bucket(start: int, rows: Sequence[Row]) -> Bucket:
+def _rows(messages: Iterable[CountedMessage]) -> list[Row]:
+    """What messages add to the buckets."""
+    added: dict[tuple[str, int, str, str], list[int]] = {}
+    for tenant, verdict, decision, created, completed, size in messages:
+        bucket, milliseconds = bucket_of(completed), max(0, completed - created)
+        latency = 4 + bin_of(milliseconds)
+        for owner in (ALL_TENANTS, tenant) if tenant else (ALL_TENANTS,):
+            key = (owner, bucket, verdict, decision)
+            counts = added.get(key) or added.setdefault(key, [0] * len(COUNTS))
+            counts[0] += 1
+            counts[1] += size
+            counts[2] += milliseconds
+            counts[_LONGEST] = max(counts[_LONGEST], milliseconds)
+            counts[latency] += 1
+    return [(*key, 0, *counts) for key, counts in sorted(added.items())]
+
+
+def _sum_bucket(start: int, rows: Sequence[Row]) -> TrafficBucket:
     verdicts: dict[str, int] = {}
     decisions: dict[str, int] = {}
     for verdict, decision, messages, *_ in rows:
         verdicts[verdict] = verdicts.get(verdict, 0) + messages
         decisions[decision] = decisions.get(decision, 0) + messages
     if not rows:
-        return Bucket(start)
+        return TrafficBucket(start)
     columns = list(zip(*(row[2:] for row in rows), strict=True))
-    messages, size, duration, *latency = (sum(column) for place, column in enumerate(columns) if place != _LONGEST)
-    return Bucket(start, messages, size, duration, max(columns[_LONGEST]), tuple(latency), verdicts, decisions)
+    messages, size, duration, *latency = (sum(column) for number, column in enumerate(columns) if number != _LONGEST)
+    return TrafficBucket(start, messages, size, duration, max(columns[_LONGEST]), tuple(latency), verdicts, decisions)

@@ -1,194 +1,243 @@
-"""Users of the web interface: their role, what they prove themselves by, and how often somebody guessed wrong.
+"""Users of the web interface: their role, what they prove themselves by, and how often a sign-in failed.
 
-Whoever may administer the whole deployment must not be the last to lose that. Changes that could take it from somebody
-lock the rows of all such users first, in one order, so that of two administrators who disable each other one stays.
+A user without a tenant works on all tenants. There must always be an administrator of all tenants. Changes that could
+take this role from a user lock the rows of all such users first, in one order, so that of two administrators who
+disable each other one stays. Of a password there is only an argon2 hash.
 """
 
 from types import EllipsisType
+from typing import Literal, TypeAlias
+
+import msgspec
 
 from gatepost.ids import new_id
-from gatepost.store.auditing import noted
-from gatepost.store.interface import Actor, Missing, Taken
-from gatepost.store.userstore import Credentials, LastAdministrator, Lockout, Role, User
-from gatepost.store.work import Read, Row, Undone, Work, Write, storable
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.engine import Operations, change, normalize_scope, now, query
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
+from gatepost.store.statements import Read, Rollback, Row, Work, Write, storable
+from gatepost.store.tenants import tenant_exists
 
-USER = "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in"
+USER_COLUMNS = "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in"
 
 _INSERT = """INSERT INTO users (uid, name, folded, role, tenant, created, disabled, password, totp_step, failures,
 locked_until) VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, 0, 0) ON CONFLICT (folded) DO NOTHING"""
-_ALL = f"SELECT {USER} FROM users ORDER BY folded"  # noqa: S608
-_OF_TENANT = f"SELECT {USER} FROM users WHERE tenant = $1 ORDER BY folded"  # noqa: S608
-_ONE = f"SELECT {USER} FROM users WHERE uid = $1"  # noqa: S608
-_LOCKED = _ONE + " FOR UPDATE"
-_CREDENTIALS = f"""SELECT {USER}, password, totp_secret, totp_step, failures, locked_until
+_SELECT_ALL = f"SELECT {USER_COLUMNS} FROM users ORDER BY folded"  # noqa: S608
+_SELECT_TENANT = f"SELECT {USER_COLUMNS} FROM users WHERE tenant = $1 ORDER BY folded"  # noqa: S608
+_SELECT = f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1"  # noqa: S608
+_LOCK = _SELECT + " FOR UPDATE"
+_CREDENTIALS = f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step, failures, locked_until
 FROM users WHERE folded = $1"""  # noqa: S608
-_ADMINISTRATORS = """SELECT uid FROM users
+_LOCK_ADMINISTRATORS = """SELECT uid FROM users
 WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 ORDER BY uid FOR UPDATE"""
-_CHANGE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1"
+_UPDATE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1"
 _DELETE = "DELETE FROM users WHERE uid = $1"
-_PASSWORD = "UPDATE users SET password = $2, failures = 0, locked_until = 0 WHERE uid = $1"  # noqa: S105
-_TOTP = "UPDATE users SET totp_secret = $2, totp_step = $3 WHERE uid = $1"
+_SET_PASSWORD = "UPDATE users SET password = $2, failures = 0, locked_until = 0 WHERE uid = $1"  # noqa: S105
+_SET_TOTP = "UPDATE users SET totp_secret = $2, totp_step = $3 WHERE uid = $1"
 _USE_STEP = "UPDATE users SET totp_step = $2 WHERE uid = $1 AND totp_step < $2"
-_FAILURES = "SELECT failures FROM users WHERE uid = $1 FOR UPDATE"
-_FAILED = "UPDATE users SET failures = $2, locked_until = $3 WHERE uid = $1"
-_SIGNED_IN = "UPDATE users SET failures = 0, locked_until = 0, last_sign_in = $2 WHERE uid = $1"
-_SIGN_OUT = "DELETE FROM sessions WHERE user_uid = $1 AND id <> $2"
-_TENANT = "SELECT 1 FROM tenants WHERE uid = $1 FOR KEY SHARE"
+_LOCK_FAILURES = "SELECT failures FROM users WHERE uid = $1 FOR UPDATE"
+_SET_FAILURES = "UPDATE users SET failures = $2, locked_until = $3 WHERE uid = $1"
+_SET_SIGN_IN = "UPDATE users SET failures = 0, locked_until = 0, last_sign_in = $2 WHERE uid = $1"
+_DELETE_SESSIONS = "DELETE FROM sessions WHERE user_uid = $1 AND id <> $2"
+
+Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
 
 
-def create(
-    name: str, role: Role, tenant: str | None, password: str, by: Actor, now: int
-) -> Work[User | Taken | Missing]:
-    """A new user, unless another has the name."""
-    user = User(new_id(), storable(name.strip()), role, tenant, now)
-    if tenant and not (yield Read(_TENANT, (tenant,))):
-        return Missing("tenant")
-    row = (user.uid, user.name, folded(name), role, tenant, now, storable(password))
-    if not (yield Write(_INSERT, row)):
-        return Taken(name)
-    yield from _noted(now, by, "user.create", user)
-    return user
+class User(msgspec.Struct, frozen=True):
+    """A person who may sign in. `tenant` None is all tenants; `totp` says whether a second factor is set."""
+
+    uid: str
+    name: str
+    role: Role
+    tenant: str | None
+    created: int
+    disabled: bool = False
+    totp: bool = False
+    last_sign_in: int | None = None
 
 
-def everybody(tenant: str | None) -> Work[tuple[User, ...]]:
-    """All users, or those of one tenant, by name."""
-    rows = yield (Read(_OF_TENANT, (tenant,)) if tenant else Read(_ALL))
-    return tuple(map(made, rows))
+class Credentials(msgspec.Struct, frozen=True):
+    """What signing in is checked against. Codes up to `totp_step` are used up; until `locked_until` sign-in is
+    refused."""
+
+    user: User
+    password: str
+    totp_secret: str | None = None
+    totp_step: int = 0
+    failures: int = 0
+    locked_until: int = 0
 
 
-def one(uid: str) -> Work[User | None]:
-    """One user."""
-    rows = yield Read(_ONE, (_id(uid),))
-    return made(rows[0]) if rows else None
+class Lockout(msgspec.Struct, frozen=True):
+    """How guessing is slowed down: so many failures are free, then the wait doubles from `first` up to `longest`."""
+
+    free: int = 5
+    first: int = 30_000
+    longest: int = 3_600_000
 
 
-def credentials(name: str) -> Work[Credentials | None]:
-    """What a name has to prove."""
-    rows = yield Read(_CREDENTIALS, (folded(name),))
-    return Credentials(made(rows[0][:8]), *rows[0][8:]) if rows else None
+_LOCKOUT = Lockout()
 
 
-def change(
-    uid: str, role: Role | None, tenant: str | EllipsisType | None, disabled: bool | None, by: Actor, now: int
-) -> Work[User | Missing | LastAdministrator]:
-    """Change what is given; whoever loses something is signed out."""
-    administrators = yield Read(_ADMINISTRATORS)
-    rows = yield Read(_LOCKED, (_id(uid),))
-    if not rows:
-        return Missing("user")
-    before = made(rows[0])
-    new = User(
-        before.uid,
-        before.name,
-        role or before.role,
-        before.tenant if isinstance(tenant, EllipsisType) else tenant,
-        before.created,
-        before.disabled if disabled is None else disabled,
-        before.totp,
-        before.last_sign_in,
-    )
-    if new == before:
-        return before
-    if new.tenant and not (yield Read(_TENANT, (new.tenant,))):
-        return Missing("tenant")
-    if not administers(new) and [row[0] for row in administrators] == [new.uid]:
-        return LastAdministrator(new.uid)
-    yield Write(_CHANGE, (new.uid, new.role, new.tenant, int(new.disabled)))
-    if new.disabled or (new.role, new.tenant) != (before.role, before.tenant):
-        yield from signed_out(new.uid)
-    yield from _noted(now, by, _action(before, new), new)
-    return new
+class UserStore(Operations):
+    """Users of the web interface. Every change of them is audited, never with a secret."""
+
+    @change
+    def create_user(
+        self, name: str, role: Role, tenant: str | None, password: str, by: Actor
+    ) -> Work[User | NameTaken | NotFound]:
+        """A new user. Names are compared without regard to case; `password` is an argon2 hash."""
+        owner = normalize_scope(tenant)
+        user = User(new_id(), storable(name.strip()), role, owner, now())
+        if owner and not (yield from tenant_exists(owner)):
+            return NotFound("tenant")
+        row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password))
+        if not (yield Write(_INSERT, row)):
+            return NameTaken(name)
+        yield from _write_audit(user.created, by, "user.create", user)
+        return user
+
+    @query
+    def users(self, tenant: str | None = None) -> Work[tuple[User, ...]]:
+        """All users, or those of one tenant, by name."""
+        owner = normalize_scope(tenant)
+        rows = yield (Read(_SELECT_TENANT, (owner,)) if owner else Read(_SELECT_ALL))
+        return tuple(map(parse_user, rows))
+
+    @query
+    def user(self, uid: str) -> Work[User | None]:
+        """One user; None where there is none."""
+        rows = yield Read(_SELECT, (_normalize_uid(uid),))
+        return parse_user(rows[0]) if rows else None
+
+    @query
+    def credentials(self, name: str) -> Work[Credentials | None]:
+        """What a user of that name has to prove, whether it is disabled or not."""
+        rows = yield Read(_CREDENTIALS, (_fold_name(name),))
+        return Credentials(parse_user(rows[0][:8]), *rows[0][8:]) if rows else None
+
+    @change
+    def change_user(
+        self,
+        uid: str,
+        *,
+        by: Actor,
+        role: Role | None = None,
+        tenant: str | EllipsisType | None = ...,
+        disabled: bool | None = None,
+    ) -> Work[User | NotFound | LastAdministrator]:
+        """Change what is given. A user who is disabled, or given another role or tenant, is signed out everywhere."""
+        administrators = yield Read(_LOCK_ADMINISTRATORS)
+        rows = yield Read(_LOCK, (_normalize_uid(uid),))
+        if not rows:
+            return NotFound("user")
+        before = parse_user(rows[0])
+        new = msgspec.structs.replace(
+            before,
+            role=role or before.role,
+            tenant=before.tenant if isinstance(tenant, EllipsisType) else normalize_scope(tenant),
+            disabled=before.disabled if disabled is None else disabled,
+        )
+        if new == before:
+            return before
+        if new.tenant and not (yield from tenant_exists(new.tenant)):
+            return NotFound("tenant")
+        if not _administers_all(new) and [row[0] for row in administrators] == [new.uid]:
+            return LastAdministrator(new.uid)
+        yield Write(_UPDATE, (new.uid, new.role, new.tenant, int(new.disabled)))
+        if new.disabled or (new.role, new.tenant) != (before.role, before.tenant):
+            yield from delete_sessions(new.uid)
+        yield from _write_audit(now(), by, _action(before, new), new)
+        return new
+
+    @change
+    def delete_user(self, uid: str, by: Actor) -> Work[User | NotFound | LastAdministrator]:
+        """Delete a user with all sessions, unless it is the last administrator of all tenants."""
+        administrators = yield Read(_LOCK_ADMINISTRATORS)
+        rows = yield Read(_LOCK, (_normalize_uid(uid),))
+        if not rows:
+            return NotFound("user")
+        user = parse_user(rows[0])
+        if [row[0] for row in administrators] == [user.uid]:
+            return LastAdministrator(user.uid)
+        yield from delete_sessions(user.uid)
+        yield Write(_DELETE, (user.uid,))
+        yield from _write_audit(now(), by, "user.delete", user)
+        return user
+
+    @change
+    def set_password(self, uid: str, password: str, by: Actor, keep: str | None = None) -> Work[User | NotFound]:
+        """Set another argon2 hash, lift a lock-out, and end all sessions but the one with the id `keep`."""
+        rows = yield Read(_LOCK, (_normalize_uid(uid),))
+        if not rows:
+            return NotFound("user")
+        user = parse_user(rows[0])
+        yield Write(_SET_PASSWORD, (user.uid, storable(password)))
+        yield from delete_sessions(user.uid, keep)
+        yield from _write_audit(now(), by, "user.password", user)
+        return user
+
+    @change
+    def set_totp(self, uid: str, secret: str | None, by: Actor, step: int = 0) -> Work[User | NotFound]:
+        """Set or remove the second factor; codes up to `step` (the one that proved it) are used up already."""
+        if not (yield Write(_SET_TOTP, (_normalize_uid(uid), secret, step))):
+            return NotFound("user")
+        rows = yield Read(_SELECT, (_normalize_uid(uid),))
+        user = parse_user(rows[0])
+        yield from _write_audit(now(), by, "user.totp", user, "set" if secret else "removed")
+        return user
+
+    @change
+    def use_totp_step(self, uid: str, step: int) -> Work[bool]:
+        """Use up the code of a step and all before; False where that was done before, so no code works twice."""
+        return bool((yield Write(_USE_STEP, (_normalize_uid(uid), step))))
+
+    @change
+    def note_failure(self, uid: str, now: int, lockout: Lockout = _LOCKOUT) -> Work[int]:
+        """Count a failed attempt; returns until when the user is locked out, 0 for not at all."""
+        rows = yield Read(_LOCK_FAILURES, (_normalize_uid(uid),))
+        if not rows:
+            return 0
+        failures = rows[0][0] + 1
+        until = now + wait if (wait := lockout_wait(failures, lockout)) else 0
+        yield Write(_SET_FAILURES, (_normalize_uid(uid), failures, until))
+        return until
+
+    @change
+    def note_sign_in(self, uid: str, now: int) -> Work[None]:
+        """Store a sign-in, and forget the failures before it."""
+        if not (yield Write(_SET_SIGN_IN, (_normalize_uid(uid), now))):
+            raise Rollback(None)
 
 
-def delete(uid: str, by: Actor, now: int) -> Work[User | Missing | LastAdministrator]:
-    """Delete a user, unless nobody could administer any more."""
-    administrators = yield Read(_ADMINISTRATORS)
-    rows = yield Read(_LOCKED, (_id(uid),))
-    if not rows:
-        return Missing("user")
-    user = made(rows[0])
-    if [row[0] for row in administrators] == [user.uid]:
-        return LastAdministrator(user.uid)
-    yield from signed_out(user.uid)
-    yield Write(_DELETE, (user.uid,))
-    yield from _noted(now, by, "user.delete", user)
-    return user
-
-
-def set_password(uid: str, password: str, keep: str | None, by: Actor, now: int) -> Work[User | Missing]:
-    """Another password: whoever knew the old one is signed out."""
-    rows = yield Read(_LOCKED, (_id(uid),))
-    if not rows:
-        return Missing("user")
-    user = made(rows[0])
-    yield Write(_PASSWORD, (user.uid, storable(password)))
-    yield from signed_out(user.uid, keep)
-    yield from _noted(now, by, "user.password", user)
-    return user
-
-
-def set_totp(uid: str, secret: str | None, step: int, by: Actor, now: int) -> Work[User | Missing]:
-    """Set or remove the second factor."""
-    if not (yield Write(_TOTP, (_id(uid), secret, step))):
-        return Missing("user")
-    rows = yield Read(_ONE, (_id(uid),))
-    user = made(rows[0])
-    yield from _noted(now, by, "user.totp", user, "set" if secret else "removed")
-    return user
-
-
-def use_step(uid: str, step: int) -> Work[bool]:
-    """Use up a code; the database decides which of two that bring it is first."""
-    return bool((yield Write(_USE_STEP, (_id(uid), step))))
-
-
-def failed(uid: str, now: int, lockout: Lockout) -> Work[int]:
-    """Count a failure; returns until when the user is locked out."""
-    rows = yield Read(_FAILURES, (_id(uid),))
-    if not rows:
-        return 0
-    failures = rows[0][0] + 1
-    until = now + wait if (wait := waiting(failures, lockout)) else 0
-    yield Write(_FAILED, (_id(uid), failures, until))
-    return until
-
-
-def signed_in(uid: str, now: int) -> Work[None]:
-    """Somebody got in."""
-    if not (yield Write(_SIGNED_IN, (_id(uid), now))):
-        raise Undone(None)
-
-
-def signed_out(uid: str, keep: str | None = None) -> Work[int]:
+def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
     """End all sessions of a user but one, as a part of a change that is audited itself."""
-    ended: int = yield Write(_SIGN_OUT, (uid, storable(keep.lower()) if keep else ""))
+    ended: int = yield Write(_DELETE_SESSIONS, (uid, storable(keep.lower()) if keep else ""))
     return ended
 
 
-def waiting(failures: int, lockout: Lockout) -> int:
-    """How long a user waits after so many failures in a row."""
+def lockout_wait(failures: int, lockout: Lockout) -> int:
+    """How many milliseconds a user waits after so many failures in a row."""
     if failures < lockout.free:
         return 0
     return int(min(lockout.longest, lockout.first << min(failures - lockout.free, 40)))
 
 
-def administers(user: User) -> bool:
-    """May this user administer the whole deployment?"""
-    return user.role == "administrator" and user.tenant is None and not user.disabled
-
-
-def folded(name: str) -> str:
-    """A name as it is compared."""
-    return storable(name.strip().casefold())
-
-
-def made(row: Row) -> User:
-    """The user of a row with the columns of `USER`."""
+def parse_user(row: Row) -> User:
+    """The user of a row with `USER_COLUMNS`."""
     uid, name, role, tenant, created, disabled, totp, last = row
     return User(uid, name, role, tenant, created, bool(disabled), bool(totp), last)
 
 
-def _id(uid: str) -> str:
+def _administers_all(user: User) -> bool:
+    return user.role == "administrator" and user.tenant is None and not user.disabled
+
+
+def _fold_name(name: str) -> str:
+    """A name as it is compared."""
+    return storable(name.strip().casefold())
+
+
+def _normalize_uid(uid: str) -> str:
     return storable(uid.lower())
 
 
@@ -198,6 +247,6 @@ def _action(before: User, new: User) -> str:
     return "user.change"
 
 
-def _noted(now: int, by: Actor, action: str, user: User, *more: str) -> Work[None]:
+def _write_audit(now: int, by: Actor, action: str, user: User, *more: str) -> Work[None]:
     sample = (f"{user.name} {user.uid}", user.role, *more)
-    yield from noted(now, by, action, user.tenant, count=1, sample=sample)
+    yield from write_audit(now, by, action, user.tenant, count=1, sample=sample)

@@ -30,7 +30,9 @@ from gatepost.ids import new_id
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
 from gatepost.store import open_store
-from gatepost.store.interface import CLI, Actor, MessageRecord, Store
+from gatepost.store.audit import CLI, Actor
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 from gatepost.verdict import Line
 from gatepost.view.shown import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 

@@ -9,7 +9,9 @@ import pytest
 from gatepost.abby.web.registry import PAGES
 from gatepost.abby.web.site import OpenPage, Upload
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store.interface import CLI, HeldFilter, NewEntry
+from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.entries import NewEntry
+from gatepost.store.held_search import HeldFilter
 
 
 class Property(msgspec.Struct, frozen=True):
@@ -45,9 +47,9 @@ def everything(site: Any, theirs: Property) -> Any:
     """What could have changed."""
     run, store = site.run, site.store
     return (
-        run(store.audit(tenant=theirs.scope)),
+        run(store.audit_page(AuditFilter(scope=theirs.scope))).rows,
         run(store.held(theirs.ggrid)),
-        run(store.held_page(HeldFilter(tenant=theirs.scope))),
+        run(store.search_held(HeldFilter(tenant=theirs.scope))).rows,
         run(store.api_keys(theirs.scope)),
         [msgspec.structs.replace(each, last_sign_in=None) for each in run(store.users(theirs.scope))],
         run(store.entries(theirs.scope, "blocked-urls", ["evil.example", "new.example"])),

@@ -8,7 +8,8 @@ import pytest
 from gatepost.abby.web.registry import PAGES
 from gatepost.abby.web.site import Page, Row, Upload
 from gatepost.lists.catalogue import BY_NAME, Definition
-from gatepost.store.interface import CLI, NewEntry
+from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.entries import NewEntry
 
 URLS = BY_NAME["blocked-urls"]
 FEED = Definition("feed", "url", "block", "Feed", "", 100, custom=True)
@@ -128,5 +129,5 @@ def test_an_administrator_of_the_deployment_changes_any_scope(site: Any, tenant:
     for scope in ("global", tenant):
         answer = visitor.post(f"/lists/{scope}/blocked-urls/add", {"entries": f"by-{tenant}.example"})
         assert answer.headers["location"] == f"/lists/{scope}/blocked-urls?done=added"
-    record = site.run(site.store.audit(tenant=tenant))[0]
+    record = site.run(site.store.audit_page(AuditFilter(scope=tenant))).rows[0]
     assert (record.actor.label, record.action, record.list) == (f"user:{visitor.who}", "entries.add", "blocked-urls")

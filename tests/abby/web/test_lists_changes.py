@@ -10,7 +10,10 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, Definition
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
-from gatepost.store.interface import CLI, HitCount, ListEntry, MessageRecord, NewEntry
+from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.entries import ListEntry, NewEntry
+from gatepost.store.lookup import HitCount
+from gatepost.store.messages import MessageRecord
 
 URLS = BY_NAME["blocked-urls"]
 
@@ -21,7 +24,7 @@ def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEnt
 
 
 def changes(site: Any, tenant: str) -> list[tuple[str, str, int]]:
-    records = site.run(site.store.audit(tenant=tenant))
+    records = site.run(site.store.audit_page(AuditFilter(scope=tenant))).rows
     return [(each.actor.label, each.action, each.count) for each in records if each.action.startswith("entries.")]
 
 

@@ -10,7 +10,8 @@ from gatepost.abby.web.entryfiles import MAX_LINE
 from gatepost.abby.web.entryfiles import lines as lines_of
 from gatepost.api.listfiles import ListFileError
 from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, Definition
-from gatepost.store.interface import CLI, ListEntry, NewEntry
+from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.entries import ListEntry, NewEntry
 
 URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}
@@ -22,7 +23,10 @@ def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEnt
 
 
 def actions(site: Any, tenant: str) -> list[tuple[str, str, int]]:
-    return [(each.actor.label, each.action, each.count) for each in site.run(site.store.audit(tenant=tenant))]
+    return [
+        (each.actor.label, each.action, each.count)
+        for each in site.run(site.store.audit_page(AuditFilter(scope=tenant))).rows
+    ]
 
 
 @pytest.mark.parametrize(

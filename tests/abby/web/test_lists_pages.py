@@ -6,7 +6,9 @@ import pytest
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition
 from gatepost.lists.entry import Normal
-from gatepost.store.interface import CLI, HitCount, NewEntry
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
+from gatepost.store.lookup import HitCount
 
 DAY = 86_400_000
 URLS = BY_NAME["blocked-urls"]

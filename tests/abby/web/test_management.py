@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.store.interface import CLI, ApiKey
+from gatepost.store.api_keys import ApiKey
+from gatepost.store.audit import CLI, AuditFilter
 
 NASTY = '<script>alert("x")</script>&quot;\'"'
 
@@ -39,7 +40,7 @@ def test_a_key_is_made_as_the_form_says(site: Any, tenant: str) -> None:
     key = site.run(site.store.api_key(secret))
     assert isinstance(key, ApiKey)
     assert (key.name, key.tenant, key.read_only, key.expires) == ("night shift", tenant, True, 1_896_134_400_000)
-    audit = site.run(site.store.audit(tenant=tenant, limit=1))[0]
+    audit = site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=1)).rows[0]
     assert audit.actor.label == f"user:{site.visitor().who}"
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.store.interface import CLI
+from gatepost.store.audit import CLI, AuditFilter
 from gatepost.verdict import ListNote
 
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
@@ -88,7 +88,7 @@ def test_an_export_is_a_file_and_on_record(site: Any, tenant: str) -> None:
     assert answer.content == b"held text"
     assert answer.headers["content-disposition"] == f'attachment; filename="{ggrid}.eml"'
     assert answer.headers["content-type"] == "application/octet-stream"
-    assert site.run(site.store.audit(limit=1))[0].action == "quarantine.export"
+    assert site.run(site.store.audit_page(AuditFilter(), limit=1)).rows[0].action == "quarantine.export"
     assert site.visitor().post(f"/messages/{site.message(tenant)}/export").status_code == 404
 
 
@@ -109,7 +109,7 @@ def test_a_report_of_nothing_sensible_is_refused(site: Any, tenant: str) -> None
 
 def test_judged_again_with_the_lists_of_now(site: Any, tenant: str) -> None:
     from gatepost.lists.catalogue import BY_NAME
-    from gatepost.store.interface import NewEntry
+    from gatepost.store.entries import NewEntry
 
     ggrid = site.message(tenant)
     visitor = site.visitor(tenant=tenant)

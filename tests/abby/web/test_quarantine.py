@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gatepost.ids import new_id
+from gatepost.store.audit import AuditFilter
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_released_once_with_the_visitors_name(site: Any, tenant: str, shelf: Any
     visitor = site.visitor("analyst", tenant)
     assert visitor.post(f"/messages/{ggrid}/release").headers["location"] == f"/messages/{ggrid}?done=released"
     assert shelf.sent[ggrid] == ("bob@example.com",)
-    record = site.run(site.store.audit(tenant=tenant, limit=1))[0]
+    record = site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=1)).rows[0]
     assert (record.action, record.actor.label) == ("quarantine.release", f"user:{visitor.who}")
     assert f"by user:{visitor.who}" in visitor.get(f"/messages/{ggrid}").text
     assert ggrid not in visitor.get("/quarantine").text

@@ -9,7 +9,7 @@ import pytest
 
 from gatepost.abby.web import cookies, totp
 from gatepost.ids import new_id
-from gatepost.store.interface import CLI
+from gatepost.store.audit import CLI
 
 _numbers = count()
 WRONG = "Name or password is wrong"

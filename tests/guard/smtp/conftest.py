@@ -23,7 +23,7 @@ from gatepost.guard.smtp.tenancy import Tenancy
 from gatepost.guard.spool import Spool
 from gatepost.service.certificates import self_signed
 from gatepost.service.sockets import bind, port_of
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 ALL = ("PIPELINING", "SIZE 60000000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
 QUICK = Limits(greeting_pause=0.0)

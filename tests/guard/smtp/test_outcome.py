@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 MESSAGE = b"Subject: x\r\n\r\ny\r\n"
 

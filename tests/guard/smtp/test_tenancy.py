@@ -8,7 +8,7 @@ import pytest
 
 from gatepost.guard.smtp.tenancy import Tenancy
 from gatepost.store import open_store
-from gatepost.store.interface import Tenant
+from gatepost.store.tenants import Tenant
 
 CONFIGURED = "0198c5a2-7c11-7d3e-9f00-000000000001"
 MESSAGE = b"Subject: x\r\n\r\ny\r\n.\r\n"

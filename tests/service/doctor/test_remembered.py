@@ -13,7 +13,7 @@ from gatepost.service.doctor.files import Files, read_files
 from gatepost.service.first_start import prepare
 from gatepost.settings import Acquaintance
 from gatepost.store import open_store
-from gatepost.store.sightingstore import SightingBatch
+from gatepost.store.sightings import SightingBatch
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 TODAY = int(NOW.timestamp()) // 86_400

@@ -9,7 +9,8 @@ from gatepost.abby.web.site import Page, Row
 from gatepost.abby.web.times import expiry
 from gatepost.abby.web.visit import NOT_HERE, Visit
 from gatepost.api.errors import Failure
-from gatepost.store.interface import ApiKey, Missing
+from gatepost.store.api_keys import ApiKey
+from gatepost.store.errors import NotFound
 
 LONGEST_NAME = 100
 
@@ -31,7 +32,7 @@ async def create(desk: Desk, visit: Visit) -> Response | Failure:
     if fault or isinstance(expires, Failure):
         return html(await _page(desk, visit, fault=fault), 400)
     made = await desk.store.create_api_key(name, scope, form.has("read-only"), expires, visit.actor)
-    if isinstance(made, Missing):
+    if isinstance(made, NotFound):
         return NOT_HERE
     secret, key = made
     return html(await _page(desk, visit, secret=secret, made=key))

@@ -8,7 +8,9 @@ import msgspec
 from gatepost.abby.web.desk import Desk
 from gatepost.abby.web.listplace import ListPlace
 from gatepost.api.lists import MAX_ENTRIES
-from gatepost.store.interface import Actor, ListFull, Missing, NewEntry
+from gatepost.store.audit import Actor
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import ListFull, NotFound
 
 T = TypeVar("T")
 
@@ -44,9 +46,9 @@ async def delete_all(desk: Desk, place: ListPlace, keys: Sequence[str], by: Acto
     return Applied(done)
 
 
-def refusal(outcome: ListFull | Missing) -> str:
+def refusal(outcome: ListFull | NotFound) -> str:
     """Why a call was not applied."""
-    if isinstance(outcome, Missing):
+    if isinstance(outcome, NotFound):
         return f"The {outcome.what} was deleted meanwhile."
     return (
         f"The list has {outcome.size:,} of at most {outcome.max_size:,} entries, and these do not fit. "

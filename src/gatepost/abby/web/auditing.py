@@ -9,7 +9,7 @@ from gatepost.abby.web.site import Page, Row
 from gatepost.abby.web.times import period
 from gatepost.abby.web.visit import GLOBAL, Visit
 from gatepost.api.errors import Failure
-from gatepost.store.searchstore import AuditFilter
+from gatepost.store.audit import AuditFilter
 
 ROWS_ON_A_PAGE = 100
 

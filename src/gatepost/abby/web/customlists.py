@@ -12,7 +12,7 @@ from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.lists.catalogue import KINDS, Definition
 from gatepost.lists.custom import MAX_DESCRIPTION, MAX_DISPLAY_NAME, MAX_SIZE, Unfit, defined
 from gatepost.lists.entry import Refused
-from gatepost.store.interface import Missing, Taken
+from gatepost.store.errors import NameTaken, NotFound
 
 FIELDS = {
     "name": "The name",
@@ -37,9 +37,9 @@ async def create(desk: Desk, visit: Visit) -> Response | Failure:
         fault = f"{FIELDS[stated.field]} {stated.reason}."
         return html(await lists_page(desk, visit, scope, scope_name, fault=fault), 400)
     made = await desk.store.create_list(scope, stated, visit.actor)
-    if isinstance(made, Missing | Refused):
+    if isinstance(made, NotFound | Refused):
         return NOT_HERE
-    if isinstance(made, Taken):
+    if isinstance(made, NameTaken):
         return html(await lists_page(desk, visit, scope, scope_name, fault=TAKEN), 409)
     return see(f"/lists/{scope or GLOBAL}/{made.name}?done=list-created")
 
@@ -95,7 +95,7 @@ async def remove(desk: Desk, visit: Visit) -> Response | Failure:
     if not place.definition.custom:
         return USUAL
     gone = await desk.store.delete_list(place.scope, place.definition.name, visit.actor)
-    return NO_LIST if isinstance(gone, Missing) else see(f"{place.home}&done=list-deleted")
+    return NO_LIST if isinstance(gone, NotFound) else see(f"{place.home}&done=list-deleted")
 
 
 ROWS: tuple[Row, ...] = (

@@ -17,7 +17,7 @@ from gatepost.abby.web.passwords import Passwords
 from gatepost.abby.web.rendering import Renderer
 from gatepost.guard.spool import Spool
 from gatepost.policy import Policies
-from gatepost.store.interface import Store
+from gatepost.store.store import Store
 
 
 class Diagnosis(Protocol):

@@ -10,7 +10,7 @@ from gatepost.api.listfiles import Format, ListFileError, records
 from gatepost.api.lists import MAX_ENTRIES
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entry import Refused
-from gatepost.store.interface import NewEntry
+from gatepost.store.entries import NewEntry
 
 CHUNK = 64 << 10
 # An entry and a comment of 1,000 characters each take 12,000 bytes where JSON escapes them all.

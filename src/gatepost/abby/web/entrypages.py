@@ -14,7 +14,7 @@ from gatepost.abby.web.times import expiry
 from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.api.lists import MAX_COMMENT
-from gatepost.store.interface import ListEntry, NewEntry
+from gatepost.store.entries import ListEntry, NewEntry
 
 LONGEST_KEY = 3_000
 GONE = Failure(NOT_FOUND, "the entry is not in the list any more; somebody deleted it, or its time was over")

@@ -21,7 +21,7 @@ from gatepost.abby.web.times import expiry
 from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import Failure
 from gatepost.api.lists import MAX_COMMENT, DryRun, TriedEntry
-from gatepost.store.interface import ListFull
+from gatepost.store.errors import ListFull
 
 ROWS_SHOWN = 200
 

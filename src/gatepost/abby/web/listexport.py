@@ -13,7 +13,7 @@ from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.listfiles import FORMATS, Format, heading, lines_of
 from gatepost.api.lists_interface import NDJSON
-from gatepost.store.interface import EntryRow
+from gatepost.store.entries import EntryRow
 
 MEDIA_TYPES: dict[Format, str] = {
     "ndjson": NDJSON,

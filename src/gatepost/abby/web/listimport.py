@@ -23,7 +23,9 @@ from gatepost.api.errors import Failure
 from gatepost.api.listfiles import FORMATS, Format, format_of
 from gatepost.api.lists import DryRun
 from gatepost.guard.spool import SpooledBody
-from gatepost.store.interface import Actor, ListFull, NewEntry
+from gatepost.store.audit import Actor
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import ListFull
 
 MAX_FILE = 64 << 20
 FAULTS_SHOWN = 100

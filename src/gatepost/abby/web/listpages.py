@@ -13,7 +13,7 @@ from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import Failure
 from gatepost.lists.entry import Normal
 from gatepost.lists.person import PERSON
-from gatepost.store.searchstore import AuditFilter
+from gatepost.store.audit import AuditFilter
 
 ROWS_ON_A_PAGE = 100
 LONGEST_CURSOR = 20_000

@@ -21,8 +21,9 @@ from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.guard.holding import NotHeld
 from gatepost.ids import canonical
 from gatepost.policy import VERDICTS
-from gatepost.store.interface import HeldMail, MessageRecord
-from gatepost.store.searchstore import MessageFilter
+from gatepost.store.held_mail import HeldMessage
+from gatepost.store.message_search import MessageFilter
+from gatepost.store.messages import MessageRecord
 from gatepost.verdict import Line
 from gatepost.view.shown import NotShown, View
 
@@ -36,7 +37,7 @@ class Found(msgspec.Struct, frozen=True):
     """A message on record, and its place in the quarantine if it has one."""
 
     record: MessageRecord
-    held: HeldMail | None
+    held: HeldMessage | None
 
     @property
     def is_held(self) -> bool:

@@ -19,7 +19,7 @@ from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import Failure
 from gatepost.guard.scan import Load
 from gatepost.policy import VERDICTS
-from gatepost.store.trafficstore import BINS, Bucket
+from gatepost.store.traffic import BINS, TrafficBucket
 
 MINUTE = 60_000
 
@@ -85,7 +85,7 @@ async def _values(desk: Desk, visit: Visit) -> Mapping[str, Any] | Failure:
     }
 
 
-def _pictures(buckets: tuple[Bucket, ...], span: Span) -> dict[str, Any]:
+def _pictures(buckets: tuple[TrafficBucket, ...], span: Span) -> dict[str, Any]:
     labels = [_label(bucket.start, span) for bucket in buckets]
     columns = [charts.Column(label, bucket.verdicts) for label, bucket in zip(labels, buckets, strict=True)]
     latency = {
@@ -105,7 +105,7 @@ def _core(name: str, load: Load | None) -> dict[str, Any]:
     return {"name": name, "load": load, "meter": charts.meter(load.in_processing, load.maximum, said)}
 
 
-def summed(buckets: tuple[Bucket, ...]) -> Bucket:
+def summed(buckets: tuple[TrafficBucket, ...]) -> TrafficBucket:
     """All steps as one."""
     verdicts: dict[str, int] = {}
     decisions: dict[str, int] = {}
@@ -116,7 +116,7 @@ def summed(buckets: tuple[Bucket, ...]) -> Bucket:
         for name, number in bucket.decisions.items():
             decisions[name] = decisions.get(name, 0) + number
         latency = [one + other for one, other in zip(latency, bucket.latency, strict=True)]
-    return Bucket(
+    return TrafficBucket(
         start=buckets[0].start if buckets else 0,
         messages=sum(bucket.messages for bucket in buckets),
         bytes=sum(bucket.bytes for bucket in buckets),

@@ -11,7 +11,7 @@ from gatepost.api.lists import NewListEntry
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entry import Refused
 from gatepost.lists.phrase import PHRASE
-from gatepost.store.interface import NewEntry
+from gatepost.store.entries import NewEntry
 
 MAX_LINES = 10_000
 

@@ -6,7 +6,7 @@ the deployment as a whole is closed to them whatever their role.
 
 from typing import Literal, TypeAlias, get_args
 
-from gatepost.store.userstore import User
+from gatepost.store.users import User
 
 Permission: TypeAlias = Literal[
     "overview.read",

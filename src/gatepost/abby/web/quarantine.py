@@ -21,7 +21,7 @@ from gatepost.guard.holding import Busy, Deleted, NotHeld, NotSent, Released
 from gatepost.ids import canonical
 from gatepost.names import normal_address
 from gatepost.policy import VERDICTS
-from gatepost.store.interface import HeldFilter
+from gatepost.store.held_search import HeldFilter
 
 ROWS_ON_A_PAGE = 50
 MAX_RECIPIENTS = 100

@@ -8,9 +8,9 @@ import asyncio
 
 from gatepost.abby.web.desk import Desk
 from gatepost.abby.web.visit import Visit
-from gatepost.store.feedbackstore import Says
+from gatepost.store.feedback import Correction
 
-SAYS: dict[str, Says] = {"deliver": "should have been delivered", "hold": "should have been held"}
+SAYS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
 
 
 async def reported(desk: Desk, visit: Visit, ggrid: str, word: str) -> bool:

@@ -4,7 +4,7 @@ import msgspec
 
 from gatepost.abby.web.desk import Desk
 from gatepost.abby.web.visit import GLOBAL, Visit
-from gatepost.store.interface import Tenant
+from gatepost.store.tenants import Tenant
 
 WHOLE = "the whole deployment"
 

@@ -21,8 +21,8 @@ from gatepost.abby.web.notices import NOTICES
 from gatepost.abby.web.site import IDLE_MILLISECONDS, OpenPage, Page, Row, session_of
 from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import Failure
-from gatepost.store.interface import Actor
-from gatepost.store.userstore import Credentials, User
+from gatepost.store.audit import Actor
+from gatepost.store.users import Credentials, User
 
 SESSION_SECONDS = 12 * 3600
 CODE_SECONDS = 300

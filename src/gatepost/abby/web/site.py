@@ -27,7 +27,7 @@ from gatepost.abby.web.visit import Visit
 from gatepost.abby.web.watched import Watched
 from gatepost.api.errors import FORBIDDEN, Failure
 from gatepost.guard.spool import SpooledBody
-from gatepost.store.userstore import Session
+from gatepost.store.sessions import WebSession
 
 IDLE_MILLISECONDS = 2 * 3_600_000
 
@@ -106,7 +106,7 @@ async def _opened(desk: Desk, row: OpenPage, request: Request) -> Answer:
 
 async def _visited(desk: Desk, row: Page, request: Request) -> Answer:
     session = await _entered(desk, row.may, request)
-    if not isinstance(session, Session):
+    if not isinstance(session, WebSession):
         return session
     if row.method == "GET":
         return await row.handler(desk, Visit(request, session))
@@ -118,7 +118,7 @@ async def _visited(desk: Desk, row: Page, request: Request) -> Answer:
 
 async def _uploaded(desk: Desk, row: Upload, request: Request) -> Answer:
     session = await _entered(desk, row.may, request)
-    if not isinstance(session, Session):
+    if not isinstance(session, WebSession):
         return session
     with ExitStack() as stack:
         body = stack.enter_context(desk.spool.new())
@@ -132,7 +132,7 @@ async def _uploaded(desk: Desk, row: Upload, request: Request) -> Answer:
         return answer
 
 
-async def _entered(desk: Desk, may: Permission | None, request: Request) -> Session | Answer:
+async def _entered(desk: Desk, may: Permission | None, request: Request) -> WebSession | Answer:
     session = await session_of(desk, request)
     if session is None or not session.strong:
         return _to_the_door(request)
@@ -143,7 +143,7 @@ async def _entered(desk: Desk, may: Permission | None, request: Request) -> Sess
     return session
 
 
-async def session_of(desk: Desk, request: Request) -> Session | None:
+async def session_of(desk: Desk, request: Request) -> WebSession | None:
     """The session that the request's cookie belongs to."""
     digest = presented(request)
     return await desk.store.session(digest, desk.now(), IDLE_MILLISECONDS) if digest else None
@@ -165,5 +165,5 @@ def same_origin(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
 
 
-def _is_of(form: Form, session: Session) -> bool:
+def _is_of(form: Form, session: WebSession) -> bool:
     return hmac.compare_digest(form.whole("csrf").encode("utf-8", "replace"), session.csrf.encode("ascii"))

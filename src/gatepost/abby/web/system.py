@@ -15,7 +15,7 @@ from gatepost.abby.web.desk import Desk, Diagnosis
 from gatepost.abby.web.site import Page, Row
 from gatepost.abby.web.visit import Visit
 from gatepost.api.errors import Failure
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 
 async def show(desk: Desk, visit: Visit) -> Response | Failure:

@@ -12,7 +12,8 @@ from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.lists.domain import DOMAIN
 from gatepost.lists.entry import Refused
-from gatepost.store.interface import Missing, Taken, Tenant
+from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.tenants import Tenant
 
 LONGEST_NAME = 200
 MAX_DOMAINS = 10_000
@@ -29,7 +30,7 @@ async def create(desk: Desk, visit: Visit) -> Response | Failure:
     if not name or not name.isprintable():
         return html(await _page(desk, visit, fault="a tenant needs a name, of printable characters"), 400)
     made = await desk.store.create_tenant(name, visit.actor)
-    if isinstance(made, Taken):
+    if isinstance(made, NameTaken):
         return html(await _page(desk, visit, fault=f"there is a tenant called {made.name} already"), 409)
     return see(f"/tenants/{made.uid}?done=tenant-created")
 
@@ -58,9 +59,9 @@ async def set_domains(desk: Desk, visit: Visit) -> Response | Failure:
         return html(await _one(desk, visit, tenant, typed=typed, faults=faults), 400)
     keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, Refused)))
     outcome = await desk.store.set_tenant_domains(tenant.uid, keys, visit.actor)
-    if isinstance(outcome, Missing):
+    if isinstance(outcome, NotFound):
         return NOT_HERE
-    if isinstance(outcome, Taken):
+    if isinstance(outcome, NameTaken):
         faults = [f"{outcome.name} is the domain of another tenant, {outcome.by}"]
         return html(await _one(desk, visit, tenant, typed=typed, faults=faults), 409)
     return see(f"/tenants/{tenant.uid}?done=changed")

@@ -15,8 +15,8 @@ from gatepost.abby.web.scopes import scopes
 from gatepost.abby.web.site import Page, Row
 from gatepost.abby.web.visit import NOT_HERE, Visit
 from gatepost.api.errors import Failure
-from gatepost.store.interface import Missing, Taken
-from gatepost.store.userstore import LastAdministrator, Role, User
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
+from gatepost.store.users import Role, User
 
 LONGEST_NAME = 100
 LAST = "this is the last administrator of the deployment; make another one first"
@@ -41,9 +41,9 @@ async def create(desk: Desk, visit: Visit) -> Response | Failure:
     password = invented()
     kept = await desk.passwords.hashed(password)
     made = await desk.store.create_user(name, cast(Role, role), scope, kept, visit.actor)
-    if isinstance(made, Missing):
+    if isinstance(made, NotFound):
         return NOT_HERE
-    if isinstance(made, Taken):
+    if isinstance(made, NameTaken):
         return html(await _page(desk, visit, fault=f"there is a user called {made.name} already"), 409)
     return html(await _page(desk, visit, shown=(made, password)))
 
@@ -90,9 +90,9 @@ async def delete(desk: Desk, visit: Visit) -> Response | Failure:
 
 
 async def _answered(
-    desk: Desk, visit: Visit, outcome: User | Missing | LastAdministrator, done: str
+    desk: Desk, visit: Visit, outcome: User | NotFound | LastAdministrator, done: str
 ) -> Response | Failure:
-    if isinstance(outcome, Missing):
+    if isinstance(outcome, NotFound):
         return NOT_HERE
     if isinstance(outcome, LastAdministrator):
         return html(await _page(desk, visit, fault=LAST), 409)

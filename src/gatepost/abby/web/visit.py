@@ -7,8 +7,9 @@ from gatepost.abby.web.forms import Form, query
 from gatepost.abby.web.permissions import Permission, permissions
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.ids import canonical
-from gatepost.store.interface import Actor
-from gatepost.store.userstore import Session, User
+from gatepost.store.audit import Actor
+from gatepost.store.sessions import WebSession
+from gatepost.store.users import User
 
 GLOBAL = "global"
 NOT_HERE = Failure(NOT_FOUND, "there is nothing at this path, or it is not yours to see")
@@ -18,7 +19,7 @@ class Visit(msgspec.Struct, frozen=True):
     """A request with its visitor. `form` has the fields of a POST."""
 
     request: Request
-    session: Session
+    session: WebSession
     form: Form = Form()
 
     @property

@@ -13,7 +13,7 @@ from gatepost.guard.holding import Holding
 from gatepost.guard.scan import Full, ScanRequest, ScanResult
 from gatepost.guard.smtp import replies
 from gatepost.guard.smtp.replies import Reply
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
 

@@ -26,7 +26,7 @@ from gatepost.guard.smtp.transaction import Pending, Transaction, settled
 from gatepost.guard.smtp.wire import GoneError, LateError, LineError, Wire
 from gatepost.guard.spool import SpooledBody
 from gatepost.ids import new_id
-from gatepost.store.interface import StorageError
+from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
 

@@ -194,7 +194,8 @@ def antivirus(address: str) -> Row:
 
 def storage(read: Files, data: DataFolder) -> Row:
     """Does the database open, with a schema that fits?"""
-    from gatepost.store import StorageError, open_store
+    from gatepost.store import open_store
+    from gatepost.store.errors import StorageError
 
     url = read.storage
     if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():

@@ -56,7 +56,7 @@ def _folder(folder: Path, most: int) -> Row:
 
 def _bucket(url: str) -> Row:
     from gatepost.guard.rawstore import RawObjects
-    from gatepost.store.interface import StorageError
+    from gatepost.store.errors import StorageError
 
     async def listed() -> None:
         # Nothing is that old: the place is asked, and not read.

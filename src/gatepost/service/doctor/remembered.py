@@ -20,7 +20,7 @@ MAX_TENANTS = 100
 
 def examined(read: Files, data: DataFolder, now: datetime) -> Iterator[Row]:
     """One row, where there is a storage to look into."""
-    from gatepost.store import StorageError
+    from gatepost.store.errors import StorageError
 
     if read.guard is None:
         return

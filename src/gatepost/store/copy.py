@@ -1,0 +1,263 @@
+"""Copying one storage to another, whichever engines: a deployment moves from SQLite to PostgreSQL, or back into a file.
+
+The source is read as of one moment while its service goes on. The target changes in one transaction: a copy that fails
+leaves it as it was. Only the engines that the two addresses name are loaded.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import apsw
+
+from gatepost.store import held_mail, message_index, messages, traffic
+from gatepost.store.errors import StorageError
+from gatepost.store.sqlite_file import explain_errors, open_file, open_reader
+from gatepost.store.statements import Row, storable
+
+BATCH = 2_000
+
+# Every table but `meta`, which says which schema this is.
+TABLES: dict[str, tuple[str, ...]] = {
+    "tenants": ("uid", "name", "created"),
+    "tenant_domains": ("domain", "tenant"),
+    "departed": ("tenant",),
+    "scopes": ("scope", "directory", "unkeyed"),
+    "lists": (
+        *("id", "scope", "name", "kind", "category"),
+        *("display_name", "description", "max_size", "custom", "size"),
+    ),
+    "list_prefixes": ("list_id", "prefix", "entries"),
+    "entries": (
+        *("list_id", "key", "shown", "comment", "created", "modified", "modified_by", "expires"),
+        *("hits", "last_hit"),
+    ),
+    "api_keys": ("id", "hash", "name", "tenant", "read_only", "created", "expires", "revoked", "last_used"),
+    "audit": (
+        *("id", "time", "actor_kind", "actor_name", "actor_id"),
+        *("action", "scope", "list", "count", "sample"),
+    ),
+    "messages": ("id", *messages.COLUMNS),
+    "held": held_mail.COLUMNS,
+    "held_recipients": ("ggrid", "address", "domain"),
+    "undecided": ("id", "digest", "time"),
+    "users": (
+        *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
+        *("totp_secret", "totp_step", "failures", "locked_until", "last_sign_in"),
+    ),
+    "sessions": (
+        *("digest", "id", "user_uid", "created", "seen", "expires"),
+        *("address", "agent", "csrf", "strong"),
+    ),
+    "message_search": message_index.COLUMNS,
+    "message_recipients": message_index.RECIPIENT_COLUMNS,
+    "unsearched": ("upto",),
+    "traffic": traffic.COLUMNS,
+    "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
+}
+# Tables of PostgreSQL whose ids are counted by a sequence.
+_NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table != "api_keys")
+_SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max(id), 0) + 1, false) FROM {0}"
+
+# Called with how many rows (or pages) are done, of how many.
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+class CopySource(Protocol):
+    """A storage as of one moment."""
+
+    async def count(self, table: str) -> int:
+        """How many rows a table has."""
+        ...
+
+    def rows(self, table: str) -> AsyncIterator[Sequence[Row]]:
+        """The rows of a table in batches, with the columns of `TABLES`."""
+        ...
+
+
+class CopyTarget(Protocol):
+    """A storage that is being filled, in one transaction."""
+
+    async def has_rows(self, table: str) -> bool:
+        """Whether a table has any rows."""
+        ...
+
+    async def clear(self) -> None:
+        """Delete the rows of all tables."""
+        ...
+
+    async def load(self, table: str, rows: Sequence[Row]) -> None:
+        """Insert rows."""
+        ...
+
+
+async def copy(source_url: str, target_url: str, data: Path, progress: Progress, *, force: bool = False) -> int:
+    """Copy everything; returns how many rows. A target that is not empty is refused, or replaced with `force`."""
+    async with _open_source(source_url, data) as source, _open_target(target_url, data) as target:
+        if await is_filled(target):
+            if not force:
+                raise StorageError("The target is not empty; empty it, or say --force to replace what is in it.")
+            await target.clear()
+        total = sum([await source.count(table) for table in TABLES])
+        done = 0
+        for table in TABLES:
+            async for rows in source.rows(table):
+                await target.load(table, rows)
+                done += len(rows)
+                progress(done, total)
+        return done
+
+
+async def is_filled(target: CopyTarget) -> bool:
+    """Whether any table has rows."""
+    for table in TABLES:
+        if await target.has_rows(table):
+            return True
+    return False
+
+
+def sqlite_path(url: str, data: Path) -> Path | None:
+    """The file of a `sqlite:` address; None for any other."""
+    scheme, _, rest = url.partition(":")
+    return data / rest.removeprefix("//") if scheme == "sqlite" and rest.strip("/") else None
+
+
+@asynccontextmanager
+async def open_sqlite_target(path: Path) -> AsyncIterator[CopyTarget]:
+    """A file in one transaction, which is committed if all goes well."""
+    connection = open_file(path)
+    try:
+        with explain_errors(path):
+            connection.execute("BEGIN IMMEDIATE")
+            yield _SqliteTarget(connection)
+            connection.execute("COMMIT")
+    finally:
+        connection.close(True)
+
+
+def _open_source(url: str, data: Path) -> AbstractAsyncContextManager[CopySource]:
+    path = sqlite_path(url, data)
+    return _open_sqlite_source(path) if path else _open_postgres_source(_check_postgres(url))
+
+
+def _open_target(url: str, data: Path) -> AbstractAsyncContextManager[CopyTarget]:
+    path = sqlite_path(url, data)
+    return open_sqlite_target(path) if path else _open_postgres_target(_check_postgres(url))
+
+
+def _check_postgres(url: str) -> str:
+    scheme = url.partition(":")[0]
+    if scheme not in {"postgresql", "postgres"}:
+        raise StorageError(f"The storage address starts with {scheme!r}; it must be sqlite:FILE or postgresql://….")
+    return url
+
+
+class _SqliteSource:
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    async def count(self, table: str) -> int:
+        return int(self._connection.execute(f"SELECT count(*) FROM {table}").get)  # noqa: S608
+
+    async def rows(self, table: str) -> AsyncIterator[Sequence[Row]]:
+        cursor = self._connection.execute(f"SELECT {', '.join(TABLES[table])} FROM {table}")  # noqa: S608
+        while rows := list(islice(cursor, BATCH)):
+            yield rows
+
+
+class _SqliteTarget:
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    async def has_rows(self, table: str) -> bool:
+        return bool(self._connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").get)  # noqa: S608
+
+    async def clear(self) -> None:
+        # Triggers refuse to delete audit records.
+        triggers = self._connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            self._connection.execute(f"DROP TRIGGER {name}")
+        for table in TABLES:
+            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608
+        for _, statement in triggers:
+            self._connection.execute(str(statement))
+
+    async def load(self, table: str, rows: Sequence[Row]) -> None:
+        columns = TABLES[table]
+        placeholders = ", ".join("?" * len(columns))
+        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows)  # noqa: S608
+
+
+@asynccontextmanager
+async def _open_sqlite_source(path: Path) -> AsyncIterator[CopySource]:
+    """A file as of now, brought to the schema of this program first."""
+    connection = _open_existing(path)
+    try:
+        with explain_errors(path):
+            connection.execute("BEGIN")
+            yield _SqliteSource(connection)
+    finally:
+        connection.close(True)
+
+
+def _open_existing(path: Path) -> apsw.Connection:
+    if not path.is_file():
+        raise StorageError(f"{path} does not exist.")
+    open_file(path).close()
+    return open_reader(path)
+
+
+class _PostgresSource:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def count(self, table: str) -> int:
+        return int(await self._connection.fetchval(f"SELECT count(*) FROM {table}"))  # noqa: S608
+
+    async def rows(self, table: str) -> AsyncIterator[Sequence[Row]]:
+        cursor = await self._connection.cursor(f"SELECT {', '.join(TABLES[table])} FROM {table}")  # noqa: S608
+        while rows := await cursor.fetch(BATCH):
+            yield [tuple(row) for row in rows]
+
+
+class _PostgresTarget:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def has_rows(self, table: str) -> bool:
+        return bool(await self._connection.fetchval(f"SELECT EXISTS (SELECT 1 FROM {table})"))  # noqa: S608
+
+    async def clear(self) -> None:
+        await self._connection.execute(f"TRUNCATE {', '.join(TABLES)}")
+
+    async def load(self, table: str, rows: Sequence[Row]) -> None:
+        await self._connection.copy_records_to_table(table, records=map(_storable_row, rows), columns=TABLES[table])
+
+
+@asynccontextmanager
+async def _open_postgres_source(url: str) -> AsyncIterator[CopySource]:
+    """A database as of now, brought to the schema of this program first."""
+    from gatepost.store.postgres import connect, upgrade_schema
+
+    upgrade_schema(url)
+    async with connect(url) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        yield _PostgresSource(connection)
+
+
+@asynccontextmanager
+async def _open_postgres_target(url: str) -> AsyncIterator[CopyTarget]:
+    """A database in one transaction, which is committed if all goes well."""
+    from gatepost.store.postgres import connect, upgrade_schema
+
+    upgrade_schema(url)
+    async with connect(url) as connection, connection.transaction():
+        yield _PostgresTarget(connection)
+        for table in _NUMBERED:
+            await connection.execute(_SET_SEQUENCE.format(table))
+
+
+def _storable_row(row: Row) -> Row:
+    """A row without text that PostgreSQL cannot hold: columns for searching may have a NUL from a message."""
+    return tuple(storable(value) if isinstance(value, str) else value for value in row)

@@ -1,0 +1,40 @@
+"""How a store operation fails.
+
+A refusal that belongs to ordinary use is a value that the operation returns, so that callers have to look at it:
+`NotFound`, `NameTaken`, `ListFull`, `LastAdministrator` (and `KeyRefused` in `api_keys`). `StorageError` is raised
+where storage itself cannot be used.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class StorageError(Exception):
+    """Storage cannot be used; the text says what the operator can do about it."""
+
+
+class NotFound(msgspec.Struct, frozen=True):
+    """The tenant, list, key or user that the call names does not exist (any more)."""
+
+    what: Literal["tenant", "list", "key", "user"]
+
+
+class NameTaken(msgspec.Struct, frozen=True):
+    """Another tenant, list, user or domain owner has that name; `by` says which one, where that helps."""
+
+    name: str
+    by: str = ""
+
+
+class ListFull(msgspec.Struct, frozen=True):
+    """The call would have taken the list from `size` past `max_size`; nothing of it was applied."""
+
+    size: int
+    max_size: int
+
+
+class LastAdministrator(msgspec.Struct, frozen=True):
+    """The change would have left no administrator of all tenants; nothing of it was applied."""
+
+    uid: str

@@ -1,0 +1,257 @@
+"""Held mail in the database: what is held, for whom, and how far its release has come.
+
+A release is a small state machine. `held` becomes `releasing` under a lease, which keeps other processes away for
+longer than a delivery can take, and then `released`, or `held` again where the next hop did not take the message. A
+process that dies in between leaves `releasing` behind: the message is still here, and once the lease is over it can be
+released again. That doubles a message only if the death fell between the next hop's answer and our record of it, which
+no protocol over SMTP can rule out (RFC 1047).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.engine import Operations, change, normalize_scope, now, query, snapshot
+from gatepost.store.held_search import HeldFilter, normalize_address, plan_search
+from gatepost.store.message_index import domain_of, fold
+from gatepost.store.messages import MessageRecord, Release, pack, parse_record, parse_release
+from gatepost.store.paging import ROW_BUDGET, find_page
+from gatepost.store.statements import Bulk, Many, Read, Row, Work, Write, storable
+
+MAX_SUBJECT = 200
+UNDECIDED_MILLISECONDS = 86_400_000
+PURGE_BATCH = 500
+
+COLUMNS = (
+    *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
+    *("detail", "state", "holder", "lease", "released", "released_by", "released_to", "subject", "score", "gone"),
+)
+_INSERT = """INSERT INTO held
+(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score,
+state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'held', '', 0)
+ON CONFLICT (ggrid) DO NOTHING"""
+_INSERT_RECIPIENTS = Bulk(
+    "INSERT INTO held_recipients (ggrid, address, domain) VALUES (?1, ?2, ?3)",
+    """INSERT INTO held_recipients (ggrid, address, domain)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[])""",
+    (),
+)
+_SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
+kept, state, lease, released, released_by, released_to FROM held"""
+_SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
+_SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
+_SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
+_COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
+WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
+_HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
+_HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
+_CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
+WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
+_GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
+_SET_RELEASED = """UPDATE held SET state = 'released', gone = 1, holder = '', lease = 0,
+released = $2, released_by = $3, released_to = $4 WHERE ggrid = $1 AND state <> 'released'"""
+_LOCK = """SELECT ggrid, tenant FROM held
+WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) FOR UPDATE"""
+_DELETE = ("DELETE FROM held_recipients WHERE ggrid = ANY($1)", "DELETE FROM held WHERE ggrid = ANY($1)")
+# A released message stays for as long as its result is stored: the release is a part of that record.
+_OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)
+OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid)))
+ORDER BY kept LIMIT $3 FOR UPDATE"""
+_OF_TENANT = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
+_NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
+_SIZE = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
+_TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
+_COUNT_UNDECIDED = "SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2"
+_INSERT_UNDECIDED = "INSERT INTO undecided (digest, time) VALUES ($1, $2)"
+_DELETE_UNDECIDED = "DELETE FROM undecided WHERE time <= $1"
+
+
+class HeldMessage(msgspec.Struct, frozen=True):
+    """A message in the quarantine: its record, since when it is held, and how far its release is. Until `lease` a
+    process is releasing it. A `released` one is here for its record only."""
+
+    record: MessageRecord
+    kept: int
+    state: Literal["held", "releasing", "released"]
+    lease: int = 0
+    release: Release | None = None
+
+
+class HeldPage(msgspec.Struct, frozen=True):
+    """Held mail, newest first. `next` is the cursor of the next page; `reached` is the time back to which held mail was
+    read where the budget ended before the page was full."""
+
+    rows: tuple[HeldMessage, ...]
+    next: str | None = None
+    reached: int | None = None
+
+
+class HeldCounts(msgspec.Struct, frozen=True):
+    """How many messages are held, by verdict. Counting stops at the row budget: then `more` is true."""
+
+    messages: int
+    verdicts: dict[str, int]
+    more: bool = False
+
+
+class HeldMailStore(Operations):
+    """The records of the quarantine. `tenant` None means any; the raw bytes are in the raw store."""
+
+    @change
+    def hold(self, record: MessageRecord) -> Work[bool]:
+        """Add a message to those that are held; False where its ggrid is known already, held or released."""
+        ggrid, envelope = record.ggrid.lower(), record.envelope
+        sender = normalize_address(envelope.sender)
+        row = (
+            *(ggrid, record.created, record.completed, now(), envelope.tenant, record.report.verdict),
+            *(sender, domain_of(sender), record.size, record.sha256, pack(envelope, record.report)),
+            *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score),
+        )
+        if not (yield Write(_INSERT, row)):
+            return False
+        addresses = sorted({normalize_address(recipient) for recipient in envelope.recipients})
+        if addresses:
+            rows = [(ggrid, address, domain_of(address)) for address in addresses]
+            yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+        return True
+
+    @query
+    def held(self, ggrid: str, tenant: str | None = None) -> Work[HeldMessage | None]:
+        """One held or released message, of that tenant if one is named."""
+        return find_held(ggrid, normalize_scope(tenant))
+
+    @snapshot
+    def search_held(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Work[HeldPage]:
+        """A page of held mail, newest first; `limit` is at most 1,000.
+
+        `before` is the `next` of the page before, or the ggrid of the last message on it.
+        """
+        plan = yield from plan_search(wanted, before)
+        keys = yield from find_page(plan, limit)
+        ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
+        found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
+        reached = keys.reached
+        if isinstance(reached, str):
+            reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
+        return HeldPage(tuple(_held_message(found[uid]) for uid in ids), keys.cursor, reached)
+
+    @query
+    def held_counts(self, tenant: str | None = None) -> Work[HeldCounts]:
+        """How many messages are held, by verdict, for a tenant or for all."""
+        scope = normalize_scope(tenant)
+        statement = _COUNT.format(*(_HELD_OF_TENANT if scope else _HELD))
+        rows = yield Read(statement, (ROW_BUDGET + 1, scope) if scope else (ROW_BUDGET + 1,))
+        verdicts = {verdict: int(count) for verdict, count in rows}
+        return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
+
+    @change
+    def claim_release(self, ggrid: str, holder: str, now: int, until: int) -> Work[bool]:
+        """Claim a message for its release until a time; False where it is not held or another process has it."""
+        return bool((yield Write(_CLAIM, (storable(ggrid.lower()), holder, now, until))))
+
+    @change
+    def give_back(self, ggrid: str, holder: str) -> Work[None]:
+        """End a claim without a delivery: the message is held as before."""
+        yield Write(_GIVE_BACK, (storable(ggrid.lower()), holder))
+
+    @change
+    def mark_released(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Work[Release]:
+        """Add a release to the record and the audit trail, once; returns the one that is stored.
+
+        The message was delivered, so it is released even if another process has claimed it meanwhile.
+        """
+        uid = storable(ggrid.lower())
+        release = Release(now(), storable(by.label), tuple(map(storable, recipients)))
+        encoded = msgspec.json.encode(release.recipients).decode()
+        rows = yield Read(_SELECT_GGRID, (uid,))
+        if rows and (yield Write(_SET_RELEASED, (uid, release.time, release.by, encoded))):
+            scope = _held_message(rows[0]).record.envelope.tenant
+            sample, count = (uid, *release.recipients), len(release.recipients)
+            yield from write_audit(release.time, by, "quarantine.release", scope, count=count, sample=sample)
+            return release
+        return (rows and _held_message(rows[0]).release) or release
+
+    @change
+    def delete_held(self, ggrid: str, by: Actor, tenant: str | None = None) -> Work[bool]:
+        """Delete a held message; False where there is none, or it is being released."""
+        moment, owner = now(), normalize_scope(tenant)
+        rows = yield Read(_LOCK, (storable(ggrid.lower()), moment))
+        if not rows or owner not in (None, rows[0][1]):
+            return False
+        yield from _delete([rows[0][0]])
+        yield from write_audit(moment, by, "quarantine.delete", rows[0][1], count=1, sample=[rows[0][0]])
+        return True
+
+    @change
+    def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
+        """Write to the audit trail that the bytes of a message were exported."""
+        scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
+        yield from write_audit(now(), by, "quarantine.export", scope, count=1, sample=sample)
+
+    async def purge_held(self, before: int) -> int:
+        """Delete messages that are held since before that time; returns how many."""
+        deleted = await self._repeat(partial(_delete_overdue, before))
+        await self._delete_undecided()
+        return deleted
+
+    @query
+    def needed_among(self, ggrids: Sequence[str]) -> Work[frozenset[str]]:
+        """Those of these ids whose raw bytes are still needed."""
+        rows = (yield Read(_NEEDED, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
+        return frozenset(row[0] for row in rows)
+
+    @query
+    def held_size(self) -> Work[int]:
+        """Bytes of all messages that are held."""
+        rows = yield Read(_SIZE)
+        return int(rows[0][0])
+
+    @query
+    def held_totals(self) -> Work[tuple[int, int]]:
+        """How many messages are held, and their bytes."""
+        rows = yield Read(_TOTALS)
+        return int(rows[0][0]), int(rows[0][1])
+
+    @change
+    def undecided_before(self, digest: str) -> Work[int]:
+        """How often this digest was undecided in the last 24 hours, this time not counted; this time is stored."""
+        moment = now()
+        rows = yield Read(_COUNT_UNDECIDED, (storable(digest), moment - UNDECIDED_MILLISECONDS))
+        yield Write(_INSERT_UNDECIDED, (storable(digest), moment))
+        return int(rows[0][0])
+
+    @change
+    def _delete_undecided(self) -> Work[None]:
+        yield Write(_DELETE_UNDECIDED, (now() - UNDECIDED_MILLISECONDS,))
+
+
+def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
+    """One held or released message, of that tenant if one is named."""
+    rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
+    message = _held_message(rows[0]) if rows else None
+    return message if message and tenant in (None, message.record.envelope.tenant) else None
+
+
+def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
+    """Delete at most `limit` messages of a deleted tenant."""
+    return (yield from _delete([row[0] for row in (yield Read(_OF_TENANT, (tenant, limit)))]))
+
+
+def _delete_overdue(before: int) -> Work[int]:
+    return (yield from _delete([row[0] for row in (yield Read(_OVERDUE, (before, now(), PURGE_BATCH)))]))
+
+
+def _delete(ggrids: Sequence[str]) -> Work[int]:
+    if ggrids:
+        for statement in _DELETE:
+            yield Write(statement, (Many(tuple(ggrids)),))
+    return len(ggrids)
+
+
+def _held_message(row: Row) -> HeldMessage:
+    *record, kept, state, lease, time, by, recipients = row
+    release = None if time is None else parse_release(time, by, recipients)
+    return HeldMessage(parse_record(*record), kept, state, lease, release)

@@ -1,0 +1,138 @@
+"""Which index serves a search of held mail.
+
+Without a sender or recipient, held mail is read in the order in which it came, in an index that has all columns that
+filters ask for. A sender or recipient has an index of its own, in the order of ids, which is that of arrival.
+"""
+
+import msgspec
+
+from gatepost.ids import canonical
+from gatepost.store.message_index import fold
+from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range
+from gatepost.store.statements import Read, Work, storable
+
+# What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
+MAX_ADDRESS = 500
+
+_AT_OR_BEFORE = "SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1"
+# Once for each message, however many of its recipients have the domain.
+_FIRST_OF_DOMAIN = Condition(
+    """NOT EXISTS (SELECT 1 FROM held_recipients AS other
+    WHERE other.ggrid = r.ggrid AND other.domain = r.domain AND other.address < r.address)""",
+    (),
+)
+_RECIPIENTS_AND_HELD = "held_recipients AS r CROSS JOIN held AS h"
+# Each row is read from three places.
+_JOINED_REACH = 0.2
+_JOINED = Condition("h.ggrid = r.ggrid", ())
+
+
+class HeldFilter(msgspec.Struct, frozen=True):
+    """Which held mail to show. A field that is None does not matter. Sender and recipient are an address or a domain,
+    `subject` is words that must all occur, `score` the lowest one; `released` shows released messages instead of held
+    ones. Times are `since` <= kept < `until`."""
+
+    tenant: str | None = None
+    verdict: str | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    since: int | None = None
+    released: bool = False
+    until: int | None = None
+    subject: str | None = None
+    score: int | None = None
+
+
+def plan_search(wanted: HeldFilter, before: str | None) -> Work[PageQuery]:
+    """How to find a page of held mail; `before` is a cursor or the ggrid of the last message seen."""
+    tests = _tests(wanted)
+    if wanted.sender is None and wanted.recipient is None:
+        return _plan_by_time(wanted, (yield from _end_of_range(before, wanted.until)), tests)
+    tests |= {"gone": Condition("gone = {}", (int(wanted.released),)), "kept": _time_test(wanted)}
+    end = (storable(before.lower()),) if before else ()
+    if wanted.recipient is None:
+        return _plan_by_sender(wanted.sender or "", end, tests)
+    return _plan_by_recipient(wanted.recipient, end, tests)
+
+
+def normalize_address(address: str) -> str:
+    """An address as it is compared and stored for searching."""
+    return storable(address[:MAX_ADDRESS].strip().removeprefix("<").removesuffix(">").lower())
+
+
+def _plan_by_time(wanted: HeldFilter, end: tuple[int, str], tests: dict[str, Condition]) -> PageQuery:
+    lead: dict[str, object] = {"gone": int(wanted.released)}
+    if "tenant" in tests:
+        lead["tenant"] = tests.pop("tenant").values[0]
+    order = ("kept", "ggrid")
+    start = () if wanted.since is None else (wanted.since,)
+    within = key_range(lead, order, start, end)
+    return PageQuery("held", order, within, tuple(tests.values()), tuple(tests), tuple(lead))
+
+
+def _plan_by_sender(sender: str, end: tuple[str, ...], tests: dict[str, Condition]) -> PageQuery:
+    column = "sender" if _is_address(sender) else "sender_domain"
+    lead = {column: tests.pop(column).values[0]}
+    within = key_range(lead, ("ggrid",), (), end)
+    return PageQuery("held", ("ggrid",), within, tuple(tests.values()), tuple(tests), tuple(lead))
+
+
+def _plan_by_recipient(recipient: str, end: tuple[str, ...], tests: dict[str, Condition]) -> PageQuery:
+    column = "r.address" if _is_address(recipient) else "r.domain"
+    lead = {column: _normalize_pattern(recipient)}
+    within = [*key_range(lead, ("r.ggrid",), (), end), _JOINED]
+    if column == "r.domain":
+        within.append(_FIRST_OF_DOMAIN)
+    tested = [f"h.{name}" for name in tests]
+    return PageQuery(
+        _RECIPIENTS_AND_HELD, ("r.ggrid",), within, tuple(tests.values()), tested, tuple(lead), reach=_JOINED_REACH
+    )
+
+
+def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]]:
+    """The key (time and ggrid) before which the page begins: the earlier of a cursor and `until`."""
+    latest = (END[0] if until is None else until, "")
+    kept, _, ggrid = (before or "").partition(".")
+    if kept.isdecimal() and len(kept) < 19:
+        return min((int(kept), storable(ggrid)), latest)
+    uid = canonical(before or "")
+    if uid is None:
+        return latest
+    rows = yield Read(_AT_OR_BEFORE, (uid,))
+    if not rows:
+        return (-1, "")
+    # Where the message itself is gone, the page begins with the next older one: any suffix sorts behind its id.
+    return min((rows[0][0], uid if rows[0][1] == uid else f"{rows[0][1]}~"), latest)
+
+
+def _tests(wanted: HeldFilter) -> dict[str, Condition]:
+    """The condition on each column."""
+    tests: dict[str, Condition] = {}
+    if wanted.tenant is not None:
+        tests["tenant"] = Condition("tenant = {}", (storable(wanted.tenant.lower()),))
+    if wanted.verdict is not None:
+        tests["verdict"] = Condition("verdict = {}", (storable(wanted.verdict),))
+    if wanted.score is not None:
+        tests["score"] = Condition("score >= {}", (wanted.score,))
+    if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
+        tests["subject"] = contains_all("subject", words)
+    if wanted.sender is not None:
+        column = "sender" if _is_address(wanted.sender) else "sender_domain"
+        tests[column] = Condition(f"{column} = {{}}", (_normalize_pattern(wanted.sender),))
+    return tests
+
+
+def _time_test(wanted: HeldFilter) -> Condition:
+    since = 0 if wanted.since is None else wanted.since
+    return Condition("kept >= {} AND kept < {}", (since, END[0] if wanted.until is None else wanted.until))
+
+
+def _is_address(text: str) -> bool:
+    """`ann@example.org` is an address, `example.org` and `@example.org` are domains; "" is the empty sender."""
+    return "@" in text.strip()[1:] or not normalize_address(text)
+
+
+def _normalize_pattern(text: str) -> str:
+    """An address or a domain as it is stored for searching."""
+    address = normalize_address(text)
+    return address if _is_address(text) else address.removeprefix("@").rstrip(".")

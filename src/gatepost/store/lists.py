@@ -1,0 +1,226 @@
+"""Lists: the built-in ones, whether they have entries or not, and custom ones of the same kinds.
+
+Readers cache which lists of a scope have entries (see `lookup`) and what is in those that are handed out whole. Both
+caches ask for a version first, which a change increases. A version is a time, or one more than the last where that is
+later, so that it never comes back, not even after an old backup was restored.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from gatepost.lists.catalogue import BY_NAME, LISTS, Definition, counts_as
+from gatepost.lists.custom import unused
+from gatepost.lists.domain import DOMAIN
+from gatepost.lists.entry import Refused
+from gatepost.lists.network import NETWORK
+from gatepost.lists.person import PERSON
+from gatepost.lists.phrase import PHRASE
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.deferred_deletes import DeferredDeletes
+from gatepost.store.engine import change, normalize_scope, now, query, snapshot
+from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.statements import Many, Read, Row, Work, Write, storable
+from gatepost.store.tenants import tenant_exists
+
+_COLUMNS = "id, scope, name, kind, category, display_name, description, max_size, custom, size"
+_SELECT = f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 AND name = $2"  # noqa: S608
+_LOCK = _SELECT + " FOR UPDATE"
+_LOCK_IDS = f"SELECT {_COLUMNS} FROM lists WHERE id = ANY($1) ORDER BY id FOR UPDATE"  # noqa: S608
+_SELECT_SCOPE = f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 ORDER BY name"  # noqa: S608
+_INSERT = """INSERT INTO lists (scope, name, kind, category, display_name, description, max_size, custom, size)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0) ON CONFLICT (scope, name) DO NOTHING"""
+_CHANGE_SIZE = "UPDATE lists SET size = size + $2 WHERE id = $1"
+_HIDE = "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE id = $1"
+_PREFIXES = "SELECT prefix FROM list_prefixes WHERE list_id = $1"
+_COUNT_PREFIX = """INSERT INTO list_prefixes (list_id, prefix, entries) VALUES ($1, $2, $3)
+ON CONFLICT (list_id, prefix) DO UPDATE SET entries = list_prefixes.entries + excluded.entries"""
+_DROP_PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1 AND entries <= 0"
+_NEW_DIRECTORY_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
+ON CONFLICT (scope) DO UPDATE SET directory = GREATEST(scopes.directory + 1, excluded.directory)"""
+_NEW_UNKEYED_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
+ON CONFLICT (scope) DO UPDATE SET unkeyed = GREATEST(scopes.unkeyed + 1, excluded.unkeyed)"""
+# A tenant's list and a global one of the same name must mean the same: hits on both are judged by that name.
+_OTHER_MEANING_GLOBAL = "SELECT 1 FROM lists WHERE name = $1 AND scope = '' AND (kind <> $2 OR category <> $3)"
+_OTHER_MEANING_ANYWHERE = """SELECT 1 FROM lists
+WHERE name = $1 AND scope <> '-' AND (kind <> $2 OR category <> $3) LIMIT 1"""
+_COUNT_EXPIRED = """SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
+WHERE scope = $1 AND expires <= $2 GROUP BY lists.id"""
+
+_UNKEYED_KINDS = frozenset({PHRASE.name, DOMAIN.name, PERSON.name})
+
+
+class ListRow(msgspec.Struct, frozen=True):
+    """A list in one scope, as it is stored. `scope` is "" for the global one."""
+
+    id: int
+    scope: str
+    name: str
+    kind: str
+    size: int
+    definition: Definition
+
+    @property
+    def counts_prefixes(self) -> bool:
+        """Whether the prefix lengths of its entries are counted."""
+        return self.kind == NETWORK.name
+
+    @property
+    def is_unkeyed(self) -> bool:
+        """Whether it is handed out whole instead of being looked up."""
+        return is_unkeyed(self.kind, self.definition.category)
+
+
+class ListState(msgspec.Struct, frozen=True):
+    """A list in one scope, and how many entries it holds there; expired ones do not count."""
+
+    definition: Definition
+    size: int
+
+
+class ListStore(DeferredDeletes):
+    """Which lists there are. Every change is audited in the same transaction."""
+
+    @snapshot
+    def lists(self, scope: str | None) -> Work[tuple[ListState, ...]]:
+        """Every list of a scope: the built-in ones in their order, then the custom ones by name."""
+        where = normalize_scope(scope) or ""
+        rows = {row.name: row for row in (yield from find_lists(where))}
+        expired = dict((yield Read(_COUNT_EXPIRED, (where, now()))))
+        sizes = {name: row.size - expired.get(row.id, 0) for name, row in rows.items()}
+        built_in = [ListState(definition, sizes.get(definition.name, 0)) for definition in LISTS]
+        custom = [ListState(row.definition, sizes[name]) for name, row in rows.items() if row.definition.custom]
+        return (*built_in, *custom)
+
+    async def list_definition(self, scope: str | None, name: str) -> Definition | None:
+        """What a list of a scope is; None where there is none of that name."""
+        return BY_NAME[name] if name in BY_NAME else await self._custom_definition(scope, name)
+
+    @change
+    def create_list(
+        self, scope: str | None, definition: Definition, by: Actor
+    ) -> Work[Definition | NameTaken | NotFound | Refused]:
+        """Make a custom list. A name that the other scope uses for another kind or category is `NameTaken` as well; a
+        kind and a category that together do nothing are `Refused`."""
+        name, kind, category = definition.name, definition.kind, definition.category
+        if not counts_as(kind, category):
+            return Refused(unused(kind, category))
+        owner = normalize_scope(scope)
+        if owner and not (yield from tenant_exists(owner)):
+            return NotFound("tenant")
+        texts = storable(definition.display_name), storable(definition.description)
+        custom = Definition(name, kind, category, *texts, definition.max_size, custom=True)
+        clash = _OTHER_MEANING_GLOBAL if owner else _OTHER_MEANING_ANYWHERE
+        if name in BY_NAME or (yield Read(clash, (name, kind, category))):
+            return NameTaken(name)
+        if not (yield from insert_list(owner or "", custom)):
+            return NameTaken(name)
+        moment = now()
+        yield from _raise_versions(owner or "", moment)
+        yield from write_audit(moment, by, "list.create", owner, name, 1, [kind, category])
+        return custom
+
+    async def delete_list(self, scope: str | None, name: str, by: Actor) -> int | NotFound:
+        """Delete a custom list with its entries; returns how many it had."""
+        deleted = await self._hide_list(scope, name, by)
+        await self._delete_hidden()
+        return deleted
+
+    @query
+    def _custom_definition(self, scope: str | None, name: str) -> Work[Definition | None]:
+        row = yield from find_list(normalize_scope(scope) or "", storable(name))
+        return row.definition if row else None
+
+    @change
+    def _hide_list(self, scope: str | None, name: str, by: Actor) -> Work[int | NotFound]:
+        owner, moment = normalize_scope(scope), now()
+        row = yield from find_list(owner or "", storable(name), lock=True)
+        if row is None or not row.definition.custom:
+            return NotFound("list")
+        yield Write(_HIDE, (row.id,))
+        yield from _raise_versions(owner or "", moment)
+        yield from write_audit(moment, by, "list.delete", owner, row.name, row.size)
+        return row.size
+
+
+def is_unkeyed(kind: str, category: str) -> bool:
+    """Whether a list of this kind and category is handed out whole instead of being looked up."""
+    return kind in _UNKEYED_KINDS or (kind == NETWORK.name and category == "trust")
+
+
+def find_list(scope: str, name: str, *, lock: bool = False) -> Work[ListRow | None]:
+    """The list of that name, if it has a row."""
+    rows = yield Read(_LOCK if lock else _SELECT, (scope, name))
+    return _list_row(rows[0]) if rows else None
+
+
+def lock_lists(ids: tuple[int, ...]) -> Work[tuple[ListRow, ...]]:
+    """These lists, locked in one order, so that two changes never wait for each other in a circle."""
+    rows = yield Read(_LOCK_IDS, (Many(ids),))
+    return tuple(map(_list_row, rows))
+
+
+def find_lists(scope: str) -> Work[tuple[ListRow, ...]]:
+    """Every list of a scope that has a row."""
+    rows = yield Read(_SELECT_SCOPE, (scope,))
+    return tuple(map(_list_row, rows))
+
+
+def insert_list(scope: str, definition: Definition) -> Work[bool]:
+    """Give a list its row; False if it has one."""
+    texts = (definition.display_name, definition.description)
+    columns = (definition.name, definition.kind, definition.category, *texts, definition.max_size)
+    return bool((yield Write(_INSERT, (scope, *columns, int(definition.custom)))))
+
+
+def change_size(row: ListRow, by: int, keys: Iterable[str], now: int) -> Work[None]:
+    """Count `by` entries more (or fewer), these keys. The version of the directory is raised where the list became
+    empty or is no longer empty, or where prefix lengths appeared or vanished."""
+    if not by:
+        return
+    yield Write(_CHANGE_SIZE, (row.id, by))
+    is_news = not row.size or not row.size + by
+    if row.counts_prefixes:
+        is_news |= yield from _count_prefixes(row.id, 1 if by > 0 else -1, keys)
+    if is_news:
+        yield Write(_NEW_DIRECTORY_VERSION, (row.scope, now))
+
+
+def raise_unkeyed_version(row: ListRow, now: int) -> Work[None]:
+    """Raise the version of the lists that are handed out whole, if this is one of them: its entries changed."""
+    if row.is_unkeyed:
+        yield Write(_NEW_UNKEYED_VERSION, (row.scope, now))
+
+
+def prefix_length(key: str) -> str:
+    """The prefix length of a network, with its family: `4/24`, `6/128`."""
+    _, slash, length = key.partition("/")
+    if ":" in key:
+        return f"6/{length}" if slash else "6/128"
+    return f"4/{length}" if slash else "4/32"
+
+
+def _raise_versions(scope: str, now: int) -> Work[None]:
+    """Raise both versions of a scope: a list came or went."""
+    yield Write(_NEW_DIRECTORY_VERSION, (scope, now))
+    yield Write(_NEW_UNKEYED_VERSION, (scope, now))
+
+
+def _list_row(row: Row) -> ListRow:
+    """A row as a value. What a built-in list is, the program knows better than the row."""
+    uid, scope, name, kind, category, display_name, description, max_size, custom, size = row
+    built_in = None if custom else BY_NAME.get(name)
+    stored = Definition(name, kind, category, display_name, description, max_size, custom=bool(custom))
+    return ListRow(uid, scope, name, kind, size, built_in or stored)
+
+
+def _count_prefixes(list_id: int, sign: int, keys: Iterable[str]) -> Work[bool]:
+    """Count the prefix lengths of these keys; True if one appeared or vanished."""
+    known = {row[0] for row in (yield Read(_PREFIXES, (list_id,)))}
+    counts = Counter(map(prefix_length, keys))
+    for length, count in sorted(counts.items()):
+        yield Write(_COUNT_PREFIX, (list_id, length, sign * count))
+    if sign > 0:
+        return not counts.keys() <= known
+    return bool((yield Write(_DROP_PREFIXES, (list_id,))))

@@ -1,0 +1,159 @@
+"""Keyset paging with a bound on work: a page of matching rows, found by reading so many rows and no more.
+
+An index leads to the rows in their order (`within`); what no index knows is tested in each row (`tests`). Reading ends
+when the page is full or the budget is spent, so a request costs the same whether a million rows are stored or a
+hundred million. Where the budget was spent, a page is short or empty and still has a next one. Both statements must
+see one moment, or the second would count from another first row.
+
+The outer statement has no order of its own: both engines hand the rows of the inner one on as they come, and a second
+sorting would make SQLite read the whole budget for a page that is full after a hundred rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gatepost.store.statements import Read, Row, Work
+
+# How many rows a request reads at most.
+ROW_BUDGET = 30_000
+MAX_PAGE = 1_000
+# How many words of a subject are searched for.
+MAX_WORDS = 8
+# Above all times and ids.
+END = (1 << 62, 0)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A condition in SQL, with `{}` for each of its values."""
+
+    sql: str
+    values: Row
+
+
+class PageQuery(msgspec.Struct, frozen=True):
+    """Where to look and what for.
+
+    An index has the columns of `lead`, whose values are given, and then those of `order`, by which rows are ordered.
+    `tested` are the columns that `tests` need. `reach` is above 1 where a row costs less to read than usual, and below
+    1 where it costs more.
+    """
+
+    source: str
+    order: tuple[str, ...]
+    within: Sequence[Condition]
+    tests: Sequence[Condition] = ()
+    tested: Sequence[str] = ()
+    lead: Sequence[str] = ()
+    descending: bool = True
+    reach: float = 1.0
+
+    @property
+    def budget(self) -> int:
+        """How many rows are read at most."""
+        return max(1, int(ROW_BUDGET * self.reach))
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The keys (columns of `order`) of the rows on a page, and where the next page begins.
+
+    `is_spent` says that the budget was spent before the page was full.
+    """
+
+    rows: Sequence[Row]
+    next: Row | None = None
+    is_spent: bool = False
+
+    @property
+    def cursor(self) -> str | None:
+        """Where the next page begins, as text; None after the last page."""
+        return ".".join(map(str, self.next)) if self.next else None
+
+    @property
+    def reached(self) -> Any:
+        """The first column of the key at which the budget was spent; None where the page is complete."""
+        return self.next[0] if self.next and self.is_spent else None
+
+
+def key_range(
+    lead: Mapping[str, object], order: tuple[str, ...], start: Sequence[object], end: Sequence[object]
+) -> list[Condition]:
+    """Rows with these values in `lead` from `start` up to but not including `end`, each of which may be empty.
+
+    The bounds are on all columns of the index together: if `lead` were compared with `=`, PostgreSQL would choose
+    another index and walk past all the rows of other tenants.
+    """
+    conditions = []
+    if lead or start:
+        conditions.append(_compare(">=", (*lead, *order[: len(start)]), (*lead.values(), *start)))
+    if lead or end:
+        conditions.append(_compare("<" if end else "<=", (*lead, *order[: len(end)]), (*lead.values(), *end)))
+    return conditions
+
+
+def parse_time_cursor(cursor: str | None, until: int | None) -> tuple[int, int]:
+    """The earlier of a cursor (time and id) and `until`; a cursor that makes no sense is the first page."""
+    time, _, uid = (cursor or "").partition(".")
+    is_valid = time.isdecimal() and uid.isdecimal() and len(time) < 19 and len(uid) < 19
+    return min((int(time), int(uid)) if is_valid else END, END if until is None else (until, -1))
+
+
+def contains_all(column: str, parts: Sequence[str]) -> Condition:
+    """All of these parts occur in a column."""
+    return Condition(" AND ".join([f"strpos({column}, {{}}) > 0"] * len(parts)), tuple(parts))
+
+
+def find_page(query: PageQuery, limit: int) -> Work[Keys]:
+    """Find the keys of a page of at most `limit` rows."""
+    wanted = max(1, min(limit, MAX_PAGE))
+    rows = yield _matching(query, wanted + 1)
+    width = len(query.order)
+    if len(rows) > wanted:
+        return Keys(rows[:wanted], tuple(rows[wanted - 1][:width]))
+    edge = (yield _last_within_budget(query)) if query.tests else ()
+    return Keys(rows, tuple(edge[0]), is_spent=True) if edge else Keys(rows)
+
+
+def _compare(operator: str, columns: Sequence[str], values: Row) -> Condition:
+    return Condition(f"({', '.join(columns)}) {operator} ({', '.join(['{}'] * len(values))})", values)
+
+
+def _matching(query: PageQuery, count: int) -> Read:
+    values: list[object] = [count]
+    if not query.tests:
+        columns = ", ".join(query.order)
+        return Read(f"SELECT {columns} {_ordered_rows(query, values)} LIMIT $1", tuple(values))
+    values.append(query.budget)
+    inner = ", ".join(dict.fromkeys((*query.order, *query.tested)))
+    outer = ", ".join(_without_table(query.order))
+    ordered = _ordered_rows(query, values)
+    tests = _join_conditions(query.tests, values)
+    statement = f"SELECT {outer} FROM (SELECT {inner} {ordered} LIMIT $2) AS looked WHERE {tests} LIMIT $1"  # noqa: S608
+    return Read(statement, tuple(values))
+
+
+def _last_within_budget(query: PageQuery) -> Read:
+    """The last row that the budget reaches."""
+    values: list[object] = [query.budget - 1]
+    return Read(f"SELECT {', '.join(query.order)} {_ordered_rows(query, values)} LIMIT 1 OFFSET $1", tuple(values))
+
+
+def _ordered_rows(query: PageQuery, values: list[object]) -> str:
+    within = _join_conditions(query.within, values) or "true"
+    order = ", ".join(f"{column} DESC" if query.descending else column for column in (*query.lead, *query.order))
+    return f"FROM {query.source} WHERE {within} ORDER BY {order}"
+
+
+def _join_conditions(conditions: Sequence[Condition], values: list[object]) -> str:
+    """Conditions with numbered placeholders; their values are added to `values`."""
+    joined = []
+    for condition in conditions:
+        numbers = range(len(values) + 1, len(values) + 1 + len(condition.values))
+        joined.append(condition.sql.format(*(f"${number}" for number in numbers)))
+        values.extend(condition.values)
+    return " AND ".join(joined)
+
+
+def _without_table(columns: Sequence[str]) -> list[str]:
+    return [column.rpartition(".")[2] for column in columns]

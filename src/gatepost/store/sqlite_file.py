@@ -1,0 +1,134 @@
+"""The SQLite file: open it and upgrade its schema, or refuse it with a reason.
+
+WAL lets readers go on while one writer commits; `synchronous=FULL` makes every commit survive a power cut, not only
+a kill. The numbered files in `schema/` are applied in order, each once, under the write lock, so that two processes
+that start together do not both apply them.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+
+from gatepost.store.errors import StorageError
+
+# "Gpst": tells our files from other programs' SQLite databases (`PRAGMA application_id`).
+APPLICATION_ID = 0x47707374
+BUSY_MILLISECONDS = 10_000
+
+_PRAGMAS = """
+PRAGMA synchronous = FULL;
+PRAGMA journal_size_limit = 67108864;
+PRAGMA cache_size = -16000;
+PRAGMA temp_store = MEMORY;
+PRAGMA foreign_keys = ON;
+"""
+
+
+def schema_files(engine: str = "sqlite") -> tuple[tuple[int, str], ...]:
+    """Number and SQL of every schema file of an engine, in order."""
+    found = (entry for entry in (files("gatepost.store") / "schema" / engine).iterdir() if entry.name.endswith(".sql"))
+    return tuple(sorted((int(entry.name.split("_")[0]), entry.read_text("utf-8")) for entry in found))
+
+
+def open_file(path: Path) -> apsw.Connection:
+    """A connection that may write, to a file with the schema of this program; the file is created if it is absent."""
+    with explain_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The database holds addresses and subjects of mail: only its owner may read it.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(BUSY_MILLISECONDS)
+        _check_owner(connection, path)
+        _enter_wal(connection)
+        connection.execute(_PRAGMAS)
+        _upgrade(connection, path)
+    return connection
+
+
+def open_reader(path: Path, mapped: int = 0) -> apsw.Connection:
+    """A connection to an existing file that cannot change anything; `mapped` bytes of the file are memory-mapped."""
+    with explain_errors(path):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(BUSY_MILLISECONDS)
+        connection.execute("PRAGMA query_only = ON; PRAGMA cache_size = -16000")
+        connection.pragma("mmap_size", mapped)
+    return connection
+
+
+@contextmanager
+def explain_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the database or the system into a `StorageError` that says what to do."""
+    try:
+        yield
+    except (apsw.NotADBError, apsw.CorruptError):
+        raise StorageError(f"{path} is damaged or not a database; restore a backup or move it away.") from None
+    except apsw.BusyError:
+        raise StorageError(f"{path} is locked by another program for longer than {BUSY_MILLISECONDS} ms.") from None
+    except (apsw.FullError, apsw.IOError) as fault:
+        raise StorageError(
+            f"{path} cannot be written ({type(fault).__name__}): is the disk full or failing?"
+        ) from fault
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, OSError) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else "it cannot be opened for writing"
+        raise StorageError(f"{path}: {reason}; check the folder and its permissions.") from None
+
+
+def schema_version(connection: apsw.Connection) -> int:
+    """The number of the last schema file applied; 0 for an empty file."""
+    if not connection.pragma("application_id"):
+        return 0
+    return int(connection.execute("SELECT value FROM meta WHERE key = 'schema'").get)
+
+
+def _check_owner(connection: apsw.Connection, path: Path) -> None:
+    """Refuse a database of another program before anything in it is changed."""
+    # In one transaction: between two reads another process could have made it a file of Gatepost.
+    connection.execute("BEGIN")
+    owner = connection.pragma("application_id")
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    connection.execute("COMMIT")
+    if owner != APPLICATION_ID and (owner or tables):
+        raise StorageError(f"{path} is a database of another program; name another file in storage.url.")
+
+
+def _enter_wal(connection: apsw.Connection) -> None:
+    if connection.pragma("journal_mode") == "wal":
+        return
+    # Changing the mode needs the file alone; an exclusive lock waits for others, the change by itself does not.
+    connection.execute("BEGIN EXCLUSIVE; COMMIT")
+    for attempt in range(100):
+        try:
+            connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if attempt == 99:
+                raise
+            apsw.sleep(20)
+        else:
+            return
+
+
+def _upgrade(connection: apsw.Connection, path: Path) -> None:
+    known = schema_files()
+    newest = known[-1][0]
+    if schema_version(connection) == newest:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        present = schema_version(connection)
+        if present > newest:
+            raise StorageError(
+                f"{path} was written by a newer Gatepost (schema {present}, this one knows {newest}); upgrade Gatepost."
+            )
+        for number, statements in known:
+            if number > present:
+                connection.execute(statements)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (str(newest),))
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

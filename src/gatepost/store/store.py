@@ -1,0 +1,44 @@
+"""The whole store: every subject's operations on one engine.
+
+A scope is a tenant's uid, or None for the global one. Times are Unix milliseconds.
+"""
+
+from gatepost.store.api_keys import ApiKeyStore
+from gatepost.store.audit import AuditStore
+from gatepost.store.engine import StoreCounters
+from gatepost.store.entries import EntryStore
+from gatepost.store.feedback import FeedbackStore
+from gatepost.store.held_mail import HeldMailStore
+from gatepost.store.lookup import ListLookup
+from gatepost.store.messages import MessageStore
+from gatepost.store.sessions import SessionStore
+from gatepost.store.sightings import SightingStore
+from gatepost.store.tenants import TenantStore
+from gatepost.store.traffic import TrafficStore
+from gatepost.store.users import UserStore
+
+
+class Store(
+    MessageStore,
+    HeldMailStore,
+    FeedbackStore,
+    TrafficStore,
+    SightingStore,
+    TenantStore,
+    EntryStore,
+    ListLookup,
+    ApiKeyStore,
+    UserStore,
+    SessionStore,
+    AuditStore,
+):
+    """All that is stored. Every operation that changes something returns only when the change survives a kill."""
+
+    async def close(self) -> None:
+        """Finish what is under way and close the database."""
+        await self._finish_writing_uses()
+        await self._engine.close()
+
+    def counters(self) -> StoreCounters:
+        """How many changes were written, in how many commits, and how many failed."""
+        return self._engine.counters()

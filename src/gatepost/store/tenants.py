@@ -1,0 +1,132 @@
+"""Tenants, and the domains whose mail is theirs.
+
+A tenant's lists can be long and its results many. Deleting it hides them at once, in one transaction with the tenant
+itself, its keys, users and domains; the rows go afterwards in small steps (see `deferred_deletes`).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gatepost.ids import new_id
+from gatepost.store.audit import CLI, Actor, write_audit
+from gatepost.store.deferred_deletes import DeferredDeletes
+from gatepost.store.engine import change, now, query, snapshot
+from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.statements import Many, Read, Rollback, Row, Work, Write, storable
+
+_INSERT = "INSERT INTO tenants (uid, name, created) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING"
+_SELECT = "SELECT uid, name, created FROM tenants WHERE uid = $1"
+_LOCK = _SELECT + " FOR UPDATE"
+_SELECT_ALL = "SELECT uid, name, created FROM tenants ORDER BY name, uid"
+_EXISTS = "SELECT 1 FROM tenants WHERE uid = $1 FOR KEY SHARE"
+_ALL_DOMAINS = "SELECT tenant, domain FROM tenant_domains ORDER BY domain"
+_DOMAINS = "SELECT tenant, domain FROM tenant_domains WHERE tenant = $1 ORDER BY domain"
+_OWNER = "SELECT tenant FROM tenant_domains WHERE domain = $1"
+_OWNED_BY_OTHERS = "SELECT domain FROM tenant_domains WHERE domain = ANY($2) AND tenant <> $1 ORDER BY domain LIMIT 1"
+_INSERT_DOMAIN = "INSERT INTO tenant_domains (domain, tenant) VALUES ($1, $2) ON CONFLICT (domain) DO NOTHING"
+_DELETE_DOMAINS = "DELETE FROM tenant_domains WHERE tenant = $1"
+_DELETE = (
+    _DELETE_DOMAINS,
+    "DELETE FROM api_keys WHERE tenant = $1",
+    "DELETE FROM sessions WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
+    "DELETE FROM users WHERE tenant = $1",
+    "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE scope = $1",
+    "DELETE FROM scopes WHERE scope = $1",
+    "DELETE FROM tenants WHERE uid = $1",
+    "INSERT INTO departed (tenant) VALUES ($1)",
+)
+_LOCK_LISTS = "SELECT id FROM lists WHERE scope = $1 ORDER BY id FOR UPDATE"
+
+
+class Tenant(msgspec.Struct, frozen=True):
+    """A customer of the deployment. `uid` is a lower-case UUID; mail to `domains` is theirs."""
+
+    uid: str
+    name: str
+    created: int
+    domains: tuple[str, ...] = ()
+
+
+class TenantStore(DeferredDeletes):
+    """Tenants and the domains whose mail is theirs."""
+
+    @change
+    def create_tenant(self, name: str, by: Actor = CLI) -> Work[Tenant | NameTaken]:
+        """A new tenant, unless another has the name."""
+        tenant = Tenant(new_id(), storable(name), now())
+        if not (yield Write(_INSERT, (tenant.uid, tenant.name, tenant.created))):
+            return NameTaken(name)
+        yield from write_audit(tenant.created, by, "tenant.create", tenant.uid, count=1, sample=[tenant.name])
+        return tenant
+
+    @snapshot
+    def tenants(self) -> Work[tuple[Tenant, ...]]:
+        """All tenants by name."""
+        rows = yield Read(_SELECT_ALL)
+        domains: dict[str, list[Row]] = {}
+        for owner, domain in (yield Read(_ALL_DOMAINS)):
+            domains.setdefault(owner, []).append((owner, domain))
+        return tuple(_tenant(row, domains.get(row[0], ())) for row in rows)
+
+    @query
+    def tenant(self, uid: str) -> Work[Tenant | None]:
+        """One tenant; None where there is none."""
+        rows = yield Read(_SELECT, (storable(uid.lower()),))
+        if not rows:
+            return None
+        return _tenant(rows[0], (yield Read(_DOMAINS, (rows[0][0],))))
+
+    async def delete_tenant(self, uid: str, by: Actor = CLI) -> Tenant | NotFound:
+        """Delete a tenant with its lists, keys, users, domains and results; its audit trail stays."""
+        deleted = await self._hide_tenant(uid, by)
+        await self._delete_hidden()
+        return deleted
+
+    @change
+    def set_tenant_domains(
+        self, uid: str, domains: Sequence[str], by: Actor = CLI
+    ) -> Work[Tenant | NotFound | NameTaken]:
+        """Give a tenant these domains (normal forms) and no others; one that another tenant has is `NameTaken`."""
+        rows = yield Read(_LOCK, (storable(uid.lower()),))
+        if not rows:
+            return NotFound("tenant")
+        owner = rows[0][0]
+        wanted = tuple(sorted({storable(domain) for domain in domains}))
+        if wanted and (taken := (yield Read(_OWNED_BY_OTHERS, (owner, Many(wanted))))):
+            return NameTaken(taken[0][0])
+        yield Write(_DELETE_DOMAINS, (owner,))
+        for domain in wanted:
+            if not (yield Write(_INSERT_DOMAIN, (domain, owner))):
+                # Another tenant took it since it was looked up.
+                raise Rollback(NameTaken(domain))
+        yield from write_audit(now(), by, "tenant.domains", owner, count=len(wanted), sample=wanted)
+        return _tenant(rows[0], (yield Read(_DOMAINS, (owner,))))
+
+    @query
+    def tenant_of(self, domain: str) -> Work[str | None]:
+        """The uid of the tenant that has this domain (its normal form)."""
+        rows = yield Read(_OWNER, (storable(domain),))
+        return rows[0][0] if rows else None
+
+    @change
+    def _hide_tenant(self, uid: str, by: Actor) -> Work[Tenant | NotFound]:
+        rows = yield Read(_LOCK, (storable(uid.lower()),))
+        if not rows:
+            return NotFound("tenant")
+        tenant = _tenant(rows[0], (yield Read(_DOMAINS, (rows[0][0],))))
+        yield Read(_LOCK_LISTS, (tenant.uid,))
+        for statement in _DELETE:
+            yield Write(statement, (tenant.uid,))
+        yield from write_audit(now(), by, "tenant.delete", tenant.uid, count=1, sample=[tenant.name])
+        return tenant
+
+
+def tenant_exists(uid: str) -> Work[bool]:
+    """Whether there is such a tenant; it cannot be deleted before the transaction ends."""
+    return bool((yield Read(_EXISTS, (uid,))))
+
+
+def _tenant(row: Row, domains: Sequence[Row]) -> Tenant:
+    uid, name, created = row
+    return Tenant(uid, name, created, tuple(domain for _, domain in domains))

@@ -1,0 +1,109 @@
+"""Keys: shown once, kept as a hash, refused for a reason that only the log learns."""
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from gatepost.ids import new_id
+from gatepost.store.api_keys import ApiKey, KeyRefused
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.errors import NotFound
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+
+ANN = Actor("user", "ann")
+
+
+async def new_key(
+    store: Store, name: str, tenant: str | None = None, read_only: bool = False, expires: int | None = None
+) -> tuple[str, ApiKey]:
+    created = await store.create_api_key(name, tenant, read_only, expires, ANN)
+    assert not isinstance(created, NotFound)
+    return created
+
+
+def test_a_key_opens_until_it_is_revoked(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        tenant = await store.create_tenant("t")
+        assert isinstance(tenant, Tenant)
+        secret, key = await new_key(store, "playbook", tenant.uid, True)
+        other, _ = await new_key(store, "playbook")
+        assert re.fullmatch(r"gp_[A-Za-z0-9_-]{43}", secret)
+        assert secret != other
+        assert (key.name, key.tenant, key.read_only, key.expires, key.revoked) == (
+            *("playbook", tenant.uid, True),
+            *(None, None),
+        )
+        assert await store.api_key(secret) == key
+        assert await store.revoke_api_key(new_id(), ANN) == NotFound("key")
+        revoked = await store.revoke_api_key(key.id.upper(), ANN)
+        assert isinstance(revoked, ApiKey)
+        assert revoked.revoked is not None
+        again = await store.revoke_api_key(key.id, ANN)
+        assert isinstance(again, ApiKey)
+        assert again.revoked == revoked.revoked, "once"
+        refused = await store.api_key(secret)
+        assert isinstance(refused, KeyRefused)
+        assert (refused.reason, refused.key and refused.key.id) == ("revoked", key.id)
+        assert isinstance(await store.api_key(other), ApiKey)
+        assert [record.action for record in (await store.audit_page(AuditFilter(), limit=3)).rows] == [
+            *("apikey.revoke", "apikey.create", "apikey.create"),
+        ]
+
+    use(scenario)
+
+
+def test_what_opens_nothing(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        secret, _ = await new_key(store, "k")
+        for wrong in ("", "gp_", secret[:-1], secret + "A", secret.swapcase(), "\0", "\ud800", "ä"):
+            assert await store.api_key(wrong) == KeyRefused("unknown")
+        expired, key = await new_key(store, "old", expires=time.time_ns() // 1_000_000 - 1)
+        assert await store.api_key(expired) == KeyRefused("expired", key)
+        assert await store.create_api_key("k", new_id(), False, None) == NotFound("tenant")
+
+    use(scenario)
+
+
+def test_keys_are_listed_without_their_secrets(use: Use, tmp_path: Path) -> None:
+    secrets = []
+
+    async def scenario(store: Store) -> None:
+        tenant = await store.create_tenant("t")
+        assert isinstance(tenant, Tenant)
+        for name, scope in (("a", None), ("b", tenant.uid)):
+            secrets.append((await new_key(store, name, scope))[0])
+        assert [key.name for key in await store.api_keys()] == ["a", "b"]
+        assert [key.name for key in await store.api_keys(tenant.uid)] == ["b"]
+        assert secrets[0] not in str((await store.api_keys(), (await store.audit_page(AuditFilter())).rows))
+
+    use(scenario)
+    for path in tmp_path.iterdir():
+        assert not any(secret.encode() in path.read_bytes() for secret in secrets)
+
+
+def test_use_is_noted_once_a_minute(use: Use) -> None:
+    uses: list[str] = []
+
+    async def first(store: Store) -> None:
+        secret, _ = await new_key(store, "k")
+        uses.append(secret)
+        before = store.counters().changes
+        for _ in range(20):
+            assert isinstance(await store.api_key(secret), ApiKey)
+        await store.close()
+        assert store.counters().changes - before == 1
+
+    async def later(store: Store) -> None:
+        (key,) = await store.api_keys()
+        assert key.last_used is not None
+        assert key.created <= key.last_used <= time.time_ns() // 1_000_000
+        before = store.counters().changes
+        assert await store.api_key(uses[0]) == key
+        assert store.counters().changes == before, "another process noted it less than a minute ago"
+
+    use(first)
+    use(later)

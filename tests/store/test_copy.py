@@ -1,0 +1,161 @@
+"""Everything moves from one storage to another, as of one moment, or nothing does."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from gatepost.lists.catalogue import BY_NAME, Definition
+from gatepost.store import open_store, sqlite_file
+from gatepost.store.api_keys import ApiKey
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.copy import TABLES, copy
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import StorageError
+from gatepost.store.lookup import HitCount
+from gatepost.store.message_search import MessageFilter
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+from gatepost.store.users import User
+
+NewRecord = Callable[..., MessageRecord]
+
+ANN = Actor("key", "ann")
+CUSTOM = Definition("mine", "url", "block", "Mine", "", 10, custom=True)
+
+
+async def fill(store: Store, records: list[MessageRecord]) -> str:
+    """One of everything; returns the secret of a key."""
+    tenant = await store.create_tenant("t")
+    assert isinstance(tenant, Tenant)
+    await store.set_tenant_domains(tenant.uid, ["t.example"])
+    await store.create_list(tenant.uid, CUSTOM, ANN)
+    await store.add_entries(tenant.uid, CUSTOM, [NewEntry("a", "a", "ä", 2**50)], ANN)
+    await store.add_entries(None, BY_NAME["blocked-ips"], [NewEntry("192.0.2.0/24", "192.0.2.0/24")], ANN)
+    await store.add_entries(None, BY_NAME["protected-people"], [NewEntry("ann <a@b>", "Ann <a@b>")], ANN)
+    await store.record_hits([HitCount(tenant.uid, "mine", "a", 3, 7)])
+    for record in records:
+        await store.record_message(record)
+    user = await store.create_user("ann", "administrator", None, "hash", ANN)
+    assert isinstance(user, User)
+    await store.set_totp(user.uid, "SECRET", ANN)
+    await store.create_session(user.uid, "digest", 2**50, "192.0.2.1", "Browser")
+    secret, _ = await store.create_api_key("k", tenant.uid, True, None)  # type: ignore[misc]
+    assert isinstance(await store.api_key(secret), ApiKey)
+    return secret
+
+
+async def content(store: Store, records: list[MessageRecord], secret: str) -> list[object]:
+    """All that a storage answers."""
+    (tenant,) = await store.tenants()
+    return [
+        tenant,
+        await store.lists(tenant.uid),
+        await store.entries(tenant.uid, "mine", ["a"]),
+        await store.lookup(tenant.uid, (("url", ("a",)), ("network", ("192.0.2.0/24",)))),
+        await store.unkeyed(tenant.uid),
+        await store.api_keys(),
+        (await store.audit_page(AuditFilter())).rows,
+        await store.credentials("ANN"),
+        await store.sessions((await store.users())[0].uid, 0),
+        await store.search_messages(MessageFilter(recipient="b@rcpt.example", subject="hello")),
+        await store.traffic(None, 0, 1, 1),
+        [await store.message(record.ggrid) for record in records],
+        type(await store.api_key(secret)),
+    ]
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["sqlite-postgresql", "postgresql-sqlite"])
+def test_a_deployment_moves_and_goes_on(
+    tmp_path: Path, postgres_url: str, new_record: NewRecord, backward: bool
+) -> None:
+    urls = [f"sqlite:{tmp_path / 'g.db'}", postgres_url]
+    source_url, target_url = reversed(urls) if backward else urls
+    records = [new_record(subject="a\0b"), new_record()]
+
+    async def run() -> None:
+        source = open_store(source_url, tmp_path)
+        secret = await fill(source, records)
+        seen: list[tuple[int, int]] = []
+        await copy(source_url, target_url, tmp_path, lambda done, total: seen.append((done, total)))
+        assert seen[-1][0] == seen[-1][1] > 10
+        await source.close()
+        source, target = open_store(source_url, tmp_path), open_store(target_url, tmp_path)
+        before = await content(source, records, secret)
+        assert await content(target, records, secret) == before
+        # New numbers do not meet those that came along.
+        assert await target.add_entries(None, BY_NAME["blocked-urls"], [NewEntry("new", "new")], ANN) == 1
+        assert [record.sample for record in (await target.audit_page(AuditFilter(), limit=1)).rows] == [("new",)]
+        record = new_record()
+        assert await target.record_message(record) == record
+        await source.close()
+        await target.close()
+
+    asyncio.run(run())
+
+
+def test_a_filled_target_is_refused_or_replaced(storage_url: str, tmp_path: Path, new_record: NewRecord) -> None:
+    async def run() -> None:
+        source = open_store("sqlite:source.db", tmp_path)
+        await source.create_tenant("from source")
+        target = open_store(storage_url, tmp_path)
+        await fill(target, [new_record()])
+        with pytest.raises(StorageError, match="not empty"):
+            await copy("sqlite:source.db", storage_url, tmp_path, _quiet)
+        assert [tenant.name for tenant in await target.tenants()] == ["t"]
+        assert len(await target.lookup(None, (("network", ("192.0.2.0/24",)),))) == 1
+        await copy("sqlite:source.db", storage_url, tmp_path, _quiet, force=True)
+        assert [tenant.name for tenant in await target.tenants()] == ["from source"], "seen by whoever has it open"
+        assert await target.lookup(None, (("network", ("192.0.2.0/24",)),)) == ()
+        assert len((await target.audit_page(AuditFilter())).rows) == 1
+        await source.close()
+        await target.close()
+
+    asyncio.run(run())
+
+
+def test_a_copy_that_fails_leaves_the_target_as_it_was(storage_url: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        source = open_store("sqlite:source.db", tmp_path)
+        for name in "abc":
+            await source.create_tenant(name)
+        await source.close()
+
+        def full(_done: int, _total: int) -> None:
+            raise StorageError("the disk is full")
+
+        with pytest.raises(StorageError, match="disk is full"):
+            await copy("sqlite:source.db", storage_url, tmp_path, full)
+        target = open_store(storage_url, tmp_path)
+        assert await target.tenants() == ()
+        await target.close()
+
+    asyncio.run(run())
+
+
+def test_addresses_that_lead_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="does not exist"):
+        asyncio.run(copy("sqlite:absent.db", "sqlite:g.db", tmp_path, _quiet))
+    with pytest.raises(StorageError, match="must be sqlite"):
+        asyncio.run(copy("mysql://h/db", "sqlite:g.db", tmp_path, _quiet))
+    assert not (tmp_path / "absent.db").exists()
+
+
+def test_every_table_and_column_is_copied(tmp_path: Path) -> None:
+    connection = sqlite_file.open_file(tmp_path / "g.db")
+    found = {
+        table: {column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        for (table,) in connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'meta'"
+        )
+    }
+    assert {table: set(columns) for table, columns in TABLES.items()} == found
+    connection.close()
+    assert isinstance(connection, apsw.Connection)
+
+
+def _quiet(_done: int, _total: int) -> None:
+    return None

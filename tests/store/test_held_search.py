@@ -1,0 +1,142 @@
+"""Looking through held mail on both engines."""
+
+import random
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.policy import Verdict
+from gatepost.store import paging
+from gatepost.store.audit import CLI
+from gatepost.store.held_mail import HeldCounts
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+MINE, THEIRS = new_id(), new_id()
+
+
+def mail(
+    base: MessageRecord, tenant: str | None, sender: str, recipients: tuple[str, ...], subject: str, score: int
+) -> MessageRecord:
+    verdict: Verdict = "spam" if score < 800 else "phishing"
+    report = msgspec.structs.replace(base.report, subject=subject, score=score, verdict=verdict)
+    envelope = Envelope(sender, recipients, tenant=tenant)
+    return msgspec.structs.replace(base, ggrid=new_id(), envelope=envelope, report=report)
+
+
+async def all_of(store: Store, wanted: HeldFilter, limit: int) -> list[str]:
+    found: list[str] = []
+    before = None
+    for _ in range(500):
+        page = await store.search_held(wanted, before, limit)
+        found += [held.record.ggrid for held in page.rows]
+        before = page.next
+        assert before is not None or page.reached is None
+        if before is None:
+            return found
+    raise AssertionError("it does not end")
+
+
+def fits(record: MessageRecord, released: bool, wanted: HeldFilter) -> bool:
+    sender, recipients = record.envelope.sender, record.envelope.recipients
+    return (
+        released == wanted.released
+        and wanted.tenant in (None, record.envelope.tenant)
+        and wanted.verdict in (None, record.report.verdict)
+        and (wanted.sender is None or sender == wanted.sender or sender.endswith(f"@{wanted.sender}"))
+        and (
+            wanted.recipient is None
+            or any(each == wanted.recipient or each.endswith(f"@{wanted.recipient}") for each in recipients)
+        )
+        and (wanted.subject is None or wanted.subject.lower() in record.report.subject.lower())
+        and (wanted.score is None or record.report.score >= wanted.score)
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_message_once_and_in_order(
+    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(paging, "ROW_BUDGET", 5)
+    chance = random.Random(seed)
+    base = new_record()
+    records = [
+        mail(
+            base,
+            chance.choice((None, MINE, THEIRS)),
+            chance.choice(("a@x.example", "b@x.example", "a@y.example")),
+            tuple(chance.sample(("r@y.example", "s@y.example", "t@z.example"), chance.randrange(1, 4))),
+            chance.choice(("Grüße von uns", "Invoice")),
+            chance.randrange(600, 1_000),
+        )
+        for _ in range(40)
+    ]
+
+    async def scenario(store: Store) -> None:
+        gone = set()
+        for record in records:
+            await store.hold(record)
+            if chance.random() < 0.3:
+                await store.mark_released(record.ggrid, record.envelope.recipients, CLI)
+                gone.add(record.ggrid)
+        for _ in range(25):
+            wanted = HeldFilter(
+                tenant=chance.choice((None, MINE)),
+                verdict=chance.choice((None, None, "spam")),
+                sender=chance.choice((None, None, "a@x.example", "x.example")),
+                recipient=chance.choice((None, None, "r@y.example", "y.example")),
+                since=chance.choice((None, 5)),
+                released=chance.choice((False, False, True)),
+                until=chance.choice((None, 1 << 50)),
+                subject=chance.choice((None, "GRÜSSE", "invoice")),
+                score=chance.choice((None, 700)),
+            )
+            said = msgspec.structs.replace(wanted, subject="grüße" if wanted.subject == "GRÜSSE" else wanted.subject)
+            expected = [each.ggrid for each in reversed(records) if fits(each, each.ggrid in gone, said)]
+            assert await all_of(store, wanted, chance.randrange(1, 7)) == expected, wanted
+        assert await all_of(store, HeldFilter(until=5), 10) == []
+        assert await all_of(store, HeldFilter(since=1 << 50, sender="x.example"), 10) == []
+        mine = [each for each in records if each.ggrid not in gone and each.envelope.tenant == MINE]
+        spam = sum(each.report.verdict == "spam" for each in mine)
+        assert await store.held_counts(MINE.upper()) == HeldCounts(
+            len(mine), {"phishing": len(mine) - spam, "spam": spam}
+        )
+        assert (await store.held_counts()).messages == len(records) - len(gone)
+
+    use(scenario)
+
+
+def test_nonsense_for_a_cursor(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: Store) -> None:
+        await store.hold(new_record())
+        for before in ("", "x", "1.", ".", "9" * 30, "\0", "²"):
+            await store.search_held(HeldFilter(), before)
+            await store.search_held(HeldFilter(sender="x.example"), before)
+        assert await store.held_counts(new_id()) == HeldCounts(0, {})
+
+    use(scenario)
+
+
+def test_a_page_begins_after_a_message_by_its_id_even_if_that_is_gone(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: Store) -> None:
+        ids = [new_id() for _ in range(5)]
+        for uid in ids:
+            await store.hold(new_record(uid))
+
+        async def after(ggrid: str) -> list[int]:
+            return [ids.index(held.record.ggrid) for held in (await store.search_held(HeldFilter(), ggrid)).rows]
+
+        assert await after(ids[3].upper()) == [2, 1, 0]
+        await store.delete_held(ids[3], CLI)
+        assert await after(ids[3]) == [2, 1, 0]
+        assert await after(new_id()) == [4, 2, 1, 0]
+        assert await after("00000000-0000-7000-8000-000000000000") == []
+        assert await after("nonsense") == [4, 2, 1, 0]
+
+    use(scenario)

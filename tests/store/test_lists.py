@@ -1,0 +1,133 @@
+"""Every scope has the usual lists; custom ones of the same kinds come and go."""
+
+from collections.abc import Awaitable, Callable
+from typing import get_args
+
+import msgspec
+
+from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition, categories_of
+from gatepost.lists.entry import Category, Refused
+from gatepost.lists.hit import Hit
+from gatepost.lists.rulings import Ruling, rule
+from gatepost.lists.subjects import Subject, questions
+from gatepost.store.audit import Actor
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.lists import ListState
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+
+ANN = Actor("key", "ann")
+MINE = msgspec.structs.replace(
+    BY_NAME["blocked-urls"], name="mine", display_name="Mine", description="My own", max_size=7, custom=True
+)
+
+
+async def new_tenant(store: Store, name: str) -> str:
+    tenant = await store.create_tenant(name)
+    assert isinstance(tenant, Tenant)
+    return tenant.uid
+
+
+def test_the_usual_lists_are_there_from_the_start(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store, "t")
+        for scope in (None, tenant):
+            assert await store.lists(scope) == tuple(ListState(definition, 0) for definition in LISTS)
+        await store.add_entries(tenant, BY_NAME["own-domains"], [NewEntry("a.example", "a.example")], ANN)
+        assert {state.definition.name: state.size for state in await store.lists(tenant) if state.size} == {
+            "own-domains": 1
+        }
+        assert not any(state.size for state in await store.lists(None))
+        assert await store.list_definition(tenant, "own-domains") == BY_NAME["own-domains"]
+
+    use(scenario)
+
+
+def test_custom_lists(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store, "t")
+        assert await store.list_definition(None, "mine") is None
+        assert await store.create_list(None, MINE, ANN) == MINE
+        assert await store.list_definition(None, "mine") == MINE
+        assert await store.list_definition(tenant, "mine") is None
+        assert await store.create_list(None, MINE, ANN) == NameTaken("mine")
+        usual = msgspec.structs.replace(BY_NAME["blocked-urls"], custom=True)
+        assert await store.create_list(tenant, usual, ANN) == NameTaken("blocked-urls")
+        assert await store.create_list("0198a000-0000-7000-8000-000000000001", MINE, ANN) == NotFound("tenant")
+        await store.add_entries(None, MINE, [NewEntry("a", "a"), NewEntry("b", "b")], ANN)
+        assert (await store.lists(None))[-1] == ListState(MINE, 2)
+        assert await store.delete_list(None, "blocked-urls", ANN) == NotFound("list")
+        assert await store.delete_list(tenant, "mine", ANN) == NotFound("list")
+        assert await store.delete_list(None, "mine", ANN) == 2
+        assert await store.delete_list(None, "mine", ANN) == NotFound("list")
+        assert await store.create_list(None, MINE, ANN) == MINE
+        assert (await store.lists(None))[-1] == ListState(MINE, 0), "the old entries are gone"
+        assert await store.entries(None, "mine", ["a"]) == ()
+
+    use(scenario)
+
+
+def test_one_name_means_one_thing_where_both_scopes_are_seen(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+        allow = msgspec.structs.replace(MINE, category="allow")
+        assert await store.create_list(one, MINE, ANN) == MINE
+        assert await store.create_list(two, allow, ANN) == allow, "tenants do not see each other"
+        assert await store.create_list(None, MINE, ANN) == NameTaken("mine")
+        await store.delete_list(two, "mine", ANN)
+        assert await store.create_list(None, MINE, ANN) == MINE
+        assert await store.create_list(two, allow, ANN) == NameTaken("mine")
+
+    use(scenario)
+
+
+ENTRIES = {
+    "sender": "ann@evil.example",
+    "network": "192.0.2.7",
+    "url": "evil.example/x",
+    "sha256": "ab" * 32,
+    "file-type": "exe",
+    "phrase": "wire now",
+    "domain": "bank.example",
+    "person": "ann <ann@bank.example>",
+}
+SUBJECTS = (
+    Subject("from", "ann@evil.example", "From"),
+    Subject("host", "192.0.2.7", "sending host"),
+    Subject("link", "https://evil.example/x", "1"),
+    Subject("file", "ab" * 32, "2"),
+    Subject("type", "exe", "2"),
+    Subject("text", "wire now", "1"),
+)
+
+
+def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
+    """Each kind with each category: refused, or an entry of it is asked for and does something."""
+
+    async def does_something(store: Store, custom: Definition) -> bool:
+        unkeyed = await store.unkeyed(None)
+        protecting = unkeyed.partner_domains + unkeyed.people + unkeyed.trusted_relays
+        phrases = [Hit(entry.list, entry.scope, entry.key) for entry in unkeyed.phrases]
+        hits = (*await store.lookup(None, questions(SUBJECTS, unkeyed.keyed)), *phrases)
+        ruling = rule(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
+        return ruling != Ruling() or any(entry.list == custom.name for entry in protecting)
+
+    async def scenario(store: Store) -> None:
+        for kind in KINDS:
+            for category in get_args(Category):
+                custom = Definition("mine", kind, category, "Mine", "", 10, custom=True)
+                made = await store.create_list(None, custom, ANN)
+                if category not in categories_of(kind):
+                    assert isinstance(made, Refused)
+                    assert await store.list_definition(None, "mine") is None
+                    continue
+                assert made == custom
+                assert not await does_something(store, custom)
+                await store.add_entries(None, custom, [NewEntry(ENTRIES[kind], ENTRIES[kind])], ANN)
+                assert await does_something(store, custom), (kind, category)
+                await store.delete_list(None, "mine", ANN)
+
+    use(scenario)

@@ -1,0 +1,97 @@
+"""A file that cannot be used is refused with a sentence, and left as it was."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from gatepost.store import open_store, sqlite_file
+from gatepost.store.errors import StorageError
+
+NEWEST = sqlite_file.schema_files()[-1][0]
+
+
+def test_schema_files_are_numbered_without_gaps() -> None:
+    assert [number for number, _ in sqlite_file.schema_files()] == list(range(1, NEWEST + 1))
+
+
+def test_a_new_file_has_the_newest_schema_and_survives_a_power_cut(tmp_path: Path) -> None:
+    connection = sqlite_file.open_file(tmp_path / "deep" / "g.db")
+    assert sqlite_file.schema_version(connection) == NEWEST
+    assert connection.pragma("journal_mode") == "wal"
+    assert connection.pragma("synchronous") == 2, "FULL"
+    assert (tmp_path / "deep" / "g.db").stat().st_mode & 0o077 == 0, "only its owner reads it"
+    connection.close()
+
+
+def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+    sqlite_file.open_file(tmp_path / "g.db").close()
+    before = (tmp_path / "g.db").read_bytes()
+    sqlite_file.open_file(tmp_path / "g.db").close()
+    assert (tmp_path / "g.db").read_bytes() == before
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    sqlite_file.open_file(tmp_path / "g.db").close()
+    reader = sqlite_file.open_reader(tmp_path / "g.db")
+    with pytest.raises(apsw.ReadOnlyError):
+        reader.execute("INSERT INTO meta VALUES ('a', 'b')")
+    reader.close()
+
+
+def _newer(path: Path) -> None:
+    connection = sqlite_file.open_file(path)
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(NEWEST + 1),))
+    connection.close()
+
+
+def _foreign(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE bookmarks (x)")
+    connection.close()
+
+
+def _text(path: Path) -> None:
+    path.write_text("this is no database, and long enough to be mistaken for one " * 20)
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (_newer, rf"written by a newer Gatepost \(schema {NEWEST + 1}, this one knows {NEWEST}\)"),
+        (_foreign, "a database of another program"),
+        (_text, "damaged or not a database"),
+        (_folder, "Is a directory"),
+    ],
+)
+def test_unusable_files(tmp_path: Path, made: object, sentence: str) -> None:
+    assert callable(made)
+    path = tmp_path / "g.db"
+    made(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(StorageError, match=sentence) as refusal:
+        open_store("sqlite:g.db", tmp_path)
+    assert str(path) in str(refusal.value)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(StorageError, match="check the folder"):
+        open_store("sqlite:g.db", tmp_path / "data")
+
+
+def test_an_unwritable_place() -> None:
+    with pytest.raises(StorageError, match="check the folder and its permissions"):
+        open_store("sqlite:/proc/gatepost/g.db", Path())
+
+
+@pytest.mark.parametrize("url", ["mysql://h/db", "", "sqlite:", "sqlite://", "g.db"])
+def test_addresses_that_name_no_engine(tmp_path: Path, url: str) -> None:
+    with pytest.raises(StorageError):
+        open_store(url, tmp_path)
+    assert list(tmp_path.iterdir()) == []
