@@ -13,11 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from gatepost.acquaintance import Facets, made, question
-from gatepost.analysis import Report
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.guard.acquaintance import DAY_SECONDS, Acquaintances
-from gatepost.settings import Acquaintance
+from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
+from gatepost.report import Report
+from gatepost.sender_history import Facets, history_question, read_history
+from gatepost.settings.keys import SenderHistory
 from gatepost.store import open_store
 from gatepost.store.sightings import SightingBatch
 from gatepost.store.store import Store
@@ -41,7 +41,7 @@ async def _measured(mail: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store("sqlite:bench.db", Path(folder))
         day = 20_000
-        memory = Acquaintances(store, Acquaintance(min_days=1, min_messages=1), lambda: day * DAY_SECONDS)
+        memory = SenderHistories(store, SenderHistory(min_days=1, min_messages=1), lambda: day * DAY_SECONDS)
         chance = random.Random(1)
         every = [_facets(500 if mail == "known" else MESSAGES, number, chance) for number in range(MESSAGES)]
         if mail != "young":
@@ -62,9 +62,9 @@ def _facets(senders: int, number: int, chance: random.Random) -> Facets:
     return Facets(f"a@d{who}.example", f"d{who}.example", False, tuple(f"s{site}.example" for site in sites))
 
 
-async def _passed(memory: Acquaintances, every: list[Facets]) -> None:
+async def _passed(memory: SenderHistories, every: list[Facets]) -> None:
     for number, facets in enumerate(every, 1):
-        made(facets, await memory.answer("g", None, question(facets)))
+        read_history(facets, await memory.answer("g", None, history_question(facets)))
         memory.concluded("g", _DELIVERED)
         if not number % GROUP:
             await memory.flush()

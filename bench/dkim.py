@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gatepost.asking import DnsAnswer
 from gatepost.auth import canonical, dkim
-from gatepost.auth.signable import Signable
+from gatepost.auth.canonical import Signable
 from gatepost.mail.message import Field
+from gatepost.questions import DnsAnswer
 
 NOW = 1_700_000_000.0
 HEADER = (

@@ -12,12 +12,12 @@ from html import escape
 
 from bench import corpus
 from gatepost import names
-from gatepost.analysis import Context, Report, analyse
-from gatepost.asking import Dns, DnsAnswer
-from gatepost.files.tree import Antivirus
-from gatepost.mail import read, text
+from gatepost.analysis import Context, analyse
+from gatepost.mail import text
 from gatepost.mail.message import Envelope, Message
-from gatepost.questions import Answer, Lookup, LookupAnswer, Question
+from gatepost.mail.reader import read
+from gatepost.questions import Answer, Antivirus, Dns, DnsAnswer, Lookup, LookupAnswer, Question
+from gatepost.report import Report
 
 COUNT = 400
 NOW = 1_794_302_520.0

@@ -21,7 +21,7 @@ import psutil
 
 from bench.corpus import NotPresentError, mail
 from bench.nasty import message, mutation
-from gatepost.mail import read
+from gatepost.mail.reader import read
 
 SLOW = 2.0
 GROWTH = 64 << 20

@@ -14,12 +14,12 @@ import numpy as np
 
 from bench import corpus
 from gatepost import names
-from gatepost.files import unfold
-from gatepost.files.tree import File
-from gatepost.mail import read
+from gatepost.files.values import File
+from gatepost.files.walk import unfold
 from gatepost.mail.message import Message
+from gatepost.mail.reader import read
 from gatepost.textmodel.features import Features, features
-from gatepost.textmodel.model import MARK_SCALE, Model, evidence, shipped
+from gatepost.textmodel.model import MARK_SCALE, Model, evidence, shipped_model
 
 COUNT = 2_000
 ROUNDS = 3
@@ -32,7 +32,7 @@ def run() -> str:
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
     names.warm()
-    model = shipped()
+    model = shipped_model()
     read_mail = [(message, unfold(message)) for message in (read(each.raw) for each in mail)]
     seen = [features(message, files) for message, files in read_mail]
     hits = [model.hits(each) for each in seen]

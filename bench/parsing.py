@@ -19,9 +19,8 @@ from multiprocessing.connection import Connection
 
 from bench.corpus import NotPresentError, mail
 from bench.nasty import GIANTS
-from gatepost.mail import read_within
 from gatepost.mail.budget import Budget
-from gatepost.mail.mime import Parts
+from gatepost.mail.reader import Parts, read_within
 
 MESSAGES = 4_000
 MOST_SECONDS = 2.0

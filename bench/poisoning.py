@@ -10,8 +10,8 @@ import random
 import msgspec
 
 from bench import corpus
-from gatepost.cli.learning import Sample, learnt, samples
-from gatepost.textmodel.feedback import FOLDER as FEEDBACK
+from gatepost.cli.training import Sample, learnt, samples
+from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model
 
 MAILBOX = "trec07p"

@@ -115,16 +115,15 @@ def pass_through(port: int, next_hop: int) -> None:
     """Intake and relay with a core that says yes."""
     import uvloop
 
-    from gatepost.analysis import Report
-    from gatepost.guard.scan import ScanRequest, ScanResult
-    from gatepost.guard.smtp.intake import Intake
-    from gatepost.guard.smtp.outcome import Outcomes
-    from gatepost.guard.smtp.relay import Relay
-    from gatepost.guard.smtp.services import Services
-    from gatepost.guard.smtp.tenancy import Tenancy
-    from gatepost.guard.spool import Spool
     from gatepost.logs import configure
-    from gatepost.settings import Log
+    from gatepost.report import Report
+    from gatepost.scanning.request import ScanRequest, ScanResult
+    from gatepost.scanning.spool import Spool
+    from gatepost.settings.keys import Log
+    from gatepost.smtp.client import Tenancy
+    from gatepost.smtp.intake import Intake
+    from gatepost.smtp.relay import Relay
+    from gatepost.smtp.services import Outcomes, Services
 
     class Yes:
         def has_room(self) -> bool:

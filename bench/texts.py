@@ -20,9 +20,9 @@ from bench.corpus import NotPresentError, mail
 from gatepost import names
 from gatepost.mail import text
 from gatepost.mail.budget import Budget
-from gatepost.mail.charset import decode
+from gatepost.mail.encodings.charset import decode
 from gatepost.mail.message import Part
-from gatepost.mail.mime import Parts
+from gatepost.mail.reader import Parts
 
 Item = TypeVar("Item")
 

@@ -23,16 +23,15 @@ import psutil
 from bench.sample import address, mails
 from bench.scanning import pss
 from bench.visiting import PASSWORD, Service
-from gatepost.analysis import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
+from gatepost.report import Line, Report
 from gatepost.store import messages, open_store, sqlite_file
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
 from gatepost.store.messages import MessageRecord
-from gatepost.verdict import Line
 
 MESSAGES = int(os.environ.get("BENCH_WEB_MESSAGES", "1000000"))
 ENTRIES = int(os.environ.get("BENCH_WEB_ENTRIES", "1000000"))

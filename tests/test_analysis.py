@@ -11,17 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.analysis import Context, Report, analyse
-from gatepost.asking import Dns, DnsAnswer
+from gatepost.analysis import Context, analyse
 from gatepost.checks.eicar import SIGNATURE
-from gatepost.findings import Check, Finding, Outcome, Reading
+from gatepost.findings import Check, Finding, Reading
 from gatepost.lists.catalogue import KINDS
-from gatepost.lists.hit import Hit
-from gatepost.lists.unkeyed import NOTHING, Compiled, Listed, Unkeyed
-from gatepost.mail import read
+from gatepost.lists.unkeyed import NO_LISTS, Compiled, Listed, Unkeyed
 from gatepost.mail.message import Envelope, Text
-from gatepost.questions import Answer, AskCampaign, Campaign, Lookup, LookupAnswer, Question, Questions
-from gatepost.textmodel.words import body_words
+from gatepost.mail.reader import read
+from gatepost.questions import (
+    Answer,
+    AskCampaign,
+    Campaign,
+    Dns,
+    DnsAnswer,
+    Hit,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Questions,
+)
+from gatepost.report import Outcome, Report
+from gatepost.textmodel.features import body_words
 
 PLAIN = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: Minutes\r\n\r\nSee you on Tuesday.\r\n"
 ENVELOPE = Envelope("ann@shop.example", ("bob@example.org",), "192.0.2.9", "mail.shop.example")
@@ -36,7 +46,7 @@ def report_on(
     failed: bool = False,
     context: Context | None = None,
 ) -> Report:
-    asking = Compiled(Unkeyed(keyed=tuple(KINDS))) if hits or failed else NOTHING
+    asking = Compiled(Unkeyed(keyed=tuple(KINDS))) if hits or failed else NO_LISTS
     analysis = analyse(raw, ENVELOPE, context or Context(now=NOW, lists=asking))
     try:
         questions = next(analysis)

@@ -7,14 +7,13 @@ from typing import get_args
 import pytest
 
 from gatepost.api.errors import BY_CODE
-from gatepost.api.interface import SCANNING
-from gatepost.api.lists_interface import LISTS_API
 from gatepost.api.openapi import Interface, document
+from gatepost.api.operations import LISTS_API, SCANNING
 from gatepost.checks import CHECKS
 from gatepost.cli.licences import pinned
 from gatepost.cli.reference import main, pages
 from gatepost.lists.catalogue import LISTS
-from gatepost.settings import Abby, Guard, Section
+from gatepost.settings.keys import Abby, Guard, Section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = pages()

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from gatepost.logs import configure
-from gatepost.settings import Log
+from gatepost.settings.keys import Log
 
 Logged = Callable[[], list[str]]
 Start = Callable[..., Logged]

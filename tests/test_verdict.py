@@ -4,11 +4,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gatepost.findings import Finding, Outcome
-from gatepost.policy import VERDICTS, overridden, parse, shipped
+from gatepost.findings import Finding
+from gatepost.policy.layers import override
+from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy
+from gatepost.report import Outcome
 from gatepost.verdict import Judgement, judge
 
-POLICY = parse("""
+POLICY = parse_shipped("""
 [verdicts]
 malware = {decision = "drop"}
 phishing = {decision = "quarantine", threshold = 5, own = 3}
@@ -99,11 +101,11 @@ def test_the_order_of_findings_does_not_matter(findings: list[Finding]) -> None:
     assert (there.verdict, there.score, there.tags) == (back.verdict, back.score, back.tags)
 
 
-@given(st.lists(st.builds(Finding, st.sampled_from(sorted(shipped().kinds)), st.just("x")), max_size=20))
+@given(st.lists(st.builds(Finding, st.sampled_from(sorted(shipped_policy().kinds)), st.just("x")), max_size=20))
 @example([Finding(kind, "x") for kind in ("auth:dmarc-fail", "text:mailbox-lure", "text:extortion")])
 def test_more_findings_never_make_mail_better(findings: list[Finding]) -> None:
     """Under the shipped policy no weight is negative, so each further finding can only raise the severity."""
-    verdicts = [VERDICTS.index(judge(findings[:n], (), shipped(), {}).verdict) for n in range(len(findings) + 1)]
+    verdicts = [VERDICTS.index(judge(findings[:n], (), shipped_policy(), {}).verdict) for n in range(len(findings) + 1)]
     assert verdicts == sorted(verdicts, reverse=True)
 
 
@@ -119,7 +121,7 @@ weight = 0.5
 weight = 0.8
 """
     findings = [Finding(kind, "here") for kind in ("url:shortener", "url:userinfo", "text:urgency")]
-    mine = judge(findings, (), overridden(shipped(), text), {})
+    mine = judge(findings, (), override(shipped_policy(), text), {})
     lines = {line.kind: line for line in mine.lines}
     capped = "group links: cap 1 instead of 5 (deployment)"
     assert lines["url:shortener"].override == f"weight 0.5 instead of 1.8 (deployment); {capped}"
@@ -133,6 +135,6 @@ weight = 0.8
 
 
 def test_an_override_that_touches_nothing_says_nothing() -> None:
-    policy = overridden(shipped(), '[kinds."file:macro"]\nweight = 9.0\n')
+    policy = override(shipped_policy(), '[kinds."file:macro"]\nweight = 9.0\n')
     findings = [Finding("url:shortener", "here")]
-    assert judge(findings, (), policy, {}) == judge(findings, (), shipped(), {})
+    assert judge(findings, (), policy, {}) == judge(findings, (), shipped_policy(), {})

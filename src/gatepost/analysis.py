@@ -11,30 +11,43 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gatepost import acquaintance
-from gatepost.acquaintance import STRANGE, Acquaintance, Facets
-from gatepost.asking import Asking, together
-from gatepost.auth import authenticate
-from gatepost.auth.dnsname import address
+from gatepost import sender_history
+from gatepost.auth.authenticate import authenticate
+from gatepost.auth.dns_names import address
 from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
 from gatepost.checks.wording import wording
-from gatepost.files import unfold
-from gatepost.files.pictures import looked_at
-from gatepost.files.tree import Antivirus, File
-from gatepost.files.yararules import Rules, marked
-from gatepost.findings import Check, Finding, Outcome, Protected, Reading
-from gatepost.lists.rulings import Ruling, rule
-from gatepost.lists.subjects import Subject, questions, subjects
-from gatepost.lists.unkeyed import NOTHING, Compiled, hit
-from gatepost.mail import read
+from gatepost.files.pictures import find_qr_codes
+from gatepost.files.values import File
+from gatepost.files.walk import unfold
+from gatepost.files.yara import Rules, mark_matches
+from gatepost.findings import Check, Finding, Protected, Reading
+from gatepost.lists.lookup import subjects_of
+from gatepost.lists.rulings import Ruling, rule_on
+from gatepost.lists.subjects import Subject, questions
+from gatepost.lists.unkeyed import NO_LISTS, Compiled, hit_of
 from gatepost.mail.message import Envelope, Message
-from gatepost.policy import Decision, Policy, Verdict, shipped
-from gatepost.questions import Analysis, AskAntivirus, AskCampaign, Campaign, Lookup, LookupAnswer, Questions, Sighted
-from gatepost.textmodel.blend import Models, built_in
-from gatepost.textmodel.sketch import Sketch, sketch
-from gatepost.textmodel.words import body_words
-from gatepost.verdict import Line, ListNote, judge
+from gatepost.mail.reader import read
+from gatepost.near_duplicates import Signature, signature_of
+from gatepost.policy.rules import Policy, shipped_policy
+from gatepost.questions import (
+    Analysis,
+    Antivirus,
+    AskAntivirus,
+    AskCampaign,
+    Asking,
+    Campaign,
+    Lookup,
+    LookupAnswer,
+    Questions,
+    Sighted,
+    together,
+)
+from gatepost.report import FileSeen, Outcome, Report, undecided
+from gatepost.sender_history import NO_HISTORY, Facets, SenderHistory
+from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.features import body_words
+from gatepost.verdict import judge
 
 T = TypeVar("T")
 
@@ -71,47 +84,17 @@ class Context(msgspec.Struct, frozen=True):
     `campaigns` whether somebody remembers what came in lately; `models` are the text models of the deployment."""
 
     now: float
-    policy: Policy = msgspec.field(default_factory=shipped)
+    policy: Policy = msgspec.field(default_factory=shipped_policy)
     skip: Mapping[str, str] = {}
     mark: Callable[[str], None] = _unwatched
-    lists: Compiled = NOTHING
+    lists: Compiled = NO_LISTS
     checks: frozenset[str] | tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
     rules: Rules | None = None
     antivirus: bool = False
     acquaintance: bool = False
-    models: Models = msgspec.field(default_factory=built_in)
+    models: Models = msgspec.field(default_factory=shipped_models)
     campaigns: bool = False
-
-
-class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file in the report: where it was, what it is, and its hash, without its content."""
-
-    path: str
-    type: str
-    size: int
-    sha256: str
-    names: tuple[str, ...] = ()
-    unread: str = ""
-
-
-class Report(msgspec.Struct, frozen=True):
-    """The whole account of one analysis: the result and the ledger that explains it."""
-
-    verdict: Verdict
-    decision: Decision
-    tags: tuple[str, ...]
-    score: int
-    reason: str
-    lines: tuple[Line, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
-    authentication: Authentication = Authentication()
-    files: tuple[FileSeen, ...] = ()
-    subject: str = ""
-    senders: tuple[str, ...] = ()
-    lists: tuple[ListNote, ...] = ()
-    subjects: tuple[Subject, ...] = ()
-    overrides: tuple[str, ...] = ()
 
 
 def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
@@ -123,11 +106,11 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     words, mine = _sketched(message, context, outcomes)
     authentication, met, campaign = yield from _introduced(message, envelope, facets, mine, context, outcomes)
     files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
-    files = _run("pictures", lambda: looked_at(files), files, context, outcomes)
+    files = _run("pictures", lambda: find_qr_codes(files), files, context, outcomes)
     if rules := context.rules:
-        files = _run("yara", lambda: marked(files, rules), files, context, outcomes)
+        files = _run("yara", lambda: mark_matches(files, rules), files, context, outcomes)
     context.mark("lists")
-    asked = subjects(message, envelope, authentication, files)
+    asked = subjects_of(message, envelope, authentication, files)
     answer, antivirus, met = yield from _told(asked, files, met, context)
     if answer.failed:
         return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
@@ -156,29 +139,31 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     )
 
 
-def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:
-    """What is answered when an analysis as a whole could not conclude: never a disguised delivery."""
-    return Report("unscannable", "undecided", (), 0, reason, outcomes=tuple(outcomes))
-
-
 def _facets(message: Message, envelope: Envelope, context: Context, outcomes: list[Outcome]) -> Facets | None:
     """What of the message is remembered; None where nobody remembers."""
     if not context.acquaintance:
         return None
-    return _run("acquaintance", lambda: acquaintance.facets(message, envelope), None, context, outcomes)
+    return _run("acquaintance", lambda: sender_history.facets_of(message, envelope), None, context, outcomes)
 
 
-def _sketched(message: Message, context: Context, outcomes: list[Outcome]) -> tuple[list[str] | None, Sketch]:
+def _sketched(message: Message, context: Context, outcomes: list[Outcome]) -> tuple[list[str] | None, Signature]:
     """The words that the writer chose, and the signature by which near-copies are told; nothing where nobody asks."""
-    nothing: tuple[list[str] | None, Sketch] = (None, ())
+    nothing: tuple[list[str] | None, Signature] = (None, ())
     if not context.campaigns:
         return nothing
-    return _run("campaign", lambda: (words := body_words(message.texts), sketch(words)), nothing, context, outcomes)
+    return _run(
+        "campaign", lambda: (words := body_words(message.texts), signature_of(words)), nothing, context, outcomes
+    )
 
 
 def _introduced(
-    message: Message, envelope: Envelope, facets: Facets | None, mine: Sketch, context: Context, outcomes: list[Outcome]
-) -> Analysis[tuple[Authentication, Acquaintance, Campaign]]:
+    message: Message,
+    envelope: Envelope,
+    facets: Facets | None,
+    mine: Signature,
+    context: Context,
+    outcomes: list[Outcome],
+) -> Analysis[tuple[Authentication, SenderHistory, Campaign]]:
     """Who sent it, whether the tenant knows them, and who else got it: asked in the same steps, since every further
     step is a way to guard and back."""
     askings: tuple[Any, ...] = (_authenticated(message, envelope, context, outcomes), _met(facets), _spread(mine))
@@ -186,15 +171,15 @@ def _introduced(
     return authentication, met, campaign
 
 
-def _met(facets: Facets | None) -> Analysis[Acquaintance]:
+def _met(facets: Facets | None) -> Analysis[SenderHistory]:
     """What the tenant knows of these facets."""
     if facets is None:
-        return STRANGE
-    (said,) = yield (acquaintance.question(facets),)
-    return acquaintance.made(facets, said) if isinstance(said, Sighted) else STRANGE
+        return NO_HISTORY
+    (said,) = yield (sender_history.history_question(facets),)
+    return sender_history.read_history(facets, said) if isinstance(said, Sighted) else NO_HISTORY
 
 
-def _spread(mine: Sketch) -> Analysis[Campaign]:
+def _spread(mine: Signature) -> Analysis[Campaign]:
     """Who else got near-copies of the message lately."""
     if not mine:
         return Campaign()
@@ -219,8 +204,8 @@ def _authenticated(
 
 
 def _told(
-    asked: tuple[Subject, ...], files: Sequence[File], met: Acquaintance, context: Context
-) -> Analysis[tuple[LookupAnswer, Antivirus, Acquaintance]]:
+    asked: tuple[Subject, ...], files: Sequence[File], met: SenderHistory, context: Context
+) -> Analysis[tuple[LookupAnswer, Antivirus, SenderHistory]]:
     """What guard knows of the message: the list entries that it hits, what an antivirus says where there is one, and
     whether links in files lead to sites that the tenant knows.
 
@@ -231,18 +216,18 @@ def _told(
     wanted: Questions = (
         *((Lookup(keys),) if keys else ()),
         *((AskAntivirus(),) if context.antivirus else ()),
-        *((acquaintance.question(inside),) if inside.hosts else ()),
+        *((sender_history.history_question(inside),) if inside.hosts else ()),
     )
     said = (yield wanted) if wanted else ()
     answer = next((each for each in said if isinstance(each, LookupAnswer)), LookupAnswer())
     antivirus = next((each for each in said if isinstance(each, Antivirus)), Antivirus())
     known = next((each for each in said if isinstance(each, Sighted)), Sighted())
-    return answer, antivirus, acquaintance.joined(met, acquaintance.made(inside, known))
+    return answer, antivirus, sender_history.join_histories(met, sender_history.read_history(inside, known))
 
 
-def _inside(files: Sequence[File], met: Acquaintance) -> Facets:
+def _inside(files: Sequence[File], met: SenderHistory) -> Facets:
     """Where links in files lead to, as far as links in the text do not."""
-    hosts = acquaintance.organisations(link for file in files for link in file.links)
+    hosts = sender_history.organisations(link for file in files for link in file.links)
     return Facets(hosts=tuple(host for host in hosts if host not in met.hosts))
 
 
@@ -257,10 +242,10 @@ def _ruled(answer: LookupAnswer, asked: tuple[Subject, ...], reading: Reading, l
     message = reading.message
     read_text = [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
     found = [(entry, where) for where, text in read_text for entry in lists.phrases.within(text)]
-    hits = dict.fromkeys([*answer.hits, *(hit(entry) for entry, _ in found)])
+    hits = dict.fromkeys([*answer.hits, *(hit_of(entry) for entry, _ in found)])
     spoken = tuple(Subject("text", entry.key, where) for entry, where in found)
     authenticated = reading.authentication.aligned
-    return rule(hits, (*asked, *spoken), authenticated=authenticated, custom=lists.source.custom)
+    return rule_on(hits, (*asked, *spoken), authenticated=authenticated, custom=lists.source.custom)
 
 
 def _checked(reading: Reading, context: Context, outcomes: list[Outcome]) -> list[Finding]:

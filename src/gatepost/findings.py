@@ -5,18 +5,18 @@ A finding states a fact with its evidence. It knows no weight and no action: pol
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from gatepost.acquaintance import STRANGE, Acquaintance
 from gatepost.auth.results import Authentication
-from gatepost.files.tree import Antivirus, File
+from gatepost.files.values import File
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import Address, org_domain
-from gatepost.questions import Campaign
-from gatepost.textmodel.blend import Models, built_in
-from gatepost.textmodel.words import body_words
+from gatepost.questions import Antivirus, Campaign
+from gatepost.sender_history import NO_HISTORY, SenderHistory
+from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.features import body_words
 
 T = TypeVar("T")
 
@@ -75,8 +75,8 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     protected: Protected = Protected()
     now: float = 0.0
     antivirus: Antivirus = Antivirus()
-    acquaintance: Acquaintance = STRANGE
-    models: Models = msgspec.field(default_factory=built_in)
+    acquaintance: SenderHistory = NO_HISTORY
+    models: Models = msgspec.field(default_factory=shipped_models)
     campaign: Campaign = Campaign()
     words: list[str] | None = None
 
@@ -171,11 +171,3 @@ class Check(msgspec.Struct, frozen=True):
     run: Callable[[Reading], Iterable[Finding]]
     needs: frozenset[str] = frozenset()
     themes: frozenset[str] = frozenset()
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """A stage of the analysis that did not run to its end, and why. Silence is never success."""
-
-    stage: str
-    state: Literal["failed", "skipped"]
-    reason: str = ""

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 import structlog
 
-from gatepost.settings import Log
+from gatepost.settings.keys import Log
 
 BLANKED = frozenset(
     {

@@ -1,16 +1,87 @@
-"""Everything that an analysis may ask of guard: DNS, which list entries its message hits, whether its sender is known,
-what an antivirus says."""
+"""Everything that an analysis may ask, and the protocol by which it asks.
+
+An analysis is a generator: it yields a tuple of questions and is sent the tuple of answers (see `Asking` and
+`Analysis`). guard answers them from its event loop, so the code that parses hostile mail needs neither network nor
+storage.
+"""
 
 from collections.abc import Generator
-from typing import Annotated, TypeAlias, TypeVar
+from itertools import chain
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from gatepost.asking import Dns, DnsAnswer
-from gatepost.files.tree import Antivirus
-from gatepost.lists.hit import Hit
+
+class Antivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):
+    """What an antivirus said of the message: `detail` is the name of what it found, or why it was not asked."""
+
+    status: Literal["off", "clean", "found", "failed"] = "off"
+    detail: str = ""
+
+
+Scope = Literal["tenant", "global"]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """Which list, whose, and which entry, with what its author noted."""
+
+    list: str
+    scope: Scope
+    key: str
+    comment: str = ""
+
 
 T = TypeVar("T")
+
+RecordType = Literal["A", "AAAA", "MX", "PTR", "TXT"]
+
+
+class Dns(msgspec.Struct, frozen=True, tag_field="asks", tag="dns"):
+    """All records of one type at one name (an A-label name without a trailing dot)."""
+
+    name: str
+    type: RecordType
+
+
+class DnsAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="dns"):
+    """What DNS said. "No such name", "no such record" and "nobody answered" are different to the end.
+
+    Records are text: addresses as such; names without a trailing dot; MX as "10 mx.example"; TXT as its strings
+    joined without a space (RFC 7208 section 3.3), each octet one character (latin-1).
+    """
+
+    status: Literal["found", "no-data", "no-name", "failed"]
+    records: tuple[str, ...] = ()
+
+
+Asking: TypeAlias = Generator[tuple[Dns, ...], tuple[DnsAnswer, ...], T]
+
+
+def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:
+    """Run several askings side by side: their questions of each step are asked in one batch.
+
+    Three DKIM signatures, SPF and the DMARC record cost one round trip, not five.
+    """
+    results: dict[int, T] = {}
+    waiting: list[tuple[int, Asking[T], tuple[Dns, ...]]] = []
+    for index, asking in enumerate(askings):
+        try:
+            waiting.append((index, asking, next(asking)))
+        except StopIteration as stop:
+            results[index] = stop.value
+    while waiting:
+        asked, waiting = waiting, []
+        answers = yield tuple(chain.from_iterable([questions for _, _, questions in asked]))
+        start = 0
+        for index, asking, questions in asked:
+            end = start + len(questions)
+            try:
+                waiting.append((index, asking, asking.send(answers[start:end])))
+            except StopIteration as stop:
+                results[index] = stop.value
+            start = end
+    return tuple([results[index] for index in range(len(askings))])
+
 
 # Far more than one message has facets; what a worker asks beyond it is refused with the frame.
 MAX_FACETS = 64

@@ -16,44 +16,14 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.findings import Finding, Outcome
+from gatepost.findings import Finding
 from gatepost.lists.rulings import NO_RULING, Match, Ruling
-from gatepost.policy import VERDICTS, Decision, Policy, Verdict, rule_of, shipped
+from gatepost.policy.rules import VERDICTS, Decision, Policy, Verdict, rule_of, shipped_policy
+from gatepost.report import Line, ListNote, Outcome
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
 ENCRYPTED = frozenset({"file:encrypted-archive", "limit:encrypted"})
-
-
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finding as it was judged. Points are hundredths; `counted` is what remained of `weight`, `note` says why.
-    `override` is what an operator's policy changed of its weight, verdict, group or cap."""
-
-    kind: str
-    title: str
-    where: str
-    facts: dict[str, str]
-    weight: int
-    counted: int
-    verdict: Verdict
-    conclusive: bool = False
-    group: str = ""
-    note: str = ""
-    strength: float = 1.0
-    about: str = ""
-    override: str = ""
-
-
-class ListNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one list entry did to the message, or why it did nothing."""
-
-    list: str
-    scope: str
-    entry: str
-    effect: Literal["blocked", "allowed", "cleared", "refused"]
-    where: str
-    comment: str = ""
-    reason: str = ""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -81,7 +51,7 @@ def judge(
     judged = _judged(findings := tuple(findings), outcomes, policy, titles, ruling)
     if not policy.changes:
         return judged
-    plain = _judged(findings, outcomes, shipped(), titles, ruling)
+    plain = _judged(findings, outcomes, shipped_policy(), titles, ruling)
     return msgspec.structs.replace(judged, overrides=tuple(_overrides(judged, plain, policy)))
 
 

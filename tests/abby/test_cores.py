@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gatepost.abby.core_state import MISSES_UNTIL_LOST, Down
 from gatepost.abby.cores import Cores, colour
-from gatepost.abby.multipart import Left
-from gatepost.abby.place import MISSES_UNTIL_LOST, Down
-from gatepost.analysis import undecided
+from gatepost.abby.upload import Left
 from gatepost.api.errors import Failure
-from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
 from gatepost.mail.message import Envelope
+from gatepost.report import undecided
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 
 
 class Bytes:

@@ -5,13 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.abby.messages import described
-from gatepost.analysis import FileSeen, Report
-from gatepost.api.scanning import AnalysedMessage, encode
+from gatepost.api.scanning import AnalysedMessage, encode_scanning
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
-from gatepost.findings import Outcome
 from gatepost.mail.message import Envelope
+from gatepost.report import FileSeen, Line, Outcome, Report
 from gatepost.store.messages import MessageRecord
-from gatepost.verdict import Line
 
 
 def record(report: Report) -> MessageRecord:
@@ -26,7 +24,7 @@ def line(counted: int) -> Line:
 @given(st.lists(st.integers(-100_000, 100_000)))
 def test_what_counted_adds_up_to_the_score_on_the_wire(points: list[int]) -> None:
     report = Report("spam", "quarantine", ("a:b",), sum(points), "", lines=tuple(map(line, points)))
-    wire = encode(described(record(report)))
+    wire = encode_scanning(described(record(report)))
     found = msgspec.json.decode(wire, type=AnalysedMessage)
     assert sum((entry.counted for entry in found.ledger.findings), Decimal(0)) == found.ledger.score
     assert found.ledger.score * 100 == sum(points)
@@ -53,7 +51,7 @@ def test_everything_of_a_report_is_there() -> None:
         subject="s",
         senders=("a@b.example",),
     )
-    found = msgspec.json.decode(encode(described(record(report))))
+    found = msgspec.json.decode(encode_scanning(described(record(report))))
     assert found["tenantUid"] is None
     assert found["borderMtaData"]["envelopeRecipients"] == ["c@d.example"]
     assert found["ledger"]["outcomes"] == [{"stage": "check:x", "state": "skipped", "reason": "it stalled"}]

@@ -8,28 +8,28 @@ from typing import Any
 import httpx
 import pytest
 
-from gatepost.abby import holding
+from gatepost.abby import held_mail
 from gatepost.abby.app import create_app
+from gatepost.abby.core_clients import LocalCore
+from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
-from gatepost.abby.local import LocalCore
-from gatepost.abby.place import Down
-from gatepost.analysis import Report
-from gatepost.guard.attempt import AnalysisJob
-from gatepost.guard.custody import Custody
-from gatepost.guard.holding import Busy, NotHeld, Outcome
-from gatepost.guard.quarantine import Quarantine
-from gatepost.guard.rawstore import RawFolder
-from gatepost.guard.scan import Load, ScanRequest, ScanResult
-from gatepost.guard.smtp.relay import Relay
-from gatepost.guard.spool import Spool
+from gatepost.guard.quarantine.held_mail import HeldMailOperations
+from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.settings import StaticApiToken
+from gatepost.report import Report
+from gatepost.scanning.held_mail import Busy, NotHeld, Outcome
+from gatepost.scanning.request import Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.settings.keys import StaticApiToken
+from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
-from gatepost.view import NotShown
+from gatepost.view.values import NotShown
+from gatepost.workers.jobs import AnalysisJob
 
 RELEASER, READER, BARE = "aa" * 32, "bb" * 32, "cc" * 32
 TOKENS = [
@@ -74,7 +74,7 @@ class House:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.quarantine = Quarantine(store, RawFolder(folder / "q"), self.relay)
-        self.core = LocalCore(Guard(), Custody(self.quarantine, Guard()))
+        self.core = LocalCore(Guard(), HeldMailOperations(self.quarantine, Guard()))
 
     async def hold(self) -> str:
         with Spool(self.folder / "spool").new() as body:
@@ -253,8 +253,8 @@ def test_the_core_that_has_it_is_found(use: Use, next_hop: Any) -> None:
 
 
 def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "BUSY_SECONDS", 0.02)
-    monkeypatch.setattr(holding, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(held_mail, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(held_mail, "LOOK_SECONDS", 0.01)
 
     async def scenario(house: House) -> None:
         ggrid = await house.hold()

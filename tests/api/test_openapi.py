@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from gatepost.api.errors import ERRORS
-from gatepost.api.interface import SCANNING
 from gatepost.api.openapi import document
-from gatepost.api.scanning import Ledger, encode
+from gatepost.api.operations import SCANNING
+from gatepost.api.scanning import Ledger, encode_scanning
 
 DOCUMENT = document(SCANNING)
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -22,7 +22,7 @@ def references(value: Any) -> list[str]:
 
 
 def test_it_is_json_of_the_right_version() -> None:
-    assert json.loads(encode(DOCUMENT)) == DOCUMENT
+    assert json.loads(encode_scanning(DOCUMENT)) == DOCUMENT
     assert DOCUMENT["openapi"] == "3.1.0"
     assert DOCUMENT["info"]["version"] == "1.1.0"
 
@@ -76,6 +76,6 @@ def test_every_answer_names_its_codes() -> None:
 
 def test_points_are_numbers_with_two_places() -> None:
     ledger = Ledger(score=Decimal(110).scaleb(-2), reason="", findings=(), outcomes=())
-    assert encode(ledger).startswith(b'{"score":1.10,')
-    assert msgspec.json.decode(encode(ledger), type=Ledger) == ledger
+    assert encode_scanning(ledger).startswith(b'{"score":1.10,')
+    assert msgspec.json.decode(encode_scanning(ledger), type=Ledger) == ledger
     assert SCHEMAS["Ledger"]["properties"]["score"]["type"] == "number"

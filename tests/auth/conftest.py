@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import (
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gatepost.asking import Asking, Dns, DnsAnswer
 from gatepost.mail.message import Field
+from gatepost.questions import Asking, Dns, DnsAnswer
 
 T = TypeVar("T")
 Zone = dict[str, DnsAnswer]

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.asking import DnsAnswer
 from gatepost.auth import dkim
 from gatepost.auth.arc import INSTANCES_MAX, KEYS_MAX, MESSAGE, RESULTS, SEAL, validate
+from gatepost.auth.canonical import Signable
 from gatepost.auth.results import Arc
-from gatepost.auth.signable import Signable
 from gatepost.mail.message import Field
+from gatepost.questions import DnsAnswer
 
 NOW = 1_700_000_000.0
 KEY = "sel._domainkey.example.org"

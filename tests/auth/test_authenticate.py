@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.asking import DnsAnswer
-from gatepost.auth import authenticate
+from gatepost.auth.authenticate import authenticate
 from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.names import Address
+from gatepost.questions import DnsAnswer
 
 NOW = 1_750_000_000.0
 ZONE = {

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.asking import DnsAnswer
-from gatepost.auth import signable
+from gatepost.auth import canonical
+from gatepost.auth.canonical import Signable
 from gatepost.auth.dkim import READ_MAX, VERIFIED_MAX, verify
 from gatepost.auth.results import Dkim
-from gatepost.auth.signable import Signable
 from gatepost.mail.message import Field
+from gatepost.questions import DnsAnswer
 
 NOW = 1_700_000_000.0
 KEY = "sel._domainkey.example.org"
@@ -287,7 +287,7 @@ def test_many_lengths_are_not_followed(bench: Bench) -> None:
     for length in range(VERIFIED_MAX):
         raw = bench.sign(raw, l=str(length))
     words = [result.result for result in bench.results(raw)]
-    assert words == ["pass"] * signable.BODIES_MAX + ["policy"] * (VERIFIED_MAX - signable.BODIES_MAX)
+    assert words == ["pass"] * canonical.BODIES_MAX + ["policy"] * (VERIFIED_MAX - canonical.BODIES_MAX)
 
 
 @HYPOTHESIS

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.asking import Asking, DnsAnswer
-from gatepost.auth import dmarc_record
-from gatepost.auth.dmarc import MAX_AUTHORS, MAX_SIGNERS, MAX_WALK, author_domains, discover, evaluate, targets
-from gatepost.auth.dmarc_record import Record
+from gatepost.auth import dmarc
+from gatepost.auth.dmarc import MAX_AUTHORS, MAX_SIGNERS, MAX_WALK, Record, author_domains, discover, evaluate, targets
 from gatepost.auth.results import Dkim, Dmarc, Spf
+from gatepost.questions import Asking, DnsAnswer
 
 NO_SPF = Spf()
 REJECT = {"TXT _dmarc.example.com": "v=DMARC1; p=reject"}
@@ -45,15 +44,15 @@ def judged(author: str, spf: Spf = NO_SPF, dkim: tuple[Dkim, ...] = ()) -> Askin
     ],
 )
 def test_reading(text: str, record: Record) -> None:
-    assert dmarc_record.is_dmarc(text)
-    assert dmarc_record.parse(text) == record
+    assert dmarc.is_dmarc(text)
+    assert dmarc.parse(text) == record
 
 
 @pytest.mark.parametrize(
     "text", ["", "v=DMARC1x", " v=DMARC1", "v=DMARC2", "V=dmarc1", "v=spf1", "v=DMARC1;" + "x" * 9_000]
 )
 def test_not_a_record(text: str) -> None:
-    assert not dmarc_record.is_dmarc(text)
+    assert not dmarc.is_dmarc(text)
 
 
 @pytest.mark.parametrize(
@@ -182,4 +181,4 @@ def test_no_answer_makes_it_raise(data: st.DataObject, authors: list[str], spf: 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    assert isinstance(dmarc_record.parse(text), Record)
+    assert isinstance(dmarc.parse(text), Record)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.asking import DnsAnswer
-from gatepost.auth.iprev import MAX_NAMES, verify
+from gatepost.auth.sending_host import MAX_REVERSE_NAMES, verify_iprev
+from gatepost.questions import DnsAnswer
 
 PTR = "PTR 1.2.0.192.in-addr.arpa"
 PTR6 = "PTR 1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
@@ -40,24 +40,24 @@ PTR6 = "PTR 1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.
     ],
 )
 def test_results(resolver: Callable[..., Any], host: str, zone: dict[str, Any], result: str, name: str) -> None:
-    found = resolver(zone).run(verify(ip_address(host)))
+    found = resolver(zone).run(verify_iprev(ip_address(host)))
     assert (found.result, found.name) == (result, name)
 
 
 def test_names_are_bounded(resolver: Callable[..., Any]) -> None:
     dns = resolver({PTR: tuple(f"h{n}.example" for n in range(1_000))})
-    dns.run(verify(ip_address("192.0.2.1")))
-    assert (len(dns.asked), dns.trips) == (1 + MAX_NAMES, 2)
+    dns.run(verify_iprev(ip_address("192.0.2.1")))
+    assert (len(dns.asked), dns.trips) == (1 + MAX_REVERSE_NAMES, 2)
 
 
 def test_unknown_host(resolver: Callable[..., Any]) -> None:
     dns = resolver({})
-    assert (dns.run(verify(None)).result, dns.asked) == ("none", [])
+    assert (dns.run(verify_iprev(None)).result, dns.asked) == ("none", [])
 
 
 @given(st.lists(st.lists(st.text(), max_size=4), max_size=12))
 def test_no_answer_makes_it_raise(answers: list[list[str]]) -> None:
-    asking = verify(ip_address("192.0.2.1"))
+    asking = verify_iprev(ip_address("192.0.2.1"))
     texts = iter(answers)
     questions = next(asking)
     try:

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.asking import DnsAnswer
 from gatepost.auth import keys
 from gatepost.auth.keys import Key, NoKey, usable
+from gatepost.questions import DnsAnswer
 
 E = 65537
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.asking import DnsAnswer
-from gatepost.auth import spf, spf_macro, spf_record
-from gatepost.auth.dnsname import MAX_ADDRESSES
+from gatepost.auth import spf, spf_record
+from gatepost.auth.dns_names import MAX_ADDRESSES
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, sender_of, verify
+from gatepost.questions import DnsAnswer
 
 HOST = ip_address("192.0.2.1")
 HOST6 = ip_address("2001:db8::1")
@@ -183,7 +183,7 @@ def test_explanation_is_bounded(resolver: Callable[..., Any]) -> None:
     sender = sender_of(HOST, "a" * 10_000 + "@example.com", "")
     dns = resolver(zone)
     shown = dns.run(explain(sender, dns.run(check_host(sender))))
-    assert len(shown) == spf_macro.MAX_EXPANDED
+    assert len(shown) == spf_record.MAX_EXPANDED
 
 
 PIECES = (

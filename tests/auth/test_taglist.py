@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.auth.taglist import compact, emptied, parse
+from gatepost.auth.signature import compact, emptied, parse
 
 
 @pytest.mark.parametrize(

@@ -23,19 +23,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gatepost.abby.app import create_app
+from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
-from gatepost.abby.place import Down
-from gatepost.analysis import Report
-from gatepost.api.http import server_config
-from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
-from gatepost.guard.spool import Spool
+from gatepost.api.server import server_config
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.settings import StaticApiToken
+from gatepost.report import Line, Report
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.settings.keys import StaticApiToken
 from gatepost.store import open_store
 from gatepost.store.messages import MessageRecord
 from gatepost.store.tenants import Tenant
-from gatepost.verdict import Line
 
 TOKEN = "5f" * 32
 READER = "6a" * 32

@@ -20,28 +20,26 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.abby import cores as abby_cores
 from gatepost.abby.app import create_app
+from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
-from gatepost.abby.local import LocalCore
-from gatepost.abby.remote import RemoteCore
-from gatepost.analysis import Report
-from gatepost.api.http import server_config
-from gatepost.guard import core as guard_core
+from gatepost.api.server import server_config
+from gatepost.guard import service as guard_core
 from gatepost.guard.admission import Admission
-from gatepost.guard.answers import Answerer
-from gatepost.guard.attempt import AnalysisJob
-from gatepost.guard.core import Guard
-from gatepost.guard.dns import Resolver
-from gatepost.guard.frames import Looked
-from gatepost.guard.rest import build_rest_app
-from gatepost.guard.smtp.intake import Intake
-from gatepost.guard.smtp.limits import Limits
-from gatepost.guard.smtp.outcome import Outcomes
-from gatepost.guard.smtp.services import Services
-from gatepost.guard.smtp.tenancy import Tenancy
-from gatepost.guard.spool import Spool
-from gatepost.settings import Guard as Settings
-from gatepost.settings import RestApi, ScanSources, StaticApiToken
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.http_source import build_rest_app
+from gatepost.guard.service import Guard
+from gatepost.report import Report
+from gatepost.scanning.spool import Spool
+from gatepost.settings.keys import Guard as Settings
+from gatepost.settings.keys import RestApi, ScanSources, StaticApiToken
+from gatepost.smtp.client import Tenancy
+from gatepost.smtp.intake import Intake
+from gatepost.smtp.limits import Limits
+from gatepost.smtp.services import Outcomes, Services
 from gatepost.store import open_store
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.protocol import Looked
 
 SLOTS, TOKEN, SECRET = 20, "5f" * 32, "shared"
 SETTINGS = Settings(scan_sources=ScanSources(rest_api=RestApi()))

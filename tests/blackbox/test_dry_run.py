@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from gatepost.analysis import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
+from gatepost.report import ListNote, Report
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.messages import MessageRecord
-from gatepost.verdict import ListNote
 
 BLOCKED = ListNote("blocked-senders", "tenant", "bad.example", "blocked", "From")
 

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gatepost.api.times import now
 from gatepost.lists.catalogue import LISTS, Definition
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
+from gatepost.times import now
 
 BASE = "/api/public/lists/v1"
 OPERATIONS = ("addEntries", "deleteEntries", "getLists", "listEntries")
@@ -247,7 +247,7 @@ def test_the_scheme_is_written_in_any_case(lists: Any, scheme: str) -> None:
 
 
 def test_credentials_that_open_nothing(lists: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.abby.credentials.FREE_GUESSES", 1_000_000)
+    monkeypatch.setattr("gatepost.abby.authenticator.FREE_GUESSES", 1_000_000)
     revoked = lists.new_key()
     (key_id,) = [key.id for key in lists.run(lists.store.api_keys()) if key.id][-1:]
     lists.run(lists.store.revoke_api_key(key_id))
@@ -587,7 +587,7 @@ def test_storage_that_fails_at_once_is_our_fault(lists: Any, tenant: str, monkey
         yield b""
 
     monkeypatch.setattr(lists.store, "stream_rows", broken)
-    monkeypatch.setattr("gatepost.abby.exports.MAX_STREAMS", 1)
+    monkeypatch.setattr("gatepost.abby.lists.MAX_STREAMS", 1)
     for _ in range(2):
         response = lists.call("listEntries", {"listName": "blocked-urls", "tenantUid": tenant})
         assert error(response) == (500, "internal_error")
@@ -596,7 +596,7 @@ def test_storage_that_fails_at_once_is_our_fault(lists: Any, tenant: str, monkey
 
 def test_readers_that_stay_away_hold_up_nobody(lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some may read at once; the next is told to come back, and those who leave make room."""
-    monkeypatch.setattr("gatepost.abby.exports.MAX_STREAMS", 3)
+    monkeypatch.setattr("gatepost.abby.lists.MAX_STREAMS", 3)
     every = [{"entry": f"{number:04}.example", "comment": "x" * 1_000} for number in range(10_000)]
     for place in range(0, len(every), 500):
         added(lists, "blocked-urls", *every[place : place + 500], tenantUid=tenant)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 from bench.ports import free_ports
 
-from gatepost.client import Client, Retries
-from gatepost.config import ABBY_FILE, GUARD_FILE
+from gatepost.client import Client
+from gatepost.client.exchange import Retries
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store import open_store
 
 MAIL = (

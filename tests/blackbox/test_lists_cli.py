@@ -152,7 +152,7 @@ def test_faults_are_sentences(run: Run, tmp_path: Path, arguments: list[str], wo
 
 
 def test_a_wrong_key_is_a_sentence(run: Run, lists: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.abby.credentials.FREE_GUESSES", 1_000_000)
+    monkeypatch.setattr("gatepost.abby.authenticator.FREE_GUESSES", 1_000_000)
     (tmp_path / "key").write_text(f"{lists.key}x\n")
     code, _, err = run("list", "--key-file", "key")
     assert code == 1

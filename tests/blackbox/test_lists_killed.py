@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from gatepost.client import Client, ClientError, Retries
-from gatepost.config import ABBY_FILE
+from gatepost.client import Client
+from gatepost.client.exchange import ClientError, Retries
+from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter, AuditPage
 

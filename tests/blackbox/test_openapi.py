@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.openapi.checks import RejectedPositiveData
 
-from gatepost.api.interface import SCANNING
-from gatepost.api.lists_interface import LISTS_API
 from gatepost.api.openapi import document
+from gatepost.api.operations import LISTS_API, SCANNING
 
 READER = "6a" * 32
 
@@ -18,7 +17,7 @@ READER = "6a" * 32
 @pytest.fixture
 def patient(start: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A service that lets one guess; schemathesis tries wrong tokens too."""
-    monkeypatch.setattr("gatepost.abby.credentials.FREE_GUESSES", 1_000_000)
+    monkeypatch.setattr("gatepost.abby.authenticator.FREE_GUESSES", 1_000_000)
     return start()
 
 
@@ -58,7 +57,7 @@ lists_schema = schemathesis.openapi.from_dict(document(LISTS_API))
     derandomize=True,
 )
 def test_the_list_api_does_what_it_says(case: Any, lists: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.abby.credentials.FREE_GUESSES", 1_000_000)
+    monkeypatch.setattr("gatepost.abby.authenticator.FREE_GUESSES", 1_000_000)
     try:
         case.call_and_validate(base_url=lists.url, headers={"Authorization": f"apikey {lists.key}"}, verify=lists.ca)
     except* RejectedPositiveData as rejected:

@@ -12,14 +12,14 @@ import pytest
 import uvicorn
 from prometheus_client import CollectorRegistry
 
-from gatepost.abby.place import Down
-from gatepost.abby.remote import RemoteCore
-from gatepost.analysis import undecided
-from gatepost.api.http import server_config
-from gatepost.guard.rest import build_rest_app
-from gatepost.guard.scan import Full, Load, ScanRequest, ScanResult
-from gatepost.guard.spool import Spool
+from gatepost.abby.core_clients import RemoteCore
+from gatepost.abby.core_state import Down
+from gatepost.api.server import server_config
+from gatepost.guard.http_source import build_rest_app
 from gatepost.mail.message import Envelope
+from gatepost.report import undecided
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
 
 GGRID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
 ENVELOPE = Envelope("ä@b.example", ("c@d.example",), "192.0.2.1", "mx", GGRID)

@@ -359,7 +359,7 @@ def test_bytes_that_trickle_in_are_read_like_any(service: Any, step: int) -> Non
 
 
 def test_a_stalled_upload_ends(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.abby.pace.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("gatepost.abby.upload.IDLE_SECONDS", 0.2)
     monkeypatch.setattr("gatepost.abby.failures.DRAIN_IDLE_SECONDS", 0.2)
     service = start()
     with service.connect() as connection:
@@ -477,7 +477,7 @@ def test_guessing_is_slowed_down(start: Any, monkeypatch: pytest.MonkeyPatch) ->
 
     service = start()
     assert service.submit().status_code == 200
-    monkeypatch.setattr("gatepost.abby.credentials.asyncio", type("Stub", (), {"sleep": staticmethod(sleep)}))
+    monkeypatch.setattr("gatepost.abby.authenticator.asyncio", type("Stub", (), {"sleep": staticmethod(sleep)}))
     for _ in range(8):
         assert service.submit(token="wrong").status_code == 401
     assert len(slept) == 3
@@ -497,7 +497,7 @@ def test_shutting_down_finishes_what_is_in_flight(start: Any) -> None:
 
 
 def test_a_header_section_has_to_arrive(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.api.http.HEAD_SECONDS", 0.2)
+    monkeypatch.setattr("gatepost.api.server.HEAD_SECONDS", 0.2)
     service = start()
     with service.connect() as silent, service.connect() as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHos")

@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from gatepost.service.datafolder import DataFolder
+from gatepost.service.data_folder import DataFolder
 
 
 def test_a_tenant_from_its_first_day_to_its_last(browser: Any) -> None:

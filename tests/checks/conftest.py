@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from gatepost.findings import Reading
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
 
 Letter = Callable[..., Reading]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from gatepost.checks.antivirus import check
-from gatepost.files.tree import Antivirus
 from gatepost.findings import Reading
+from gatepost.questions import Antivirus
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gatepost.acquaintance import Acquaintance, Standing
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.checks.broken_habit import ELSEWHERE, UNPROVEN, check
 from gatepost.findings import Finding, Protected, Reading
 from gatepost.questions import Known
+from gatepost.sender_history import SenderHistory, Standing
 
 Letter = Callable[..., Reading]
 
@@ -19,7 +19,7 @@ FAILS = Authentication(HOST, spf=Spf("softfail"), dmarc=Dmarc("fail"))
 ALWAYS = Standing(proven=Known(40, 90))
 
 
-def found(reading: Reading, met: Acquaintance, authentication: Authentication = FAILS, **more: Any) -> list[Finding]:
+def found(reading: Reading, met: SenderHistory, authentication: Authentication = FAILS, **more: Any) -> list[Finding]:
     return list(check(msgspec.structs.replace(reading, acquaintance=met, authentication=authentication, **more)))
 
 
@@ -36,7 +36,7 @@ def found(reading: Reading, met: Acquaintance, authentication: Authentication = 
     ],
 )
 def test_a_domain_that_always_proved_itself(letter: Letter, standing: Standing, broken: bool) -> None:
-    findings = found(letter("Hello"), Acquaintance(ready=True, domain=standing))
+    findings = found(letter("Hello"), SenderHistory(ready=True, domain=standing))
     assert [finding.kind for finding in findings] == [UNPROVEN.id] * broken
 
 
@@ -53,11 +53,11 @@ def test_a_domain_that_always_proved_itself(letter: Letter, standing: Standing, 
     ],
 )
 def test_proof_is_proof_and_no_answer_is_none(letter: Letter, authentication: Authentication) -> None:
-    assert not found(letter("Hello"), Acquaintance(ready=True, domain=ALWAYS), authentication)
+    assert not found(letter("Hello"), SenderHistory(ready=True, domain=ALWAYS), authentication)
 
 
 def test_lists_break_signatures(letter: Letter) -> None:
-    met = Acquaintance(ready=True, domain=ALWAYS)
+    met = SenderHistory(ready=True, domain=ALWAYS)
     for field in ("List-Id: <l.lists.example>\n", "List-Post: <mailto:l@lists.example>\n"):
         (finding,) = found(letter("Hello", fields=field), met)
         assert finding.strength == 0.3
@@ -79,11 +79,11 @@ def test_answers_that_never_went_elsewhere(
     letter: Letter, address: Standing, redirection: Known | None, broken: bool
 ) -> None:
     reading = letter("Hello", fields="Reply-To: me@elsewhere.example\n")
-    met = Acquaintance(ready=True, address=address, redirection=redirection)
+    met = SenderHistory(ready=True, address=address, redirection=redirection)
     findings = found(reading, met, Authentication(HOST, dmarc=Dmarc("pass", dkim_aligned=True)))
     assert [finding.kind for finding in findings] == [ELSEWHERE.id] * broken
 
 
 def test_a_young_memory_has_no_habits(letter: Letter) -> None:
-    assert not found(letter("Hello"), Acquaintance(domain=ALWAYS))
-    assert not found(Reading(), Acquaintance(ready=True, domain=ALWAYS))
+    assert not found(letter("Hello"), SenderHistory(domain=ALWAYS))
+    assert not found(Reading(), SenderHistory(ready=True, domain=ALWAYS))

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.checks.calendar_invitation import STRANGER, check
-from gatepost.files.tree import File, Trait
+from gatepost.files.values import File, Trait
 from gatepost.findings import Reading
 from gatepost.mail.message import Message
 from gatepost.names import Address

@@ -5,12 +5,12 @@ import pytest
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.checks.campaign import BURST, MANY, MARKED, check
 from gatepost.findings import Protected, Reading
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
+from gatepost.near_duplicates import load_marked, signature_of
 from gatepost.questions import Campaign
-from gatepost.textmodel.blend import Models, built_in
-from gatepost.textmodel.sketch import marked, sketch
-from gatepost.textmodel.words import body_words
+from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.features import body_words
 
 TEXT = (
     "Our company looks for a representative in your region who works from home for a few hours each week and receives "
@@ -31,8 +31,8 @@ def kinds(raw: bytes, campaign: Campaign = Campaign(), **more: object) -> list[s
 
 @pytest.fixture(scope="module")
 def models() -> Models:
-    known = marked([sketch(body_words(read(mail()).texts))])
-    return Models(built_in().everybody, marked=known)
+    known = load_marked([signature_of(body_words(read(mail()).texts))])
+    return Models(shipped_models().everybody, marked=known)
 
 
 def test_a_near_copy_of_marked_mail_is_found(models: Models) -> None:

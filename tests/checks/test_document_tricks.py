@@ -10,7 +10,7 @@ from gatepost.checks import (
     program_action,
     remote_template,
 )
-from gatepost.files.tree import File, Trait
+from gatepost.files.values import File, Trait
 from gatepost.findings import Reading
 
 CHECKS = (embedded_object, html_attachment, html_smuggling, pdf_active, program_action, remote_template)

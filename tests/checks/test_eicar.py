@@ -6,7 +6,7 @@ import pytest
 
 from gatepost.checks import eicar
 from gatepost.checks.eicar import EICAR, SIGNATURE, check
-from gatepost.files.tree import File
+from gatepost.files.values import File
 from gatepost.findings import Reading
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.checks import archives, disguise, executable
-from gatepost.files.tree import File, Trait, Unread
+from gatepost.files.values import File, Trait, Unread
 from gatepost.findings import Reading
 
 

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gatepost.acquaintance import STRANGE, Acquaintance, Standing
 from gatepost.checks.first_contact import FIRST, check
 from gatepost.findings import Protected, Reading
 from gatepost.questions import Known
+from gatepost.sender_history import NO_HISTORY, SenderHistory, Standing
 
 Letter = Callable[..., Reading]
 NEW, OLD = Standing(), Standing(proven=Known(3, 9))
 CLAIMED = Standing(claimed=Known(1, 1))
 
 
-def met(address: Standing = NEW, domain: Standing = NEW) -> Acquaintance:
-    return Acquaintance(ready=True, address=address, domain=domain)
+def met(address: Standing = NEW, domain: Standing = NEW) -> SenderHistory:
+    return SenderHistory(ready=True, address=address, domain=domain)
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def met(address: Standing = NEW, domain: Standing = NEW) -> Acquaintance:
         ("a@gmail.com", met(domain=OLD), [FIRST.id]),  # everybody has that domain
         ("a@gmail.com", met(OLD, OLD), []),
         ("a@known.example", met(CLAIMED), []),
-        ("a@new.example", STRANGE, []),  # too little is remembered to tell
+        ("a@new.example", NO_HISTORY, []),  # too little is remembered to tell
     ],
 )
-def test_first_contact(letter: Letter, sender: str, known: Acquaintance, kinds: list[str]) -> None:
+def test_first_contact(letter: Letter, sender: str, known: SenderHistory, kinds: list[str]) -> None:
     reading = msgspec.structs.replace(letter("Hello", sender=sender), acquaintance=known)
     assert [finding.kind for finding in check(reading)] == kinds
 

@@ -4,8 +4,8 @@ import pytest
 
 from gatepost.checks.from_field import INVALID, MISSING, SEVERAL, check
 from gatepost.findings import Reading
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from gatepost.checks.helo import BARE, DYNAMIC, FREEMAIL, LOCAL, NO_DOT, OWN, UNKNOWN, carries_address, check
 from gatepost.findings import Protected, Reading
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
 
 HOST = "203.0.113.65"
 

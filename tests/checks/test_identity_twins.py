@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from gatepost.checks import CHECKS, TITLES
 from gatepost.findings import Reading
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
-from gatepost.policy import shipped
+from gatepost.mail.reader import read
+from gatepost.policy.rules import shipped_policy
 from gatepost.verdict import judge
 
 DELIVERED = {"clean", "bulk"}
@@ -18,7 +18,7 @@ def verdict(raw: str, sender: str, helo: str = "mail.provider.com", host: str = 
     envelope = Envelope(sender, ("ann@corp.com",), host, helo)
     reading = Reading(read(raw.encode()), envelope, now=1_773_144_000.0)
     findings = [finding for check in CHECKS for finding in check.run(reading)]
-    return judge(findings, [], shipped(), TITLES).verdict
+    return judge(findings, [], shipped_policy(), TITLES).verdict
 
 
 def html(header: str, *links: tuple[str, str]) -> str:

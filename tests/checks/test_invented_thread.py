@@ -5,14 +5,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gatepost.acquaintance import Acquaintance
 from gatepost.checks.invented_thread import check
 from gatepost.findings import Reading
+from gatepost.sender_history import SenderHistory
 
 Letter = Callable[..., Reading]
 
 QUOTE = "Please pay today.\n\nFrom: Ann <ann@house.example>\nSent: Friday\nTo: Service\n\nWe will pay on Tuesday."
-MET = Acquaintance(ready=True)
+MET = SenderHistory(ready=True)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gatepost.acquaintance import Acquaintance
 from gatepost.checks.new_hosts import MAX_FOUND, NEW, check
 from gatepost.findings import Protected, Reading
 from gatepost.questions import Known
+from gatepost.sender_history import SenderHistory
 
 Letter = Callable[..., Reading]
 NEVER, OFTEN = Known(), Known(9, 30)
 
 
 def seen(reading: Reading, hosts: dict[str, Known], protected: Protected | None = None) -> list[str]:
-    met = Acquaintance(ready=True, hosts=hosts)
+    met = SenderHistory(ready=True, hosts=hosts)
     reading = msgspec.structs.replace(reading, acquaintance=met, protected=protected or Protected())
     return [finding.facts["host"] for finding in check(reading)]
 
@@ -35,7 +35,7 @@ def test_new_hosts(letter: Letter, link: str, hosts: dict[str, Known], found: li
 
 def test_the_finding_is_about_its_link(letter: Letter) -> None:
     reading = letter("See", link="https://a.pages.example/x")
-    met = Acquaintance(ready=True, hosts={"pages.example": NEVER})
+    met = SenderHistory(ready=True, hosts={"pages.example": NEVER})
     (finding,) = check(msgspec.structs.replace(reading, acquaintance=met))
     assert (finding.kind, finding.about) == (NEW.id, "https://a.pages.example/x")
 

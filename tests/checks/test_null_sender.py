@@ -4,8 +4,8 @@ import pytest
 
 from gatepost.checks.null_sender import NOT_A_REPORT, check
 from gatepost.findings import Reading
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
 
 LETTER = "From: Shop <x@shop.com>\nSubject: Win\n\nhttps://evil.com/\n"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.checks.operator_rule import YARA, check
-from gatepost.files.tree import File, Trait
+from gatepost.files.values import File, Trait
 from gatepost.findings import Reading
 
 

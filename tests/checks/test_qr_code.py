@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.checks.qr_code import QR, check
-from gatepost.files.tree import File
+from gatepost.files.values import File
 from gatepost.findings import Reading
 from gatepost.mail.links import Source
 from gatepost.mail.message import Link

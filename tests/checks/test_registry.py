@@ -5,15 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from gatepost import analysis
-from gatepost.acquaintance import Acquaintance
 from gatepost.analysis import Context, analyse
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks import CHECKS
 from gatepost.checks.wording import LURES, WARES
-from gatepost.files.tree import Antivirus, File, Trait
+from gatepost.files.values import File, Trait
 from gatepost.findings import Check, Finding, Protected, Reading
 from gatepost.mail.message import Defect, Envelope, Link, Message
 from gatepost.names import Address
+from gatepost.questions import Antivirus
+from gatepost.sender_history import SenderHistory
 
 LINK = Link("http://a.example", "http://a.example/", "a.example", "", "1", "text")
 PLAIN = File("1", b"text", "text", "0")
@@ -24,7 +25,7 @@ SIGNS = {
     "signature": Reading(authentication=Authentication(dkim=(Dkim("pass"),))),
     "reply-to": Reading(Message(reply_to=(Address("", "ann", "a.example"),))),
     "protected": Reading(protected=Protected(own_domains=frozenset({"a.example"}))),
-    "remembered": Reading(acquaintance=Acquaintance(ready=True)),
+    "remembered": Reading(acquaintance=SenderHistory(ready=True)),
     "antivirus": Reading(antivirus=Antivirus("clean")),
     "attachment": Reading(files=(File("1", b"%PDF-", "pdf", "0"),)),
     "trait": Reading(files=(File("1", b"text", "text", "0", traits=(Trait("macro"),)),)),

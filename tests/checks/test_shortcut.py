@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.checks.shortcut import COMMAND, SHARE, check
-from gatepost.files.tree import File, Trait
+from gatepost.files.values import File, Trait
 from gatepost.findings import Reading
 
 

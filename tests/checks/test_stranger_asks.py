@@ -5,18 +5,18 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gatepost.acquaintance import STRANGE, Acquaintance, Standing
 from gatepost.checks.stranger_asks import MONEY, SECRET, check
 from gatepost.findings import Reading
 from gatepost.questions import Known
+from gatepost.sender_history import NO_HISTORY, SenderHistory, Standing
 
 Letter = Callable[..., Reading]
 
 PAY = "Our bank details have changed. Please send all future payments to our new bank account."
 LURE = "Your mailbox has been limited. Verify your account within 24 hours."
 PAGE = "https://sign-in.example/x"
-NEW = Acquaintance(ready=True, hosts={"sign-in.example": Known(), "sender.example": Known()})
-OLD = Acquaintance(
+NEW = SenderHistory(ready=True, hosts={"sign-in.example": Known(), "sender.example": Known()})
+OLD = SenderHistory(
     ready=True,
     address=Standing(Known(9, 90)),
     domain=Standing(Known(9, 90)),
@@ -29,17 +29,17 @@ OLD = Acquaintance(
     [
         (PAY, "", NEW, [MONEY.id]),
         (PAY, "", OLD, []),
-        (PAY, "", STRANGE, []),
+        (PAY, "", NO_HISTORY, []),
         (LURE, PAGE, NEW, [SECRET.id]),
         (LURE, PAGE, OLD, []),
-        (LURE, PAGE, STRANGE, []),
+        (LURE, PAGE, NO_HISTORY, []),
         (LURE, "https://sender.example/x", NEW, []),  # at home
         ("Here is the programme of the fair.", PAGE, NEW, []),
         ("Thank you for your order. The invoice is attached, payable within 30 days.", "", NEW, []),
         (PAY + "\n" + "We have written about this at length. " * 100, "", NEW, []),  # no letter
     ],
 )
-def test_stranger_asks(letter: Letter, text: str, link: str, met: Acquaintance, kinds: list[str]) -> None:
+def test_stranger_asks(letter: Letter, text: str, link: str, met: SenderHistory, kinds: list[str]) -> None:
     reading = msgspec.structs.replace(letter(text, link=link), acquaintance=met)
     assert [finding.kind for finding in check(reading)] == kinds
 

@@ -4,7 +4,7 @@ import pytest
 
 from gatepost.checks.subject_tail import TAIL, check
 from gatepost.findings import Reading
-from gatepost.mail import read
+from gatepost.mail.reader import read
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from gatepost.auth.results import Authentication, Dkim, Result
 from gatepost.checks.text_model import FRAUD, PHISHING, SPAM, SURE, check
 from gatepost.findings import Reading
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
 
 OFFER = (
     "Buy cheap viagra and cialis now! Save 80% on all pills, no prescription needed! We ship worldwide, best price"

@@ -4,7 +4,7 @@ import pytest
 
 from gatepost.checks.unnamed_recipient import UNNAMED, check
 from gatepost.findings import Reading
-from gatepost.mail import read
+from gatepost.mail.reader import read
 
 
 @pytest.mark.parametrize(

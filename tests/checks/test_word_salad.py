@@ -6,7 +6,7 @@ import pytest
 
 from gatepost.checks.word_salad import check
 from gatepost.findings import Reading
-from gatepost.mail import read
+from gatepost.mail.reader import read
 
 Letter = Callable[..., Reading]
 

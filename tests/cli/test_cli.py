@@ -11,7 +11,7 @@ import pytest
 
 from gatepost import __version__
 from gatepost.cli import main
-from gatepost.service.datafolder import DataFolder
+from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import EXAMPLE, prepare
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
@@ -61,7 +61,7 @@ def test_help_loads_neither_analysis_nor_service(arguments: list[str]) -> None:
         "import sys; from gatepost.cli import main\n"
         f"sys.argv = ['gatepost', *{arguments}]\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "heavy = ('gatepost.analysis', 'gatepost.guard', 'gatepost.settings', 'starlette', 'httpx', 'asyncio')\n"
+        "heavy = ('gatepost.analysis', 'gatepost.guard', 'gatepost.settings.keys', 'starlette', 'httpx', 'asyncio')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from gatepost.api.list_files import Format, Record
 from gatepost.api.lists import ListChange, NewListEntry, PublicListsEntry
-from gatepost.cli import importing, main
-from gatepost.cli.listfiles import Format, Record, format_of, records, written
-from gatepost.service.datafolder import DataFolder, StartError
+from gatepost.cli import list_changes, main
+from gatepost.cli.list_files import format_of, records, written
+from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.first_start import prepare
 
 NOBODY = "0198c5a2-7c11-7d3e-9f00-00000000dead"
@@ -173,16 +174,16 @@ def test_what_is_written_can_be_read(kind: Format) -> None:
 
 
 def test_a_state_belongs_to_one_import(tmp_path: Path) -> None:
-    state, source = tmp_path / "state", importing.Source("blocked-urls", None, "feed.txt")
-    assert importing.load(state, source) == 1
-    importing.keep(state, source, 1_500)
-    assert importing.load(state, source) == 1_501
+    state, source = tmp_path / "state", list_changes.Source("blocked-urls", None, "feed.txt")
+    assert list_changes.load(state, source) == 1
+    list_changes.keep(state, source, 1_500)
+    assert list_changes.load(state, source) == 1_501
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     with pytest.raises(StartError, match="belongs to another import"):
-        importing.load(state, importing.Source("blocked-ips", None, "feed.txt"))
+        list_changes.load(state, list_changes.Source("blocked-ips", None, "feed.txt"))
     state.write_text("[]")
     with pytest.raises(StartError, match="is no state"):
-        importing.load(state, source)
+        list_changes.load(state, source)
 
 
 def test_calls_are_of_five_hundred(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,6 +198,6 @@ def test_calls_are_of_five_hundred(capsys: pytest.CaptureFixture[str]) -> None:
 
     lines = [Record(n, n, NewListEntry(f"{n}.example")) for n in range(1, 1_202)]
     with pytest.raises(KeyboardInterrupt):
-        importing.imported(lines, send, importing.Source("x", None, "f"), False, seen.append)
+        list_changes.imported(lines, send, list_changes.Source("x", None, "f"), False, seen.append)
     assert (sizes, seen) == ([500, 500, 201], [500, 1_000])
     assert capsys.readouterr().err == "Lines up to 1,000 are done; go on with --from-line 1001.\n"

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import structlog
 
-from gatepost.analysis import Report
 from gatepost.cli import main
-from gatepost.cli.heldview import MAX_PREVIEW, escaped, preview
-from gatepost.config import GUARD_FILE, load_guard
-from gatepost.guard.scan import ScanRequest, ScanResult
-from gatepost.guard.spool import Spool
+from gatepost.cli.ledger import MAX_PREVIEW, escaped, preview
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.service.datafolder import DataFolder
+from gatepost.report import Report
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.service.assembly import open_quarantine
+from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
-from gatepost.service.quarantine import open_quarantine
+from gatepost.settings.files import GUARD_FILE, load_guard
 from gatepost.store import open_store
 
 RAW = (

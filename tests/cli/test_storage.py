@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.cli import main
-from gatepost.service.datafolder import DataFolder
+from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
 
 Run = Callable[..., tuple[int, str, str]]

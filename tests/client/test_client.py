@@ -13,7 +13,8 @@ import multipart  # type: ignore[import-untyped]
 import pytest
 
 from gatepost.api import scanning
-from gatepost.client import ApiError, AsyncClient, Client, Retries, UnexpectedReplyError, UnreachableError
+from gatepost.client import AsyncClient, Client
+from gatepost.client.exchange import ApiError, Retries, UnexpectedReplyError, UnreachableError
 
 RESULT = {
     "ggrid": "019a0000-0000-7000-8000-000000000000",

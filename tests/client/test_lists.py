@@ -12,18 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.api.lists import PublicListsEntry, encode_lines
-from gatepost.client import (
-    ApiError,
-    AsyncClient,
-    BrokenStreamError,
-    Client,
-    NewListEntry,
-    Retries,
-    UnexpectedReplyError,
-    UnreachableError,
-)
-from gatepost.client.lists import Lines
+from gatepost.api.lists import NewListEntry, PublicListsEntry, encode_lines
+from gatepost.client import AsyncClient, Client
+from gatepost.client.calls import Lines
+from gatepost.client.exchange import ApiError, BrokenStreamError, Retries, UnexpectedReplyError, UnreachableError
 
 RETRIES = Retries(attempts=3, first=0.0, jitter=lambda: 0.0)
 TIME = "2026-11-15T00:00:00.000Z"

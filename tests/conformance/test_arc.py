@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gatepost.asking import Dns, DnsAnswer
 from gatepost.auth.arc import validate
 from gatepost.auth.results import Arc
 from gatepost.mail.message import Field
+from gatepost.questions import Dns, DnsAnswer
 
 CASES = 171
 NOW = 1_500_000_000.0

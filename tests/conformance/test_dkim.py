@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.asking import Dns, DnsAnswer
 from gatepost.auth.dkim import verify
 from gatepost.auth.results import Dkim
 from gatepost.auth.signature import TODAY, Rules
 from gatepost.mail.message import Field
+from gatepost.questions import Dns, DnsAnswer
 
 CASES = 62
 NOW = 1_700_000_000.0

@@ -8,9 +8,9 @@ policy and where it stands, what is aligned (S, D), and how many names were aske
 
 import pytest
 
-from gatepost.asking import Asking, Dns, DnsAnswer
 from gatepost.auth.dmarc import author_domains, discover, evaluate
 from gatepost.auth.results import Dkim, Dmarc, Spf
+from gatepost.questions import Asking, Dns, DnsAnswer
 
 REJECT = "v=DMARC1; p=reject"
 QUARANTINE = "v=DMARC1; p=quarantine"

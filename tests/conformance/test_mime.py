@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from gatepost.mail import addresses, parameters, read, words
+from gatepost.mail import addresses, entity, headers
 from gatepost.mail.budget import Budget
-from gatepost.mail.charset import decode
+from gatepost.mail.encodings.charset import decode
 from gatepost.mail.headers import unfolded
 from gatepost.mail.message import Field, Part
-from gatepost.mail.mime import Parts
+from gatepost.mail.reader import Parts, read
 
 PAIRS = {"rfc": 10, "legacy": 54}
 STRAY = "bytes outside the declared charset are read as Windows-1252, not as replacement marks: no letter is lost"
@@ -99,10 +99,10 @@ def compare_field(field: Field, header: Any) -> None:
     elif kind == "Address":
         compare_addresses(field, value)
     elif kind == "ContentType":
-        parsed = parameters.parse(unfolded(field))
+        parsed = entity.parse_parameters(unfolded(field))
         assert parsed.main == "/".join(filter(None, (value["c_type"], value.get("c_subtype")))).lower()
         for attribute in value.get("attributes") or ():
-            assert attribute["value"] in map(words.decode, parsed.spellings(attribute["name"].lower()))
+            assert attribute["value"] in map(headers.decode, parsed.spellings(attribute["name"].lower()))
 
 
 def compare_addresses(field: Field, value: Any) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.mail import read
 from gatepost.mail.message import Message
+from gatepost.mail.reader import read
 
 EICAR = b"X5O!P%@AP[4\\PZX54(P^)7CC)7}$EICAR-STANDARD-" + b"ANTIVIRUS-TEST-FILE!$H+H*"
 # The generator wrote a Perl reference ("ARRAY(0x55…)") in the place of the file: there is none to be found.

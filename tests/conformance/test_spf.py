@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gatepost.asking import Asking, Dns, DnsAnswer
-from gatepost.auth.dnsname import address
+from gatepost.auth.dns_names import address
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, sender_of
+from gatepost.questions import Asking, Dns, DnsAnswer
 
 pytestmark = pytest.mark.shared
 

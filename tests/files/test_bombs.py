@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import zstandard
 
-from gatepost.files import opening, unfold
+from gatepost.files.archives import unpack
+from gatepost.files.archives.decompress import MAX_MEMBERS
 from gatepost.files.budget import MAX_BYTES, MAX_DEPTH, MAX_FILES, MAX_READ, MAX_SLOW, Budget
-from gatepost.files.inflate import MAX_MEMBERS
-from gatepost.files.tree import File, Member, Unread
+from gatepost.files.values import File, Member, Unread
+from gatepost.files.walk import unfold
 from gatepost.mail.message import Message, Part
 
 MEGABYTE = bytes(1 << 20)
@@ -145,7 +146,7 @@ def test_an_archive_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     def itself(content: bytes, *_: object) -> Iterator[Member]:
         yield Member(("again.ace",), content)
 
-    monkeypatch.setitem(opening._READERS, "ace", itself)
+    monkeypatch.setitem(unpack._READERS, "ace", itself)
     budget = Budget()
     found = files_of(b"1234567**ACE**", budget)
     assert [file.path for file in found] == ["1/bomb", "1/bomb/again.ace"]

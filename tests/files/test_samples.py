@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.analysis import Context, Report, analyse
-from gatepost.asking import DnsAnswer
-from gatepost.files import unfold
+from gatepost.analysis import Context, analyse
 from gatepost.files.budget import Budget
+from gatepost.files.walk import unfold
 from gatepost.mail.message import Envelope, Message, Part
-from gatepost.questions import Answer, Lookup, LookupAnswer, Question
+from gatepost.questions import Answer, DnsAnswer, Lookup, LookupAnswer, Question
+from gatepost.report import Report
 
 Shared = Callable[[str], Path]
 

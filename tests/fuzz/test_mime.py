@@ -6,10 +6,9 @@ from bench.nasty import message, mutation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.mail import read
 from gatepost.mail.budget import Budget, Limits
-from gatepost.mail.defects import DEFECTS
-from gatepost.mail.mime import Parts
+from gatepost.mail.message import DEFECTS
+from gatepost.mail.reader import Parts, read
 from gatepost.mail.text import DEFECTS as TEXT_DEFECTS
 
 WORDS = (

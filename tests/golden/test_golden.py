@@ -16,16 +16,25 @@ import msgspec
 import pytest
 
 from gatepost import analysis
-from gatepost.acquaintance import Facet, key
-from gatepost.analysis import Context, Report, analyse
-from gatepost.asking import Dns, DnsAnswer
+from gatepost.analysis import Context, analyse
 from gatepost.checks import CHECKS
-from gatepost.files.tree import Antivirus
 from gatepost.lists.unkeyed import Compiled, Listed, Unkeyed
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, AskSightings, Known, Lookup, LookupAnswer, Question, Sighted
-from gatepost.verdict import Line
+from gatepost.mail.reader import read
+from gatepost.questions import (
+    Answer,
+    Antivirus,
+    AskSightings,
+    Dns,
+    DnsAnswer,
+    Known,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Sighted,
+)
+from gatepost.report import Line, Report
+from gatepost.sender_history import Facet, facet_key
 
 HERE = Path(__file__).parent
 ATTACKS = sorted((HERE / "attacks").glob("*.eml"))
@@ -46,7 +55,9 @@ def memory(file: Path) -> Memory | None:
         return None
     books = tomllib.loads(beside.read_text("utf-8"))
     return {
-        key(Facet[name.upper()], text): Known(*known) for name, book in books.items() for text, known in book.items()
+        facet_key(Facet[name.upper()], text): Known(*known)
+        for name, book in books.items()
+        for text, known in book.items()
     }
 
 

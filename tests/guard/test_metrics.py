@@ -4,14 +4,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from gatepost.analysis import Report
 from gatepost.guard.admission import Admission
-from gatepost.guard.dns import DnsCounters
+from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.metrics import GuardMetrics, queue_status
-from gatepost.guard.pool import PoolCounters
-from gatepost.guard.scan import Load
 from gatepost.metrics import exposition
+from gatepost.report import Report
+from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
+from gatepost.workers.pool import PoolCounters
 
 
 class Pool:

@@ -4,8 +4,19 @@ from typing import get_args
 
 import pytest
 
-from gatepost.lists.catalogue import BY_NAME, KINDS, LARGE, LISTS, SMALL, Definition, categories_of, counts_as
-from gatepost.lists.custom import MAX_SIZE, Unfit, defined
+from gatepost.lists.catalogue import (
+    BY_NAME,
+    KINDS,
+    LARGE,
+    LISTS,
+    MAX_SIZE,
+    SMALL,
+    Definition,
+    UnfitList,
+    categories_of,
+    counts_as,
+    define_custom_list,
+)
 from gatepost.lists.entry import Category
 
 MEANINGS = {
@@ -22,8 +33,8 @@ MEANINGS = {
 
 def make(
     kind: str = "url", category: str = "block", name: str = "mine", size: int | None = None, shown: str = ""
-) -> Definition | Unfit:
-    return defined(name, kind, category, shown, "", size)
+) -> Definition | UnfitList:
+    return define_custom_list(name, kind, category, shown, "", size)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,7 +49,7 @@ def test_what_can_be_made_does_something(kind: str, category: str) -> None:
         assert BY_NAME[meaning].kind == kind
         assert made.max_size == (LARGE if category in ("block", "allow") else SMALL)
     else:
-        assert isinstance(made, Unfit)
+        assert isinstance(made, UnfitList)
         assert made.field == "category"
         assert made.reason.startswith(f"must be {' or '.join(MEANINGS[kind])} for entries of kind {kind}: {category} ")
 
@@ -50,7 +61,7 @@ def test_categories_of_a_kind() -> None:
 
 def test_domains_to_block_are_told_where_they_belong() -> None:
     made = make("domain", "block")
-    assert isinstance(made, Unfit)
+    assert isinstance(made, UnfitList)
     assert "to block mail or links from domains, make one of kind sender or url" in made.reason
 
 
@@ -66,6 +77,6 @@ def test_domains_to_block_are_told_where_they_belong() -> None:
         (make(shown="x" * 101), "display_name"),
     ],
 )
-def test_what_is_no_list(made: Definition | Unfit, field: str) -> None:
-    assert isinstance(made, Unfit)
+def test_what_is_no_list(made: Definition | UnfitList, field: str) -> None:
+    assert isinstance(made, UnfitList)
     assert made.field == field

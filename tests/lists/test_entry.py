@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from gatepost.auth.results import Authentication
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.entry import MAX_KEY_BYTES, Normal, all_limited, limited
-from gatepost.lists.hit import Hit
-from gatepost.lists.rulings import rule
-from gatepost.lists.subjects import Subject, subjects
+from gatepost.lists.lookup import subjects_of
+from gatepost.lists.rulings import rule_on
+from gatepost.lists.subjects import Subject
 from gatepost.lists.unkeyed import Listed, Phrases
-from gatepost.mail import read
 from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
+from gatepost.questions import Hit
 
 URLS, PHRASES = BY_NAME["blocked-urls"], BY_NAME["blocked-phrases"]
 
@@ -55,13 +56,13 @@ def test_a_long_entry_is_shown_whole_and_deleted_by_its_spelling() -> None:
 def test_a_long_link_is_matched_by_its_own_entry_and_no_other() -> None:
     path = "\u5b57" * 900
     mail = read(f"From: a@b.example\r\n\r\nhttps://example.com/{path}\r\n".encode())
-    asked = subjects(mail, Envelope(), Authentication(), ())
+    asked = subjects_of(mail, Envelope(), Authentication(), ())
     for stated, count in ((f"example.com/{path}", 1), (f"example.com/{path}x", 0), (f"example.com/{path[1:]}", 0)):
         entry = URLS.normalise(stated)
         assert isinstance(entry, Normal)
         keys = {key for subject in asked for key in subject.keys}
         assert (entry.key in keys) is bool(count)
-        ruling = rule([Hit(URLS.name, "global", entry.key)], asked, authenticated=False)
+        ruling = rule_on([Hit(URLS.name, "global", entry.key)], asked, authenticated=False)
         assert len(ruling.blocks) == count
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gatepost.lists import network, sender, url
+from gatepost.lists.hosts import sender_keys, url_keys
+from gatepost.lists.values import network_keys
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from gatepost.lists import network, sender, url
     ],
 )
 def test_senders(address: str, entry: str, hit: bool) -> None:
-    assert (entry in sender.keys(address)) is hit
+    assert (entry in sender_keys(address)) is hit
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_senders(address: str, entry: str, hit: bool) -> None:
     ],
 )
 def test_networks(address: str, entry: str, hit: bool) -> None:
-    assert (entry in network.keys(address)) is hit
+    assert (entry in network_keys(address)) is hit
 
 
 @pytest.mark.parametrize(
@@ -60,8 +61,8 @@ def test_networks(address: str, entry: str, hit: bool) -> None:
     ],
 )
 def test_urls(link: str, entry: str, hit: bool) -> None:
-    assert (entry in url.keys(link)) is hit
+    assert (entry in url_keys(link)) is hit
 
 
 def test_a_long_url_has_few_keys() -> None:
-    assert len(url.keys("https://" + "a." * 100 + "example/" + "b/" * 5_000)) < 100
+    assert len(url_keys("https://" + "a." * 100 + "example/" + "b/" * 5_000)) < 100

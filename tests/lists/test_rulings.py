@@ -3,10 +3,10 @@
 import pytest
 
 from gatepost.findings import Finding
-from gatepost.lists.hit import Hit, Scope
-from gatepost.lists.rulings import Ruling, rule
+from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject
-from gatepost.policy import shipped
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Hit, Scope
 from gatepost.verdict import Judgement, judge
 
 SUBJECTS = (
@@ -21,7 +21,7 @@ SUBJECTS = (
 
 
 def ruled(*hits: tuple[str, Scope, str], authenticated: bool = True, custom: dict[str, str] | None = None) -> Ruling:
-    return rule([Hit(*hit) for hit in hits], SUBJECTS, authenticated=authenticated, custom=custom)
+    return rule_on([Hit(*hit) for hit in hits], SUBJECTS, authenticated=authenticated, custom=custom)
 
 
 def names(ruling: Ruling) -> tuple[list[str], list[str], list[str], list[str]]:
@@ -100,7 +100,7 @@ ALLOWED: tuple[str, Scope, str] = (AS, "tenant", "shop.example")
 
 
 def judged(findings: list[Finding], *hits: tuple[str, Scope, str]) -> Judgement:
-    return judge(findings, (), shipped(), {}, ruled(*hits))
+    return judge(findings, (), shipped_policy(), {}, ruled(*hits))
 
 
 @pytest.mark.parametrize(

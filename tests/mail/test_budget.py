@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.mail import read_within
 from gatepost.mail.budget import Budget, Limits
-from gatepost.mail.defects import DEFECTS
-from gatepost.mail.mime import Parts
+from gatepost.mail.message import DEFECTS
+from gatepost.mail.reader import Parts, read_within
 
 HEAD = b"From: a@example.org\r\n"
 MIXED = HEAD + b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n'

@@ -6,7 +6,7 @@ import pytest
 
 from gatepost.mail.budget import Budget
 from gatepost.mail.message import Part
-from gatepost.mail.mime import Parts
+from gatepost.mail.reader import Parts
 
 HEAD = b"From: a@example.org\r\n"
 SECRET = b"the file that must be found, with enough bytes in it to be worth a line of base64 or two: 0123456789"

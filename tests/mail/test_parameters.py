@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.parameters import parse
+from gatepost.mail.entity import parse_parameters
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from gatepost.mail.parameters import parse
     ],
 )
 def test_parse(text: str, main: str, name: str | None, odd: bool) -> None:
-    parsed = parse(text)
+    parsed = parse_parameters(text)
     assert (parsed.main, parsed.get("name"), parsed.odd) == (main, name, odd)
 
 
@@ -53,15 +53,15 @@ def test_parse(text: str, main: str, name: str | None, odd: bool) -> None:
     ],
 )
 def test_every_name_that_some_program_shows_is_seen(text: str) -> None:
-    assert "file.zip" in parse(text).spellings("name")
+    assert "file.zip" in parse_parameters(text).spellings("name")
 
 
 def test_parameters_past_the_limit_make_the_value_odd() -> None:
-    assert parse("a/b; " + "".join(f"k{number}=v; " for number in range(600)) + "z=z").odd
+    assert parse_parameters("a/b; " + "".join(f"k{number}=v; " for number in range(600)) + "z=z").odd
 
 
 @given(st.text(alphabet="abname*01=;\"'\\() %-/,\t", max_size=60))
 def test_any_text_parses(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_parameters(text)
     parsed.get("name")
     assert len(parsed.spellings("name", "boundary")) <= 24

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from gatepost.mail import read
-from gatepost.mail.defects import DEFECTS
+from gatepost.mail.message import DEFECTS
+from gatepost.mail.reader import read
 from gatepost.names import Address
 
 RAW = (

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.html import MAX_NODES
+from gatepost.mail.html.document import MAX_NODES
+from gatepost.mail.html.limits import MAX_TAGS
 from gatepost.mail.links import MAX_LINKS
 from gatepost.mail.message import Defect, Field, Headers, Part, Text
-from gatepost.mail.taming import MAX_TAGS
 from gatepost.mail.text import DEFECTS, MAX_TEXT, Reader, read_texts
 
 

@@ -3,11 +3,12 @@
 import pytest
 
 from gatepost.checks import CHECKS, TITLES
-from gatepost.policy import VERDICTS, PolicyError, overridden, parse, shipped
+from gatepost.policy.layers import override
+from gatepost.policy.rules import VERDICTS, PolicyError, parse_shipped, shipped_policy
 
 
 def test_kinds_and_policy_agree() -> None:
-    assert set(shipped().kinds) == set(TITLES)
+    assert set(shipped_policy().kinds) == set(TITLES)
 
 
 def test_no_two_checks_share_a_kind() -> None:
@@ -16,18 +17,18 @@ def test_no_two_checks_share_a_kind() -> None:
 
 
 def test_every_group_is_used() -> None:
-    assert {rule.group for rule in shipped().kinds.values()} - {""} == set(shipped().groups)
+    assert {rule.group for rule in shipped_policy().kinds.values()} - {""} == set(shipped_policy().groups)
 
 
 def test_the_default_decisions_are_those_of_the_interface() -> None:
-    delivered = [verdict for verdict in VERDICTS if shipped().verdicts[verdict].decision == "deliver"]
+    delivered = [verdict for verdict in VERDICTS if shipped_policy().verdicts[verdict].decision == "deliver"]
     assert delivered == ["bulk", "clean"]
 
 
 def test_an_operator_states_only_what_differs() -> None:
-    policy = overridden(shipped(), '[verdicts]\nspam = {decision = "drop"}\n[kinds."file:eicar"]\nweight = 3.5\n')
+    policy = override(shipped_policy(), '[verdicts]\nspam = {decision = "drop"}\n[kinds."file:eicar"]\nweight = 3.5\n')
     assert policy.verdicts["spam"].decision == "drop"
-    assert policy.verdicts["spam"].threshold == shipped().verdicts["spam"].threshold
+    assert policy.verdicts["spam"].threshold == shipped_policy().verdicts["spam"].threshold
     assert policy.kinds["file:eicar"].weight == 3.5
     assert policy.kinds["file:eicar"].conclusive
 
@@ -44,9 +45,9 @@ def test_an_operator_states_only_what_differs() -> None:
 )
 def test_a_faulty_file_says_what_is_wrong(text: str, complaint: str) -> None:
     with pytest.raises(PolicyError, match=complaint):
-        overridden(shipped(), text)
+        override(shipped_policy(), text)
 
 
 def test_a_policy_without_a_verdict_is_refused() -> None:
     with pytest.raises(PolicyError, match="malware"):
-        parse("verdicts = {}\ngroups = {}\nkinds = {}")
+        parse_shipped("verdicts = {}\ngroups = {}\nkinds = {}")

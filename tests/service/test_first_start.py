@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.abby.web.passwords import Passwords, invented
-from gatepost.config import ABBY_FILE, GUARD_FILE, load
-from gatepost.service.datafolder import DataFolder, StartError
+from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.first_start import keep_administrator, prepare
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
 from gatepost.store import open_store
 from gatepost.store.users import Credentials
+from gatepost.web.credentials import Passwords, invented
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -95,7 +95,7 @@ def test_one_service_at_a_time(tmp_path: Path) -> None:
 
     data = DataFolder(tmp_path)
     program = (
-        "import pathlib, sys; from gatepost.service.datafolder import *\n"
+        "import pathlib, sys; from gatepost.service.data_folder import *\n"
         "with DataFolder(pathlib.Path(sys.argv[1])).lock('abby'): print('has it', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(

@@ -19,10 +19,11 @@ from typing import NamedTuple
 import pytest
 
 from gatepost.cli import main
-from gatepost.client import Client, Retries
-from gatepost.config import ABBY_FILE, GUARD_FILE
-from gatepost.service.datafolder import DataFolder
+from gatepost.client import Client
+from gatepost.client.exchange import Retries
+from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import EXAMPLE, prepare
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text("utf-8")
 DEPLOYMENT = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from bench.ports import free_ports
 
-from gatepost.config import ABBY_FILE, GUARD_FILE
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 MAIL = f"From: a@x.example\r\nContent-Type: application/octet-stream\r\n\r\n{EICAR}\r\n".encode()

@@ -18,10 +18,11 @@ import httpx
 import pytest
 from bench.ports import free_ports
 
-from gatepost.client import ApiError, Client, Retries, UnreachableError
-from gatepost.config import ABBY_FILE, GUARD_FILE
-from gatepost.service.datafolder import DataFolder
+from gatepost.client import Client
+from gatepost.client.exchange import ApiError, Retries, UnreachableError
+from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import EXAMPLE, prepare
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 MAIL = EXAMPLE.encode()
 SLOW = b"X-Gatepost-Trial: check:sleep=1500\r\n" + MAIL

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from gatepost.settings import Abby, Guard, Smtp, values
+from gatepost.settings import values
+from gatepost.settings.keys import Abby, Guard, Smtp
 from gatepost.settings.values import split_address
 
 BAD_HOSTS = ["http://h", "https://", "h:9785", "https://u@h", "https://h/p", "https://h?q", "https://[x"]

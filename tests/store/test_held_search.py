@@ -8,7 +8,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.policy import Verdict
+from gatepost.policy.rules import Verdict
 from gatepost.store import paging
 from gatepost.store.audit import CLI
 from gatepost.store.held_mail import HeldCounts

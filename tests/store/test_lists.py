@@ -7,9 +7,9 @@ import msgspec
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition, categories_of
 from gatepost.lists.entry import Category, Refused
-from gatepost.lists.hit import Hit
-from gatepost.lists.rulings import Ruling, rule
+from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, questions
+from gatepost.questions import Hit
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import NameTaken, NotFound
@@ -112,7 +112,7 @@ def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
         protecting = unkeyed.partner_domains + unkeyed.people + unkeyed.trusted_relays
         phrases = [Hit(entry.list, entry.scope, entry.key) for entry in unkeyed.phrases]
         hits = (*await store.lookup(None, questions(SUBJECTS, unkeyed.keyed)), *phrases)
-        ruling = rule(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
+        ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
         return ruling != Ruling() or any(entry.list == custom.name for entry in protecting)
 
     async def scenario(store: Store) -> None:

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.acquaintance import EVERYTHING, Facet, key
 from gatepost.ids import new_id
+from gatepost.sender_history import EVERYTHING, Facet, facet_key
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.sightings import Sighting, SightingBatch
 from gatepost.store.store import Store
 
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
-KEYS = [key(Facet.HOST, f"{n}.example") for n in range(20)]
+KEYS = [facet_key(Facet.HOST, f"{n}.example") for n in range(20)]
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
 

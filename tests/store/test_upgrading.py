@@ -8,10 +8,10 @@ import apsw
 import asyncpg
 import pytest
 
-from gatepost.analysis import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
+from gatepost.report import Report
 from gatepost.store import message_index, messages, open_store, sqlite_file
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry

@@ -4,8 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from gatepost.textmodel.figures import Rate, caught_at, curve, reliability
-from gatepost.textmodel.pictures import diagram, roc
+from gatepost.textmodel.figures import Rate, caught_at, curve, diagram, reliability, roc
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail import read
-from gatepost.textmodel.blend import Blend, Models, built_in, deployed
+from gatepost.mail.reader import read
+from gatepost.textmodel.deployed import Blend, Models, load_models, shipped_models
 from gatepost.textmodel.features import Features, features
-from gatepost.textmodel.model import CHOSEN, HALF, MARK_SCALE, Model, ModelError, evidence, parsed, shipped
+from gatepost.textmodel.model import CHOSEN, HALF, MARK_SCALE, Model, ModelError, evidence, parse_model, shipped_model
 
 WORDS = ("#links 0", "free", "meeting", "pills")
 
@@ -81,7 +81,7 @@ def test_reasons_are_what_weighed_most() -> None:
 
 
 def test_a_model_survives_its_file() -> None:
-    again = parsed(toy(slope=0.5).saved())
+    again = parse_model(toy(slope=0.5).saved())
     assert again.score(seen("free pills")) == toy(slope=0.5).score(seen("free pills"))
     assert again.words == WORDS
 
@@ -89,7 +89,7 @@ def test_a_model_survives_its_file() -> None:
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04", toy().saved()[:-40]])
 def test_what_is_no_model_is_refused(content: bytes) -> None:
     with pytest.raises(ModelError):
-        parsed(content)
+        parse_model(content)
 
 
 def test_the_blend_is_the_average_of_log_odds() -> None:
@@ -101,10 +101,10 @@ def test_the_blend_is_the_average_of_log_odds() -> None:
 
 def test_own_models_are_found_in_their_folder(tmp_path: Path) -> None:
     tenant = "0192aa00-0000-7000-8000-000000000001"
-    assert deployed(tmp_path / "none").of(tenant) == built_in().everybody
+    assert load_models(tmp_path / "none").of(tenant) == shipped_models().everybody
     (tmp_path / "own.npz").write_bytes(toy().saved())
     (tmp_path / f"{tenant.upper()}.npz").write_bytes(toy(free=9.0).saved())
-    models = deployed(tmp_path)
+    models = load_models(tmp_path)
     assert [len(models.of(name).models) for name in (None, "another", tenant)] == [2, 2, 3]
     assert isinstance(models, Models)
 
@@ -114,7 +114,7 @@ def test_the_shipped_model_knows_an_advertisement_from_a_letter() -> None:
     ham = (
         b"From: a@b.example\r\nSubject: Re: patch\r\nIn-Reply-To: <1@c>\r\n\r\nThanks, the patch looks good to me.\r\n"
     )
-    scores = [shipped().score(features(read(raw))).unwanted for raw in (spam, ham)]
+    scores = [shipped_model().score(features(read(raw))).unwanted for raw in (spam, ham)]
     assert scores[0] > 0.7
     assert scores[1] < 0.3
 
@@ -123,7 +123,7 @@ NOT_NAMES = ("enron", "trec", "spamassassin", "phishing_pot", "notmuch", "foff",
 
 
 def test_nothing_in_the_shipped_model_names_a_collection_a_host_or_a_date() -> None:
-    words = shipped().words
+    words = shipped_model().words
     named = [word for word in words if word.removeprefix("s:").removeprefix("f:") in NOT_NAMES]
     assert not named
     assert not [word for word in words if not word.startswith("#") and any(c in "123456789@" for c in word)]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gatepost.files.tree import File
-from gatepost.mail import read
+from gatepost.files.values import File
 from gatepost.mail.message import Field, Headers, Link, Message, Text
+from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.textmodel.structure import marks
+from gatepost.textmodel.features import marks
 
 
 def link(url: str, source: str = "html") -> Link:

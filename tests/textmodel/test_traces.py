@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.mail import read
+from gatepost.mail.reader import read
 from gatepost.textmodel.features import Features, features
 
 BODY = (

@@ -5,14 +5,12 @@ import random
 import numpy as np
 import pytest
 
-from gatepost.textmodel.campaigns import campaigns
-from gatepost.textmodel.card import written
+from gatepost.textmodel.deployed import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.features import Features
-from gatepost.textmodel.feedback import FOLDER as REPORTS
-from gatepost.textmodel.kinds import kind_of
-from gatepost.textmodel.model import parsed
-from gatepost.textmodel.training import Example, TrainingError, family_of, heaviest, learn
-from gatepost.textmodel.vocabulary import spread, vocabulary
+from gatepost.textmodel.figures import written
+from gatepost.textmodel.labels import campaigns, kind_of
+from gatepost.textmodel.model import parse_model
+from gatepost.textmodel.training import Example, TrainingError, family_of, heaviest, learn, spread, vocabulary
 
 pytest.importorskip("sklearn")
 
@@ -123,7 +121,7 @@ def test_kinds_of_unwanted_mail(label: str, text: str, kind: str) -> None:
 
 def test_the_card_says_where_it_came_from_and_how_to_do_without() -> None:
     model = learn(world())
-    model = parsed(model.saved())
+    model = parse_model(model.saved())
     model.about["sources"] = {"phishing_pot": {"phish": 3}, "mine": {"ham": 2}}
     card = written(model, (), ["mail"])
     assert "CC BY-NC" in card

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.message import Text
-from gatepost.textmodel.words import MAX_WORDS, body_words, meant, name_words, subject_words
+from gatepost.textmodel.features import MAX_WORDS, body_words, meant, name_words, subject_words
 
 
 def words(*visible: str) -> list[str]:

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from gatepost.guard.warmup import specimens
-from gatepost.view import View, shown, view
+from gatepost.view import values
+from gatepost.view.message import view
+from gatepost.view.values import View
+from gatepost.workers.warmup import specimens
 
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 MAX_ENCODED = 3_000_000
@@ -115,8 +117,8 @@ def test_links_lead_where_they_lead_and_what_is_followed_comes_first() -> None:
 def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
     made = checked(b"Subject: x\r\n\r\n" + b"word " * 100_000)
     (passage,) = made.passages
-    assert len(passage.visible) == shown.ALL_VISIBLE
-    assert passage.more == 500_000 - shown.ALL_VISIBLE
+    assert len(passage.visible) == values.ALL_VISIBLE
+    assert passage.more == 500_000 - values.ALL_VISIBLE
     assert made.left_out == ("300,000 more characters of text",)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gatepost.view.plain import Allowance, block, line
+from gatepost.view.values import Allowance, block, line
 
 
 @pytest.mark.parametrize(

@@ -10,33 +10,28 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from gatepost.abby.apikeys import KeyDoor
+from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, Tokens
 from gatepost.abby.cores import Cores
-from gatepost.abby.credentials import Door, Guesses, Tokens
-from gatepost.abby.docs import docs_page
-from gatepost.abby.dryrun import DryRuns
-from gatepost.abby.exports import Exports
+from gatepost.abby.docs_page import docs_page
 from gatepost.abby.failures import Answering, Endpoint, Handler, Json
-from gatepost.abby.holding import HeldMailRoom, HoldingCore
-from gatepost.abby.listing import Listing
-from gatepost.abby.messages import Messages
-from gatepost.abby.releasing import Releasing
-from gatepost.abby.scanning import Observer, Scanning, unobserved
-from gatepost.abby.status import Ready, Status, always_ready
-from gatepost.abby.web.assets import Assets
-from gatepost.abby.web.desk import Desk, Installation
-from gatepost.abby.web.passwords import Passwords
-from gatepost.abby.web.registry import web_routes
-from gatepost.abby.web.rendering import Renderer
-from gatepost.abby.web.templating import environment
-from gatepost.api.interface import SCANNING
-from gatepost.api.lists_interface import BASE, LISTS_API
+from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores
+from gatepost.abby.lists import Exports, ListsApi
+from gatepost.abby.messages import MessagesApi, ReleaseApi
+from gatepost.abby.scan import Observer, ScanApi, unobserved
+from gatepost.abby.status import Ready, StatusApi, always_ready
 from gatepost.api.openapi import document
-from gatepost.api.scanning import encode
-from gatepost.guard.spool import Spool
-from gatepost.policy import Policies, unchanged
-from gatepost.settings import StaticApiToken
+from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
+from gatepost.api.scanning import encode_scanning
+from gatepost.policy.layers import Policies, unchanged_policies
+from gatepost.rejudge.dry_run import ListDryRuns
+from gatepost.scanning.spool import Spool
+from gatepost.settings.keys import StaticApiToken
 from gatepost.store.store import Store
+from gatepost.web.context import Installation, WebContext
+from gatepost.web.credentials import Passwords
+from gatepost.web.registry import web_routes
+from gatepost.web.rendering import PageRenderer
+from gatepost.web.responses import Assets, environment
 
 LONG_REQUEST_SECONDS = 3600.0
 
@@ -54,7 +49,7 @@ def create_app(
     store: Store,
     tokens: Iterable[StaticApiToken],
     spool: Spool,
-    releasers: Sequence[HoldingCore] = (),
+    releasers: Sequence[HeldMailCore] = (),
     long_request_seconds: float = LONG_REQUEST_SECONDS,
     ready: Ready = always_ready,
     metrics: Callable[[], bytes] = bytes,
@@ -67,29 +62,29 @@ def create_app(
 ) -> Starlette:
     """The whole service. `releasers` are the cores again, as those that hold mail; `routes` are added behind its own;
     `observe` is told the outcome of every scan; `policies` are those that the cores judge by."""
-    door = Door(Tokens(tokens), Guesses(clock))
-    scanning = Scanning(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
-    messages = Messages(door=door, store=store)
-    room = HeldMailRoom(store, releasers)
-    releasing = Releasing(door=door, room=room)
-    trials, exports = DryRuns(store, policies or unchanged()), Exports(store)
-    lists = Listing(door=KeyDoor(store, Guesses(clock)), store=store, trials=trials, exports=exports)
+    door = Authenticator(Tokens(tokens), Guesses(clock))
+    scanning = ScanApi(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
+    messages = MessagesApi(door=door, store=store)
+    room = HeldMailOnCores(store, releasers)
+    releasing = ReleaseApi(door=door, room=room)
+    trials, exports = ListDryRuns(store, policies or unchanged_policies()), Exports(store)
+    lists = ListsApi(door=ApiKeyAuthenticator(store, Guesses(clock)), store=store, trials=trials, exports=exports)
     assets = Assets()
-    desk = Desk(
+    desk = WebContext(
         store=store,
         cores=cores,
         room=room,
         spool=spool,
-        policies=policies or unchanged(),
+        policies=policies or unchanged_policies(),
         trials=trials,
         exports=exports,
         passwords=Passwords(),
         guesses=Guesses(clock),
-        renderer=Renderer(environment(assets.paths)),
+        renderer=PageRenderer(environment(assets.paths)),
         installation=installation or Installation(),
         scan_seconds=long_request_seconds,
     )
-    status = Status(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
+    status = StatusApi(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
 
     described, lists_described = document(SCANNING), document(LISTS_API)
     own = [
@@ -97,9 +92,9 @@ def create_app(
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/messages/{ggrid}", messages.read, "GET"),
         _route("/v1/messages/{ggrid}/release", releasing.release, "POST"),
-        _route("/v1/openapi.json", _fixed(Json(encode(described))), "GET"),
-        *(_route(f"{BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
-        _route(f"{BASE}/openapi.json", _fixed(Json(encode(lists_described))), "GET"),
+        _route("/v1/openapi.json", _fixed(Json(encode_scanning(described))), "GET"),
+        *(_route(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
+        _route(f"{LISTS_BASE}/openapi.json", _fixed(Json(encode_scanning(lists_described))), "GET"),
         _route("/docs", _fixed(docs_page([described, lists_described])), "GET"),
         _route("/healthz", status.health, "GET"),
         _route("/readyz", status.readiness, "GET"),

@@ -18,11 +18,10 @@ from typing import Literal, Protocol
 
 import structlog
 
-from gatepost.abby.attempts import Attempts
-from gatepost.abby.multipart import Left
-from gatepost.abby.place import Core, Down, Place
+from gatepost.abby.core_state import Core, CoreAttempts, CoreState, Down
+from gatepost.abby.upload import Left
 from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
-from gatepost.guard.scan import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
 
 WAITING_LIMIT = 1 << 30
 POLL_SECONDS = 1.0
@@ -61,16 +60,16 @@ class _Waiter:
     `beside` are the places that have the message already, where a second attempt is wanted.
     """
 
-    def __init__(self, ticket: int, beside: frozenset[Place] = frozenset()) -> None:
+    def __init__(self, ticket: int, beside: frozenset[CoreState] = frozenset()) -> None:
         self.ticket, self.beside = ticket, beside
-        self.turn: asyncio.Future[Place | Failure] = asyncio.get_running_loop().create_future()
+        self.turn: asyncio.Future[CoreState | Failure] = asyncio.get_running_loop().create_future()
 
     def __lt__(self, other: "_Waiter") -> bool:
         return self.ticket < other.ticket
 
     def withdraw(self) -> None:
         """It does not wait any more; a slot that was kept for it is free again."""
-        if self.turn.done() and not self.turn.cancelled() and isinstance(place := self.turn.result(), Place):
+        if self.turn.done() and not self.turn.cancelled() and isinstance(place := self.turn.result(), CoreState):
             place.release()
         self.turn.cancel()
 
@@ -88,7 +87,7 @@ class Cores:
         hear_seconds: float = HEAR_SECONDS,
         doubt_seconds: float = DOUBT_SECONDS,
     ) -> None:
-        self._places = tuple(Place(core) for core in cores)
+        self._places = tuple(CoreState(core) for core in cores)
         self._waiting_limit = waiting_limit
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
@@ -157,12 +156,12 @@ class Cores:
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
     async def _scan(self, request: ScanRequest, client: Client) -> ScanResult | Failure | Left:
-        ticket, attempts = next(self._tickets), Attempts(self._serve)
-        turn: Place | Failure | Left | None = None if self._queue else self._reserved()
+        ticket, attempts = next(self._tickets), CoreAttempts(self._serve)
+        turn: CoreState | Failure | Left | None = None if self._queue else self._reserved()
         turn = turn or await self._wait(ticket, request.body.size, client)
         try:
             while True:
-                if isinstance(turn, Place):
+                if isinstance(turn, CoreState):
                     attempts.begin(turn, self._scan_at(turn, request))
                 elif turn is not None:
                     return turn
@@ -177,8 +176,8 @@ class Cores:
             attempts.give_up()
 
     async def _further(
-        self, attempts: Attempts, ticket: int, size: int, client: Client
-    ) -> Place | Failure | Left | None:
+        self, attempts: CoreAttempts, ticket: int, size: int, client: Client
+    ) -> CoreState | Failure | Left | None:
         """Where to try next; None where something has come of an attempt, or may have."""
         places = attempts.places
         if places and (attempts.hopeful or len(places) >= MAX_DEATHS):
@@ -187,10 +186,10 @@ class Cores:
         if attempts.result is not None or attempts.deaths >= MAX_DEATHS:
             return None
         turn = await (self._beside(attempts, ticket) if places else self._wait(ticket, size, client))
-        self.attempts_again += isinstance(turn, Place)
+        self.attempts_again += isinstance(turn, CoreState)
         return turn
 
-    async def _beside(self, attempts: Attempts, ticket: int) -> Place | None:
+    async def _beside(self, attempts: CoreAttempts, ticket: int) -> CoreState | None:
         """A place to try beside those that are silent, once one has a slot that nobody waits for."""
         waiter = _Waiter(ticket, attempts.places)
         waiter.turn.add_done_callback(attempts.wake)
@@ -206,17 +205,17 @@ class Cores:
             heapify(self._seconds)
         if waiter.turn.done():
             found = waiter.turn.result()
-            return found if isinstance(found, Place) else None
+            return found if isinstance(found, CoreState) else None
         waiter.turn.cancel()
         return None
 
     def _unneeded(self, turn: object) -> None:
         """A place was found, and what was wanted of it has come from elsewhere."""
-        if isinstance(turn, Place):
+        if isinstance(turn, CoreState):
             turn.release()
             self._serve()
 
-    async def _scan_at(self, place: Place, request: ScanRequest) -> ScanResult | Full | Down:
+    async def _scan_at(self, place: CoreState, request: ScanRequest) -> ScanResult | Full | Down:
         outcome = await place.scan(request)
         if isinstance(outcome, Down):
             log.warning("scan has to start again", ggrid=request.ggrid, core=place.core.name, reason=outcome.reason)
@@ -226,7 +225,7 @@ class Cores:
                 place.poked.set()
         return outcome
 
-    async def _wait(self, ticket: int, size: int, client: Client) -> Place | Failure | Left:
+    async def _wait(self, ticket: int, size: int, client: Client) -> CoreState | Failure | Left:
         if self._given_up():
             return _unavailable()
         if self.waiting_bytes + size > self._waiting_limit:
@@ -248,7 +247,7 @@ class Cores:
             self.waiting -= 1
             self.waiting_bytes -= size
 
-    async def _turn(self, waiter: _Waiter, client: Client) -> Place | Failure | Left:
+    async def _turn(self, waiter: _Waiter, client: Client) -> CoreState | Failure | Left:
         for place in self._places:
             place.poked.set()
         gone = asyncio.ensure_future(client.gone())
@@ -261,14 +260,14 @@ class Cores:
         waiter.withdraw()
         return Left()
 
-    def _best(self, but: frozenset[Place] = frozenset()) -> Place | None:
+    def _best(self, but: frozenset[CoreState] = frozenset()) -> CoreState | None:
         best, most = None, 0
         for place in self._places:
             if (free := place.free) > most and place not in but:
                 best, most = place, free
         return best
 
-    def _reserved(self) -> Place | None:
+    def _reserved(self) -> CoreState | None:
         if place := self._best():
             place.reserve()
         return place
@@ -289,7 +288,7 @@ class Cores:
                 place.reserve()
                 waiter.turn.set_result(place)
 
-    async def _watch(self, place: Place) -> None:
+    async def _watch(self, place: CoreState) -> None:
         """Hear one core for as long as the service runs: about every second, and when it has what is waited for."""
         while True:
             await asyncio.sleep(BREATH_SECONDS)
@@ -301,12 +300,12 @@ class Cores:
             if self._given_up():
                 self._turn_away()
 
-    async def _poked(self, place: Place, seconds: float) -> None:
+    async def _poked(self, place: CoreState, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await place.poked.wait()
 
-    async def _hear(self, place: Place, *, once_free: bool = False) -> None:
+    async def _hear(self, place: CoreState, *, once_free: bool = False) -> None:
         begun, slack = place.begun, ROOM_SECONDS if once_free else 0.0
         doubt = asyncio.get_running_loop().call_later(slack + self._doubt_seconds, place.doubt)
         try:

@@ -19,18 +19,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gatepost.abby.web.answers import html
-from gatepost.abby.web.assets import Assets
-from gatepost.abby.web.templating import environment
-from gatepost.api.errors import (
-    INTERNAL_ERROR,
-    METHOD_NOT_ALLOWED,
-    NOT_FOUND,
-    Error,
-    Failure,
-)
-from gatepost.api.scanning import encode
+from gatepost.api.errors import INTERNAL_ERROR, METHOD_NOT_ALLOWED, NOT_FOUND, Error, Failure
+from gatepost.api.scanning import encode_scanning
 from gatepost.ids import new_id
+from gatepost.web.responses import Assets, environment, html_response
 
 SMALL_BODY = 64 << 10
 SMALL_BODY_SECONDS = 0.25
@@ -67,7 +59,7 @@ def answer(failure: Failure, scope: Scope) -> Response:
         headers = (*headers, ("Retry-After", str(failure.error.retry_after)))
     if _wants_page(scope):
         return _page(failure, headers)
-    return Json(encode(Error(failure.error.code, failure.message)), failure.error.status, headers)
+    return Json(encode_scanning(Error(failure.error.code, failure.message)), failure.error.status, headers)
 
 
 def _wants_page(scope: Scope) -> bool:
@@ -81,7 +73,7 @@ def _page(failure: Failure, headers: tuple[tuple[str, str], ...]) -> Response:
     title = failure.error.code.replace("_", " ").capitalize()
     sentence = failure.message[:1].upper() + failure.message[1:].rstrip(".") + "."
     page = _templates().get_template("error.html").render(title=title, message=sentence, error=failure.error)
-    response = html(page, failure.error.status)
+    response = html_response(page, failure.error.status)
     response.headers.update(dict(headers))
     return response
 

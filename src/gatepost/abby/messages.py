@@ -1,6 +1,8 @@
 """`GET /v1/messages/{ggrid}`: a result with its ledger, for tokens with `messages.read`.
 
 Inside, points are whole hundredths; here they become decimals with two places, so that they still add up.
+
+`POST /v1/messages/{ggrid}/release`: a held message goes on, once, for tokens with `messages.release`.
 """
 
 from decimal import Decimal
@@ -9,10 +11,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gatepost.abby.credentials import Door
+from gatepost.abby.authenticator import Authenticator
+from gatepost.abby.core_state import Down
 from gatepost.abby.failures import Json
-from gatepost.analysis import FileSeen, Report
-from gatepost.api.errors import MESSAGE_NOT_FOUND, Failure
+from gatepost.abby.held_mail import HeldMailOnCores
+from gatepost.api.errors import CORE_UNAVAILABLE, DELIVERY_FAILED, MESSAGE_NOT_FOUND, Failure
 from gatepost.api.scanning import (
     AnalysedFile,
     AnalysedMessage,
@@ -28,20 +31,22 @@ from gatepost.api.scanning import (
     RecordedEnvelope,
     SpfOutcome,
     StageOutcome,
-    encode,
+    encode_scanning,
 )
-from gatepost.api.times import date_time
 from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
+from gatepost.report import FileSeen, Line, Report
+from gatepost.scanning.held_mail import NotHeld, NotSent, Outcome, Released
+from gatepost.store.audit import Actor
 from gatepost.store.messages import MessageRecord, MessageStore, Release
-from gatepost.verdict import Line
+from gatepost.times import date_time
 
 
-class Messages:
+class MessagesApi:
     """The endpoint that reads records."""
 
-    def __init__(self, *, door: Door, store: MessageStore) -> None:
+    def __init__(self, *, door: Authenticator, store: MessageStore) -> None:
         self._door = door
         self._store = store
 
@@ -56,7 +61,7 @@ class Messages:
         record = await self._store.message(ggrid) if ggrid else None
         if record is None:
             return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
-        return Json(encode(described(record)))
+        return Json(encode_scanning(described(record)))
 
 
 def described(record: MessageRecord) -> AnalysedMessage:
@@ -149,3 +154,36 @@ def _dmarc(found: Authentication) -> DmarcOutcome:
 
 def _file(file: FileSeen) -> AnalysedFile:
     return AnalysedFile(file.path, file.type, file.size, file.sha256, file.names, file.unread)
+
+
+NOT_FOUND = Failure(MESSAGE_NOT_FOUND, "no message with this ggrid is held")
+
+
+class ReleaseApi:
+    """The endpoint that lets messages go."""
+
+    def __init__(self, *, door: Authenticator, room: HeldMailOnCores) -> None:
+        self._door, self._room = door, room
+
+    async def release(self, request: Request) -> Response | Failure:
+        """Release one message, by its ggrid in any case."""
+        caller = await self._door.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        if refusal := caller.may("messages.release"):
+            return refusal
+        outcome = await self._room.release(request.path_params["ggrid"], Actor("token", caller.name))
+        if isinstance(outcome, Released):
+            release = Release(outcome.time, outcome.by, outcome.recipients)
+            return Json(encode_scanning(released(outcome.ggrid, release)))
+        return _failure(outcome)
+
+
+def _failure(outcome: Outcome | Down) -> Failure:
+    if isinstance(outcome, NotHeld):
+        return NOT_FOUND
+    if isinstance(outcome, Down):
+        return Failure(CORE_UNAVAILABLE, "no core that answers has this message")
+    if isinstance(outcome, NotSent):
+        return Failure(DELIVERY_FAILED, f"{outcome.reason}; the message is held as before")
+    return Failure(DELIVERY_FAILED, "another release of this message is under way")

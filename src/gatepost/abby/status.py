@@ -8,8 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.cores import Cores
-from gatepost.abby.credentials import Door
 from gatepost.abby.failures import Json
 from gatepost.api.errors import (
     CORE_UNAVAILABLE,
@@ -19,7 +19,7 @@ from gatepost.api.errors import (
     PAYLOAD_TOO_LARGE,
     Failure,
 )
-from gatepost.api.scanning import SystemStatus, encode
+from gatepost.api.scanning import SystemStatus, encode_scanning
 
 MAX_BODY = 64 << 10
 BODY_SECONDS = 10.0
@@ -34,13 +34,13 @@ async def always_ready() -> str | None:
     return None
 
 
-class Status:
+class StatusApi:
     """`ready` says what is missing, None for nothing; `metrics` gives the text of Prometheus."""
 
     def __init__(
         self,
         *,
-        door: Door,
+        door: Authenticator,
         cores: Cores,
         ready: Ready = always_ready,
         metrics: Callable[[], bytes] = bytes,
@@ -60,7 +60,7 @@ class Status:
         refusal = await _empty(request)
         if refusal:
             return refusal
-        return Json(encode(SystemStatus(await self._cores.status())))
+        return Json(encode_scanning(SystemStatus(await self._cores.status())))
 
     async def health(self, _request: Request) -> Response:
         """The process runs and serves."""

@@ -167,7 +167,7 @@ class PublicListsEntry(_Answer, frozen=True, gc=False):
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode(value: object) -> bytes:
+def encode_lists(value: object) -> bytes:
     """A value of these types as JSON."""
     return _ENCODER.encode(value)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gatepost.policy import Decision, Verdict
+from gatepost.policy.rules import Decision, Verdict
 
 MAX_BODY = 52_428_800
 MAX_RECIPIENTS = 1000
@@ -251,6 +251,6 @@ class AnalysedMessage(_Wire, frozen=True):
 ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
-def encode(value: object) -> bytes:
+def encode_scanning(value: object) -> bytes:
     """A value of these types as JSON."""
     return ENCODER.encode(value)

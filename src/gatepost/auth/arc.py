@@ -16,13 +16,13 @@ import re
 
 import msgspec
 
-from gatepost.asking import Asking, DnsAnswer
 from gatepost.auth import keys
+from gatepost.auth.canonical import Signable
 from gatepost.auth.keys import Key, NoKey
 from gatepost.auth.results import Arc, Result
-from gatepost.auth.signable import Signable
 from gatepost.auth.signature import TODAY, Refusal, Rules, Signature, arc_message, arc_seal, tags_of
 from gatepost.mail.message import Field
+from gatepost.questions import Asking, DnsAnswer
 
 INSTANCES_MAX = 50
 KEYS_MAX = 16

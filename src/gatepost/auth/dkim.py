@@ -13,14 +13,14 @@ import hashlib
 
 import msgspec
 
-from gatepost.asking import Asking, DnsAnswer
 from gatepost.auth import keys
+from gatepost.auth.canonical import Signable
 from gatepost.auth.keys import Key, NoKey
 from gatepost.auth.results import Dkim, Result
-from gatepost.auth.signable import Signable
 from gatepost.auth.signature import TODAY, Refusal, Rules, Signature, tags_of
 from gatepost.auth.signature import dkim as read_tags
 from gatepost.mail.message import Field
+from gatepost.questions import Asking, DnsAnswer
 
 VERIFIED_MAX = 8
 READ_MAX = 32

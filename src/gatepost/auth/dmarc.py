@@ -1,4 +1,10 @@
-"""DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
+"""A DMARC policy record as read (RFC 9989 sections 4.7 and 4.8).
+
+Only the version must be right; an unknown or faulty tag is ignored in favour of its default. The exception is a faulty
+`p`, `sp` or `np`: then the record counts as `p=none` if its owner wants reports, and as asking for nothing if not
+(section 4.10.1). `pct`, `rf` and `ri` of RFC 7489 are unknown tags now.
+
+DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
 
 Organisational domains are found by walking up the DNS tree (section 4.10), at most 8 names for one domain. What the
 walk will ask is known beforehand, so everything above the first name is asked in one round trip, and all walks of one
@@ -6,16 +12,85 @@ message share their answers. An identifier that is not below the author's organi
 foreign signers cost no question.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
-from gatepost.asking import Asking, Dns, together
-from gatepost.auth import dmarc_record
-from gatepost.auth.dmarc_record import Policy, Record
-from gatepost.auth.dnsname import queryable
+from gatepost.auth.dns_names import queryable
 from gatepost.auth.results import Dkim, Dmarc, Spf
 from gatepost.names import normal_domain, org_domain
+from gatepost.questions import Asking, Dns, together
+
+Policy = Literal["none", "quarantine", "reject"]
+
+MAX_RECORD = 8_192
+MAX_TAGS = 100
+
+_VERSION = re.compile(r"[vV][ \t]*=[ \t]*DMARC1[ \t]*(?:;|$)")
+_BLANK = " \t"
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-+\--~]+")
+_POLICIES: dict[str, Policy] = {"none": "none", "quarantine": "quarantine", "reject": "reject"}
+_LOWER: dict[Policy, Policy] = {"reject": "quarantine", "quarantine": "none", "none": "none"}
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What an owner asks for. `applies` is False where nothing can be made of its policy tags."""
+
+    policy: Policy = "none"
+    subdomains: Policy = "none"
+    nonexistent: Policy = "none"
+    strict_dkim: bool = False
+    strict_spf: bool = False
+    psd: Literal["y", "n", "u"] = "u"
+    testing: bool = False
+    applies: bool = True
+
+    def lowered(self, policy: Policy) -> Policy:
+        """The policy to apply: one step milder while its owner tests it (`t=y`)."""
+        return _LOWER[policy] if self.testing else policy
+
+
+def is_dmarc(text: str) -> bool:
+    """Is this TXT record a DMARC record? The value of the version is case-sensitive and must come first."""
+    return len(text) <= MAX_RECORD and bool(_VERSION.match(text))
+
+
+def parse(text: str) -> Record:
+    """Read a record that `is_dmarc`. Total: what is wrong in it is left out."""
+    tags = _tags(text)
+    named = {name: _POLICIES.get(tags[name].lower()) for name in ("p", "sp", "np") if name in tags}
+    faulty = None in named.values()
+    policy = (None if faulty else named.get("p")) or "none"
+    subdomains = (None if faulty else named.get("sp")) or policy
+    psd = tags.get("psd", "").lower()
+    return Record(
+        policy=policy,
+        subdomains=subdomains,
+        nonexistent=(None if faulty else named.get("np")) or subdomains,
+        strict_dkim=tags.get("adkim", "").lower() == "s",
+        strict_spf=tags.get("aspf", "").lower() == "s",
+        psd="y" if psd == "y" else "n" if psd == "n" else "u",
+        testing=tags.get("t", "").lower() == "y",
+        applies=not faulty or _wants_reports(tags.get("rua", "")),
+    )
+
+
+def _tags(text: str) -> dict[str, str]:
+    """The first value of each tag."""
+    tags: dict[str, str] = {}
+    for piece in text.split(";", MAX_TAGS)[1:MAX_TAGS]:
+        name, equals, value = piece.partition("=")
+        name = name.strip(_BLANK).lower()
+        if equals and name not in tags:
+            tags[name] = value.strip(_BLANK)
+    return tags
+
+
+def _wants_reports(rua: str) -> bool:
+    return any(_URI.fullmatch(uri.strip(_BLANK)) for uri in rua.split(","))
+
 
 MAX_WALK = 8
 # A From with more domains than this is an attack or an accident; RFC 9989 section 11.5 asks for a limit.
@@ -45,8 +120,8 @@ class Records:
         answers = yield tuple([Dns(f"_dmarc.{name}", "TXT") for name in missing])
         for name, answer in zip(missing, answers, strict=False):
             # Several records at one name count as none (RFC 9989 section 4.10, step 2).
-            found = [text for text in answer.records if dmarc_record.is_dmarc(text)]
-            self.known[name] = dmarc_record.parse(found[0]) if len(found) == 1 else None
+            found = [text for text in answer.records if is_dmarc(text)]
+            self.known[name] = parse(found[0]) if len(found) == 1 else None
             if answer.status == "failed":
                 self.failed.add(name)
 

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from gatepost.asking import Asking, Dns, DnsAnswer
-from gatepost.auth import taglist
+from gatepost.auth import signature
+from gatepost.questions import Asking, Dns, DnsAnswer
 
 LEAST_BITS = 512
 MOST_BITS = 4096
@@ -96,12 +96,12 @@ def usable(answer: DnsAnswer, kind: str, hashing: str) -> tuple[Key, ...] | NoKe
 
 
 def _read(record: str, kind: str, hashing: str) -> Key | NoKey:
-    tags = taglist.parse(record) if len(record) <= _RECORD_MAX else None
+    tags = signature.parse(record) if len(record) <= _RECORD_MAX else None
     if tags is None or "p" not in tags:
         return NoKey("permerror", "the key record is malformed")
     if reason := _misfit(tags, kind, hashing):
         return NoKey("permerror", reason)
-    public = public_key(kind, taglist.compact(tags["p"]))
+    public = public_key(kind, signature.compact(tags["p"]))
     if isinstance(public, str):
         return NoKey("permerror", public)
     flags = _words(tags.get("t", ""))

@@ -1,4 +1,10 @@
-"""What a signature says about itself: the tags of DKIM-Signature and of its ARC sisters (RFC 6376 section 3.5).
+"""Tag lists, the `name=value; name=value` of DKIM and ARC headers and of key records (RFC 6376 section 3.2).
+
+Names are case-sensitive and stand once; a name that stands twice makes the whole list invalid, and so does an empty
+place between two semicolons (only one semicolon may trail). White space around names and values does not count, white
+space inside a value does, so `t=1 2345` is not a number.
+
+What a signature says about itself: the tags of DKIM-Signature and of its ARC sisters (RFC 6376 section 3.5).
 
 Reading is total: the result is a `Signature` that can be verified, or a `Refusal` in the words of RFC 8601 section
 2.7.1. "neutral" is a signature that cannot be processed, "permerror" one that the standards call failed, "policy" one
@@ -12,7 +18,40 @@ from typing import Literal
 import idna
 import msgspec
 
-from gatepost.auth import taglist
+_BLANK = " \t\r\n"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def parse(text: str) -> dict[str, str] | None:
+    """The tags in their order, or None where the text is no tag list. Never raises; linear."""
+    pieces = text.split(";")
+    if not pieces[-1].strip(_BLANK):
+        pieces.pop()
+    tags: dict[str, str] = {}
+    for piece in pieces:
+        name, equals, value = piece.partition("=")
+        name = name.strip(_BLANK)
+        if not equals or name in tags or not _NAME.fullmatch(name):
+            return None
+        tags[name] = value.strip(_BLANK)
+    return tags
+
+
+def compact(value: str) -> str:
+    """A value without its folding white space, as base64 is written (RFC 6376 section 2.10)."""
+    return "".join(value.split()) if value.isascii() else value
+
+
+def emptied(field: bytes, tag: bytes) -> bytes:
+    """A header field with the value of one tag deleted and all else kept, as a signature is made (section 3.7)."""
+    name, colon, value = field.partition(b":")
+    pieces = value.split(b";")
+    for index, piece in enumerate(pieces):
+        key, equals, _ = piece.partition(b"=")
+        if equals and key.strip(b" \t\r\n") == tag:
+            pieces[index] = key + equals
+    return name + colon + b";".join(pieces)
+
 
 FIELD_MAX = 32768
 NAMES_MAX = 512
@@ -83,7 +122,7 @@ def tags_of(field: bytes) -> dict[str, str] | None:
     """The tags of a header field, None where it has no tag list or is unreasonably long."""
     if len(field) > FIELD_MAX:
         return None
-    return taglist.parse(field.partition(b":")[2].decode("utf-8", "replace"))
+    return parse(field.partition(b":")[2].decode("utf-8", "replace"))
 
 
 def dkim(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | Refusal:
@@ -204,7 +243,7 @@ def _length(tags: dict[str, str]) -> int | None:
 
 def _base64(tags: dict[str, str], name: str) -> bytes:
     try:
-        octets = binascii.a2b_base64(taglist.compact(tags.get(name, "")), strict_mode=True)
+        octets = binascii.a2b_base64(compact(tags.get(name, "")), strict_mode=True)
     except ValueError:
         octets = b""
     if not octets:
@@ -244,7 +283,7 @@ def _identity(tags: dict[str, str], domain: str) -> str:
     if "i" not in tags:
         return f"@{domain}"
     # RFC 6376 section 2.11: octets in hexadecimal, white space dropped.
-    plain = _QUOTED.sub(lambda found: chr(int(found[1], 16)), taglist.compact(tags["i"]))
+    plain = _QUOTED.sub(lambda found: chr(int(found[1], 16)), compact(tags["i"]))
     local, _, name = plain.rpartition("@")
     host = dns_name(name)
     if not host or not f".{host}".endswith(f".{domain}"):

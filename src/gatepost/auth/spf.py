@@ -11,13 +11,12 @@ the host. DMARC looks at the former only.
 
 import msgspec
 
-from gatepost.asking import Asking, Dns, DnsAnswer
-from gatepost.auth import spf_macro, spf_record
-from gatepost.auth.dnsname import IpAddress, addresses, is_domain, queryable, reverse_name
+from gatepost.auth import spf_record
+from gatepost.auth.dns_names import IpAddress, addresses, is_domain, queryable, reverse_name
 from gatepost.auth.results import Result, Spf
-from gatepost.auth.spf_macro import Macro
-from gatepost.auth.spf_record import Mechanism, Record, RecordError
+from gatepost.auth.spf_record import Macro, Mechanism, Record, RecordError
 from gatepost.names import normal_domain
+from gatepost.questions import Asking, Dns, DnsAnswer
 
 MAX_LOOKUPS = 10
 MAX_VOID = 2
@@ -122,11 +121,11 @@ def explain(sender: Sender, outcome: Outcome, now: float = 0, receiver: str = "u
     (answer,) = yield (Dns(name, "TXT"),)
     if len(answer.records) != 1 or not answer.records[0].isascii():
         return ""
-    text = spf_macro.parse(answer.records[0][: spf_record.MAX_RECORD], spf_macro.ALL_LETTERS)
+    text = spf_record.parse_macro(answer.records[0][: spf_record.MAX_RECORD], spf_record.ALL_LETTERS)
     if text is None:
         return ""
-    values = yield from _values(check, outcome.domain, spf_macro.letters_in(text))
-    return spf_macro.expand(text, {**values, "c": str(sender.host), "r": receiver, "t": str(int(now))})
+    values = yield from _values(check, outcome.domain, spf_record.letters_in(text))
+    return spf_record.expand_macro(text, {**values, "c": str(sender.host), "r": receiver, "t": str(int(now))})
 
 
 def _path(mail_from: str) -> str:
@@ -272,8 +271,8 @@ def _records(check: _Check, answer: DnsAnswer) -> tuple[str, ...]:
 def _expand(check: _Check, macro: Macro, domain: str) -> Asking[str]:
     if len(macro) == 1 and isinstance(macro[0], str):
         return macro[0].removesuffix(".").lower()
-    values = yield from _values(check, domain, spf_macro.letters_in(macro))
-    return spf_macro.expand_domain(macro, values)
+    values = yield from _values(check, domain, spf_record.letters_in(macro))
+    return spf_record.expand_macro_domain(macro, values)
 
 
 def _values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, str]]:

@@ -7,7 +7,7 @@ do write the password under the archive; theirs are opened, looked at, and let t
 
 from collections.abc import Iterator
 
-from gatepost.files.tree import Unread
+from gatepost.files.values import Unread
 from gatepost.findings import Finding, Kind, Reading
 
 ENCRYPTED = Kind("file:encrypted-archive", "An archive is encrypted, so its content could not be read")

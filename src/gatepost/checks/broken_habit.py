@@ -10,9 +10,9 @@ thief wants to read the answers. Services that send in the name of others do it 
 
 from collections.abc import Iterator
 
-from gatepost.acquaintance import Standing
 from gatepost.auth.results import Authentication
 from gatepost.findings import Finding, Kind, Reading
+from gatepost.sender_history import Standing
 
 UNPROVEN = Kind("sender:broken-habit", "The sender's domain always proved to be it, and this mail does not")
 ELSEWHERE = Kind("sender:new-reply-to", "Answers to an old acquaintance go to another organisation for the first time")

@@ -15,7 +15,7 @@ from itertools import chain, product
 import ahocorasick_rs
 import msgspec
 
-from gatepost.latin import unaccented
+from gatepost.names import remove_accents
 
 MAX_CHARS = 60_000
 MAX_EXPANDED = 5_000
@@ -74,7 +74,7 @@ def folded(text: str) -> str:
         for mark, plain in _PLAIN:
             text = text.replace(mark, plain)
         if not text.isascii():
-            plain_text = unaccented(text)
+            plain_text = remove_accents(text)
             text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
     return " ".join(text.casefold().split()).replace("e-mail", "email")
 

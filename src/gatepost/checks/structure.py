@@ -7,9 +7,9 @@ of these faults, so most weigh little; a budget that ran out means that somethin
 from collections.abc import Iterator
 
 from gatepost.findings import Finding, Kind, Reading
-from gatepost.mail import defects, text
+from gatepost.mail import message, text
 
-KINDS = tuple(Kind(name, title) for name, title in sorted((defects.DEFECTS | text.DEFECTS).items()))
+KINDS = tuple(Kind(name, title) for name, title in sorted((message.DEFECTS | text.DEFECTS).items()))
 NEEDS = frozenset({"defect"})
 _BY_ID = {kind.id: kind for kind in KINDS}
 

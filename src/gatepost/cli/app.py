@@ -1,24 +1,54 @@
-"""The tree of commands, each one a line here."""
+"""`gatepost serve`, `gatepost guard` and `gatepost abby`: both services in one process, or one each.
+
+The tree of commands, each one a line here.
+"""
 
 import typer
 
 from gatepost import __version__
 from gatepost.cli import (
-    apikeys,
+    api_keys,
     audit,
-    configuration,
-    diagnosis,
+    config,
+    doctor,
     lists,
-    models,
-    policies,
+    model,
+    policy,
     quarantine,
-    replays,
-    running,
-    scanning,
+    replay,
+    scan,
     storage,
     tenants,
     users,
 )
+from gatepost.cli.options import ConfigOption, DataOption, data_folder
+
+
+def serve(config: ConfigOption = None, data: DataOption = None) -> None:
+    """Run guard and abby together; with no configuration, write a working one first."""
+    from gatepost.cli.welcome import greet
+    from gatepost.service import commands
+
+    commands.serve(data_folder(data), config.expanduser().absolute() if config else None, greet)
+
+
+def guard(config: ConfigOption = None, data: DataOption = None) -> None:
+    """Run the core alone."""
+    from gatepost.cli.options import config_folder
+    from gatepost.service import commands
+
+    place = data_folder(data)
+    commands.guard(place, config_folder(config, place))
+
+
+def abby(config: ConfigOption = None, data: DataOption = None) -> None:
+    """Run the API service alone."""
+    from gatepost.cli.options import config_folder
+    from gatepost.service import commands
+
+    place = data_folder(data)
+    commands.abby(place, config_folder(config, place))
+
 
 app = typer.Typer(
     name="gatepost",
@@ -43,20 +73,20 @@ def _root(
     """Gatepost, an e-mail security service."""
 
 
-app.command("serve")(running.serve)
-app.command("guard")(running.guard)
-app.command("abby")(running.abby)
-app.command("scan")(scanning.scan)
-app.command("replay")(replays.replay)
-app.command("doctor")(diagnosis.doctor)
-app.add_typer(configuration.app, name="config")
+app.command("serve")(serve)
+app.command("guard")(guard)
+app.command("abby")(abby)
+app.command("scan")(scan.scan)
+app.command("replay")(replay.replay)
+app.command("doctor")(doctor.doctor)
+app.add_typer(config.app, name="config")
 app.add_typer(lists.app, name="lists")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(users.app, name="user")
-app.add_typer(apikeys.app, name="apikey")
+app.add_typer(api_keys.app, name="apikey")
 app.command("audit")(audit.audit)
-app.add_typer(policies.app, name="policy")
-app.add_typer(models.app, name="model")
+app.add_typer(policy.app, name="policy")
+app.add_typer(model.app, name="model")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(storage.app, name="storage")
 app.command("backup")(storage.backup)

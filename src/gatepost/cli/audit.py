@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.places import ConfigOption, DataOption, JsonOption
-from gatepost.cli.stating import moment, shown, tenant_uid
-from gatepost.cli.storing import with_store
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, moment, shown, tenant_uid, with_store
 
 if TYPE_CHECKING:
     from gatepost.store.audit import AuditRecord

@@ -4,27 +4,25 @@
 headline. `folds` judges every message with a model that has seen its collection but not its campaign. `as-is` takes the
 model as it stands. The policy is the same throughout, fixed beforehand. There is no DNS of the day on which old mail
 was sent, so every name is answered "no such name", which is harder than real life.
+
+An evaluation on paper: tables for the terminal and for docs, pictures and the messages that went wrong as files.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from gatepost import names
-from gatepost.analysis import Context, Report, analyse
-from gatepost.asking import DnsAnswer
-from gatepost.cli.corpora import Labelled, labelled
-from gatepost.cli.learning import Sample, Step, learnt
-from gatepost.files.tree import Antivirus
+from gatepost.analysis import Context, analyse
+from gatepost.cli.training import Labelled, Sample, Step, labelled, learnt
 from gatepost.mail import text
-from gatepost.questions import Answers, AskAntivirus, Lookup, LookupAnswer, Questions
-from gatepost.textmodel.blend import Blend, Models
-from gatepost.textmodel.campaigns import campaigns
-from gatepost.textmodel.figures import Rate, caught_at
-from gatepost.textmodel.kinds import UNWANTED
-from gatepost.textmodel.language import language_of
+from gatepost.questions import Answers, Antivirus, AskAntivirus, DnsAnswer, Lookup, LookupAnswer, Questions
+from gatepost.report import Report
+from gatepost.textmodel.deployed import Blend, Models
+from gatepost.textmodel.figures import Point, Rate, caught_at, curve, diagram, reliability, roc
+from gatepost.textmodel.labels import UNWANTED, campaigns, language_of
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import family_of
 
@@ -176,3 +174,64 @@ def at_fixed_alarms(found: Sequence[Judged]) -> list[tuple[float, Rate]]:
 def size_of(each: Judged) -> str:
     """The class of size of a message."""
     return next((name for limit, name in SIZES if each.size <= limit), "larger")
+
+
+FEW = 500
+
+
+def lines(found: Sequence[Judged]) -> Iterator[str]:
+    """The whole evaluation as Markdown."""
+    yield from _table("Corpus", [*pooled(found), *tabled(found, lambda each: each.corpus)])
+    yield ""
+    yield "| Ham held, threshold chosen after the fact | Unwanted held |"
+    yield "|---|---|"
+    for alarms, rate in at_fixed_alarms(found):
+        yield f"| {alarms:.1%} | {rate} |"
+    yield ""
+    yield from _table("Year", tabled(found, lambda each: each.year or "unknown"))
+    yield ""
+    yield from _table("Language", tabled(found, lambda each: each.language))
+    yield ""
+    yield from _table("Size", tabled(found, size_of))
+
+
+def _table(title: str, rows: Sequence[Row]) -> Iterator[str]:
+    yield f"| Label | {title} | Messages | Held | Share (95 %) |"
+    yield "|---|---|---|---|---|"
+    for row in rows:
+        small = "" if row.held.total >= FEW else " *"
+        yield f"| {row.label} | {row.group} | {row.held.total:,}{small} | {row.held.count:,} | {row.held} |"
+
+
+def write(found: Sequence[Judged], folder: Path) -> list[Path]:
+    """Pictures, and every message that was judged wrongly, into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "roc.svg": roc([("all", _curve(found)), *_curves(found)]),
+        "reliability.svg": diagram(reliability((each.probability, each.unwanted) for each in found)),
+        "wrong.tsv": "\n".join(_wrong(found)) + "\n",
+    }
+    for name, content in files.items():
+        (folder / name).write_text(content, "utf-8")
+    return [folder / name for name in files]
+
+
+def _curve(found: Sequence[Judged]) -> Sequence[Point]:
+    return curve([each.score for each in found if not each.unwanted], [each.score for each in found if each.unwanted])
+
+
+def _curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:
+    """One for each corpus that has enough of both sides."""
+    for corpus in sorted({each.corpus for each in found}):
+        mine = [each for each in found if each.corpus == corpus]
+        unwanted = sum(each.unwanted for each in mine)
+        if min(unwanted, len(mine) - unwanted) >= 100:
+            yield corpus, _curve(mine)
+
+
+def _wrong(found: Sequence[Judged]) -> Iterator[str]:
+    yield "path\tcorpus\tlabel\tverdict\tscore\tprobability\tfindings"
+    for each in found:
+        if each.held != each.unwanted:
+            facts = (each.path, each.corpus, each.label, each.verdict, f"{each.score:g}", f"{each.probability:.3f}")
+            yield "\t".join((*facts, " ".join(each.kinds)))

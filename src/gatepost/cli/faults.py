@@ -1,9 +1,9 @@
 """Faults that a person at the keyboard can mend, as sentences."""
 
-from gatepost.client.errors import ClientError
-from gatepost.config import ConfigError
-from gatepost.policy import PolicyError
-from gatepost.service.datafolder import StartError
+from gatepost.client.exchange import ClientError
+from gatepost.policy.rules import PolicyError
+from gatepost.service.data_folder import StartError
+from gatepost.settings.faults import ConfigError
 from gatepost.store.errors import StorageError
 
 

@@ -5,14 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gatepost.cli.listservice import CaOption, KeyFileOption, NoVerifyOption, Service, UrlOption
-from gatepost.cli.places import ConfigOption, DataOption, JsonOption
-from gatepost.cli.stating import TenantOption, moment, shown, tenant_uid
-from gatepost.cli.storing import found, with_store
-from gatepost.service.datafolder import StartError
+from gatepost.cli.list_service import CaOption, KeyFileOption, NoVerifyOption, Service, UrlOption
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    TenantOption,
+    moment,
+    require_found,
+    shown,
+    tenant_uid,
+    with_store,
+)
+from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.cli.listfiles import Format
+    from gatepost.api.list_files import Format
 
 app = typer.Typer(help="Lists of senders, networks, links, files, phrases and names.", no_args_is_help=True)
 
@@ -73,7 +81,7 @@ def add(
 ) -> None:
     """Add entries, or update those that the list has already."""
     from gatepost.api.lists import NewListEntry
-    from gatepost.cli.listchanges import Target, change
+    from gatepost.cli.list_changes import Target, change
 
     until = shown(moment(expires, "--expires", end=True)) or None
     stated = [NewListEntry(entry, comment or None, until) for entry in _typed(entries)]
@@ -97,7 +105,7 @@ def delete(
 ) -> None:
     """Delete entries; those that the list does not have are ignored."""
     from gatepost.api.lists import NewListEntry
-    from gatepost.cli.listchanges import Target, change
+    from gatepost.cli.list_changes import Target, change
 
     service = Service(url, key_file, cacert, no_verify, config, data)
     target = Target(name, tenant_uid(tenant), delete=True, dry_run=dry_run, json=json)
@@ -132,8 +140,7 @@ def import_file(
     In a plain file, empty lines and lines that start with # are skipped. CSV has the columns entry, comment and
     expires, in this order or as its first row names them; lines of JSON have fields of these names.
     """
-    from gatepost.cli.importing import Source
-    from gatepost.cli.listchanges import Plan, Target, import_all
+    from gatepost.cli.list_changes import Plan, Source, Target, import_all
 
     target = Target(name, tenant_uid(tenant), delete=remove, dry_run=dry_run, json=json)
     plan = Plan(file, _format(kind, file), from_line, state, skip_invalid, Source(name, target.tenant, str(file)))
@@ -157,10 +164,10 @@ def show_entries(
     json: JsonOption = False,
 ) -> None:
     """Print entries of a list; with --json one per line."""
-    from gatepost.cli.listreading import show
+    from gatepost.cli.list_files import show_entries
 
     service = Service(url, key_file, cacert, no_verify, config, data)
-    show(service, name, tenant_uid(tenant), contains, limit, json)
+    show_entries(service, name, tenant_uid(tenant), contains, limit, json)
 
 
 @app.command("export")
@@ -177,10 +184,10 @@ def export(
     data: DataOption = None,
 ) -> None:
     """Write all entries of a list, as lines of JSON unless told otherwise. A file is written whole or not at all."""
-    from gatepost.cli.listreading import write
+    from gatepost.cli.list_files import write_entries
 
     wanted = _format(kind, file) if kind or file.suffix else "ndjson"
-    write(Service(url, key_file, cacert, no_verify, config, data), name, tenant_uid(tenant), file, wanted)
+    write_entries(Service(url, key_file, cacert, no_verify, config, data), name, tenant_uid(tenant), file, wanted)
 
 
 @app.command("create")
@@ -199,22 +206,22 @@ def create(
     json: JsonOption = False,
 ) -> None:
     """Make a list of your own, directly in the storage of the configuration."""
-    from gatepost.cli.customlists import defined, described
+    from gatepost.cli.list_files import define_list, describe_list
     from gatepost.cli.printing import print_json
     from gatepost.lists.entry import Refused
     from gatepost.store.audit import CLI
     from gatepost.store.errors import NameTaken
 
-    definition = defined(name, kind, category, display_name, description, max_size)
+    definition = define_list(name, kind, category, display_name, description, max_size)
     uid = tenant_uid(tenant)
     made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
     if isinstance(made, NameTaken):
         raise StartError(f"There is a list {name} already, here or of another kind in another scope.")
     if isinstance(made, Refused):
         raise StartError(f"The category {made.reason}.")
-    made = found(made, uid or "")
+    made = require_found(made, uid or "")
     if json:
-        print_json(described(made, uid))
+        print_json(describe_list(made, uid))
     else:
         print(made.name)
 
@@ -232,7 +239,7 @@ def drop(
     from gatepost.store.audit import CLI
 
     uid = tenant_uid(tenant)
-    count = found(
+    count = require_found(
         with_store(config, data, lambda store: store.delete_list(uid, name, CLI)), f"of your own called {name}"
     )
     if json:
@@ -245,14 +252,15 @@ def _typed(entries: list[str]) -> list[str]:
     """The entries of the command line, or those of standard input."""
     if entries != ["-"]:
         return entries
-    from gatepost.cli.listfiles import STANDARD_INPUT, opened, records
+    from gatepost.cli.list_files import STANDARD_INPUT, opened, records
 
     with opened(STANDARD_INPUT) as stream:
         return [record.entry.entry for record in records(stream, "plain", "standard input", lambda _: None)]
 
 
 def _format(kind: str | None, file: Path) -> "Format":
-    from gatepost.cli.listfiles import FORMATS, format_of
+    from gatepost.api.list_files import FORMATS
+    from gatepost.cli.list_files import format_of
 
     if kind is None:
         return format_of(file)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.places import ConfigOption, DataOption, JsonOption, config_folder, data_folder
-from gatepost.cli.stating import moment, tenant_uid
-from gatepost.service.datafolder import StartError
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder, moment, tenant_uid
+from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.guard.holding import Outcome
-    from gatepost.guard.quarantine import Quarantine
+    from gatepost.cli.ledger import HeldShown
+    from gatepost.guard.quarantine.quarantine import Quarantine
+    from gatepost.scanning.held_mail import Outcome
 
 T = TypeVar("T")
 
@@ -43,17 +43,17 @@ def show_list(
     json: JsonOption = False,
 ) -> None:
     """Print held mail, newest first."""
-    from gatepost.cli import heldview
+    from gatepost.cli import ledger
     from gatepost.cli.printing import console, print_json
     from gatepost.store.held_search import HeldFilter
 
     wanted = HeldFilter(tenant_uid(tenant), verdict, sender, recipient, moment(since, "--since"), released)
     after = _ggrid(before) if before else None
-    lines = [heldview.line(mail) for mail in _with(config, data, lambda held: held.page(wanted, after, limit))]
+    lines = [ledger.held_line(mail) for mail in _with(config, data, lambda held: held.page(wanted, after, limit))]
     if json:
         print_json(lines)
         return
-    heldview.show_lines(console(), lines)
+    ledger.show_held_lines(console(), lines)
     if len(lines) == limit:
         print(f"More with --before {lines[-1].ggrid}")
 
@@ -67,23 +67,23 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Print one message with its ledger and the beginning of its text."""
-    from gatepost.api.scanning import encode
-    from gatepost.cli import heldview
+    from gatepost.api.scanning import encode_scanning
+    from gatepost.cli import ledger
     from gatepost.cli.printing import console
 
     uid, owner = _ggrid(ggrid), tenant_uid(tenant)
 
-    async def looked(held: "Quarantine") -> "heldview.HeldShown":
+    async def looked(held: "Quarantine") -> "HeldShown":
         mail = await held.one(uid, owner)
         if mail is None:
             raise _absent(uid)
-        return heldview.shown(mail, await held.raw(uid, owner))
+        return ledger.describe_held(mail, await held.raw(uid, owner))
 
     found = _with(config, data, looked)
     if json:
-        print(encode(found).decode())
+        print(encode_scanning(found).decode())
     else:
-        heldview.show_one(console(), found)
+        ledger.show_held_message(console(), found)
 
 
 @app.command("release")
@@ -159,7 +159,7 @@ def export(
 
 
 def _sentence(uid: str, outcome: "Outcome") -> str:
-    from gatepost.guard.holding import Busy, NotSent, Released
+    from gatepost.scanning.held_mail import Busy, NotSent, Released
 
     if isinstance(outcome, Released):
         return f"{uid}: released to {', '.join(outcome.recipients)}"
@@ -198,8 +198,8 @@ def _with(config: Path | None, data: Path | None, use: "Callable[[Quarantine], A
     """Use the quarantine that the configuration names, beside a server that may be running."""
     import asyncio
 
-    from gatepost.config import load_guard
-    from gatepost.service.quarantine import open_quarantine
+    from gatepost.service.assembly import open_quarantine
+    from gatepost.settings.files import load_guard
     from gatepost.store import open_store
 
     _only_errors()

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from gatepost.api.interface import SCANNING
-from gatepost.api.lists_interface import BASE, LISTS_API
 from gatepost.api.openapi import Interface, document
+from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.checks import CHECKS
 from gatepost.lists.catalogue import KINDS, LISTS, categories_of, counts_as
-from gatepost.policy import shipped
-from gatepost.settings import Abby, Guard, Section
+from gatepost.policy.rules import shipped_policy
+from gatepost.settings.keys import Abby, Guard, Section
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 
@@ -108,7 +107,7 @@ def api(interface: Interface, base: str) -> Iterator[str]:
 
 def lists() -> Iterator[str]:
     """The List API, and the lists that every scope has."""
-    yield from api(LISTS_API, BASE)
+    yield from api(LISTS_API, LISTS_BASE)
     yield from (
         "",
         "## Lists of every scope",
@@ -169,7 +168,7 @@ def _schema(schema: Mapping[str, Any]) -> str:
 
 def findings() -> Iterator[str]:
     """Every kind of finding, with what the shipped policy makes of it."""
-    policy = shipped()
+    policy = shipped_policy()
     yield from ("# Findings", "")
     yield "What an analysis can find. The tag is what the API answers; the rest is the shipped policy's."
     yield "A conclusive finding needs no threshold; a group counts at most its cap, and a kind once."

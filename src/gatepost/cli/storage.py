@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.places import ConfigOption, DataOption, config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
 
 if TYPE_CHECKING:
     from gatepost.store.copy import Progress
@@ -72,7 +72,7 @@ def restore(
 
 def _configured(config: Path | None, data: Path | None) -> tuple[str, Path]:
     """The storage that the configuration names, and the data folder."""
-    from gatepost.config import load_abby
+    from gatepost.settings.files import load_abby
 
     place = data_folder(data)
     return load_abby(config_folder(config, place)).storage.url, place.path

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.places import ConfigOption, DataOption, JsonOption
-from gatepost.cli.stating import shown, tenant_uid
-from gatepost.cli.storing import found, with_store
-from gatepost.service.datafolder import StartError
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, require_found, shown, tenant_uid, with_store
+from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.store.tenants import Tenant
@@ -67,7 +65,7 @@ def delete(
     wanted = tenant_uid(uid) or ""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete tenant {wanted} with everything that is its own?", abort=True)
-    tenant = found(with_store(config, data, lambda store: store.delete_tenant(wanted)), wanted)
+    tenant = require_found(with_store(config, data, lambda store: store.delete_tenant(wanted)), wanted)
     print(f"Deleted {tenant.name}.")
 
 
@@ -87,9 +85,11 @@ def domains(
     wanted = tenant_uid(uid) or ""
     if names or none:
         normal = _normal(names or ())
-        tenant = found(with_store(config, data, lambda store: store.set_tenant_domains(wanted, normal)), wanted)
+        tenant = require_found(with_store(config, data, lambda store: store.set_tenant_domains(wanted, normal)), wanted)
     else:
-        tenant = found(with_store(config, data, lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted)
+        tenant = require_found(
+            with_store(config, data, lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted
+        )
     if isinstance(tenant, NameTaken):
         raise StartError(f"{tenant.name} is another tenant's domain.")
     assert isinstance(tenant, Tenant)
@@ -100,8 +100,8 @@ def domains(
 
 
 def _normal(names: Sequence[str]) -> list[str]:
-    from gatepost.lists.domain import DOMAIN
     from gatepost.lists.entry import Refused
+    from gatepost.lists.hosts import DOMAIN
 
     normal = []
     for name in names:

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gatepost.cli.places import ConfigOption, DataOption, JsonOption
-from gatepost.cli.stating import shown, tenant_uid
-from gatepost.cli.storing import with_store
-from gatepost.service.datafolder import StartError
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, shown, tenant_uid, with_store
+from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.store.store import Store
@@ -117,7 +115,7 @@ def _user(name: str, config: Any, data: Any) -> "User":
 
 def _password(name: str) -> tuple[str, bool]:
     """The password, and whether it was invented here."""
-    from gatepost.abby.web.passwords import invented, refused
+    from gatepost.web.credentials import invented, refused
 
     if sys.stdin is None or sys.stdin.isatty():
         return invented(), True
@@ -132,7 +130,7 @@ def _password(name: str) -> tuple[str, bool]:
 def _hashed(password: str) -> str:
     import asyncio
 
-    from gatepost.abby.web.passwords import Passwords
+    from gatepost.web.credentials import Passwords
 
     return asyncio.run(Passwords().hashed(password))
 

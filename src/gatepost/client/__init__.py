@@ -25,10 +25,21 @@ from gatepost import __version__
 from gatepost.api.lists import ListChange, ListFileInfo, NewListEntry, PublicListsEntry
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, SystemStatus
 from gatepost.client import calls
-from gatepost.client.calls import Envelope, Raw
-from gatepost.client.errors import ApiError, BrokenStreamError, ClientError, UnexpectedReplyError, UnreachableError
-from gatepost.client.exchange import Exchange, NoReply, Outcome, Reply, Retries, Send, Wait
-from gatepost.client.lists import Calls, Lines, Listed, broken
+from gatepost.client.calls import Calls, Envelope, Lines, Listed, Raw, broken
+from gatepost.client.exchange import (
+    ApiError,
+    BrokenStreamError,
+    ClientError,
+    Exchange,
+    NoReply,
+    Outcome,
+    Reply,
+    Retries,
+    Send,
+    UnexpectedReplyError,
+    UnreachableError,
+    Wait,
+)
 
 __all__ = [
     "ApiError",

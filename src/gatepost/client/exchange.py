@@ -1,4 +1,6 @@
-"""What to send, what came back and whether to try again, without a socket.
+"""What can go wrong for a caller: the service said no, or nobody answered.
+
+What to send, what came back and whether to try again, without a socket.
 
 Each call is a generator: it yields `Send` or `Wait` and is sent what came of it. The two clients differ only in how
 they drive it, so there is one place for the requests, the retries and the reading of answers, and a test needs no
@@ -15,7 +17,33 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from gatepost.api.errors import Error
-from gatepost.client.errors import ApiError, ClientError, UnexpectedReplyError, UnreachableError
+
+
+class ClientError(Exception):
+    """Everything that the client raises."""
+
+
+class ApiError(ClientError):
+    """The service answered with an error: its HTTP status, its machine-readable code, and its words."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"{message or code} ({status} {code})")
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+class UnreachableError(ClientError):
+    """No answer, after every attempt."""
+
+
+class UnexpectedReplyError(ClientError):
+    """An answer that is not Gatepost's: a proxy's page, another service, a newer version."""
+
+
+class BrokenStreamError(ClientError):
+    """A stream ended before its end: what came so far is not the whole list."""
+
 
 T = TypeVar("T")
 

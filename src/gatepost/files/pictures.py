@@ -1,28 +1,281 @@
-"""Whatever shows a picture, looked at for QR codes: pictures, and the first pages of PDFs.
+"""How large a picture says it is, from its header alone, before anything is decoded.
+
+A PNG of a few kilobytes can claim 65,000 by 65,000 pixels; whoever decodes first and asks later needs 16 GB.
+
+QR codes (ISO/IEC 18004) in a picture, and the links in them.
+
+Pictures, looked at for QR codes.
+
+A code in a picture is a link that no text scanner sees and that is opened on a telephone, outside the company's
+network. Pictures are decoded only if they could hold one: not the dots that count readers, and not what claims more
+pixels than anybody mails. What is left out for its size is said.
+
+The first pages of a PDF, drawn and looked at for QR codes.
+
+A code in a PDF may be a picture, a hundred small rectangles or a letter of a special font; drawn, they are all the
+same. Pages are drawn in grey, at a size at which a telephone would still read the code.
+
+Whatever shows a picture, looked at for QR codes: pictures, and the first pages of PDFs.
 
 It stands apart from the walk through the files, since decoders of pictures and pages are large programs in C: should
 one of them break a worker, the message is read again without this step, and all else that was found still counts.
 """
 
+import warnings
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+
 import msgspec
+import pypdfium2  # type: ignore[import-untyped]
+import zxingcpp
+from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from gatepost.files import images, pages
-from gatepost.files.budget import Budget
-from gatepost.files.tree import Contents, File
+from gatepost.files.budget import BrokenError, Budget, ByteSource
+from gatepost.files.values import Contents, File, Trait, Unread
+from gatepost.mail.links import Links, targets_in
+from gatepost.mail.message import Link
+
+_MAX_MARKERS = 1_000
+# Start-of-frame markers; C4, C8 and CC among them are something else.
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_BARE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
 
 
-def looked_at(files: tuple[File, ...], budget: Budget | None = None) -> tuple[File, ...]:
+def dimensions(content: bytes, kind: str) -> tuple[int, int]:
+    """Width and height; zeros where the header does not tell."""
+    try:
+        return _READERS[kind](content)
+    except (BrokenError, KeyError):
+        return 0, 0
+
+
+def _png(content: bytes) -> tuple[int, int]:
+    source = ByteSource(content, 16)
+    return int.from_bytes(source.take(4), "big"), int.from_bytes(source.take(4), "big")
+
+
+def _gif(content: bytes) -> tuple[int, int]:
+    source = ByteSource(content, 6)
+    return source.number(2), source.number(2)
+
+
+def _bmp(content: bytes) -> tuple[int, int]:
+    source = ByteSource(content, 14)
+    if source.number(4) == 12:
+        return source.number(2), source.number(2)
+    width, height = source.number(4), source.number(4)
+    return width, min(height, (1 << 32) - height)  # a negative height means top row first
+
+
+def _webp(content: bytes) -> tuple[int, int]:
+    source = ByteSource(content, 12)
+    form = source.take(4)
+    source.skip(4)
+    if form == b"VP8X":
+        source.skip(4)
+        return source.number(3) + 1, source.number(3) + 1
+    if form == b"VP8L":
+        source.skip(1)
+        packed = source.number(4)
+        return (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
+    source.skip(6)
+    return source.number(2) & 0x3FFF, source.number(2) & 0x3FFF
+
+
+def _jpeg(content: bytes) -> tuple[int, int]:
+    source = ByteSource(content, 2)
+    for _ in range(_MAX_MARKERS):
+        if source.number(1) != 0xFF:
+            break
+        marker = source.number(1)
+        while marker == 0xFF:
+            marker = source.number(1)
+        if marker in _BARE:
+            continue
+        size = int.from_bytes(source.take(2), "big")
+        if marker in _FRAMES:
+            source.skip(1)
+            height = int.from_bytes(source.take(2), "big")
+            return int.from_bytes(source.take(2), "big"), height
+        source.skip(size - 2)
+    return 0, 0
+
+
+_READERS = {"png": _png, "gif": _gif, "bmp": _bmp, "webp": _webp, "jpeg": _jpeg}
+
+
+MAX_CODES = 20
+MAX_CODE_TEXT = 4_096
+
+_CODE_FORMATS = zxingcpp.BarcodeFormats(
+    [zxingcpp.BarcodeFormat.QRCode, zxingcpp.BarcodeFormat.MicroQRCode, zxingcpp.BarcodeFormat.RMQRCode]
+)
+
+
+def find_codes(image: Image.Image) -> list[str]:
+    """The text of every code in a grey picture."""
+    view = memoryview(image.tobytes()).cast("B", (image.height, image.width))
+    found = zxingcpp.read_barcodes(view, formats=_CODE_FORMATS, text_mode=zxingcpp.TextMode.Plain)
+    return [code.text[:MAX_CODE_TEXT] for code in found[:MAX_CODES] if code.text]
+
+
+def code_contents(texts: Iterable[str], where: str, unread: tuple[Unread, ...] = ()) -> Contents:
+    """That there are codes, what they say, and every link that a telephone would open."""
+    return Contents((), tuple(Trait("qr-code", text) for text in texts), _links(texts, where), unread)
+
+
+def _links(texts: Iterable[str], where: str) -> tuple[Link, ...]:
+    found = Links()
+    for text in texts:
+        for target in targets_in(text):
+            found.add(target, where, "qr")
+    return tuple(found)
+
+
+MIN_SIDE = 56  # the smallest code has 21 modules a side and a margin of four; cameras need two pixels for each
+MAX_PIXELS = 16_000_000
+BOMB_PIXELS, BOMB_RATIO = 600_000_000, 2_000
+MAX_SIDE = 1_600
+MAX_FRAMES = 3
+MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
+
+_IMAGE_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
+    "bmp": BmpImagePlugin.BmpImageFile,
+    "gif": GifImagePlugin.GifImageFile,
+    "jpeg": JpegImagePlugin.JpegImageFile,
+    "png": PngImagePlugin.PngImageFile,
+    "webp": WebPImagePlugin.WebPImageFile,
+}
+# A second line of defence: past this, Pillow refuses by itself (it warns at half of it).
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
+# Mail programs show a picture that is cut short as far as it goes, so that much is looked at.
+ImageFile.LOAD_TRUNCATED_IMAGES = True
+
+
+def is_picture(file: File) -> bool:
+    """Whether it is a picture that can be looked at."""
+    return reads_image(file.type)
+
+
+def reads_image(kind: str) -> bool:
+    """Whether there is a decoder for this type of file."""
+    return kind in _IMAGE_FORMATS
+
+
+def is_kept_out(content: bytes, kind: str, size: tuple[int, int] | None = None) -> bool:
+    """Whether a picture is not decoded because of what it would cost; `size` where its decoder has told it."""
+    width, height = size or dimensions(content, kind)
+    return width * height > MAX_PIXELS or (kind == "jpeg" and content.count(b"\xff\xda") > MAX_SCANS)
+
+
+def is_bomb(content: bytes, pixels: int) -> bool:
+    """Whether a picture is made to break whoever shows it: photographs have a few pixels to the byte, and a plan of a
+    house in black and white a thousand."""
+    return pixels > MAX_PIXELS and (pixels > BOMB_PIXELS or pixels > BOMB_RATIO * len(content))
+
+
+def open_image(content: bytes, kind: str) -> ImageFile.ImageFile:
+    """A picture of which only the header has been read. Whatever is broken about it raises."""
+    return _IMAGE_FORMATS[kind](BytesIO(content))
+
+
+def find_codes_in_image(file: File, budget: Budget) -> Contents:
+    """The codes in a picture."""
+    width, height = dimensions(file.content, file.type)
+    if min(width, height) < MIN_SIDE:
+        return Contents()
+    if is_bomb(file.content, width * height):
+        return Contents(unread=("ratio",))
+    if is_kept_out(file.content, file.type) or not budget.another_image(width * height):
+        return Contents(unread=("pixels",))
+    codes: dict[str, None] = {}
+    broken: tuple[Trait, ...] = ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for frame in _frames(file):
+                codes.update(dict.fromkeys(find_codes(frame)))
+        except MemoryError:
+            raise
+        except Exception as fault:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            broken = (Trait("broken-picture", type(fault).__name__),)
+    found = code_contents(codes, file.path)
+    return msgspec.structs.replace(found, traits=(*found.traits, *broken))
+
+
+def _frames(file: File) -> Iterator[Image.Image]:
+    """The picture, or the first few of a moving one, in grey."""
+    with open_image(file.content, file.type) as image:
+        if file.type == "jpeg":
+            image.draft("L", (MAX_SIDE, MAX_SIDE))  # decoded at a fraction of its size, at a fraction of the cost
+        for number in range(MAX_FRAMES if getattr(image, "is_animated", False) else 1):
+            try:
+                image.seek(number)
+            except EOFError:
+                return
+            if min(image.size) >= MIN_SIDE and image.width * image.height <= MAX_PIXELS:
+                yield _grey(image)
+
+
+def _grey(image: Image.Image) -> Image.Image:
+    """In grey on white paper, and not larger than it need be."""
+    if "A" in image.getbands() or "transparency" in image.info:
+        full = image.convert("RGBA")
+        paper = Image.new("L", full.size, 255)
+        paper.paste(full.convert("L"), mask=full.getchannel("A"))
+    else:
+        paper = image.convert("L")
+    factor = -(-max(paper.size) // MAX_SIDE)
+    return paper.reduce(factor) if factor > 1 and min(paper.size) // factor >= MIN_SIDE else paper
+
+
+MAX_PAGES = 2
+MAX_PAGE_SIDE = 1_200
+MAX_PAGE_SIZE = 10 << 20
+_MAX_SCALE = 3.0
+
+
+def find_codes_in_pages(file: File, budget: Budget) -> Contents:
+    """The codes on the first pages. What cannot be opened is the PDF reader's to say."""
+    if len(file.content) > MAX_PAGE_SIZE:
+        return Contents(unread=("pixels",))
+    codes: dict[str, None] = {}
+    try:
+        document = pypdfium2.PdfDocument(file.content)
+        try:
+            for number in range(min(len(document), MAX_PAGES)):
+                if not budget.another_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
+                    return code_contents(codes, file.path, ("pixels",))
+                codes.update(dict.fromkeys(find_codes(_draw_page(document, number))))
+        finally:
+            document.close()
+    except (pypdfium2.PdfiumError, ValueError, OverflowError, ZeroDivisionError):
+        pass
+    return code_contents(codes, file.path)
+
+
+def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
+    page = document[number]
+    scale = min(MAX_PAGE_SIDE / max(*page.get_size(), 1.0), _MAX_SCALE)
+    bitmap = page.render(scale=scale, grayscale=True, may_draw_forms=False)
+    image: Image.Image = bitmap.to_pil().convert("L")
+    return image
+
+
+def find_qr_codes(files: tuple[File, ...], budget: Budget | None = None) -> tuple[File, ...]:
     """The files, those with codes in them with the links of these; the same bytes are looked at once."""
     budget = budget or Budget()
     known: dict[str, Contents] = {}
     seen = []
     for file in files:
-        if not (images.is_picture(file) or file.type == "pdf"):
+        if not (is_picture(file) or file.type == "pdf"):
             seen.append(file)
             continue
         found = known.get(file.sha256)
         if found is None:
-            found = known[file.sha256] = (images if images.is_picture(file) else pages).look(file, budget)
+            found = known[file.sha256] = (
+                find_codes_in_image(file, budget) if is_picture(file) else find_codes_in_pages(file, budget)
+            )
         seen.append(_with(file, found))
     return tuple(seen)
 

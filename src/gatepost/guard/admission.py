@@ -13,7 +13,7 @@ from typing import Self
 
 import msgspec
 
-from gatepost.guard.scan import Load
+from gatepost.scanning.request import Load
 
 
 class AdmissionCounters(msgspec.Struct, frozen=True):

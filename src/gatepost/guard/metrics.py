@@ -1,20 +1,31 @@
-"""What a core tells Prometheus. Everything but the messages themselves is read from its owner when asked for."""
+"""What a core tells Prometheus. Everything but the messages themselves is read from its owner when asked for.
 
+What the quarantine tells Prometheus: what is held by all cores together, and what was done here since the start.
+
+The database knows what is held, and is asked now and then; a figure that is half a minute old is good enough to see a
+quarantine fill up. What the command line does in a process of its own shows in what is held, not in what was done here.
+"""
+
+import asyncio
+from collections import Counter
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Literal, Protocol
 
+import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.analysis import Report
-from gatepost.guard.acquaintance import AcquaintanceCounters
 from gatepost.guard.admission import AdmissionCounters
-from gatepost.guard.dns import DnsCounters
-from gatepost.guard.pool import PoolCounters
-from gatepost.guard.scan import Load
+from gatepost.guard.answers.dns import DnsCounters
+from gatepost.guard.answers.sender_history import SenderHistoryCounters
 from gatepost.metrics import Timed
+from gatepost.report import Report
+from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
+from gatepost.store.errors import StorageError
+from gatepost.store.held_mail import HeldMailStore
+from gatepost.workers.pool import PoolCounters
 
 
 class CountsAdmission(Protocol):
@@ -85,14 +96,14 @@ class GuardMetrics(Collector):
         yield _counter("gatepost_dns_failures", "Questions that nobody answered", dns.failures)
 
 
-class CountsAcquaintances(Protocol):
-    def counters(self) -> AcquaintanceCounters: ...
+class CountsSenderHistory(Protocol):
+    def counters(self) -> SenderHistoryCounters: ...
 
 
-class AcquaintanceMetrics(Collector):
+class SenderHistoryMetrics(Collector):
     """What the memory of a core tells Prometheus."""
 
-    def __init__(self, acquaintances: CountsAcquaintances) -> None:
+    def __init__(self, acquaintances: CountsSenderHistory) -> None:
         self._acquaintances = acquaintances
 
     def collect(self) -> Iterator[Metric]:
@@ -114,3 +125,64 @@ def _counter(name: str, documentation: str, value: float) -> CounterMetricFamily
 
 def _gauge(name: str, documentation: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, documentation, value=value)
+
+
+LOOK_SECONDS = 30.0
+
+Event = Literal["kept", "released", "release_failures", "deleted", "expired", "failures"]
+EVENTS: dict[Event, str] = {
+    "kept": "Messages that were put into the quarantine",
+    "released": "Messages that were sent on",
+    "release_failures": "Releases that the next hop did not take",
+    "deleted": "Messages that somebody deleted",
+    "expired": "Messages, held or released, that were forgotten because their time was over",
+    "failures": "Messages that should have been held and could not be; their senders try again",
+}
+
+log = structlog.get_logger("gatepost.guard")
+
+
+class QuarantineMetrics(Collector):
+    """Counts for one quarantine; looks at the database from `start` to `stop`."""
+
+    def __init__(self, store: HeldMailStore, max_size: int | None) -> None:
+        self._store, self._max_size = store, max_size
+        self._events: Counter[Event] = Counter()
+        self._totals: tuple[int, int] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def count(self, event: Event, times: int = 1) -> None:
+        """It happened."""
+        self._events[event] += times
+
+    async def look(self) -> None:
+        """See how much is held."""
+        try:
+            self._totals = await self._store.held_totals()
+        except StorageError as fault:
+            log.warning("what is held could not be counted", reason=str(fault))
+
+    def start(self) -> None:
+        """Look now, and again and again."""
+        self._task = asyncio.create_task(self._forever())
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def collect(self) -> Iterator[Metric]:
+        if self._totals:
+            yield GaugeMetricFamily("gatepost_quarantine_held", "Messages that are held", value=self._totals[0])
+            yield GaugeMetricFamily("gatepost_quarantine_bytes", "Bytes of those", value=self._totals[1])
+        if self._max_size is not None:
+            explained = "Bytes at which no more is taken"
+            yield GaugeMetricFamily("gatepost_quarantine_bytes_maximum", explained, value=self._max_size)
+        for event, explained in EVENTS.items():
+            yield CounterMetricFamily(f"gatepost_quarantine_{event}", explained, value=self._events[event])
+
+    async def _forever(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)

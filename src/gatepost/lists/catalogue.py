@@ -1,19 +1,16 @@
-"""Every list that a scope has from the start. What a hit does is decided where messages are judged, not here."""
+"""Every list that a scope has from the start. What a hit does is decided where messages are judged, not here.
+
+Lists of an operator's own: what one may be, whoever makes it.
+"""
 
 import re
 from typing import get_args
 
 import msgspec
 
-from gatepost.lists.digest import DIGEST
-from gatepost.lists.domain import DOMAIN
 from gatepost.lists.entry import MAX_ENTRY, Category, EntryKind, Normal, Refused, limited
-from gatepost.lists.filetype import FILETYPE
-from gatepost.lists.network import NETWORK
-from gatepost.lists.person import PERSON
-from gatepost.lists.phrase import PHRASE
-from gatepost.lists.sender import SENDER
-from gatepost.lists.url import URL
+from gatepost.lists.hosts import DOMAIN, SENDER, URL
+from gatepost.lists.values import DIGEST, FILETYPE, NETWORK, PERSON, PHRASE
 
 LARGE = 10_000_000
 SMALL = 100_000
@@ -148,3 +145,53 @@ def categories_of(kind: str) -> tuple[Category, ...]:
 def is_custom_name(name: str) -> bool:
     """Whether a list of the operator's own may be called so."""
     return bool(_CUSTOM_NAME.match(name)) and name not in BY_NAME
+
+
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+MAX_SIZE = 100_000_000
+MAX_DISPLAY_NAME = 100
+MAX_DESCRIPTION = 1_000
+
+_SITES = "; to {0} mail or links from domains, make one of kind sender or url with entries such as *.example.com"
+_INSTEAD = {
+    ("domain", "block"): _SITES.format("block"),
+    ("domain", "policy"): _SITES.format("block"),
+    ("domain", "allow"): _SITES.format("allow"),
+}
+
+
+class UnfitList(msgspec.Struct, frozen=True):
+    """The field that is wrong, by its name in `Definition`, and why."""
+
+    field: str
+    reason: str
+
+
+def define_custom_list(
+    name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
+) -> Definition | UnfitList:
+    """What the list is; without a size it is as large as the usual ones of its category."""
+    if not is_custom_name(name):
+        return UnfitList("name", "must be 1 to 63 lower-case letters, digits and hyphens, and no name of a usual list")
+    if kind not in KINDS:
+        return UnfitList("kind", f"must be one of {', '.join(KINDS)}")
+    stated = next((each for each in CATEGORIES if each == category), None)
+    if stated is None:
+        return UnfitList("category", f"must be one of {', '.join(CATEGORIES)}")
+    if not counts_as(kind, stated):
+        return UnfitList("category", unused_reason(kind, stated))
+    if max_size is not None and not 1 <= max_size <= MAX_SIZE:
+        return UnfitList("max_size", f"must be 1 to {MAX_SIZE:,}")
+    if len(display_name) > MAX_DISPLAY_NAME:
+        return UnfitList("display_name", f"must have at most {MAX_DISPLAY_NAME} characters")
+    if len(description) > MAX_DESCRIPTION:
+        return UnfitList("description", f"must have at most {MAX_DESCRIPTION:,} characters")
+    size = max_size or (LARGE if stated in ("block", "allow") else SMALL)
+    return Definition(name, kind, stated, display_name or name, description, size, custom=True)
+
+
+def unused_reason(kind: str, category: str) -> str:
+    """Why there is no list of this kind and category: nothing would ever ask it."""
+    fitting = " or ".join(categories_of(kind))
+    advice = _INSTEAD.get((kind, category), "")
+    return f"must be {fitting} for entries of kind {kind}: {category} would do nothing" + advice

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from gatepost.lists.hit import Hit
 from gatepost.lists.subjects import Role, Subject
+from gatepost.questions import Hit
 
 _MAIL_LISTS: dict[str, frozenset[Role]] = {
     "blocked-senders": frozenset({"envelope", "from", "sender"}),
@@ -58,7 +58,7 @@ class Ruling(msgspec.Struct, frozen=True):
 NO_RULING = Ruling()
 
 
-def rule(
+def rule_on(
     hits: Iterable[Hit], asked: Iterable[Subject], *, authenticated: bool, custom: Mapping[str, str] | None = None
 ) -> Ruling:
     """Apply the precedence of the lists. `custom` says which usual list each of the operator's own counts for."""

@@ -1,29 +1,17 @@
-"""What of a message is looked up in lists: its senders, its host, its links and its files.
+"""Subjects: the values of a message that list entries can cover.
 
-Each has a key for every entry that would cover it, so that one exact look-up finds them all.
-
-The same subjects are kept with the result, so that "what would this entry have hit" can be answered later without the
-message.
+Each has a key for every entry that would cover it, so that one exact look-up finds them all. The subjects are stored
+with the result, so that "what would this entry have hit" can be answered later without the message.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import chain, islice
-from pathlib import PurePosixPath
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import msgspec
 
-from gatepost.auth.results import Authentication
-from gatepost.files.signatures import MIME_TYPES
-from gatepost.files.tree import File
-from gatepost.lists import network, sender, url
 from gatepost.lists.entry import all_limited
-from gatepost.mail.addresses import parse
-from gatepost.mail.message import Envelope, Message
-from gatepost.names import Address, normal_address
-
-MAX_LINKS = 2_000
-MAX_SENDERS = 20
+from gatepost.lists.hosts import sender_keys, url_keys
+from gatepost.lists.values import network_keys
 
 Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
 _KIND: dict[Role, str] = {
@@ -54,37 +42,10 @@ class Subject(msgspec.Struct, frozen=True, array_like=True):
     def keys(self) -> tuple[str, ...]:
         """Every key that an entry covering it would have."""
         if self.kind == "sender":
-            return all_limited(sender.keys(self.value))
+            return all_limited(sender_keys(self.value))
         if self.kind == "network":
-            return network.keys(self.value)
-        return all_limited(url.keys(self.value)) if self.kind == "url" else (self.value,)
-
-
-def subjects(
-    message: Message, envelope: Envelope, authentication: Authentication, files: Sequence[File]
-) -> tuple[Subject, ...]:
-    """Everything of a message that lists are asked about, each once."""
-    found: dict[tuple[Role, str], Subject] = {}
-
-    def add(role: Role, value: str, where: str) -> None:
-        if value and (role, value) not in found:
-            found[role, value] = Subject(role, value, where)
-
-    add("envelope", normal_address(envelope.sender), "envelope")
-    for author in message.senders:
-        add("from", _address(author), "From")
-    for value in message.headers.all("sender"):
-        for agent in parse(value, MAX_SENDERS)[0]:
-            add("sender", _address(agent), "Sender")
-    add("host", authentication.host, "sending host")
-    for link in islice(chain(message.links, *(file.links for file in files)), MAX_LINKS):
-        if link.url.startswith("http"):
-            add("link", link.url, link.where)
-    for file in files:
-        add("file", file.sha256, file.path)
-        for kind in sorted(_types(file)):
-            add("type", kind, file.path)
-    return tuple(found.values())
+            return network_keys(self.value)
+        return all_limited(url_keys(self.value)) if self.kind == "url" else (self.value,)
 
 
 def questions(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -97,15 +58,3 @@ def questions(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tuple[s
             continue
         by_kind.setdefault(subject.kind, {}).update(dict.fromkeys(subject.keys))
     return tuple((kind, tuple(keys)) for kind, keys in by_kind.items())
-
-
-def _address(address: Address) -> str:
-    return normal_address(str(address))
-
-
-def _types(file: File) -> set[str]:
-    """By content, by what is declared, and by every extension of every name."""
-    kinds = {file.type, file.declared.lower(), MIME_TYPES.get(file.type, "")}
-    for name in file.names:
-        kinds.update(suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:])
-    return kinds - {"", "text", "data", "empty"}

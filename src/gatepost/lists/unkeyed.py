@@ -10,10 +10,9 @@ from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
-from gatepost.lists import network
-from gatepost.lists.hit import Hit, Scope
-from gatepost.lists.phrase import folded
+from gatepost.lists.values import fold_phrase, network_keys
 from gatepost.names import Address
+from gatepost.questions import Hit, Scope
 
 _WORD = re.compile(r"\w+")
 
@@ -65,7 +64,7 @@ class Networks:
     def __contains__(self, address: object) -> bool:
         if not self._keys or not isinstance(address, IPv4Address | IPv6Address):
             return False
-        return not self._keys.isdisjoint(network.keys(str(address)))
+        return not self._keys.isdisjoint(network_keys(str(address)))
 
 
 class Phrases:
@@ -85,7 +84,7 @@ class Phrases:
         """The entries that the text contains, each once."""
         if not self._by_word:
             return ()
-        text = folded(text)
+        text = fold_phrase(text)
         found: dict[Listed, None] = {}
         for word in _WORD.finditer(text):
             for entry in self._by_word.get(word.group(), ()):
@@ -116,12 +115,12 @@ class Compiled:
         self.people = tuple(_person(entry.shown) for entry in source.people)
 
 
-def compiled(data: bytes) -> Compiled:
+def compile_lists(data: bytes) -> Compiled:
     """The snapshot that these bytes are."""
     return Compiled(msgspec.msgpack.decode(data, type=Unkeyed))
 
 
-def hit(entry: Listed) -> Hit:
+def hit_of(entry: Listed) -> Hit:
     """An entry of an unkeyed list that a message hit, as any other hit."""
     return Hit(entry.list, entry.scope, entry.key, entry.comment)
 
@@ -132,4 +131,4 @@ def _person(shown: str) -> Address:
     return Address(name, local, domain)
 
 
-NOTHING = Compiled(NONE)
+NO_LISTS = Compiled(NONE)

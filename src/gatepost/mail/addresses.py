@@ -7,7 +7,7 @@ cannot make two senders out of one.
 
 import re
 
-from gatepost.mail import words
+from gatepost.mail import headers
 from gatepost.names import Address
 
 _TOKEN = re.compile(r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*)\"?|<([^<>]*+)>?|([,;:])|(\()|([^\",;:<(]++)", re.DOTALL)
@@ -124,7 +124,7 @@ def _comment(text: str, start: int) -> tuple[str, int]:
 
 
 def _shown(name: str) -> str:
-    return words.decode(name).strip()[:_LONGEST]
+    return headers.decode(name).strip()[:_LONGEST]
 
 
 def _address(name: str, address: str) -> Address:

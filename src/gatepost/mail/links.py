@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal
 
+from gatepost.mail.link_wrappers import MAX_LAYERS, carried, unwrap
 from gatepost.mail.message import Link
-from gatepost.mail.urls import NOTHING, Url, parse
-from gatepost.mail.wrappers import MAX_LAYERS, carried, unwrap
+from gatepost.urls import NOTHING, Url, parse
 
 MAX_LINKS = 10_000
 MAX_TARGET = 4_096

@@ -1,4 +1,6 @@
-"""What a person reads in a message: the text and links of every textual part.
+"""Text that is not HTML, made readable: flowed paragraphs (RFC 3676), folded calendars (RFC 5545), rich text.
+
+What a person reads in a message: the text and links of every textual part.
 
 A part is read as what it is, not only as what it says: HTML that is declared as plain text is read as HTML, and an
 attached page as a page. One reader serves a whole message, so that a thousand small parts cost no more than a
@@ -7,14 +9,65 @@ large one.
 
 import re
 
-from gatepost.mail import active, plaintext, unseen, wrappers
-from gatepost.mail.active import Notes, has_markup
-from gatepost.mail.charset import decode
-from gatepost.mail.elements import plain
-from gatepost.mail.html import Page
+from gatepost.mail import link_wrappers
+from gatepost.mail.encodings.charset import decode
+from gatepost.mail.html import active, document
+from gatepost.mail.html.active import Notes, has_markup
+from gatepost.mail.html.document import Page
+from gatepost.mail.html.elements import plain
+from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, tame
 from gatepost.mail.links import Links, targets_in
 from gatepost.mail.message import Defect, Link, Part, Text
-from gatepost.mail.taming import MAX_HTML, MAX_TAGS, tame
+
+_FLOWED = re.compile(r"format\s{0,9}=\s{0,9}\"?flowed", re.IGNORECASE)
+_DELSP = re.compile(r"delsp\s{0,9}=\s{0,9}\"?yes", re.IGNORECASE)
+# A quoted line, a signature mark and an empty line end a paragraph; RFC 3676 section 4.
+_SOFT_BREAK = re.compile(r"(?<!\n--) \n(?=[^\n>])")
+_STUFFED = re.compile(r"^ (?=[ >]|From )", re.MULTILINE)
+_ICALENDAR_FOLD = re.compile(r"\n[ \t]")
+_ICALENDAR_ESCAPE = re.compile(r"\\([nN,;\\])")
+_RTF = re.compile(
+    r"\\'([0-9a-fA-F]{2})|\\u(-?\d{1,6}) ?\??|\\(par|line|tab|cell|row)\b ?|\\[a-zA-Z]{1,32}-?\d{0,10} ?|\\.|[{}\n]"
+)
+
+
+def lines(text: str) -> str:
+    """The text with one kind of line end and no byte order mark."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.removeprefix("\ufeff")
+
+
+def flowed(text: str, content_type: str) -> str:
+    """Paragraphs whole again where the content type says `format=flowed`."""
+    if not _FLOWED.search(content_type):
+        return text
+    text = _SOFT_BREAK.sub("" if _DELSP.search(content_type) else " ", text)
+    return _STUFFED.sub("", text)
+
+
+def calendar(text: str) -> str:
+    """A calendar or card with its lines unfolded and unescaped."""
+    return _ICALENDAR_ESCAPE.sub(_icalendar_character, _ICALENDAR_FOLD.sub("", text))
+
+
+def _icalendar_character(match: re.Match[str]) -> str:
+    return "\n" if match.group(1) in "nN" else match.group(1)
+
+
+def rich_text(text: str) -> str:
+    """The words of an RTF document: control words dropped, characters decoded, nothing laid out."""
+    return _RTF.sub(_rtf_character, text)
+
+
+def _rtf_character(match: re.Match[str]) -> str:
+    code, number, mark = match.groups()
+    if code:
+        return bytes.fromhex(code).decode("windows-1252", "replace")
+    if number:
+        return chr(int(number) & 0xFFFF) if not 0xD800 <= int(number) & 0xFFFF <= 0xDFFF else "\ufffd"
+    return "\n" if mark else ""
+
 
 MAX_TEXT = 4_000_000
 MAX_ALL_TEXT = 32_000_000
@@ -46,7 +99,7 @@ _SHOWN_HEADERS = frozenset({"subject", "from", "to", "sender", "reply-to", "cont
 
 def warm() -> None:
     """Load what is read from files, for a process that will lose its access to them."""
-    wrappers.warm()
+    link_wrappers.warm()
 
 
 def read_texts(parts: tuple[Part, ...]) -> tuple[tuple[Text, ...], tuple[Link, ...], tuple[Defect, ...]]:
@@ -117,7 +170,7 @@ class Reader:
     def _html(self, html: str, where: str, notes: Notes) -> tuple[str, str]:
         page = self._page(html, where, notes)
         visible = plain(page.visible)
-        hidden = unseen.as_seen(plain(page.hidden)).text
+        hidden = document.as_seen(plain(page.hidden)).text
         nested = page.nested
         for _ in range(MAX_NESTING):
             if not nested:
@@ -127,7 +180,7 @@ class Reader:
             nested = inner.nested
         if nested:
             notes.note("limit:html-parts")
-        if much := unseen.hidden_share(visible, hidden, page.unseen):
+        if much := document.hidden_share(visible, hidden, page.unseen):
             notes.note("text:hidden", much)
         return self._seen_text(visible, notes), hidden
 
@@ -145,7 +198,7 @@ class Reader:
         return page
 
     def _seen_text(self, text: str, notes: Notes) -> str:
-        seen = unseen.as_seen(text)
+        seen = document.as_seen(text)
         if seen.broken_words:
             notes.note("text:invisible-characters", f"count={seen.broken_words}")
         if seen.is_overridden:
@@ -160,12 +213,12 @@ class Reader:
 
 
 def _readable(text: str, part: Part) -> str:
-    text = plaintext.lines(text)
+    text = lines(text)
     if part.content_type in {"text/calendar", "text/vcard", "text/x-vcard", "application/ics"}:
-        return plaintext.calendar(text)
+        return calendar(text)
     if part.content_type in {"text/rtf", "application/rtf"}:
-        return plaintext.rich_text(text)
-    return plaintext.flowed(text, part.headers.first("content-type") or "")
+        return rich_text(text)
+    return flowed(text, part.headers.first("content-type") or "")
 
 
 def _joined(visible: str, more: str) -> str:

@@ -1,39 +1,161 @@
-"""A guard and an abby from their settings: which parts, wired how. Nothing starts here."""
+"""The SMTP source of a core from its settings: intake, relay, and what both share. Nothing starts here.
 
-from collections.abc import Callable, Sequence
+The quarantine of a configuration, put together: for the service, and for the command line beside it.
+
+A guard and an abby from their settings: which parts, wired how. Nothing starts here.
+"""
+
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app
+from gatepost.abby.core_clients import InProcess, LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
-from gatepost.abby.local import InProcess, LocalCore
-from gatepost.abby.remote import RemoteCore
-from gatepost.abby.web.desk import Installation
-from gatepost.config import overrides
-from gatepost.config.agreement import host_and_port, is_this_machine, leads_to
-from gatepost.guard.acquaintance import Acquaintances
 from gatepost.guard.admission import Admission
-from gatepost.guard.answers import Answerer
-from gatepost.guard.clamd import Clamd
-from gatepost.guard.core import Guard
-from gatepost.guard.custody import Custody
-from gatepost.guard.dns import Resolver
-from gatepost.guard.keeping import Keeping
-from gatepost.guard.listing import Listing
-from gatepost.guard.metrics import AcquaintanceMetrics, GuardMetrics
-from gatepost.guard.pool import PoolSettings, WorkerPool
-from gatepost.guard.quarantine import Quarantine
-from gatepost.guard.spool import Spool
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.clamd import Clamd
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.lists import ListAnswers
+from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, SenderHistoryMetrics
+from gatepost.guard.quarantine.held_mail import HeldMailOperations, HoldingSource
+from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
+from gatepost.guard.quarantine.raw_store import open_raw_store
+from gatepost.guard.service import Guard
 from gatepost.metrics import exposition
-from gatepost.policy import Policies
-from gatepost.service.measuring import AbbyMetrics
-from gatepost.settings import Abby as AbbySettings
-from gatepost.settings import Guard as GuardSettings
+from gatepost.policy.layers import Policies
+from gatepost.scanning.held_mail import Holding
+from gatepost.scanning.spool import Spool
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.http_servers import AbbyMetrics
+from gatepost.settings import files
+from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
+from gatepost.settings.keys import Abby as AbbySettings
+from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.keys import Smtp
+from gatepost.smtp.client import Tenancy, networks
+from gatepost.smtp.intake import Intake
+from gatepost.smtp.limits import Patience
+from gatepost.smtp.relay import Relay
+from gatepost.smtp.services import Outcomes, Services
 from gatepost.store.errors import StorageError
+from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
+from gatepost.web.context import Installation
+from gatepost.workers.pool import PoolSettings, WorkerPool
+
+
+class Parts(NamedTuple):
+    """What the source is put together from; `certificate` is that of STARTTLS, with its key."""
+
+    guard: Guard
+    holding: Holding
+    relay: Relay | None
+    store: Store
+    spool: Spool
+    registry: CollectorRegistry
+    certificate: tuple[Path, Path]
+
+
+def hostname(settings: GuardSettings) -> str:
+    """Our name towards other mail servers."""
+    smtp = settings.scan_sources.smtp
+    return (smtp.hostname if smtp else None) or socket.gethostname()
+
+
+def build_relay(settings: GuardSettings) -> Relay | None:
+    """The way to the next hop, where there is one."""
+    delivery = settings.delivery
+    if delivery.next_hop is None:
+        return None
+    return Relay(delivery.next_hop, delivery.tls, hostname(settings), Patience.of(delivery.timeout / 1000))
+
+
+def build_intake(
+    settings: GuardSettings,
+    source: Smtp,
+    sockets: Sequence[socket.socket],
+    parts: Parts,
+) -> Intake:
+    """The SMTP source on sockets that are bound already."""
+    services = Services(
+        guard=parts.guard,
+        outcomes=Outcomes(parts.guard, parts.holding, after_queue=source.after_queue),
+        relay=parts.relay,
+        tenancy=Tenancy(settings.tenants, parts.store),
+        spool=parts.spool,
+        hostname=hostname(settings),
+        tls=None if source.tls == "off" else _smtp_tls(*parts.certificate),
+        tls_required=source.tls == "required",
+    )
+    intake = Intake(services, sockets, source.max_connections, networks(source.xclient_hosts))
+    parts.registry.register(GatewayMetrics(intake, services))
+    return intake
+
+
+class GatewayMetrics(Collector):
+    """What the SMTP source tells Prometheus."""
+
+    def __init__(self, intake: Intake, services: Services) -> None:
+        self._intake, self._services = intake, services
+
+    def collect(self) -> Iterator[Metric]:
+        intake, relay = self._intake, self._services.relay
+        yield GaugeMetricFamily("gatepost_smtp_sessions", "SMTP sessions at this moment", value=intake.open)
+        yield CounterMetricFamily("gatepost_smtp_connections", "SMTP connections", value=intake.connections)
+        yield CounterMetricFamily("gatepost_smtp_turned_away", "Those over a limit", value=intake.turned_away)
+        answers = CounterMetricFamily("gatepost_smtp_messages", "Whole messages by their answer", labels=("answer",))
+        for answer, count in self._services.answers.items():
+            answers.add_metric((answer,), count)
+        yield answers
+        if relay:
+            yield CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", value=relay.opened)
+            yield CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", value=relay.reused)
+            yield CounterMetricFamily("gatepost_relay_failures", "Connections that failed", value=relay.failures)
+
+
+def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+@asynccontextmanager
+async def open_quarantine(
+    settings: GuardSettings, store: HeldMailStore, data: DataFolder, registry: CollectorRegistry | None = None
+) -> AsyncIterator[Quarantine]:
+    """A quarantine on this store. A service names its registry: it has the quarantine tidied and counted while it runs;
+    a command leaves that to the service."""
+    raw = open_raw_store(settings.quarantine.url, data.quarantine)
+    relay = build_relay(settings)
+    tally = QuarantineMetrics(store, settings.quarantine.max_size)
+    quarantine = Quarantine(store, raw, relay, max_size=settings.quarantine.max_size, tally=tally)
+    tidying = Cleanup(store, raw, settings.quarantine.retention, tally=tally)
+    if registry:
+        registry.register(tally)
+        tally.start()
+        tidying.start()
+    try:
+        yield quarantine
+    finally:
+        await quarantine.finish()
+        await tidying.stop()
+        await tally.stop()
+        if relay:
+            await relay.close()
+
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
@@ -44,11 +166,11 @@ def build_guard(
     """A core with its workers, resolver and door. `models` is a folder of text models. `trial` lets messages ask for
     misbehaviour; it is for tests only."""
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
-    lists = Listing(store)
+    lists = ListAnswers(store)
     antivirus = Clamd(settings.clamd.address) if settings.clamd else None
-    known = Acquaintances(store, settings.acquaintance) if settings.acquaintance.enabled else None
+    known = SenderHistories(store, settings.acquaintance) if settings.acquaintance.enabled else None
     answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
-    policies = overrides.loaded(settings.policy)
+    policies = files.load_policies(settings.policy)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
     pool_settings = _pool_settings(settings, models, trial)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
@@ -56,7 +178,7 @@ def build_guard(
     metrics = GuardMetrics(admission, pool, resolver, store)
     registry.register(metrics)
     if known:
-        registry.register(AcquaintanceMetrics(known))
+        registry.register(SenderHistoryMetrics(known))
     return Guard(settings, store, pool, answerer, admission, lists=lists, acquaintances=known, observe=metrics.scanned)
 
 
@@ -79,13 +201,13 @@ class Own(msgspec.Struct, frozen=True):
 
     settings: GuardSettings
     guard: InProcess
-    custody: Custody
+    custody: HeldMailOperations
 
 
 def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> InProcess:
     """The core as REST scans get it: with `keep: held` it keeps what it holds."""
     source = settings.scan_sources.rest_api
-    return Keeping(guard, quarantine) if source and source.keep == "held" else guard
+    return HoldingSource(guard, quarantine) if source and source.keep == "held" else guard
 
 
 def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) -> tuple[LocalCore | RemoteCore, ...]:

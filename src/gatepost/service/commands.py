@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost import config
-from gatepost.config.agreement import ANY
-from gatepost.service import first_start, sockets
-from gatepost.service.datafolder import DataFolder, StartError
-from gatepost.settings import Abby as AbbySettings
-from gatepost.settings import Guard as GuardSettings
+from gatepost.service import first_start, http_servers
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.settings import files
+from gatepost.settings.agreement import ANY
+from gatepost.settings.keys import Abby as AbbySettings
+from gatepost.settings.keys import Guard as GuardSettings
 
 if TYPE_CHECKING:
     from gatepost.service.running import Started as Up
@@ -46,7 +46,7 @@ def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]
     _take(data)
     with data.lock("guard", "abby"):
         folder = first_start.prepare(data, given)
-        both = config.load(folder)
+        both = files.load(folder)
         started = partial(_welcome, data, folder, both, greet)
         _run(data, folder, both.guard, both.abby, started)
 
@@ -54,10 +54,10 @@ def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]
 def guard(data: DataFolder, folder: Path) -> None:
     """Run the core alone."""
     _take(data)
-    settings = config.load_guard(folder)
+    settings = files.load_guard(folder)
     source = settings.scan_sources.rest_api or settings.scan_sources.smtp
     if source is None:
-        raise StartError(f"{folder / config.GUARD_FILE} has nothing under scanSources: there is nothing to serve.")
+        raise StartError(f"{folder / files.GUARD_FILE} has nothing under scanSources: there is nothing to serve.")
     with data.lock("guard"):
         _run(data, folder, settings, None, partial(_say_port, "guard", source.host))
 
@@ -65,26 +65,28 @@ def guard(data: DataFolder, folder: Path) -> None:
 def abby(data: DataFolder, folder: Path) -> None:
     """Run the API service alone."""
     _take(data)
-    settings = config.load_abby(folder)
+    settings = files.load_abby(folder)
     with data.lock("abby"):
         _run(data, folder, None, settings, partial(_say_port, "abby", settings.listen.host))
 
 
 def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: AbbySettings | None, started: "Up") -> None:
     from gatepost import logs
-    from gatepost.service import certificates
-    from gatepost.service.examining import examined
+    from gatepost.service import first_start
+    from gatepost.service.doctor.examination import examine_in_child
+    from gatepost.service.http_servers import run
     from gatepost.service.running import Plan, run_plan
-    from gatepost.service.serving import run
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
         first_start.ensure_secret(data)
-        certificates.ensure(data, _hosts(guard, abby))
+        first_start.ensure_certificate(data, _hosts(guard, abby))
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
-    plan = Plan(data, guard, abby, trial=os.environ.get(TRIAL) == "1", examine=lambda: examined(folder, data.path))
+    plan = Plan(
+        data, guard, abby, trial=os.environ.get(TRIAL) == "1", examine=lambda: examine_in_child(folder, data.path)
+    )
     run(lambda stop: run_plan(plan, stop, started))
 
 
@@ -106,12 +108,12 @@ def _hosts(guard: GuardSettings | None, abby: AbbySettings | None) -> list[str]:
 async def _welcome(
     data: DataFolder,
     folder: Path,
-    both: config.Configuration,
+    both: files.Configuration,
     greet: Callable[[Started], None],
     port: int,
     store: "Store",
 ) -> None:
-    from gatepost.abby.web.passwords import invented
+    from gatepost.web.credentials import invented
 
     password = None if await store.users() else invented()
     started = Started(
@@ -132,7 +134,7 @@ async def _welcome(
 def local_url(settings: AbbySettings, port: int) -> str:
     """An address that works on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
-    return f"{'http' if settings.tls == 'off' else 'https'}://{sockets.shown(host, port)}"
+    return f"{'http' if settings.tls == 'off' else 'https'}://{http_servers.shown(host, port)}"
 
 
 def _token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
@@ -158,4 +160,4 @@ async def _say_port(what: str, host: str, port: int, _store: "Store") -> None:
 async def _say(what: str, host: str, port: int) -> None:
     import structlog
 
-    structlog.get_logger("gatepost").info("listening", service=what, address=sockets.shown(host, port))
+    structlog.get_logger("gatepost").info("listening", service=what, address=http_servers.shown(host, port))

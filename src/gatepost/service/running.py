@@ -17,32 +17,41 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from gatepost.abby.web.desk import Examination, Installation, unexamined
-from gatepost.api.http import server_config
-from gatepost.config import ABBY_FILE, GUARD_FILE, overrides
-from gatepost.guard.core import Guard
-from gatepost.guard.custody import Custody
-from gatepost.guard.holding import Holding
-from gatepost.guard.pool import SealError
-from gatepost.guard.rest import build_rest_app
-from gatepost.guard.smtp.intake import Intake
-from gatepost.guard.spool import Spool
-from gatepost.service import sockets
-from gatepost.service.assembly import Own, build_abby, build_cores, build_guard, exposed, rest_core
-from gatepost.service.datafolder import DataFolder, StartError
-from gatepost.service.gateway import Parts, build_intake, build_relay
-from gatepost.service.inforce import in_force
-from gatepost.service.measuring import metrics_app
-from gatepost.service.quarantine import open_quarantine
-from gatepost.service.serving import Server, Serves, serve
-from gatepost.settings import Abby as AbbySettings
-from gatepost.settings import Guard as GuardSettings
-from gatepost.settings import Tls
+from gatepost.api.server import server_config
+from gatepost.guard.http_source import build_rest_app
+from gatepost.guard.quarantine.held_mail import HeldMailOperations
+from gatepost.guard.service import Guard
+from gatepost.scanning.held_mail import Holding
+from gatepost.scanning.spool import Spool
+from gatepost.service import http_servers
+from gatepost.service.assembly import (
+    Own,
+    Parts,
+    build_abby,
+    build_cores,
+    build_guard,
+    build_intake,
+    build_relay,
+    exposed,
+    open_quarantine,
+    rest_core,
+)
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.http_servers import Server, Serves, metrics_app, serve
+from gatepost.settings import files
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.keys import Abby as AbbySettings
+from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.keys import Tls
 from gatepost.settings.values import split_address
+from gatepost.smtp.intake import Intake
 from gatepost.store import open_store
 from gatepost.store.store import Store
-from gatepost.textmodel import feedback
-from gatepost.textmodel.blend import FOLDER
+from gatepost.textmodel import deployed
+from gatepost.textmodel.deployed import FOLDER
+from gatepost.web.context import Examination, Installation, no_examination
+from gatepost.workers.supervisor import SealError
 
 Bound = dict[str, tuple[socket.socket, ...]]
 Started = Callable[[int, Store], Awaitable[None]]
@@ -56,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
     guard: GuardSettings | None = None
     abby: AbbySettings | None = None
     trial: bool = False
-    examine: Examination = unexamined
+    examine: Examination = no_examination
 
     @property
     def storage(self) -> str:
@@ -94,7 +103,7 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
             models = str(plan.data.path / FOLDER)
             core = build_guard(plan.guard, store, registry, models=models, trial=plan.trial)
             guard = await _started(core, stack)
-            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), Custody(quarantine, guard))
+            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), HeldMailOperations(quarantine, guard))
             servers += _rest(plan, own, spool, registry, bound)
             servers += _smtp(plan, plan.guard, guard, quarantine, store, spool, registry, bound)
         if plan.abby:
@@ -102,7 +111,7 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
         for name in ("metrics", "guard metrics"):
             if name in bound:
                 servers.append(_server(metrics_app(exposed(registry)), bound[name], None, None))
-        port = sockets.port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
+        port = http_servers.port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
         await serve(servers, stop, lambda: started(port, store))
 
 
@@ -120,7 +129,7 @@ def _bind(plan: Plan) -> Bound:
     bound: Bound = {}
     try:
         for name, host, port, key in _addresses(plan):
-            bound[name] = sockets.bind(host, port, key)
+            bound[name] = http_servers.bind(host, port, key)
     except StartError:
         _release(bound)
         raise
@@ -129,7 +138,7 @@ def _bind(plan: Plan) -> Bound:
 
 def _release(bound: Bound) -> None:
     for each in bound.values():
-        sockets.close(each)
+        http_servers.close(each)
 
 
 def _addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
@@ -186,18 +195,18 @@ def _abby(
     bound: Bound,
 ) -> list[Server]:
     cores = build_cores(settings, plan.secret, plan.ca, own)
-    policies = overrides.loaded((plan.guard or settings).policy)
+    policies = files.load_policies((plan.guard or settings).policy)
     app = build_abby(settings, cores, store, spool, registry, policies, _installation(plan, settings))
     return [_server(app, bound["abby"], *_certificate(plan.data, settings))]
 
 
 def _installation(plan: Plan, settings: AbbySettings) -> Installation:
-    of_guard = in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
+    of_guard = settings_in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
     return Installation(
         started=time.time(),
-        settings=(*in_force(ABBY_FILE.name, settings), *of_guard),
+        settings=(*settings_in_force(ABBY_FILE.name, settings), *of_guard),
         examine=plan.examine,
-        learn=partial(feedback.keep, plan.data.path),
+        learn=partial(deployed.save_feedback, plan.data.path),
     )
 
 

@@ -10,13 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gatepost.lists.catalogue import BY_NAME, LISTS, Definition, counts_as
-from gatepost.lists.custom import unused
-from gatepost.lists.domain import DOMAIN
+from gatepost.lists.catalogue import BY_NAME, LISTS, Definition, counts_as, unused_reason
 from gatepost.lists.entry import Refused
-from gatepost.lists.network import NETWORK
-from gatepost.lists.person import PERSON
-from gatepost.lists.phrase import PHRASE
+from gatepost.lists.hosts import DOMAIN
+from gatepost.lists.values import NETWORK, PERSON, PHRASE
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import change, normalize_scope, now, query, snapshot
@@ -105,7 +102,7 @@ class ListStore(DeferredDeletes):
         kind and a category that together do nothing are `Refused`."""
         name, kind, category = definition.name, definition.kind, definition.category
         if not counts_as(kind, category):
-            return Refused(unused(kind, category))
+            return Refused(unused_reason(kind, category))
         owner = normalize_scope(scope)
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")

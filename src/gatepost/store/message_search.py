@@ -11,15 +11,7 @@ import msgspec
 
 from gatepost.store.engine import Operations, snapshot
 from gatepost.store.message_index import domain_of, fold, fold_address
-from gatepost.store.paging import (
-    MAX_WORDS,
-    Condition,
-    PageQuery,
-    contains_all,
-    find_page,
-    key_range,
-    parse_time_cursor,
-)
+from gatepost.store.paging import MAX_WORDS, Condition, PageQuery, contains_all, find_page, key_range, parse_time_cursor
 from gatepost.store.statements import Many, Read, Row, Work, storable
 
 # The index of a tenant's messages has these columns too: reading it is faster than reading rows.

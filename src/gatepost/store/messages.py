@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 import msgspec
 
-from gatepost.analysis import Report
 from gatepost.mail.message import Envelope
+from gatepost.report import Report
 from gatepost.store import message_index, traffic
 from gatepost.store.engine import convert_each, normalize_scope, now, query
 from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_texts

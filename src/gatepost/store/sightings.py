@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from gatepost.acquaintance import EVERYTHING, scope_key
+from gatepost.sender_history import EVERYTHING, scope_key
 from gatepost.store.engine import Operations, change, query
 from gatepost.store.statements import Many, Read, Work, Write
 

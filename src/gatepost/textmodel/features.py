@@ -1,13 +1,275 @@
-"""What the model looks at: words and word pairs of text, subject and display name, and the marks of the build."""
+"""The words of a mail that its writer chose: without quotes, signatures, list footers, addresses and machine text.
 
+A model that may look at everything learns the collection instead of the mail: the footer of a list, the name of the
+person whose mailbox it was, the reply that everybody quotes. So those are cut away first. Nothing is cut that could
+serve as a hiding place: a signature is short, and a mail that consists of quotes alone is read whole.
+
+What is left is read as a person reads it: no case, no accents, look-alike letters as the letter that they pose as,
+numbers as their length.
+
+The build of a mail as marks: how many links and of what shape, to whom they lead, which files, how much is hidden.
+
+Marks state relations and shapes ("every link leads to the sender's own domain"), never a name: a host, a mail program
+or a recipient would only tell the model which collection it is looking at.
+
+What the model looks at: words and word pairs of text, subject and display name, and the marks of the build.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
 
-from gatepost.files.tree import File
-from gatepost.mail.message import Message
-from gatepost.textmodel.structure import marks
-from gatepost.textmodel.words import body_words, meant, name_words, subject_words
+from gatepost.files.values import File
+from gatepost.mail.message import Link, Message, Text
+from gatepost.names import org_domain, remove_accents, skeleton
+
+MAX_CHARS = 6_000
+MAX_TEXTS = 6
+MAX_WORDS = 1_000
+MAX_WORD = 24
+MAX_SUBJECT = 500
+MAX_SIGNATURE = 12
+FEW_LINES, FEW_CHARS = 2, 60
+
+_WORD = re.compile(r"[^\W_]+|[$€£%!]")
+_SIGNS = "$%!"
+# Everything but letters, digits and signs as a blank: many times faster than an expression that looks for words.
+_BLANKED = bytes(code if chr(code).isalnum() or chr(code) in _SIGNS else 32 for code in range(128)).ljust(256)
+_LIST_TAG = re.compile(r"\[[^\]\n]{1,40}\]")
+_REPLY = re.compile(r"(?:\s*(?:re|fwd?|aw|wg|sv|vs|tr|rv|antw)(?:\[\d+\])?\s*:)+", re.IGNORECASE)
+_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufe00-\ufe0f\ufeff]+")
+# Without these, which stand between words and in no word, most Latin text is Latin-1.
+_BETWEEN = "’‘“”–—…•"
+_UNSPACED = "\u2e80"
+_EASTERN = re.compile(r"[\u2e80-\ud7ff]")
+_LEET = str.maketrans("01345789", "oieastbg")
+# Lines that mail programs write above what they quote or forward.
+_FIELDS = frozenset(
+    {"from", "to", "cc", "sent", "date", "subject", "reply-to", "url", "von", "an", "gesendet", "betreff"}
+)
+_SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scrisse:", " said:")
+
+
+def body_words(texts: Iterable[Text]) -> list[str]:
+    """The words of all that a person reads; no text twice, the attached ones last."""
+    found: list[str] = []
+    seen: set[str] = set()
+    room = MAX_CHARS
+    for text in sorted(texts, key=lambda text: text.attached)[:MAX_TEXTS]:
+        own = _written(text.visible[:room])
+        # The two halves of an alternative say the same; only words that the first does not have are news.
+        words = _split(folded(own))
+        if not seen.issuperset(words):
+            found += words
+            seen.update(words)
+        room -= len(own)
+        if room <= 0:
+            break
+    return found[:MAX_WORDS]
+
+
+def subject_words(subject: str) -> list[str]:
+    """The words of a subject, without its list's tag and the marks of replies."""
+    subject = _REPLY.sub(" ", _LIST_TAG.sub(" ", subject[:MAX_SUBJECT]))
+    return _split(folded(_without_machine(subject)))
+
+
+def name_words(name: str) -> list[str]:
+    """The words of a display name."""
+    return _split(folded(_without_machine(name[:200])))[:12]
+
+
+def folded(text: str) -> str:
+    """No case, no accents, no invisible characters, and blanks for some that stand between words."""
+    if not text.isascii():
+        for mark in _BETWEEN:
+            text = text.replace(mark, " ")
+        plain = remove_accents(text)
+        text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain is None else plain
+    return text.lower()
+
+
+def meant(word: str) -> str:
+    """What an unknown word may stand for: `v1agra`, `pаypаl` with Cyrillic letters, a number by its length; or ""."""
+    if not word:
+        return ""
+    if word.isdigit():
+        return "0" * min(len(word), 9)
+    if not word.isascii():
+        return skeleton(word[:MAX_WORD])
+    if word.isalpha() or word[0].isdigit():
+        return ""
+    return word.translate(_LEET)
+
+
+def _split(text: str) -> list[str]:
+    if text.isascii():
+        for sign in _SIGNS:
+            if sign in text:
+                text = text.replace(sign, f" {sign} ")
+        return text.encode("ascii").translate(_BLANKED).decode("ascii").split()
+    words = _WORD.findall(text)
+    return [part for word in words for part in _parts(word)] if _EASTERN.search(text) else words
+
+
+def _parts(word: str) -> Iterable[str]:
+    """Where writing has no blanks between words, every two characters are one."""
+    if word[0] < _UNSPACED or len(word) < 3:
+        return (word,)
+    return (word[place : place + 2] for place in range(min(len(word), 200) - 1))
+
+
+def _written(text: str) -> str:
+    """What the writer of this mail wrote; all of the text where that would be next to nothing."""
+    lines = [line for line in text.split("\n") if line]
+    own = [line for line in _unsigned(lines) if not _is_foreign(line)]
+    if "@" in text or "://" in text or "www." in text:
+        own = [_without_machine(line) for line in own]
+    if sum(map(len, own)) < FEW_CHARS and len(lines) > FEW_LINES:
+        own = [_without_machine(line) for line in lines]
+    return "\n".join(own)
+
+
+def _unsigned(lines: list[str]) -> list[str]:
+    """Without a signature (RFC 3676 section 4.3) or the footer that a list puts under a line."""
+    for place in range(max(0, len(lines) - MAX_SIGNATURE), len(lines)):
+        line = lines[place].rstrip()
+        if line == "--" or line.startswith(("__________", "-----BEGIN PGP")):
+            return lines[:place]
+    return lines
+
+
+def _is_foreign(line: str) -> bool:
+    """A quoted line, or one that introduces quotes."""
+    if line[0] in ">|":
+        return True
+    if ":" not in line:
+        return False
+    colon = line.find(":", 0, 12)
+    if colon > 0 and line[:colon].strip("* \t").lower() in _FIELDS:
+        return True
+    return line.endswith(_SAID)
+
+
+def _without_machine(line: str) -> str:
+    """Without addresses of any kind."""
+    if "@" not in line and "://" not in line and "www." not in line:
+        return line
+    return " ".join(word for word in line.split() if "@" not in word and "://" not in word and "www." not in word)
+
+
+MAX_LINKS = 60
+
+_FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
+_STEPS = (0, 1, 2, 4, 8, 16, 32, 64)
+
+
+def marks(message: Message, files: tuple[File, ...]) -> list[str]:
+    """Every mark of a message, each once."""
+    found = [*_shape(message), *_links(message), *_files(message, files), *_subject(message.subject), *_talk(message)]
+    return list(dict.fromkeys(found))
+
+
+def _step(count: int) -> int:
+    """The largest of a few steps that a count reaches."""
+    if count >= 64:
+        return 64
+    return 1 << (count.bit_length() - 1) if count > 0 else 0
+
+
+def _shape(message: Message) -> Iterator[str]:
+    shown = [text for text in message.texts if not text.attached]
+    forms = {text.form for text in shown}
+    yield "#form " + ("none" if not forms else "both" if len(forms) > 1 else min(forms))
+    chars = max((len(text.visible) for text in shown), default=0)
+    yield f"#chars {_step(chars // 50)}"
+    hidden = max((len(text.hidden) for text in shown), default=0)
+    if hidden > 100:
+        yield f"#hidden {min(3, 3 * hidden // (chars + 1))}"
+
+
+def _links(message: Message) -> Iterator[str]:
+    links = [link for link in message.links if link.host and link.source in _FOLLOWED]
+    pictures = [link for link in message.links if link.source == "image"]
+    yield f"#links {_step(len(links))}"
+    yield f"#images {_step(len(pictures))}"
+    own = {org_domain(sender.domain) for sender in message.senders if sender.domain}
+    if owners := _owners(links):
+        yield f"#owners {_step(len(set(owners.values())))}"
+        yield "#own-links " + _share(owners, own)
+        for host, owner in owners.items():
+            yield from _host(host, owner)
+        for link in links[:MAX_LINKS]:
+            yield from _address(link)
+    if owners := _owners([link for link in pictures if link.host]):
+        yield "#own-images " + _share(owners, own)
+
+
+def _owners(links: list[Link]) -> dict[str, str]:
+    return {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}
+
+
+def _share(owners: dict[str, str], own: set[str]) -> str:
+    """How many of these belong to the sender."""
+    theirs = own & set(owners.values())
+    return "none" if not theirs else "all" if theirs.issuperset(owners.values()) else "some"
+
+
+def _host(host: str, owner: str) -> Iterator[str]:
+    if host.replace(".", "").isdigit() or ":" in host:
+        yield "#host number"
+        return
+    yield "#host ending " + host.rpartition(".")[2][:12]
+    name = owner.partition(".")[0]
+    if "-" in name:
+        yield "#host hyphen"
+    if len(name) > 15:
+        yield "#host long"
+    if not name.isalpha() and any(map(str.isdigit, name)):
+        yield "#host digits"
+
+
+def _address(link: Link) -> Iterator[str]:
+    place, _, query = link.url.partition("://")[2].partition("/")[2].partition("?")
+    yield f"#path {min(4, place.count('/'))}" if place else "#path none"
+    if query:
+        yield f"#query {_step(len(query) // 16)}"
+    yield "#secure" if link.url.startswith("https") else "#insecure"
+    if link.source in ("form", "qr"):
+        yield f"#link {link.source}"
+
+
+def _files(message: Message, files: tuple[File, ...]) -> Iterator[str]:
+    bodies = {text.where for text in message.texts if not text.attached}
+    for file in files[:50]:
+        if file.path not in bodies:
+            yield f"#file {file.type}"
+
+
+def _subject(subject: str) -> Iterator[str]:
+    if not subject.strip():
+        yield "#subject empty"
+        return
+    yield f"#subject long {_step(len(subject) // 10)}"
+    if subject.isupper() and len(subject) > 5:
+        yield "#subject loud"
+    if not subject.isascii() and any(ord(char) > 0x2600 for char in subject if not char.isalpha()):
+        yield "#subject picture"
+
+
+def _talk(message: Message) -> Iterator[str]:
+    """Whether the mail answers another (RFC 5322 section 3.6.4), is from a list, or can be ended (RFC 2369)."""
+    fields = {field.name for field in message.headers.fields}
+    if "in-reply-to" in fields or "references" in fields:
+        yield "#answers"
+    if "list-post" in fields:
+        yield "#list"
+    elif "list-unsubscribe" in fields:
+        yield "#leave " + ("one-click" if "list-unsubscribe-post" in fields else "link")
+
 
 SUBJECT, NAME, MARK = "s:", "f:", "#"
 

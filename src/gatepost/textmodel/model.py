@@ -197,7 +197,7 @@ def shared(logit: float, phishing: float, fraud: float) -> Score:
     return Score(logit, *(whole * each for each in odds))
 
 
-def parsed(content: bytes) -> Model:
+def parse_model(content: bytes) -> Model:
     """A model from a file's bytes. Nothing in it is run."""
     try:
         with np.load(BytesIO(content), allow_pickle=False) as packed:
@@ -213,15 +213,15 @@ def parsed(content: bytes) -> Model:
     return Model(words, pairs, weights, bias, about.pop("slope"), about.pop("offset"), about)
 
 
-def load(path: Path) -> Model:
+def load_model(path: Path) -> Model:
     """A model from a file."""
     try:
-        return parsed(path.read_bytes())
+        return parse_model(path.read_bytes())
     except OSError as fault:
         raise ModelError(fault.strerror or "it cannot be read") from None
 
 
 @cache
-def shipped() -> Model:
+def shipped_model() -> Model:
     """The model that comes with the package."""
-    return parsed((files("gatepost.textmodel") / "shipped.npz").read_bytes())
+    return parse_model((files("gatepost.textmodel") / "shipped.npz").read_bytes())

@@ -2,6 +2,6 @@
 
 from gatepost.view.message import view
 from gatepost.view.picture import picture
-from gatepost.view.shown import NotShown, Picture, View
+from gatepost.view.values import NotShown, Picture, View
 
 __all__ = ["NotShown", "Picture", "View", "picture", "view"]

@@ -12,11 +12,11 @@ from math import sqrt
 
 from PIL import Image
 
-from gatepost.files.images import is_kept_out, opened, reads
+from gatepost.files.pictures import is_kept_out, open_image, reads_image
 from gatepost.files.signatures import identify
-from gatepost.mail import read
 from gatepost.mail.message import Message, Part
-from gatepost.view.shown import MAX_PICTURES, MAX_PNG, NotShown, Picture
+from gatepost.mail.reader import read
+from gatepost.view.values import MAX_PICTURES, MAX_PNG, NotShown, Picture
 
 # At three bytes each the PNG stays below its most, whatever the picture shows.
 MAX_SHOWN_PIXELS = 1_000_000
@@ -30,14 +30,14 @@ def pictures(message: Message) -> Iterator[tuple[Part, str]]:
     seen: set[bytes] = set()
     for part in message.files:
         kind = identify(part.content)
-        if (reads(kind) or part.content_type.startswith("image/")) and part.content not in seen:
+        if (reads_image(kind) or part.content_type.startswith("image/")) and part.content not in seen:
             seen.add(part.content)
             yield part, kind
 
 
 def refusal(content: bytes, kind: str) -> str:
     """Why a picture is not shown; "" if it is."""
-    if not reads(kind):
+    if not reads_image(kind):
         return UNKNOWN
     return TOO_LARGE if is_kept_out(content, kind) else ""
 
@@ -62,7 +62,7 @@ def picture(raw: bytes, index: int) -> Picture | NotShown:
 
 
 def _drawn(content: bytes, kind: str) -> Picture | NotShown:
-    with opened(content, kind) as image:
+    with open_image(content, kind) as image:
         size = image.size
         # What the decoder reads may be larger than what the header said to us.
         if is_kept_out(content, kind, size):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.config import ABBY_FILE, GUARD_FILE
-from gatepost.service import certificates, sockets
-from gatepost.service.datafolder import DataFolder
-from gatepost.service.doctor import examination, expiry
-from gatepost.service.doctor.files import Files, read_files
+from gatepost.service import first_start, http_servers
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.doctor import examination, mail_path
+from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
-from gatepost.settings import Dns
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.keys import Dns
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ def data(tmp_path: Path) -> DataFolder:
 
 
 @pytest.fixture
-def read(data: DataFolder) -> Files:
+def read(data: DataFolder) -> ExaminedFiles:
     return read_files(prepare(data, None))
 
 
@@ -49,19 +49,19 @@ def test_data_folder(data: DataFolder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("age", "state"), [(0, "ok"), (3630, "warn"), (4000, "fail")])
-def test_certificate(data: DataFolder, read: Files, age: int, state: str) -> None:
-    (row,) = expiry.examined(read, data, NOW)
+def test_certificate(data: DataFolder, read: ExaminedFiles, age: int, state: str) -> None:
+    (row,) = mail_path.examine_certificates(read, data, NOW)
     assert (row.what, row.state) == ("certificate", "warn")
-    pem, key = certificates.self_signed(["localhost"], NOW)
+    pem, key = first_start.self_signed(["localhost"], NOW)
     data.replace(data.key, key)
     data.replace(data.certificate, pem)
-    (row,) = expiry.examined(read, data, NOW + timedelta(days=age))
+    (row,) = mail_path.examine_certificates(read, data, NOW + timedelta(days=age))
     assert row.state == state
 
 
-def test_a_broken_certificate(data: DataFolder, read: Files) -> None:
+def test_a_broken_certificate(data: DataFolder, read: ExaminedFiles) -> None:
     data.replace(data.certificate, "nonsense")
-    (row,) = expiry.examined(read, data, NOW)
+    (row,) = mail_path.examine_certificates(read, data, NOW)
     assert row.state == "fail"
 
 
@@ -76,18 +76,18 @@ def test_dns_that_does_not_answer() -> None:
     assert "127.0.0.1:1" in row.found
 
 
-def test_storage(data: DataFolder, read: Files) -> None:
+def test_storage(data: DataFolder, read: ExaminedFiles) -> None:
     assert examination.storage(read, data).state == "warn"
     (data.path / "gatepost.db").write_bytes(b"not a database, by far" * 100)
     assert examination.storage(read, data).state == "fail"
 
 
 def test_ports(data: DataFolder) -> None:
-    bound = sockets.bind("127.0.0.1", 0, "x")
-    port = sockets.port_of(bound)
-    busy = examination._port("abby", "x", lambda: sockets.bind("127.0.0.1", port, "x"), data)
-    sockets.close(bound)
-    free = examination._port("abby", "x", lambda: sockets.bind("127.0.0.1", port, "x"), data)
+    bound = http_servers.bind("127.0.0.1", 0, "x")
+    port = http_servers.port_of(bound)
+    busy = examination._port("abby", "x", lambda: http_servers.bind("127.0.0.1", port, "x"), data)
+    http_servers.close(bound)
+    free = examination._port("abby", "x", lambda: http_servers.bind("127.0.0.1", port, "x"), data)
     assert (busy.state, free.state) == ("fail", "ok")
 
 
@@ -98,7 +98,7 @@ def test_an_antivirus_that_does_not_answer_is_a_failure() -> None:
 
 @pytest.mark.parametrize(("installed", "state"), [(True, "ok"), (False, "warn")])
 def test_a_library_for_rar_is_looked_for(monkeypatch: pytest.MonkeyPatch, installed: bool, state: str) -> None:
-    monkeypatch.setattr("gatepost.files.libarchive.is_installed", lambda: installed)
+    monkeypatch.setattr("gatepost.files.archives.libarchive.is_installed", lambda: installed)
     assert examination.archives().state == state
 
 

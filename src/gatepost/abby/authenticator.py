@@ -1,0 +1,198 @@
+"""Bearer tokens (RFC 6750 section 2.1), compared in constant time, and guessing slowed down.
+
+Tokens are kept and compared as SHA-256: digests have one length, and every one of them is compared, so time tells
+nothing. Guesses from one address wait, each longer than the last. A right guess waits like a wrong one, else a guesser
+would only hang up sooner; but a token that worked from there before passes at once, so that a stranger behind the same
+address does not slow down those who belong there.
+
+`Authorization: apikey <API_KEY>`: the keys of the List API.
+
+A key is 256 bits of chance, so a right one was never guessed, and it never has to wait. Wrong ones wait, each longer
+than the last, so that trying does not pay.
+"""
+
+import asyncio
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from ipaddress import IPv6Address
+from typing import Literal, TypeVar
+
+import msgspec
+import structlog
+from starlette.requests import Request
+
+from gatepost.api.errors import FORBIDDEN, UNAUTHORIZED, Failure
+from gatepost.settings.keys import StaticApiToken
+from gatepost.store.api_keys import ApiKey, ApiKeyStore
+
+FREE_GUESSES = 5
+FIRST_DELAY = 0.25
+LONGEST_DELAY = 8.0
+LONGEST_WAIT = 60.0
+FORGET_SECONDS = 600.0
+MAX_ADDRESSES = 10_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+Permission = Literal["messages.read", "messages.release"]
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who calls: the name of the token, what it may do besides scanning, and the digest it is known by."""
+
+    name: str
+    permissions: frozenset[str]
+    digest: bytes
+
+    def may(self, permission: Permission) -> Failure | None:
+        """None if it may; else the failure that says what is missing."""
+        if permission in self.permissions:
+            return None
+        return Failure(FORBIDDEN, f"the token needs the permission {permission}")
+
+
+class Tokens:
+    """The static tokens of the configuration, as digests."""
+
+    def __init__(self, tokens: Iterable[StaticApiToken]) -> None:
+        self._callers = tuple(
+            Caller(token.name, frozenset(token.permissions), _digest(token.token.encode("utf-8"))) for token in tokens
+        )
+
+    def find(self, presented: bytes) -> Caller | None:
+        """The caller that has this token. Every token is compared, whichever matches."""
+        digest, found = _digest(presented), None
+        for caller in self._callers:
+            if hmac.compare_digest(caller.digest, digest):
+                found = caller
+        return found
+
+
+class Guesses:
+    """How often each address was wrong of late. Bounded: the address that was quiet longest is forgotten first."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._wrong: OrderedDict[str, _Wrong] = OrderedDict()
+        self._welcome: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+
+    def delay(self, address: str, caller: Caller | None) -> float:
+        """Seconds that this attempt has to wait for its answer. Attempts from one address take turns."""
+        now = self._clock()
+        wrong = self._wrong.get(address, _Wrong())
+        if wrong.count and now - wrong.last > FORGET_SECONDS:
+            wrong = _Wrong()
+        if caller is not None and (not wrong.count or (address, caller.digest) in self._welcome):
+            return 0.0
+        turn = min(max(now, wrong.turn) + _delay(wrong.count), now + LONGEST_WAIT)
+        self._wrong[address] = _Wrong(wrong.count + (caller is None), now, turn)
+        _bounded(self._wrong, address)
+        return turn - now if _delay(wrong.count) else 0.0
+
+    def welcome(self, address: str, caller: Caller) -> None:
+        """This token has worked from this address."""
+        self._welcome[address, caller.digest] = None
+        _bounded(self._welcome, (address, caller.digest))
+
+
+class _Wrong(msgspec.Struct, frozen=True):
+    count: int = 0
+    last: float = 0.0
+    turn: float = 0.0
+
+
+def _bounded(kept: OrderedDict[K, V], newest: K) -> None:
+    kept.move_to_end(newest)
+    if len(kept) > MAX_ADDRESSES:
+        kept.popitem(last=False)
+
+
+class Authenticator:
+    """Lets callers in, or says why not."""
+
+    def __init__(self, tokens: Tokens, guesses: Guesses) -> None:
+        self._tokens = tokens
+        self._guesses = guesses
+
+    async def enter(self, request: Request) -> Caller | Failure:
+        """Who calls, by the Authorization header."""
+        presented = parse_authorization(request, "Bearer", "ACCESS_TOKEN")
+        if isinstance(presented, Failure):
+            return presented
+        caller = self._tokens.find(presented)
+        address = address_of(request)
+        delay = self._guesses.delay(address, caller)
+        if delay:
+            await asyncio.sleep(delay)
+        if caller is None:
+            return unauthorized("the token is not known", 'Bearer error="invalid_token"')
+        self._guesses.welcome(address, caller)
+        return caller
+
+
+def parse_authorization(request: Request, scheme: str, what: str) -> bytes | Failure:
+    """The credential after the name of its scheme, which may be written in any case (RFC 9110 section 11.1)."""
+    values: list[bytes] = [value for name, value in request.scope["headers"] if name == b"authorization"]
+    if not values:
+        return unauthorized(f"a credential is needed: Authorization: {scheme} <{what}>", scheme)
+    named, _, credential = values[0].partition(b" ")
+    credential = credential.strip(b" ")
+    if len(values) > 1 or named.lower() != scheme.lower().encode() or not credential:
+        return unauthorized(f"the Authorization header must read: {scheme} <{what}>", scheme)
+    return credential
+
+
+def unauthorized(message: str, challenge: str) -> Failure:
+    """No entry; the challenge says what kind of credential there must be."""
+    return Failure(UNAUTHORIZED, message, (("WWW-Authenticate", challenge),))
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def _delay(count: int) -> float:
+    if count < FREE_GUESSES:
+        return 0.0
+    return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(count - FREE_GUESSES, 10))
+
+
+def address_of(request: Request) -> str:
+    """Whom a guess is counted against: an IPv4 address, or the /64 that an IPv6 host can choose addresses from."""
+    host = request.client.host if request.client else ""
+    if ":" not in host:
+        return host
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address.exploded[:19])
+
+
+APIKEY_SCHEME = "apikey"
+
+log = structlog.get_logger("gatepost.abby")
+
+
+class ApiKeyAuthenticator:
+    """Lets keys in, or says why not."""
+
+    def __init__(self, store: ApiKeyStore, guesses: Guesses) -> None:
+        self._store = store
+        self._guesses = guesses
+
+    async def enter(self, request: Request) -> ApiKey | Failure:
+        """The key that the Authorization header carries."""
+        presented = parse_authorization(request, APIKEY_SCHEME, "API_KEY")
+        if isinstance(presented, Failure):
+            return presented
+        found = await self._store.api_key(presented.decode("latin-1"))
+        if isinstance(found, ApiKey):
+            return found
+        log.info("api key refused", reason=found.reason, key=found.key.id if found.key else None)
+        delay = self._guesses.delay(address_of(request), None)
+        if delay:
+            await asyncio.sleep(delay)
+        return unauthorized("the API key is unknown, expired or revoked", APIKEY_SCHEME)

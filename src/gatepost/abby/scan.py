@@ -1,0 +1,261 @@
+"""The `parameters` part: decoded fast, and on failure looked at again by a collector that names every fault.
+
+Known fields are strict (`"5"` is not 5), unknown ones are ignored, null on an optional field means absent.
+
+`POST /v1/messageQueue/submitEmail`: take a message, wait for its analysis, answer the result.
+
+The order of checks is that of the interface: credential, media type, size, syntax, fields, tenant.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive
+
+from gatepost.abby.authenticator import Authenticator, Caller
+from gatepost.abby.cores import Cores
+from gatepost.abby.failures import Json
+from gatepost.abby.list_bodies import kind_of, listed, wrong
+from gatepost.abby.upload import TOO_LARGE, Left, boundary_of, read_upload
+from gatepost.api.errors import INVALID_PARAMETERS, MALFORMED_REQUEST, TENANT_NOT_FOUND, Failure
+from gatepost.api.scanning import (
+    MAX_BODY,
+    MAX_RECIPIENTS,
+    MessageAnalysisRequest,
+    MessageAnalysisResult,
+    encode_scanning,
+)
+from gatepost.ids import canonical, new_id
+from gatepost.mail.message import Envelope
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool, SpooledBody
+from gatepost.store.tenants import TenantStore
+from gatepost.times import date_time
+
+_DECODER = msgspec.json.Decoder(MessageAnalysisRequest)
+
+
+def read_parameters(data: bytes) -> Envelope | Failure:
+    """The envelope that `parameters` states, or everything that is wrong with it."""
+    try:
+        request = _DECODER.decode(data)
+    except (ValueError, RecursionError):
+        return _faults(data)
+    return _envelope(request) if _sound(request) else _faults(data)
+
+
+def _sound(request: MessageAnalysisRequest) -> bool:
+    border = request.border_mta_data
+    return (
+        _is_text("\t".join(border.envelope_recipients))
+        and _is_text(border.envelope_from)
+        and _is_text(border.sender_helo or "")
+        and (border.remote_address is None or _is_address(border.remote_address))
+        and (request.tenant_uid is None or canonical(request.tenant_uid) is not None)
+    )
+
+
+def _envelope(request: MessageAnalysisRequest) -> Envelope:
+    border = request.border_mta_data
+    return Envelope(
+        sender=_bare(border.envelope_from),
+        recipients=tuple(_bare(recipient) for recipient in border.envelope_recipients),
+        remote_address=border.remote_address and str(ip_address(border.remote_address)),
+        helo=border.sender_helo,
+        tenant=request.tenant_uid and canonical(request.tenant_uid),
+    )
+
+
+def _bare(address: str) -> str:
+    """Without the angle brackets of SMTP (RFC 5321 section 4.1.1.2), which some border MTAs pass on."""
+    return address[1:-1] if address[:1] == "<" and address[-1:] == ">" else address
+
+
+def _is_text(value: str) -> bool:
+    return "\r" not in value and "\n" not in value and "\0" not in value
+
+
+def _is_address(value: str) -> bool:
+    try:
+        ip_address(value)
+    except ValueError:
+        return False
+    return "%" not in value
+
+
+def _faults(data: bytes) -> Failure:
+    """Every fault by the name of its field."""
+    try:
+        found = msgspec.json.decode(data)
+    except RecursionError:
+        return Failure(MALFORMED_REQUEST, "the part parameters is nested too deeply")
+    except ValueError:
+        return Failure(MALFORMED_REQUEST, "the part parameters is not valid JSON in UTF-8")
+    return listed(INVALID_PARAMETERS, _request_faults(found))
+
+
+def _request_faults(found: Any) -> Iterator[str]:
+    if not isinstance(found, dict):
+        yield f"parameters must be an object, not {kind_of(found)}"
+        return
+    border = found.get("borderMtaData")
+    if isinstance(border, dict):
+        yield from _border_faults(border)
+    else:
+        yield wrong("borderMtaData", border, "an object", "borderMtaData" in found)
+    yield from _optional(found, "tenantUid", "tenantUid", lambda value: canonical(value) is not None, "a UUID")
+
+
+def _border_faults(border: dict[str, Any]) -> Iterator[str]:
+    place = "borderMtaData."
+    if isinstance(border.get("envelopeFrom"), str):
+        yield from _text_faults(place + "envelopeFrom", border["envelopeFrom"])
+    else:
+        yield wrong(place + "envelopeFrom", border.get("envelopeFrom"), "a string", "envelopeFrom" in border)
+    yield from _recipient_faults(place + "envelopeRecipients", border)
+    yield from _optional(border, "remoteAddress", place + "remoteAddress", _is_address, "an IPv4 or IPv6 address")
+    yield from _optional(border, "senderHelo", place + "senderHelo", _is_text, "text without CR, LF and NUL")
+
+
+def _recipient_faults(name: str, border: dict[str, Any]) -> Iterator[str]:
+    recipients = border.get("envelopeRecipients")
+    if not isinstance(recipients, list):
+        yield wrong(name, recipients, "an array of strings", "envelopeRecipients" in border)
+        return
+    if not 1 <= len(recipients) <= MAX_RECIPIENTS:
+        yield f"{name} must have 1 to {MAX_RECIPIENTS:,} items, not {len(recipients):,}"
+    for index, recipient in enumerate(recipients):
+        if not isinstance(recipient, str):
+            yield f"{name}[{index}] must be a string, not {kind_of(recipient)}"
+        else:
+            yield from _text_faults(f"{name}[{index}]", recipient)
+
+
+def _optional(found: dict[str, Any], key: str, name: str, sound: Any, wanted: str) -> Iterator[str]:
+    value = found.get(key)
+    if value is None:
+        return
+    if not isinstance(value, str):
+        yield f"{name} must be a string, not {kind_of(value)}"
+    elif not sound(value):
+        yield f"{name} must be {wanted}"
+
+
+def _text_faults(name: str, value: str) -> Iterator[str]:
+    if not _is_text(value):
+        yield f"{name} must be text without CR, LF and NUL"
+
+
+MILLISECOND = 1_000_000
+
+log = structlog.get_logger("gatepost.abby")
+
+Observer = Callable[[ScanResult | Failure, float], None]
+
+
+def unobserved(_outcome: ScanResult | Failure, _seconds: float) -> None:
+    """Nobody counts."""
+
+
+class ScanApi:
+    """The scan endpoint with everything it needs. `seconds` is `longRequestTimeout`; `observe` is told every outcome
+    of a request that got past its credential, with the seconds it took."""
+
+    def __init__(
+        self,
+        *,
+        door: Authenticator,
+        cores: Cores,
+        store: TenantStore,
+        spool: Spool,
+        seconds: float,
+        observe: Observer = unobserved,
+    ) -> None:
+        self._door = door
+        self._cores = cores
+        self._store = store
+        self._spool = spool
+        self._seconds = seconds
+        self._observe = observe
+
+    async def submit(self, request: Request) -> Response | Failure | None:
+        """One message from upload to result."""
+        opened = time.time_ns()
+        caller = await self._door.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        with self._spool.new() as body:
+            outcome = await self._scan(request, body, opened)
+        if isinstance(outcome, Left):
+            log.info("client left", client=caller.name)
+            return None
+        self._note(outcome, caller, (time.time_ns() - opened) / 1e9)
+        return outcome if isinstance(outcome, Failure) else Json(encode_scanning(_result(outcome)))
+
+    async def _scan(self, request: Request, body: SpooledBody, opened: int) -> ScanResult | Failure | Left:
+        envelope = await self._read(request, body)
+        if not isinstance(envelope, Envelope):
+            return envelope
+        if envelope.tenant and await self._store.tenant(envelope.tenant) is None:
+            return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
+        scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
+        return await self._cores.scan(scan, Waiting(body, request.receive), self._seconds)
+
+    async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | Left:
+        headers = request.scope["headers"]
+        boundary = boundary_of(headers)
+        if isinstance(boundary, Failure):
+            return boundary
+        if _announced(headers) > MAX_BODY:
+            return TOO_LARGE
+        parameters = await read_upload(request.receive, boundary, body)
+        if not isinstance(parameters, bytes):
+            return parameters
+        body.finish()
+        return read_parameters(parameters)
+
+    def _note(self, outcome: ScanResult | Failure, caller: Caller, seconds: float) -> None:
+        self._observe(outcome, seconds)
+        if isinstance(outcome, Failure):
+            log.info("scan refused", client=caller.name, error=outcome.error.code)
+        else:
+            # The core logs what it found; here only who asked for it.
+            log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
+
+
+class Waiting:
+    """The client of a scan: its message, and its connection."""
+
+    def __init__(self, body: SpooledBody, receive: Receive) -> None:
+        self._body = body
+        self._receive = receive
+
+    def park(self) -> None:
+        self._body.to_disk()
+
+    async def gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            continue
+
+
+def _announced(headers: list[tuple[bytes, bytes]]) -> int:
+    """Content-Length, which the HTTP parser has already held to be a number."""
+    return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
+
+
+def _result(result: ScanResult) -> MessageAnalysisResult:
+    report = result.report
+    return MessageAnalysisResult(
+        ggrid=result.ggrid,
+        created=date_time(result.created),
+        completed=date_time(max(result.created, result.completed)),
+        decision=report.decision,
+        verdict=report.verdict,
+        tags=tuple(sorted(set(report.tags))),
+    )

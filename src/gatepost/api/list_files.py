@@ -1,0 +1,124 @@
+"""Entries in files: one a line, CSV, or lines of JSON; read as they come, and each with the line that it stands on."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+from typing import Literal
+
+import msgspec
+
+from gatepost.api.lists import NewListEntry, PublicListsEntry, encode_lists
+
+Format = Literal["plain", "csv", "ndjson"]
+FORMATS: tuple[Format, ...] = ("plain", "csv", "ndjson")
+COLUMNS: tuple[str, ...] = ("entry", "comment", "expires")
+_ENDINGS: dict[str, Format] = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+
+
+class ListFileError(Exception):
+    """A line that cannot be read; what follows it cannot be either."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line:,}: {reason}")
+        self.line, self.reason = line, reason
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An entry of a file, with its first and its last line."""
+
+    first: int
+    last: int
+    entry: NewListEntry
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A line of JSON; what else an export has in it is ignored."""
+
+    entry: str
+    comment: str | None = None
+    expires: str | None = None
+
+
+def format_of(name: str) -> Format:
+    """The format that a file's name promises."""
+    return _ENDINGS.get(PurePath(name).suffix.lower(), "plain")
+
+
+def records(lines: Iterable[bytes], kind: Format) -> Iterator[Record]:
+    """The entries of a file. Raises `ListFileError` where it cannot go on."""
+    texts = _texts(lines)
+    if kind == "plain":
+        return _plain(texts)
+    return _csv(texts) if kind == "csv" else _ndjson(texts)
+
+
+def _texts(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, raw in enumerate(lines, 1):
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise ListFileError(number, "is not UTF-8") from None
+
+
+def _plain(lines: Iterable[str]) -> Iterator[Record]:
+    """Empty lines and those that start with `#` are skipped."""
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            yield Record(number, number, NewListEntry(text))
+
+
+def _csv(lines: Iterable[str]) -> Iterator[Record]:
+    """The columns are entry, comment and expires, unless the first row names them otherwise."""
+    reader = csv.reader(lines, strict=True)
+    columns, last = COLUMNS, 0
+    try:
+        for row in reader:
+            first, last = last + 1, reader.line_num
+            cells = [cell.strip() for cell in row]
+            if first == 1 and "entry" in (named := tuple(cell.lower() for cell in cells)):
+                columns = named
+            elif any(cells):
+                stated = dict(zip(columns, cells, strict=False))
+                yield Record(first, last, _entry(stated.get("entry"), stated.get("comment"), stated.get("expires")))
+    except csv.Error as fault:
+        raise ListFileError(reader.line_num, f"is not CSV: {fault}") from None
+
+
+def _ndjson(lines: Iterable[str]) -> Iterator[Record]:
+    decoder = msgspec.json.Decoder(_Line)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            stated = decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError) as fault:
+            raise ListFileError(number, f"is not an entry as JSON: {fault}") from None
+        yield Record(number, number, _entry(stated.entry, stated.comment, stated.expires))
+
+
+def _entry(entry: str | None, comment: str | None, expires: str | None) -> NewListEntry:
+    return NewListEntry(entry or "", comment or None, expires or None)
+
+
+def heading(kind: Format) -> str:
+    """What stands above the entries."""
+    return ",".join(COLUMNS) + "\n" if kind == "csv" else ""
+
+
+def lines_of(entries: Iterable[PublicListsEntry], kind: Format) -> Iterator[str]:
+    """Entries as lines of a file."""
+    if kind == "ndjson":
+        yield from (encode_lists(entry).decode() + "\n" for entry in entries)
+    elif kind == "plain":
+        yield from (f"{entry.entry}\n" for entry in entries)
+    else:
+        row = csv.writer(_Rows(), lineterminator="\n").writerow
+        yield from (row((entry.entry, entry.comment, entry.expires or "")) for entry in entries)
+
+
+class _Rows:
+    """Gives back what a CSV writer writes."""
+
+    def write(self, text: str) -> str:
+        return text

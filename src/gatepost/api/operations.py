@@ -1,0 +1,269 @@
+"""The Email Scanning API as a table of operations: what `GET /v1/openapi.json` and `/docs` are made from.
+
+The List API as a table of operations: what `GET /api/public/lists/v1/openapi.json` and `/docs` are made from.
+"""
+
+from typing import Any
+
+from gatepost.api import errors
+from gatepost.api.lists import (
+    AddEntriesRequest,
+    DeleteEntriesRequest,
+    GetListsRequest,
+    ListChange,
+    ListEntriesRequest,
+    ListsOfScope,
+    PublicListsEntry,
+)
+from gatepost.api.openapi import Interface, Operation, ref
+from gatepost.api.scanning import (
+    AnalysedMessage,
+    MessageAnalysisRequest,
+    MessageAnalysisResult,
+    MessageRelease,
+    SystemStatus,
+)
+
+SCANNING_VERSION = "1.1.0"
+
+_UPLOAD: dict[str, Any] = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["parameters", "email"],
+                "properties": {
+                    "parameters": {
+                        **ref(MessageAnalysisRequest),
+                        "description": "The part's own content type must be explicitly set to `application/json`.",
+                    },
+                    "email": {
+                        "type": "string",
+                        "format": "binary",
+                        "contentMediaType": "message/rfc822",
+                        "minLength": 1,
+                        "description": "The raw email as transported over the wire (an .eml file).",
+                    },
+                },
+            },
+            "encoding": {
+                "parameters": {"contentType": "application/json"},
+                "email": {"contentType": "message/rfc822, application/octet-stream"},
+            },
+        }
+    },
+}
+_EMPTY: dict[str, Any] = {
+    "required": False,
+    "content": {"application/json": {"schema": {"type": "object"}}},
+}
+_GGRID: dict[str, Any] = {
+    "name": "ggrid",
+    "in": "path",
+    "required": True,
+    "description": "The id that the scan answered, in any case",
+    "schema": {"type": "string", "format": "uuid"},
+}
+_ANYWHERE = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, errors.INTERNAL_ERROR)
+
+SCANNING = Interface(
+    title="Gatepost Email Scanning API",
+    version=SCANNING_VERSION,
+    description=(
+        "Takes a raw email over HTTP and returns the analysis result synchronously, instead of receiving the mail "
+        "over SMTP. Every answer that is not a success, on every path and method, is a JSON `Error`. `v1` only ever "
+        "gains optional fields, tags and error codes."
+    ),
+    security={
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `staticApiTokens`. It may submit and ask for the status without any permission.",
+    },
+    types=(MessageAnalysisRequest,),
+    operations=(
+        Operation(
+            method="post",
+            path="/v1/messageQueue/submitEmail",
+            id="submitEmail",
+            summary="Submit a message and wait for its analysis",
+            description=(
+                "Submits a message to the analysis queue and waits for the analysis to complete. The request body may "
+                "hold 52,428,800 bytes (50 MiB), announced by Content-Length or chunked. The parts come in either "
+                "order; other parts are ignored, and so are unknown fields of `parameters`. Where every core is full "
+                "the scan waits for a slot, first come first served."
+            ),
+            answer=MessageAnalysisResult,
+            body=_UPLOAD,
+            errors=(
+                *_ANYWHERE,
+                errors.MISSING_PART,
+                errors.DUPLICATE_PART,
+                errors.WRONG_PART_TYPE,
+                errors.INVALID_PARAMETERS,
+                errors.EMPTY_EMAIL,
+                errors.TENANT_NOT_FOUND,
+                errors.PAYLOAD_TOO_LARGE,
+                errors.UNSUPPORTED_MEDIA_TYPE,
+                errors.SCANNING_DISABLED,
+                errors.CORE_UNAVAILABLE,
+                errors.OVERLOADED,
+                errors.ANALYSIS_TIMEOUT,
+            ),
+        ),
+        Operation(
+            method="post",
+            path="/v1/admin/status",
+            id="status",
+            summary="Ask for the system status",
+            description="Takes no body, an empty body or `{}`; unknown fields are ignored.",
+            answer=SystemStatus,
+            body=_EMPTY,
+            errors=(*_ANYWHERE, errors.INVALID_PARAMETERS, errors.PAYLOAD_TOO_LARGE),
+        ),
+        Operation(
+            method="get",
+            path="/v1/messages/{ggrid}",
+            id="message",
+            summary="Read one analysis with its ledger",
+            description="Needs the permission `messages.read`. The `counted` points of all findings add up to `score`.",
+            answer=AnalysedMessage,
+            parameters=(_GGRID,),
+            errors=(*_ANYWHERE, errors.FORBIDDEN, errors.MESSAGE_NOT_FOUND),
+        ),
+        Operation(
+            method="post",
+            path="/v1/messages/{ggrid}/release",
+            id="release",
+            summary="Send a held message on, once",
+            description=(
+                "Needs the permission `messages.release`. Sends a message that is in the quarantine, or was kept with "
+                "`restApi: {keep: held}`, to the next hop for its own recipients. It is not analysed again. Asking "
+                "again answers the same and sends nothing. The decision on record stays what it was; the release is "
+                "added to the record. A body is not read."
+            ),
+            answer=MessageRelease,
+            parameters=(_GGRID,),
+            errors=(
+                *_ANYWHERE,
+                errors.FORBIDDEN,
+                errors.MESSAGE_NOT_FOUND,
+                errors.CORE_UNAVAILABLE,
+                errors.DELIVERY_FAILED,
+            ),
+        ),
+        Operation(
+            method="get",
+            path="/v1/openapi.json",
+            id="openapi",
+            summary="This document",
+            description="Needs no credential.",
+            answer=None,
+            errors=(errors.MALFORMED_REQUEST, errors.INTERNAL_ERROR),
+            secured=False,
+        ),
+    ),
+)
+
+
+LISTS_VERSION = "1.0.0"
+LISTS_BASE = "/api/public/lists/v1"
+NDJSON = "application/x-ndjson"
+
+_LISTS_ERRORS = (
+    errors.MALFORMED_REQUEST,
+    errors.INVALID_REQUEST,
+    errors.UNAUTHORIZED,
+    errors.FORBIDDEN,
+    errors.TENANT_NOT_FOUND,
+    errors.PAYLOAD_TOO_LARGE,
+    errors.UNSUPPORTED_MEDIA_TYPE,
+    errors.INTERNAL_ERROR,
+)
+_ONE_LIST = (*_LISTS_ERRORS, errors.LIST_NOT_FOUND)
+
+
+def _body(named: type) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": ref(named)}}}
+
+
+LISTS_API = Interface(
+    title="Gatepost List API",
+    version=LISTS_VERSION,
+    description=(
+        "Reads and changes named lists. Each call works on one scope: one tenant's, selected by `tenantUid`, or the "
+        "deployment-global one. A change holds for the next message scanned, on every node. Unknown fields are "
+        "refused. Every answer that is not a success is a JSON `Error`. `v1` only ever gains optional fields, list "
+        "names and error codes."
+    ),
+    security={
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "`apikey <API_KEY>`. A key made for one tenant may act on that tenant only.",
+    },
+    types=(AddEntriesRequest, DeleteEntriesRequest, GetListsRequest, ListEntriesRequest),
+    operations=(
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/addEntries",
+            id="addEntries",
+            summary="Add list entries in bulk",
+            description=(
+                "At most 500 entries a call, all of them or, on any error, none. An entry that the list has already "
+                "is updated and counts: comment and expiry become what the call says, `created` and `hits` stay. The "
+                "same entry twice counts once, and the last one wins. A refused entry is named by its index."
+            ),
+            answer=ListChange,
+            body=_body(AddEntriesRequest),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL),
+        ),
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/deleteEntries",
+            id="deleteEntries",
+            summary="Delete list entries in bulk",
+            description=(
+                "At most 500 entries a call, all of them or, on any error, none. An entry that the list does not have "
+                "is ignored and does not count."
+            ),
+            answer=ListChange,
+            body=_body(DeleteEntriesRequest),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES),
+        ),
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/getLists",
+            id="getLists",
+            summary="List available lists",
+            description="All lists of the chosen scope, whether they have entries or not.",
+            answer=ListsOfScope,
+            body=_body(GetListsRequest),
+            errors=_LISTS_ERRORS,
+        ),
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/listEntries",
+            id="listEntries",
+            summary="List all entries of one list",
+            description=(
+                "One `PublicListsEntry` per line, ordered by entry: one consistent snapshot. A stream that fails "
+                "midway ends without the final chunk."
+            ),
+            answer=PublicListsEntry,
+            media_type=NDJSON,
+            body=_body(ListEntriesRequest),
+            errors=(*_ONE_LIST, errors.OVERLOADED),
+        ),
+        Operation(
+            method="get",
+            path=f"{LISTS_BASE}/openapi.json",
+            id="listsOpenapi",
+            summary="This document",
+            description="Needs no credential.",
+            answer=None,
+            errors=(errors.MALFORMED_REQUEST, errors.INTERNAL_ERROR),
+            secured=False,
+        ),
+    ),
+)

@@ -1,0 +1,54 @@
+"""Who really sent a message: SPF, DKIM, DMARC, ARC and iprev, asked for in as few round trips as possible.
+
+What is checked is what the border MTA saw (address, HELO, MAIL FROM) and the message's own signatures. Fields in which
+others state results (Authentication-Results, Received-SPF, X-Spam-*) are never read: anyone can write them.
+"""
+
+from typing import TypeVar, cast
+
+from gatepost.auth import arc, dkim, dmarc, sending_host, spf
+from gatepost.auth.canonical import Signable
+from gatepost.auth.results import Authentication
+from gatepost.auth.sending_host import Network
+from gatepost.mail.message import Envelope, Message
+from gatepost.questions import Asking, together
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+
+
+def authenticate(
+    message: Message, envelope: Envelope, now: float, trusted_relays: tuple[Network, ...] = ()
+) -> Asking[Authentication]:
+    """Check the border data and the message against what its domains publish."""
+    fields = message.headers.fields
+    signable = Signable(message.raw, message.header_end, fields)  # one for both, so that the body is hashed once
+    sending = sending_host.find_sending_host(envelope, fields, trusted_relays)
+    authors = dmarc.author_domains(sender.domain for sender in message.senders)
+    (spf_mail, spf_helo), signatures, chain, reverse, records = yield from _side_by_side(
+        spf.verify(sending.address, envelope.sender, sending.helo),
+        dkim.verify(message.raw, message.header_end, fields, now, signable=signable),
+        arc.validate(message.raw, message.header_end, fields, now, signable=signable),
+        sending_host.verify_iprev(sending.address),
+        dmarc.discover(authors),
+    )
+    judged = yield from dmarc.evaluate(authors, spf_mail, signatures, records)
+    return Authentication(
+        host=str(sending.address or ""),
+        host_source=sending.source,
+        spf=spf_mail,
+        dkim=signatures,
+        dmarc=judged,
+        arc=chain,
+        iprev=reverse,
+        helo=spf_helo,
+    )
+
+
+def _side_by_side(a: Asking[A], b: Asking[B], c: Asking[C], d: Asking[D], e: Asking[E]) -> Asking[tuple[A, B, C, D, E]]:
+    """`together` for askings that come to different things."""
+    results = yield from together(a, b, c, d, e)
+    return cast(tuple[A, B, C, D, E], results)

@@ -1,0 +1,64 @@
+"""`gatepost config check`: every fault of both files, or what they set."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+
+app = typer.Typer(help="The configuration files.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """The configuration files."""
+
+
+@app.command("check")
+def check(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+    """Read both files; print every fault, or the values that differ from their defaults."""
+    from gatepost.settings.faults import ConfigError
+
+    try:
+        values = _values(config_folder(config, data_folder(data)))
+    except ConfigError as fault:
+        _print_faults(fault, json)
+        raise typer.Exit(1) from None
+    _print_values(values, json)
+
+
+def _values(folder: Path) -> dict[str, dict[str, Any]]:
+    """What differs from the defaults, by file; a machine that runs only one of the services has only its file."""
+    from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
+    from gatepost.settings.in_force import differing_settings
+
+    if (folder / GUARD_FILE).exists() == (folder / ABBY_FILE).exists():
+        both = load(folder)
+        return {GUARD_FILE.name: differing_settings(both.guard), ABBY_FILE.name: differing_settings(both.abby)}
+    if (folder / GUARD_FILE).exists():
+        return {GUARD_FILE.name: differing_settings(load_guard(folder))}
+    return {ABBY_FILE.name: differing_settings(load_abby(folder))}
+
+
+def _print_faults(fault: Any, json: bool) -> None:
+    from gatepost.cli.printing import console, print_json, rows, table
+
+    if json:
+        print_json({"ok": False, "faults": fault.faults})
+        return
+    made = table("file", "line", "key", "fault")
+    console().print(rows(made, [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]))
+
+
+def _print_values(values: dict[str, dict[str, Any]], json: bool) -> None:
+    from gatepost.cli.printing import console, print_json, rows, table
+
+    if json:
+        print_json({"ok": True, "values": values})
+        return
+    out = console()
+    fine = "Both files are fine." if len(values) > 1 else f"{next(iter(values))} is fine; the other file is not here."
+    out.print(f"{fine} What differs from the defaults:")
+    lines = [(file, key, str(value)) for file, settings in values.items() for key, value in settings.items()]
+    out.print(rows(table("file", "key", "value"), lines))

@@ -1,0 +1,43 @@
+"""`gatepost doctor`: is everything reachable, fresh, sealed and in time?"""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+
+if TYPE_CHECKING:
+    from gatepost.service.doctor.rows import DoctorRow
+
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+    """Examine this machine and this configuration; exits with 1 where something fails."""
+    from gatepost import logs
+    from gatepost.cli.printing import print_json
+    from gatepost.service.doctor.examination import examine
+    from gatepost.settings.keys import Log
+
+    # What is tried may log, and the answer is for machines.
+    logs.configure(Log(level="error"))
+    place = data_folder(data)
+    found = examine(config_folder(config, place), place)
+    if json:
+        print_json(found)
+    else:
+        _print(found)
+    if any(row.state == "fail" for row in found):
+        raise typer.Exit(1)
+
+
+def _print(found: "tuple[DoctorRow, ...]") -> None:
+    from rich.text import Text
+
+    from gatepost.cli.printing import console, safe, table
+
+    made = table("what", "state", "found", "what to do")
+    for row in found:
+        made.add_row(row.what, Text(row.state, _STYLES[row.state]), safe(row.found), safe(row.advice))
+    console().print(made)

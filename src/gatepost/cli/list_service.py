@@ -1,0 +1,82 @@
+"""Which List API the command line talks to, and with which key; what is not given is taken from the data folder."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from gatepost.cli.options import config_folder, data_folder
+from gatepost.service.data_folder import StartError
+
+if TYPE_CHECKING:
+    from gatepost.client import Client
+
+
+VARIABLE = "GATEPOST_API_KEY"
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="The Gatepost to talk to; the one of the configuration if not given."),
+]
+KeyFileOption = Annotated[
+    Path | None,
+    typer.Option("--key-file", metavar="FILE", help=f"File with the API key; {VARIABLE} has the key if not given."),
+]
+CaOption = Annotated[
+    Path | None,
+    typer.Option("--cacert", metavar="FILE", help="Certificate to verify it with; the data folder's if there is one."),
+]
+NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Do not verify its certificate.")]
+
+
+class Service(msgspec.Struct, frozen=True):
+    """The options of a command."""
+
+    url: str | None
+    key_file: Path | None
+    cacert: Path | None
+    no_verify: bool
+    config: Path | None
+    data: Path | None
+
+    def connected(self) -> "Client":
+        """A client with the key."""
+        from gatepost.client import Client
+
+        key = _key(self.key_file)
+        own = data_folder(self.data).certificate
+        ca = self.cacert or (own if own.exists() else None)
+        try:
+            return Client(self.url or self._configured(), api_key=key, ca=ca, verify=not self.no_verify)
+        except OSError:
+            raise StartError(f"{ca} has no certificate that could be read.") from None
+
+    def _configured(self) -> str:
+        from gatepost.service.commands import local_url
+        from gatepost.settings.files import load_abby
+
+        settings = load_abby(config_folder(self.config, data_folder(self.data)))
+        return local_url(settings, settings.listen.port)
+
+
+def _key(file: Path | None) -> str:
+    if file is None:
+        key = os.environ.get(VARIABLE, "").strip()
+        if not key:
+            raise StartError(
+                f"An API key is needed: name a file that has one with --key-file, or set {VARIABLE}. "
+                "gatepost apikey create makes one."
+            )
+        return _checked(key, VARIABLE)
+    try:
+        return _checked(file.read_text("ascii").strip(), str(file))
+    except (OSError, ValueError):
+        raise StartError(f"There is no API key in {file}.") from None
+
+
+def _checked(key: str, place: str) -> str:
+    if not key or not key.isascii() or not key.isprintable():
+        raise StartError(f"There is no API key in {place}.")
+    return key

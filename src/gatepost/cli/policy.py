@@ -1,0 +1,170 @@
+"""`gatepost policy`: what each finding weighs, what a verdict leads to, and who says so."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gatepost.cli import replay
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption
+from gatepost.cli.policy_files import TenantOption, in_force, of, own_uid, settings, with_file
+
+if TYPE_CHECKING:
+    from gatepost.policy.layers import Effective
+
+
+app = typer.Typer(help="What findings weigh and what verdicts lead to.", no_args_is_help=True)
+app.command("try")(replay.try_policy)
+
+
+@app.command("show")
+def show(
+    tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
+) -> None:
+    """Print the policy in force: verdicts with their thresholds, every group and every kind of finding.
+
+    The last column says where a row differs from the shipped policy.
+    """
+    from gatepost.cli.printing import console, print_json, rows, table
+
+    effective = of(in_force(config, data), tenant)
+    policy, changes = effective.policy, effective.policy.changes
+    if json:
+        print_json(policy)
+        return
+    out = console()
+    verdicts = [
+        (name, rule.decision, "conclusive only" if rule.threshold is None else f"{rule.threshold:g}", f"{rule.own:g}",
+         changes.get(f"verdicts.{name}", ""))
+        for name, rule in policy.verdicts.items()
+    ]  # fmt: skip
+    out.print(rows(table("verdict", "decision", "threshold", "own points", "changed"), verdicts), "")
+    groups = [
+        (name, f"{group.cap:g}", group.description, changes.get(f"groups.{name}", ""))
+        for name, group in policy.groups.items()
+    ]
+    out.print(rows(table("group", "cap", "what counts together", "changed"), groups), "")
+    kinds = [
+        (kind, f"{rule.weight:g}", rule.verdict, rule.group, "yes" if rule.conclusive else "",
+         changes.get(f"kinds.{kind}", ""))
+        for kind, rule in policy.kinds.items()
+    ]  # fmt: skip
+    out.print(rows(table("finding", "weight", "speaks for", "group", "conclusive", "changed"), kinds))
+
+
+@app.command("explain")
+def explain(
+    kind: Annotated[str, typer.Argument(help="A tag, such as auth:dmarc-fail.")],
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say what a kind of finding means, what it does to a message, and where each value comes from."""
+    from gatepost.checks import TITLES
+    from gatepost.cli.printing import print_json
+    from gatepost.policy.rules import rule_of
+
+    effective = of(in_force(config, data), tenant)
+    policy = effective.policy
+    if kind not in TITLES and kind not in policy.kinds:
+        raise typer.BadParameter(f"there is no finding {kind!r}{_near(kind, list(TITLES))}", param_hint="KIND")
+    title, rule = TITLES.get(kind) or f"An entry of {kind.partition(':')[2]} matches", rule_of(kind, policy)
+    values = _values(effective, kind)
+    if json:
+        print_json({"kind": kind, "title": title, "rule": rule, "values": values})
+        return
+    print(f"{kind}: {title}.")
+    print(f"It weighs {rule.weight:g} points and speaks for {rule.verdict} ({policy.verdicts[rule.verdict].decision}).")
+    if rule.conclusive:
+        print("It is conclusive: it needs no threshold.")
+    if rule.group:
+        group = policy.groups[rule.group]
+        print(f"With its group, {rule.group} ({group.description}), it counts at most {group.cap:g}.")
+    _print_values(values)
+
+
+@app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.")],
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Read a policy file and print every fault, or what it would change.
+
+    It is read as if it stood in the configuration: with --tenant as that tenant's, else as the deployment's.
+    """
+    from gatepost.cli.printing import console, print_json, rows, table
+    from gatepost.settings import files
+    from gatepost.settings.faults import ConfigError
+
+    uid = own_uid(tenant)
+    try:
+        named = settings(config, data)
+        below = files.load_policies(named.model_copy(update={"tenants": {}} if uid else {"file": None, "tenants": {}}))
+        policies = with_file(file, uid, config, data)
+    except ConfigError as fault:
+        if json:
+            print_json({"ok": False, "faults": fault.faults})
+        else:
+            lines = [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]
+            console().print(rows(table("file", "line", "key", "fault"), lines))
+        raise typer.Exit(1) from None
+    changes = _stated_by(policies.of(uid), str(file.absolute()))
+    if json:
+        print_json({"ok": True, "changes": changes})
+        return
+    if changes:
+        console().print(rows(table("value", "was", "becomes", "line"), [_change(each) for each in changes]))
+    same = below.of(uid).policy == policies.of(uid).policy
+    print("The file is fine. It changes nothing." if same else "The file is fine.")
+
+
+def _stated_by(effective: "Effective", file: str) -> list[dict[str, Any]]:
+    """Every value that one file sets, with what it was below."""
+    found = []
+    for place, origins in effective.stated.items():
+        last = origins[-1]
+        if last.file == file:
+            found.append({"key": ".".join(place), "was": origins[-2].value, "becomes": last.value, "line": last.line})
+    return found
+
+
+def _change(change: dict[str, Any]) -> tuple[str, ...]:
+    from gatepost.policy.layers import render_value
+
+    return change["key"], render_value(change["was"]), render_value(change["becomes"]), str(change["line"])
+
+
+def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
+    """Every value that decides what a kind does, with all that it was: the one that holds last."""
+    from gatepost.policy.rules import rule_of
+
+    rule = rule_of(kind, effective.policy)
+    places = [("kinds", kind, field) for field in ("weight", "verdict", "group", "conclusive")]
+    if rule.group:
+        places.append(("groups", rule.group, "cap"))
+    places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
+    return [{"key": ".".join(place), "origins": effective.origins(*place)} for place in places]
+
+
+def _print_values(values: list[dict[str, Any]]) -> None:
+    from gatepost.cli.printing import console, rows, table
+    from gatepost.policy.layers import render_value
+
+    lines = []
+    for value in values:
+        *below, holds = value["origins"]
+        place = f"{holds.level}, {holds.file}:{holds.line}" if holds.file else holds.level
+        before = ", ".join(f"{render_value(origin.value)} ({origin.level})" for origin in reversed(below))
+        lines.append((value["key"], render_value(holds.value), place, before))
+    console().print("", rows(table("value", "is", "set by", "instead of"), lines))
+
+
+def _near(kind: str, known: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(kind, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""

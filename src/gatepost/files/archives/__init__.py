@@ -1,0 +1,1 @@
+"""Archives: one reader for each format; `registry` chooses by content."""

@@ -1,0 +1,151 @@
+"""Decompression that stops in time: never more than `limit` bytes, whatever the input promises."""
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import zstandard
+
+from gatepost.files.values import Unread
+
+STEP = 256 << 10
+MAX_MEMBERS = 1_000
+MAX_WINDOW = 64 << 20
+
+Bytes: TypeAlias = bytes | memoryview
+
+
+class Decompressor(Protocol):
+    """What bz2 and lzma have in common, and zlib with a little help."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: Bytes, max_length: int) -> bytes: ...
+
+
+class _Zlib:
+    """zlib hands back what it has not processed yet; the others keep it inside."""
+
+    def __init__(self, window: int) -> None:
+        self._inner = zlib.decompressobj(window)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: Bytes, max_length: int) -> bytes:
+        return self._inner.decompress(data or self._inner.unconsumed_tail, max_length)
+
+
+def stored(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """What is not packed at all."""
+    return bytes(data[:limit]), "size" if len(data) > limit else None
+
+
+def deflate(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """Raw deflate, as in zip (RFC 1951)."""
+    return _bounded(lambda: _Zlib(-15), data, limit)
+
+
+def gzip(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """gzip (RFC 1952): all members, joined, as `gunzip` does; noise after the last one is no part of it."""
+    return _bounded(lambda: _Zlib(31), data, limit, b"\x1f\x8b\x08")
+
+
+def bzip2(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """bzip2, all streams of it."""
+    return _bounded(bz2.BZ2Decompressor, data, limit, b"BZh")
+
+
+def xz(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """xz or the older .lzma, with a cap on the dictionary that the file may ask for."""
+    return _bounded(lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), data, limit, b"\xfd7zXZ\0")
+
+
+def zstd(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """zstd (RFC 8878), all frames, with a cap on the window."""
+    out: list[bytes] = []
+    left = limit + 1
+    try:
+        worker = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+        with worker.stream_reader(data, read_across_frames=True) as stream:
+            while left > 0 and (piece := stream.read(min(left, STEP))):
+                out.append(piece)
+                left -= len(piece)
+    except (zstandard.ZstdError, ValueError, EOFError):
+        return b"".join(out)[:limit], "damaged"
+    return b"".join(out)[:limit], None if left > 0 else "size"
+
+
+def raw_lzma(data: Bytes, limit: int, chain: list[dict[str, int]]) -> tuple[bytes, Unread | None]:
+    """A bare stream under a chain of LZMA's filters; the one who calls says how long it should be."""
+    return _bounded(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)
+
+
+def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+    """LZMA as in zip (APPNOTE section 5.8.8): two version bytes, a length, the properties, a raw stream."""
+    size = int.from_bytes(data[2:4], "little")
+    properties = data[4 : 4 + size]
+    if len(properties) != 5 or properties[0] >= 225:
+        return b"", "damaged"
+    rest, lc = divmod(properties[0], 9)
+    pb, lp = divmod(rest, 5)
+    dictionary = min(int.from_bytes(properties[1:5], "little"), 64 << 20)
+    chain = [{"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 4096), "lc": lc, "lp": lp, "pb": pb}]
+    return _bounded(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data[4 + size :], limit)
+
+
+def _bounded(
+    make: Callable[[], Decompressor], data: Bytes, limit: int, magic: bytes = b""
+) -> tuple[bytes, Unread | None]:
+    """What came out, and why there is not more. Damaged data still gives what stood before the damage. Where `magic`
+    stands after the end of a stream, another one begins."""
+    out: list[bytes] = []
+    place = 0
+    for _ in range(MAX_MEMBERS):
+        try:
+            worker = make()
+        except (ValueError, lzma.LZMAError):
+            return b"".join(out), "damaged"
+        place, unread = _one(worker, data, place, out, limit - sum(map(len, out)))
+        if unread or not magic or data[place : place + len(magic)] != magic:
+            return b"".join(out), unread
+        out = [b"".join(out)] if len(out) > 64 else out
+    return b"".join(out), "count"
+
+
+def _one(worker: Decompressor, data: Bytes, place: int, out: list[bytes], left: int) -> tuple[int, Unread | None]:
+    """One stream from `place` on; where it ended, or why it did not."""
+    try:
+        while not worker.eof:
+            chunk: Bytes = b""
+            if worker.needs_input:
+                chunk = data[place : place + STEP]
+                place += len(chunk)
+                if not chunk:
+                    return place, "damaged"
+            piece = worker.decompress(chunk, left + 1)
+            out.append(piece[:left])
+            if len(piece) > left:
+                return place, "size"
+            left -= len(piece)
+        return place - len(worker.unused_data), None
+    except (zlib.error, OSError, EOFError, ValueError, lzma.LZMAError):
+        return place, "damaged"

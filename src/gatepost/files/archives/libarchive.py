@@ -1,0 +1,117 @@
+"""Archives that only libarchive can unpack, where it is installed: rar, and rare methods of 7z and cab.
+
+It is loaded when this module is, since a sealed worker can load nothing; it reads from memory and is asked for so much
+and no more. Names come from our own readers: libarchive's depend on the locale. What it stumbles over is called
+unsupported, not damaged: it is asked only for what nobody else reads.
+"""
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from gatepost.files.budget import Budget
+from gatepost.files.values import Member, Unread
+
+Format = Literal["rar", "7z", "cab"]
+
+_FORMATS: dict[Format, tuple[str, ...]] = {"rar": ("rar", "rar5"), "7z": ("7zip",), "cab": ("cab",)}
+_STEP = 256 << 10
+_OK, _END, _WARN = 0, 1, -20
+_DIRECTORY = 0o040000
+_MAX_HEADERS = 20_000
+
+
+def _loaded() -> Any:
+    """The library with the types of what is called in it; None where it is not installed."""
+    for name in ("libarchive.so.13", "libarchive.so"):
+        try:
+            library = ctypes.CDLL(name)
+            break
+        except OSError:
+            continue
+    else:
+        return None
+    library.archive_read_new.restype = ctypes.c_void_p
+    library.archive_entry_pathname_utf8.restype = ctypes.c_char_p
+    library.archive_read_data.restype = ctypes.c_ssize_t
+    library.archive_read_open_memory.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
+    library.archive_read_data.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
+    library.archive_read_next_header.argtypes = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    for name in ("archive_entry_pathname_utf8", "archive_entry_filetype", "archive_entry_is_data_encrypted"):
+        getattr(library, name).argtypes = (ctypes.c_void_p,)
+    library.archive_read_free.argtypes = (ctypes.c_void_p,)
+    for name in ("rar", "rar5", "7zip", "cab"):
+        getattr(library, f"archive_read_support_format_{name}").argtypes = (ctypes.c_void_p,)
+    return library
+
+
+_LIBRARY = _loaded()
+
+
+def is_installed() -> bool:
+    """Whether there is a libarchive here."""
+    return _LIBRARY is not None
+
+
+def members(content: bytes, kind: Format, budget: Budget, names: Sequence[str]) -> Iterator[Member]:
+    """The files under these names, which are in the order of the archive; "unsupported" for what is not reached."""
+    remaining = iter(names)
+    for member in _members(content, kind, budget):
+        own = next(remaining, "")
+        yield msgspec.structs.replace(member, names=(own,) if own else member.names)
+    yield from (Member((name,), b"", "unsupported") for name in remaining)
+
+
+def _members(content: bytes, kind: Format, budget: Budget) -> Iterator[Member]:
+    room = budget.allowance(len(content))
+    shortage = budget.shortage(len(content))
+    budget.pay(len(content), 0)
+    archive = ctypes.c_void_p(_LIBRARY.archive_read_new())
+    try:
+        for name in _FORMATS[kind]:
+            getattr(_LIBRARY, f"archive_read_support_format_{name}")(archive)
+        if _LIBRARY.archive_read_open_memory(archive, content, len(content)) != _OK:
+            return
+        for name, data, unread in _entries(archive, room):
+            budget.pay(0, len(data))
+            yield Member((name,), data, shortage if unread == "size" else unread)
+    finally:
+        _LIBRARY.archive_read_free(archive)
+
+
+def _entries(archive: ctypes.c_void_p, room: int) -> Iterator[tuple[str, bytes, Unread | None]]:
+    entry = ctypes.c_void_p()
+    for _ in range(_MAX_HEADERS):
+        status = _LIBRARY.archive_read_next_header(archive, ctypes.byref(entry))
+        if status == _END:
+            return
+        if status < _WARN:
+            yield "", b"", "unsupported"
+            return
+        if _LIBRARY.archive_entry_filetype(entry) & 0o170000 == _DIRECTORY:
+            continue
+        name = (_LIBRARY.archive_entry_pathname_utf8(entry) or b"").decode("utf-8", "replace")
+        if _LIBRARY.archive_entry_is_data_encrypted(entry):
+            yield name, b"", "encrypted"
+            continue
+        data, unread = _data(archive, room)
+        room -= len(data)
+        yield name, data, unread
+    yield "", b"", "count"
+
+
+def _data(archive: ctypes.c_void_p, room: int) -> tuple[bytes, Unread | None]:
+    pieces: list[bytes] = []
+    size = 0
+    buffer = ctypes.create_string_buffer(_STEP)
+    while size <= room:
+        count = _LIBRARY.archive_read_data(archive, buffer, _STEP)
+        if count < 0:
+            return b"".join(pieces)[:room], "unsupported"
+        if count == 0:
+            return b"".join(pieces)[:room], None
+        pieces.append(buffer.raw[:count])
+        size += count
+    return b"".join(pieces)[:room], "size"

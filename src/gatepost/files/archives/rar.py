@@ -1,0 +1,234 @@
+"""RAR archives, versions 4 and 5: names and encryption from the headers, content that was only stored.
+
+The method of packing is RAR's own, and no library that unpacks it comes as a wheel: libarchive does it where it is
+installed, else what is packed is said to be unread. Formats: technote.txt of RAR 5 and of RAR 4.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gatepost.files.archives import libarchive
+from gatepost.files.budget import BrokenError, Budget, ByteSource, Count, TooManyError
+from gatepost.files.values import Member, Unread
+
+RAR4 = b"Rar!\x1a\x07\x00"
+RAR5 = b"Rar!\x1a\x07\x01\x00"
+SFX_SIZE = 1 << 20  # how far into a file WinRAR looks for its mark
+MAX_BLOCKS = 20_000
+
+_MAIN4, _FILE4, _END4 = 0x73, 0x74, 0x7B
+_STORED4 = 0x30
+_MAIN5, _FILE5, _SERVICE5, _CRYPT5, _END5 = range(1, 6)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One file: where its data lies, how long it is packed and unpacked, and whether it can be read as it stands."""
+
+    name: str
+    start: int
+    packed: int
+    size: int
+    stored: bool
+    encrypted: bool
+    folder: bool = False
+    split: bool = False
+
+
+def members(content: bytes, budget: Budget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
+    """Every file; one without a name where the headers are encrypted."""
+    entries, unread = _entries(content, budget.max_files)
+    files = [entry for entry in entries if not entry.folder]
+    if any(not (entry.stored or entry.encrypted or entry.split) for entry in files) and libarchive.is_installed():
+        yield from libarchive.members(content, "rar", budget, [entry.name for entry in files])
+    else:
+        yield from (_as_stored(content, entry, budget) for entry in files)
+    if unread:
+        yield Member(("",), b"", unread)
+
+
+def _entries(content: bytes, limit: int) -> tuple[list[Entry], Unread | None]:
+    """The files as far as the headers can be read, and why no further."""
+    start = content.find(b"Rar!\x1a\x07", 0, SFX_SIZE)
+    newer = content.startswith(RAR5, start)
+    found: list[Entry] = []
+    unread: Unread | None = None
+    walk = _newer(content, start + len(RAR5)) if newer else _older(content, start + len(RAR4))
+    try:
+        for entry in walk:
+            if entry is None:
+                unread = "encrypted"
+                break
+            found.append(entry)
+            if len(found) > limit:
+                break
+    except TooManyError:
+        unread = "count"
+    except BrokenError:
+        unread = "damaged"
+    return found, unread
+
+
+def _older(content: bytes, start: int) -> Iterator[Entry | None]:
+    """The blocks of RAR 4; None where the rest is encrypted."""
+    place = start
+    blocks = Count(MAX_BLOCKS)
+    while place + 7 <= len(content):
+        blocks.step()
+        source = ByteSource(content, place + 2)
+        kind, flags, size = source.number(1), source.number(2), source.number(2)
+        if size < 7:
+            raise BrokenError("a block without a size")
+        data = source.number(4) if flags & 0x8000 or kind == _FILE4 else 0
+        if kind == _END4:
+            return
+        if kind == _MAIN4 and flags & 0x80:
+            yield None
+            return
+        if kind == _FILE4:
+            entry = _file4(source, flags, place + size, data)
+            data = entry.packed
+            yield entry
+        place += size + data
+
+
+def _file4(source: ByteSource, flags: int, start: int, packed: int) -> Entry:
+    size = source.number(4)
+    source.skip(10)  # system, checksum, time, version
+    method, name_size, _attributes = source.number(1), source.number(2), source.number(4)
+    if flags & 0x100:
+        packed |= source.number(4) << 32
+        size |= source.number(4) << 32
+    return Entry(
+        name=_name4(source.take(name_size), bool(flags & 0x200)),
+        start=start,
+        packed=packed,
+        size=size,
+        stored=method == _STORED4,
+        encrypted=bool(flags & 4),
+        folder=flags & 0xE0 == 0xE0,
+        split=bool(flags & 3),
+    )
+
+
+def _name4(raw: bytes, is_unicode: bool) -> str:
+    plain, _, packed = raw.partition(b"\0")
+    if not is_unicode:
+        return raw.decode("cp437").rstrip("\0")
+    if not packed:
+        return plain.decode("utf-8", "replace")
+    return _unpacked_name(plain, packed)
+
+
+def _unpacked_name(plain: bytes, packed: bytes) -> str:
+    """RAR 4 writes a Unicode name as what differs from the plain one: two bits say how each character is given."""
+    source = ByteSource(packed, 1)
+    high = packed[0] << 8
+    out: list[int] = []
+    flags = bits = 0
+    try:
+        while source.left and len(out) < 1000:
+            if not bits:
+                flags, bits = source.number(1), 8
+            bits -= 2
+            form = flags >> bits & 3
+            if form == 0:
+                out.append(source.number(1))
+            elif form == 1:
+                out.append(source.number(1) | high)
+            elif form == 2:
+                out.append(source.number(2))
+            else:
+                out += _copied(source, plain, len(out), high)
+    except BrokenError:
+        pass
+    return b"".join(unit.to_bytes(2, "little") for unit in out).decode("utf-16-le", "replace")
+
+
+def _copied(source: ByteSource, plain: bytes, place: int, high: int) -> list[int]:
+    """A run of the plain name, perhaps shifted."""
+    length = source.number(1)
+    shift = source.number(1) if length & 0x80 else None
+    run = plain[place : place + (length & 0x7F) + 2]
+    return list(run) if shift is None else [((byte + shift) & 0xFF) | high for byte in run]
+
+
+def _newer(content: bytes, start: int) -> Iterator[Entry | None]:
+    """The blocks of RAR 5; None where the rest is encrypted."""
+    place = start
+    blocks = Count(MAX_BLOCKS)
+    while place < len(content):
+        blocks.step()
+        source = ByteSource(content, place + 4)
+        size = _varying(source)
+        end = source.place + size
+        if not size or end > len(content):
+            raise BrokenError("a block that ends nowhere")
+        kind, flags = _varying(source), _varying(source)
+        extra = _varying(source) if flags & 1 else 0
+        data = _varying(source) if flags & 2 else 0
+        if kind == _CRYPT5:
+            yield None
+            return
+        if kind == _END5:
+            return
+        if kind == _FILE5:
+            yield _file5(source, flags, content[max(source.place, end - extra) : end], end, data)
+        place = end + data
+
+
+def _file5(source: ByteSource, flags: int, extra: bytes, start: int, packed: int) -> Entry:
+    kind, size, _attributes = _varying(source), _varying(source), _varying(source)
+    source.skip((4 if kind & 2 else 0) + (4 if kind & 4 else 0))
+    method, _system = _varying(source), _varying(source)
+    name = source.take(min(_varying(source), 65_536)).decode("utf-8", "replace")
+    return Entry(
+        name=name,
+        start=start,
+        packed=packed,
+        size=size,
+        stored=method >> 7 & 7 == 0,
+        encrypted=1 in _records(extra),
+        folder=bool(kind & 1),
+        split=bool(flags & 0x18),
+    )
+
+
+def _records(extra: bytes) -> set[int]:
+    """Which kinds of record follow a header."""
+    source = ByteSource(extra)
+    kinds = set()
+    try:
+        while source.left:
+            size = _varying(source)
+            end = source.place + size
+            kinds.add(_varying(source))
+            source.skip(end - source.place)
+    except BrokenError:
+        pass
+    return kinds
+
+
+def _varying(source: ByteSource) -> int:
+    """A number of seven bits a byte, low ones first."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = source.number(1)
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value
+    raise BrokenError("a number beyond reason")
+
+
+def _as_stored(content: bytes, entry: Entry, budget: Budget) -> Member:
+    """An entry as it stands in the archive, if that is its content."""
+    names = (entry.name,)
+    if entry.encrypted:
+        return Member(names, b"", "encrypted")
+    if not entry.stored:
+        return Member(names, b"", "unsupported")
+    limit = min(budget.allowance(entry.packed), entry.packed)
+    data = content[entry.start : entry.start + limit]
+    budget.pay(len(data), len(data))
+    short: Unread | None = "size" if limit < entry.packed else "damaged" if len(data) < entry.packed else None
+    return Member(names, data, "damaged" if entry.split else short)

@@ -1,0 +1,111 @@
+"""7z archives: a directory at the end that says how to undo what was done to each run of files.
+
+The directory is itself packed more often than not, sometimes encrypted. Files are packed back to back in "folders"
+(solid runs), each through a chain of coders; `sevenzipcoders` undoes the usual ones, libarchive
+the rare. Format: 7zFormat.txt of the LZMA SDK.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gatepost.files.archives import libarchive
+from gatepost.files.archives.passwords import Ring
+from gatepost.files.archives.sevenzip_coders import ATTEMPT_COST, Run, decoded, is_encrypted, is_known
+from gatepost.files.archives.sevenzip_header import Directory, Folder, HeaderSource, Stream, directory, packed_header
+from gatepost.files.budget import BrokenError, Budget, TooManyError
+from gatepost.files.values import Member, Unread
+
+SIGNATURE = b"7z\xbc\xaf\x27\x1c"
+_START = 32
+_MAX_LAYERS = 4
+_MAX_HEADER = 2 << 20  # far more names than files are read
+
+
+class _Header(msgspec.Struct, frozen=True):
+    """The directory in the clear, or why there is none; the password that its encryption took."""
+
+    content: bytes = b""
+    unread: Unread | None = None
+    password: str = ""
+
+
+def members(content: bytes, budget: Budget, passwords: Iterable[str] = ()) -> Iterator[Member]:
+    """Every file of the archive; where even the names are encrypted, one without a name."""
+    ring = Ring(passwords, budget, ATTEMPT_COST)
+    try:
+        header = _header(content, budget, ring)
+        found = directory(header.content, budget.max_files) if header.content else Directory()
+    except TooManyError:
+        yield Member(("",), b"", "count")
+        return
+    except BrokenError:
+        yield Member(("",), b"", "damaged")
+        return
+    if header.unread:
+        yield Member(("",), b"", header.unread)
+    if not all(is_known(folder) or is_encrypted(folder) for folder in found.folders) and libarchive.is_installed():
+        yield from libarchive.members(content, "7z", budget, found.names)
+        return
+    place = 0
+    for folder, streams in zip(found.folders, found.streams, strict=False):
+        if not streams:
+            continue
+        run = _run(content, folder, streams, budget, ring)
+        names = found.names[place : place + len(streams)]
+        yield from _yield_files(run, streams, names, header.password)
+        place += len(streams)
+    yield from (Member((name,), b"") for name in found.empty)
+
+
+def _header(content: bytes, budget: Budget, ring: Ring) -> _Header:
+    source = HeaderSource(content, 12)
+    offset, size = source.number(8), source.number(8)
+    if not size:
+        return _Header()
+    if offset + size > len(content) - _START:
+        raise BrokenError("the directory lies outside")
+    if size > _MAX_HEADER:
+        raise TooManyError("too long a directory")
+    header = content[_START + offset : _START + offset + size]
+    password = ""
+    for _ in range(_MAX_LAYERS):
+        folder = packed_header(header)
+        if folder is None:
+            return _Header(header, password=password)
+        if folder.size > _MAX_HEADER:
+            raise TooManyError("too long a directory")
+        run = _run(content, folder, (Stream(folder.size, folder.crc),), budget, ring)
+        if run.unread:
+            return _Header(unread=run.unread)
+        header, password = run.content, password or run.password
+    raise BrokenError("a directory within a directory without end")
+
+
+def _run(content: bytes, folder: Folder, streams: tuple[Stream, ...], budget: Budget, ring: Ring) -> Run:
+    """A folder unpacked, with a password where it takes one."""
+    if not is_encrypted(folder):
+        return decoded(content, folder, budget)
+
+    def attempt(password: str) -> Run | None:
+        run = decoded(content, folder, budget, password)
+        return run if _fits(run, streams) else None
+
+    return ring.unlock(attempt) or Run(unread="encrypted")
+
+
+def _fits(run: Run, streams: tuple[Stream, ...]) -> bool:
+    """Whether the first file that is whole has its checksum; without one, whether nothing broke."""
+    if streams and streams[0].crc is not None and len(run.content) >= streams[0].size:
+        return zlib.crc32(run.content[: streams[0].size]) == streams[0].crc
+    return bool(run.content) and run.unread != "damaged"
+
+
+def _yield_files(run: Run, streams: tuple[Stream, ...], names: tuple[str, ...], password: str) -> Iterator[Member]:
+    place = 0
+    for number, stream in enumerate(streams):
+        piece = run.content[place : place + stream.size]
+        place += stream.size
+        unread = run.unread or "damaged" if len(piece) < stream.size else None
+        yield Member((names[number] if number < len(names) else "",), piece, unread, run.password or password)

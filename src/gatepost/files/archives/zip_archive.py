@@ -1,0 +1,312 @@
+"""The two ciphers of zip archives.
+
+The old one (APPNOTE section 6.1) is three 32-bit registers stirred by each byte; twelve random bytes before the data
+end in one that is known, which weeds out 255 wrong passwords of 256. The newer one (WinZip's AE-1 and AE-2) is AES in
+counter mode with a key from PBKDF2, two bytes to check the password and ten to check the data.
+
+Zip archives (PKWARE APPNOTE), read as every program reads them.
+
+A zip says everything twice: each entry has a local header before its data, and the central directory at the end
+repeats it. Programs believe one or the other, so a file can be hidden from whoever believes the other one. Here both
+are read: entries of the central directory with all names given in either place, then the local headers that the
+directory does not lead to. Encrypted entries are opened where the mail gives the password away.
+"""
+
+import hmac
+import zlib
+from collections.abc import Iterable, Iterator
+from hashlib import pbkdf2_hmac
+from struct import Struct
+
+import msgspec
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from gatepost.files.archives import decompress
+from gatepost.files.archives.passwords import Ring
+from gatepost.files.budget import Budget
+from gatepost.files.values import Member
+
+HEADER = 12
+AES_EXTRA = 0x9901
+_KEY_SIZES = {1: 16, 2: 24, 3: 32}
+_ROUNDS = 1000
+_CHECK, _MAC = 2, 10
+
+_FIELD = Struct("<HH")
+_TABLE = tuple(zlib.crc32(bytes([value]), 0xFFFFFFFF) ^ 0xFFFFFFFF for value in range(256))
+
+
+class Aes(msgspec.Struct, frozen=True):
+    """What the extra field of an AES entry says: the strength of the key and the method below the cipher."""
+
+    strength: int
+    method: int
+
+
+class Traditional:
+    """The old cipher, keyed by one password."""
+
+    def __init__(self, password: bytes) -> None:
+        self._keys = (0x12345678, 0x23456789, 0x34567890)
+        self._table = _TABLE
+        self._stir(password)
+
+    def _stir(self, data: bytes) -> None:
+        k0, k1, k2 = self._keys
+        table = self._table
+        for byte in data:
+            k0 = (k0 >> 8) ^ table[(k0 ^ byte) & 255]
+            k1 = ((k1 + (k0 & 255)) * 134775813 + 1) & 0xFFFFFFFF
+            k2 = (k2 >> 8) ^ table[(k2 ^ (k1 >> 24)) & 255]
+        self._keys = (k0, k1, k2)
+
+    def decipher(self, data: bytes | memoryview) -> bytes:
+        """The next bytes in the clear; about a second a megabyte, so callers keep it short."""
+        k0, k1, k2 = self._keys
+        table = self._table
+        out = bytearray(len(data))
+        for place, hidden in enumerate(data):
+            mix = k2 | 2
+            byte = hidden ^ (mix * (mix ^ 1) >> 8) & 255
+            k0 = (k0 >> 8) ^ table[(k0 ^ byte) & 255]
+            k1 = ((k1 + (k0 & 255)) * 134775813 + 1) & 0xFFFFFFFF
+            k2 = (k2 >> 8) ^ table[(k2 ^ (k1 >> 24)) & 255]
+            out[place] = byte
+        self._keys = (k0, k1, k2)
+        return bytes(out)
+
+
+def traditional(data: memoryview, password: bytes, check: int) -> Traditional | None:
+    """The cipher past its header, if the header's last byte is what it should be."""
+    cipher = Traditional(password)
+    header = cipher.decipher(data[:HEADER])
+    return cipher if len(header) == HEADER and header[-1] == check else None
+
+
+def aes_field(extra: bytes) -> Aes | None:
+    """The AES record among the extra fields of an entry."""
+    place = 0
+    while place + 4 <= len(extra):
+        kind, size = _FIELD.unpack_from(extra, place)
+        field = extra[place + 4 : place + 4 + size]
+        if kind == AES_EXTRA and len(field) >= 7:
+            return Aes(field[4], int.from_bytes(field[5:7], "little"))
+        place += 4 + size
+    return None
+
+
+def aes(data: memoryview, field: Aes, password: bytes) -> bytes | None:
+    """The data in the clear, if both the password's and the data's check hold."""
+    size = _KEY_SIZES.get(field.strength)
+    if size is None or len(data) < size // 2 + _CHECK + _MAC:
+        return None
+    salt, rest = bytes(data[: size // 2]), data[size // 2 :]
+    keys = pbkdf2_hmac("sha1", password, salt, _ROUNDS, 2 * size + _CHECK)
+    if keys[-_CHECK:] != bytes(rest[:_CHECK]):
+        return None
+    body = rest[_CHECK:-_MAC]
+    if hmac.digest(keys[size : 2 * size], body, "sha1")[:_MAC] != bytes(rest[-_MAC:]):
+        return None
+    return _counted(keys[:size], body)
+
+
+def _counted(key: bytes, body: memoryview) -> bytes:
+    """AES in counter mode with WinZip's counter: little-endian, from one."""
+    blocks = (len(body) + 15) // 16
+    counters = bytearray(16 * blocks)
+    for byte in range(4):
+        run = 1 << 8 * byte  # each value of this byte of the counter stands for so many blocks
+        runs = b"".join(bytes([value & 255]) * min(run, blocks + 1) for value in range(min(256, blocks // run + 1)))
+        counters[byte::16] = (runs * (blocks // len(runs) + 1))[1 : blocks + 1]
+    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305  the mode is built on it here
+    stream = encryptor.update(bytes(counters))[: len(body)]
+    return (int.from_bytes(stream, "little") ^ int.from_bytes(body, "little")).to_bytes(len(body), "little")
+
+
+LOCAL = b"PK\x03\x04"
+CENTRAL = b"PK\x01\x02"
+END = b"PK\x05\x06"
+ENCRYPTED = 0x1
+STREAMED = 0x8
+UTF8 = 0x800
+
+_LOCAL = Struct("<4xHHHHHIIIHH")
+_CENTRAL = Struct("<4xHHHHHHIIIHHHHHII")
+_END = Struct("<4xHHHHIIH")
+_AES = 99
+_METHODS = {
+    0: decompress.stored,
+    8: decompress.deflate,
+    12: decompress.bzip2,
+    14: decompress.zip_lzma,
+    93: decompress.zstd,
+    95: decompress.xz,
+}
+_PROBE = 1024
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry: where its data starts and what is claimed of it."""
+
+    names: tuple[str, ...]
+    start: int
+    method: int
+    encrypted: bool
+    packed: int
+    crc: int = 0
+    check: int = 0
+    aes: Aes | None = None
+
+
+def is_zip(content: bytes) -> bool:
+    """By its end record or a local header at the start; data may stand before a zip, as in a self-extracting one."""
+    return content.startswith(LOCAL) or content.find(END, max(0, len(content) - 66_000)) >= 0
+
+
+def members(content: bytes, budget: Budget, passwords: Iterable[str] = ()) -> Iterator[Member]:
+    """Every entry that some program would unpack."""
+    ring = Ring(passwords, budget)
+    for entry in entries(content, budget.max_files):
+        if entry.names[0].endswith("/") and not entry.packed:
+            continue
+        data = memoryview(content)[entry.start : entry.start + entry.packed]
+        if entry.start > len(content):
+            yield Member(entry.names, b"", "damaged")
+        elif entry.encrypted or entry.method == _AES:
+            yield _deciphered(data, entry, budget, ring)
+        else:
+            yield _unpacked(data, entry, entry.method, budget)
+
+
+def entries(content: bytes, limit: int) -> list[Entry]:
+    """The entries of the central directory, then those that only their local header tells of."""
+    found: dict[int, Entry] = {}
+    for entry in _directory(content):
+        found.setdefault(entry.start, entry)
+        if len(found) > limit:
+            break
+    covered = sorted((entry.start, entry.start + entry.packed) for entry in found.values())
+    for entry in _local_headers(content, covered):
+        found.setdefault(entry.start, entry)
+        if len(found) > limit:
+            break
+    return list(found.values())
+
+
+def _directory(content: bytes) -> Iterator[Entry]:
+    end = content.rfind(END)
+    if end < 0 or end + _END.size > len(content):
+        return
+    *_, size, offset, _comment = _END.unpack_from(content, end)
+    # Data before the archive shifts every offset by its length; the directory ends where the end record starts.
+    shift = max(0, end - size - offset)
+    place = end - size if end >= size else offset
+    while content.startswith(CENTRAL, place) and place + _CENTRAL.size <= len(content):
+        fields = _CENTRAL.unpack_from(content, place)
+        name_size, extra_size, comment_size = fields[9:12]
+        yield _entry_at(content, place, fields, shift)
+        place += 46 + name_size + extra_size + comment_size
+
+
+def _entry_at(content: bytes, place: int, fields: tuple[int, ...], shift: int) -> Entry:
+    """An entry of the directory with what its local header adds."""
+    flags, method, time, crc, packed, name_size, extra_size = *fields[2:5], *fields[6:8], *fields[9:11]
+    header = fields[15] + shift
+    names = [_name(content[place + 46 : place + 46 + name_size], flags)]
+    extra = content[place + 46 + name_size : place + 46 + name_size + extra_size]
+    start = header
+    encrypted = bool(flags & ENCRYPTED)
+    if content.startswith(LOCAL, header) and header + 30 <= len(content):
+        local = _LOCAL.unpack_from(content, header)
+        local_flags, name_size, extra_size = local[1], local[8], local[9]
+        start = header + 30 + name_size + extra_size
+        names.append(_name(content[header + 30 : header + 30 + name_size], local_flags))
+        # Believe "encrypted" only if both say so: a lie in one header must not keep us out.
+        encrypted = encrypted and bool(local_flags & ENCRYPTED)
+    check = time >> 8 if flags & STREAMED else crc >> 24
+    aes = aes_field(extra) if method == _AES else None
+    return Entry(tuple(dict.fromkeys(names)), start, method, encrypted, packed, crc, check, aes)
+
+
+def _local_headers(content: bytes, covered: list[tuple[int, int]]) -> Iterator[Entry]:
+    """Local headers outside the data of known entries. (What is inside that data is found when it is unfolded.)"""
+    place = content.find(LOCAL)
+    regions = iter(covered)
+    region = next(regions, None)
+    while place >= 0:
+        while region and region[1] <= place:
+            region = next(regions, None)
+        if region and region[0] <= place:
+            place = content.find(LOCAL, region[1])
+            continue
+        if place + 30 > len(content):
+            return
+        fields = _LOCAL.unpack_from(content, place)
+        flags, method, time, crc, packed, name_size, extra_size = *fields[1:4], *fields[5:7], *fields[8:10]
+        start = place + 30 + name_size + extra_size
+        if not packed or flags & STREAMED:
+            following = content.find(b"PK", start)
+            packed = (following if following >= 0 else len(content)) - start if method == 0 else len(content) - start
+        name = _name(content[place + 30 : place + 30 + name_size], flags)
+        check = time >> 8 if flags & STREAMED else crc >> 24
+        aes = aes_field(content[start - extra_size : start]) if method == _AES else None
+        yield Entry((name,), start, method, bool(flags & ENCRYPTED), max(0, packed), crc, check, aes)
+        place = content.find(LOCAL, place + 4 if method == 8 and flags & STREAMED else start + max(0, packed))
+
+
+def _unpacked(data: memoryview | bytes, entry: Entry, method: int, budget: Budget, password: str = "") -> Member:
+    limit = budget.allowance(len(data))
+    shortage = budget.shortage(len(data))
+    if limit <= 0:
+        return Member(entry.names, b"", shortage, password)
+    if method not in _METHODS:
+        return Member(entry.names, b"", "unsupported", password)
+    out, unread = _METHODS[method](data, limit)
+    budget.pay(len(data), len(out))
+    return Member(entry.names, out, shortage if unread == "size" else unread, password)
+
+
+def _deciphered(data: memoryview, entry: Entry, budget: Budget, ring: Ring) -> Member:
+    """The entry opened with a password from the mail, or the word that it is encrypted."""
+    locked = Member(entry.names, b"", "encrypted")
+    if budget.allowance(len(data)) <= 0:
+        return locked
+    if entry.method == _AES:
+        field = entry.aes
+        if field is None:
+            return locked
+        clear = ring.unlock(lambda password: aes(data, field, password.encode("utf-8", "replace")))
+        return locked if clear is None else _unpacked(clear, entry, field.method, budget, ring.password)
+    return ring.unlock(lambda password: _tried(data, entry, budget, password)) or locked
+
+
+def _tried(data: memoryview, entry: Entry, budget: Budget, password: str) -> Member | None:
+    """The entry under the old cipher, if this password fits: by the header, by a first piece, and by the whole."""
+    key = password.encode("utf-8", "replace")
+    cipher = traditional(data, key, entry.check)
+    if cipher is None:
+        return None
+    body = data[HEADER:]
+    head = cipher.decipher(body[:_PROBE])
+    if not _plausible(head, entry.method) or not budget.slowly(len(body)):
+        return None
+    member = _unpacked(head + cipher.decipher(body[_PROBE:]), entry, entry.method, budget, password)
+    whole = member.unread is None
+    return None if whole and zlib.crc32(member.content) != entry.crc else member
+
+
+def _plausible(head: bytes, method: int) -> bool:
+    """Whether a first piece under deflate is no nonsense."""
+    try:
+        return method != 8 or len(zlib.decompressobj(-15).decompress(head, _PROBE)) >= 0
+    except zlib.error:
+        return False
+
+
+def _name(raw: bytes, flags: int) -> str:
+    if flags & UTF8:
+        return raw.decode("utf-8", "replace")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("cp437")

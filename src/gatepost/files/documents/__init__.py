@@ -1,0 +1,1 @@
+"""Documents: one reader for each format; `registry` chooses by content."""

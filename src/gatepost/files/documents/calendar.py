@@ -1,0 +1,57 @@
+"""Calendar invitations (iCalendar, RFC 5545; iTIP, RFC 5546): mail programs enter them by themselves, links and all."""
+
+import re
+from base64 import b64decode
+from binascii import Error
+
+from gatepost.files.budget import Budget
+from gatepost.files.documents.insight import Insight
+from gatepost.files.values import Contents, File
+from gatepost.mail.links import targets_in
+from gatepost.mail.text import calendar, lines
+
+MAX_TEXT = 4 << 20
+MAX_LINES = 100_000
+_READABLE = frozenset({"SUMMARY", "DESCRIPTION", "LOCATION", "URL", "CONTACT", "COMMENT", "X-ALT-DESC"})
+_ADDRESS = re.compile(r"mailto:([^\s;,\"]{1,320})", re.IGNORECASE)
+_FILE_NAME = re.compile(r"(?:FILENAME|X-FILENAME|X-APPLE-FILENAME)=\"?([^;:\"]{1,200})", re.IGNORECASE)
+_FOLD = re.compile(r"\n[ \t]")
+
+
+def inspect(file: File, budget: Budget) -> Contents:
+    """Method, organiser, attendees, links, and the files attached within."""
+    insight = Insight(file, budget)
+    if len(file.content) > MAX_TEXT:
+        insight.unread("size")
+    text = _FOLD.sub("", lines(file.content[:MAX_TEXT].decode("utf-8", "replace")))
+    attendees = 0
+    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
+        head, _, value = line.partition(":")
+        name = head.partition(";")[0].strip().upper()
+        if name == "ATTENDEE":
+            attendees += 1
+        elif name == "METHOD":
+            insight.trait("calendar-method", value.strip().upper())
+        elif name == "ORGANIZER" and (match := _ADDRESS.search(line)):
+            insight.trait("calendar-organizer", match.group(1).lower())
+        elif name == "ATTACH":
+            _attachment(head, value, insight)
+        elif name in _READABLE:
+            insight.links(targets_in(calendar(value)))
+    if attendees:
+        insight.trait("calendar-attendees", str(attendees))
+    return insight.contents()
+
+
+def _attachment(head: str, value: str, insight: Insight) -> None:
+    if "BASE64" not in head.upper():
+        insight.link(value.strip())
+        return
+    name = _FILE_NAME.search(head)
+    digits = re.sub(r"[^A-Za-z0-9+/]", "", value)
+    try:
+        content = b64decode(digits + "=" * (-len(digits) % 4))
+    except Error:
+        insight.unread("damaged")
+        return
+    insight.member(name.group(1) if name else "attachment", content, len(value))

@@ -1,0 +1,87 @@
+"""Which reader looks into which document. Every reader takes any bytes, raises nothing, and says what it did not read.
+
+Archives are opened elsewhere; the parts of a zipped document (.docx, .odt) come here one by one when the walk through
+the zip comes to them, and each is recognised by what it is.
+"""
+
+from collections.abc import Callable, Iterable
+
+from gatepost.files.budget import Budget
+from gatepost.files.documents import (
+    calendar,
+    excel_binary,
+    office_xml,
+    ole,
+    onenote,
+    pdf,
+    rtf,
+    shortcut,
+    text_tables,
+    web_page,
+)
+from gatepost.files.documents.insight import Insight
+from gatepost.files.values import Contents, File
+
+_NOTHING = Contents()
+_READERS: dict[str, Callable[[File, Budget], Contents]] = {
+    "ole": ole.inspect,
+    "rtf": rtf.inspect,
+    "pdf": pdf.inspect,
+    "onenote": onenote.inspect,
+    "lnk": shortcut.inspect,
+    "ics": calendar.inspect,
+    "html": web_page.inspect,
+    "svg": web_page.inspect,
+    "xml": office_xml.inspect,
+}
+_BINARY_PARTS = (excel_binary.SUPBOOK_PART, excel_binary.WORKBOOK_PART)
+
+
+def inspect(file: File, budget: Budget, passwords: Iterable[str] = ()) -> Contents:
+    """What of interest is in one file that is no archive; `passwords` are those that the mail gives away."""
+    if file.type == "pdf":
+        return pdf.inspect(file, budget, passwords)
+    if file.type == "ole":
+        return ole.inspect(file, budget, passwords)
+    if reader := _READERS.get(file.type):
+        return reader(file, budget)
+    if file.type == "text":
+        return _text(file, budget)
+    if file.type == "data":
+        return _data(file, budget)
+    return _NOTHING
+
+
+def reads(file: File) -> bool:
+    """Whether the file is a document by its type, and an archive only by accident."""
+    return file.type in _READERS
+
+
+def is_document(file: File) -> bool:
+    """Whether what is inside are parts of a document rather than files that somebody packed."""
+    if file.type != "zip":
+        return reads(file)
+    return b"[Content_Types].xml" in file.content or file.content[30:50] == b"mimetypeapplication/"
+
+
+def _text(file: File, budget: Budget) -> Contents:
+    """Text is what its name makes of it: a table, a shortcut, a page. The message's own text is none of these."""
+    if file.declared.startswith("text/") and not file.names:
+        return _NOTHING
+    if shortcut.is_internet_shortcut(file.content):
+        return shortcut.inspect_internet(file, budget)
+    if text_tables.is_table(file):
+        return text_tables.inspect(file, budget)
+    if web_page.is_page(file):
+        return web_page.inspect(file, budget)
+    return office_xml.inspect(file, budget) if office_xml.is_xml(file.content) else _NOTHING
+
+
+def _data(file: File, budget: Budget) -> Contents:
+    if file.content.startswith(_BINARY_PARTS):
+        insight = Insight(file, budget)
+        excel_binary.inspect_workbook_part(file.content, insight)
+        return insight.contents()
+    if b"\0" in file.content[:4] and office_xml.is_xml(file.content):
+        return office_xml.inspect(file, budget)
+    return _NOTHING

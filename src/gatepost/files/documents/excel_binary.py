@@ -1,0 +1,122 @@
+"""Excel workbooks in their binary forms: records in a row (MS-XLS for .xls, MS-XLSB for the parts of .xlsb).
+
+Macros were cells once: a sheet of formulas (Excel 4.0, "XLM") runs without any Visual Basic. A link to another
+program (DDE) stands among the workbook's links to other files.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.files.documents import office_encryption
+from gatepost.files.documents.insight import Insight
+from gatepost.files.documents.script_strings import addresses_in, commands
+
+MAX_RECORDS = 500_000
+FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK = 0x2F, 0x85, 0x1AE, 0x17, 0x18, 0x1B8
+MACRO_SHEET = 1
+BEGIN_SUPBOOK = 360  # of MS-XLSB
+SUPBOOK_PART = b"\xe8\x02"  # how such a part starts
+WORKBOOK_PART = b"\x83\x01\x00"
+_HIDDEN = {1: "hidden", 2: "very hidden"}
+_AUTORUN = {1: "Auto_Open", 2: "Auto_Close", 10: "Auto_Activate", 11: "Auto_Deactivate"}
+
+
+def inspect(content: bytes, insight: Insight) -> None:
+    """The stream `Workbook` or `Book`."""
+    for kind, data in _records(content, insight):
+        if kind == FILEPASS:
+            _encrypted(content, insight)
+            return  # from here on records are unreadable
+        if kind == BOUNDSHEET and len(data) > 6 and data[5] == MACRO_SHEET:
+            insight.trait("macro", "Excel 4.0")
+            insight.trait("macro-cells", _HIDDEN.get(data[4] & 3, "visible"))
+        elif kind == NAME:
+            _name(data, insight)
+        elif kind in (SUPBOOK, EXTERNSHEET):
+            _book(data, kind, insight)
+        elif kind == HLINK:
+            insight.links(addresses_in(data))
+
+
+def _encrypted(content: bytes, insight: Insight) -> None:
+    """What a password opens has the record of encryption no more."""
+    plain = insight.unlocked(
+        office_encryption.DEFAULT, 1, lambda password: office_encryption.workbook(content, password)
+    )
+    if plain:
+        inspect(plain, insight)
+    else:
+        insight.trait("encrypted", "Excel")
+
+
+def inspect_workbook_part(content: bytes, insight: Insight) -> None:
+    """A part of an .xlsb: links to other programs, macros that start by themselves."""
+    if content.startswith(WORKBOOK_PART):
+        if "Auto_Open".encode("utf-16-le").lower() in content.lower():
+            insight.trait("macro-autorun", "Auto_Open")
+        return
+    _, place = _packed(content, 0, 2)
+    size, place = _packed(content, place, 4)
+    data = content[place : place + size]
+    if data[:2] == b"\x01\0":
+        service, place = _wide(data, 2)
+        topic, _ = _wide(data, place)
+        _dde(service, topic, insight)
+
+
+def _records(content: bytes, insight: Insight) -> Iterator[tuple[int, bytes]]:
+    place = 0
+    for _ in range(MAX_RECORDS):
+        if place + 4 > len(content):
+            return
+        kind = content[place] | content[place + 1] << 8
+        size = content[place + 2] | content[place + 3] << 8
+        if kind in _WANTED:
+            yield kind, content[place + 4 : place + 4 + size]
+        place += 4 + size
+    insight.unread("count")
+
+
+_WANTED = frozenset({FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK})
+
+
+def _name(data: bytes, insight: Insight) -> None:
+    """A defined name; built-in ones are a number (MS-XLS section 2.5.66)."""
+    text = data[14:] if len(data) < 400 else data[14:400]
+    if data[:1] and data[0] & 0x20 and text[:1] == b"\0" and text[1:2] and text[1] in _AUTORUN:
+        insight.trait("macro-autorun", _AUTORUN[text[1]])
+    elif data[:1] and data[0] & 0x20 and text[:1] and text[0] in _AUTORUN:  # BIFF5: no flag byte
+        insight.trait("macro-autorun", _AUTORUN[text[0]])
+    elif text.lower().replace(b"\0", b"").startswith((b"auto_open", b"auto_close")):
+        insight.trait("macro-autorun", "Auto_Open")
+
+
+def _book(data: bytes, kind: int, insight: Insight) -> None:
+    """A link to something outside; `program<03>topic` is one to another program."""
+    if kind == SUPBOOK and len(data) > 5:
+        text = data[5:].decode("utf-16-le" if data[4] & 1 else "latin-1", "replace")
+    else:
+        text = data[1:].decode("latin-1")
+    service, mark, topic = text.partition("\x03")
+    if mark and service and len(service) < 200:  # before a name alone, the mark means this very book
+        _dde(service, topic, insight)
+
+
+def _dde(service: str, topic: str, insight: Insight) -> None:
+    insight.trait("dde", f"{service} {topic}")
+    insight.member("DDE command", commands(f"{service} {topic}"))
+
+
+def _packed(content: bytes, place: int, most: int) -> tuple[int, int]:
+    """A number in bytes of seven bits."""
+    value = 0
+    for index in range(most):
+        byte = content[place + index] if place + index < len(content) else 0
+        value |= (byte & 0x7F) << 7 * index
+        if not byte & 0x80:
+            return value, place + index + 1
+    return value, place + most
+
+
+def _wide(data: bytes, place: int) -> tuple[str, int]:
+    end = place + 4 + 2 * int.from_bytes(data[place : place + 4], "little")
+    return data[place + 4 : end].decode("utf-16-le", "replace"), end

@@ -1,0 +1,253 @@
+"""Fields of a text document, put together from their pieces.
+
+A field is written between marks for its begin, middle and end, in as many pieces as the author likes, with other fields
+inside: `DDEAUTO` may stand there as `DD`, `EAU`, `TO`, or as `{QUOTE 68 68 69}`, a field that makes letters of numbers.
+
+The XML of Office documents: parts of .docx, .xlsx, .pptx and OpenDocument, and documents that are one XML file.
+
+Each part is looked at by itself when the walk through the zip comes to it, and is recognised by what stands in it: the
+names of parts are the author's choice. It is scanned for a few elements, not parsed: no entities are
+expanded, no depth is counted, and XML that a strict parser would refuse is read all the same.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator
+from html import unescape
+from urllib.parse import unquote
+
+from gatepost.files.budget import Budget
+from gatepost.files.documents.insight import Insight
+from gatepost.files.documents.script_strings import commands
+from gatepost.files.values import Contents, File
+
+MAX_DEPTH = 64
+MAX_FIELDS = 20_000
+MAX_LENGTH = 65_536
+
+
+class Fields:
+    """The fields of one text, gathered piece by piece."""
+
+    def __init__(self) -> None:
+        self._open: list[list[str]] = []
+        self._done: list[str] = []
+
+    def take(self, element: str, attributes: dict[str, str], text: str) -> None:
+        """One element of interest, in the order of the text."""
+        if element == "fldSimple":
+            self._keep(attributes.get("instr", ""))
+        elif element == "instrText":
+            if not self._open:
+                self._open.append([])
+            self._open[-1].append(text)
+        elif attributes.get("fldCharType") == "begin":
+            if len(self._open) < MAX_DEPTH:
+                self._open.append([])
+        elif attributes.get("fldCharType") == "end":
+            self._close()
+
+    def found(self) -> Iterator[str]:
+        """All instructions; fields that were never closed are read to the end."""
+        while self._open:
+            self._close()
+        return iter(self._done)
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        instruction = "".join(self._open.pop())[:MAX_LENGTH]
+        self._keep(instruction)
+        if self._open:
+            self._open[-1].append(_quoted(instruction))
+
+    def _keep(self, instruction: str) -> None:
+        if instruction.strip() and len(self._done) < MAX_FIELDS:
+            self._done.append(instruction.strip())
+
+
+def _quoted(instruction: str) -> str:
+    """What a QUOTE field shows; any other shows something that is not known here."""
+    words = instruction.split()
+    if not words or words[0].upper() != "QUOTE":
+        return ""
+    return "".join(chr(int(word)) if word.isdecimal() and int(word) < 0xD800 else word for word in words[1:2_000])
+
+
+MAX_ELEMENTS = 200_000
+
+_ELEMENT = re.compile(
+    r"<(?:[\w.-]{1,40}:)?(Relationship|fldChar|instrText|fldSimple|ddeLink|oleLink|customUI|hlinkClick|hlinkMouseOver|"
+    r"hlinkHover|definedName|dde-source|dde-connection-decl|encryption-data|binaryData|binData|Path|event-listener|"
+    r"module|a)\b((?:[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)",
+)
+_ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']*)')")
+_MARKS = (
+    b"Relationship",
+    b"instrText",
+    b"fldSimple",
+    b"ddeLink",
+    b"onLoad",
+    b"ppaction",
+    b"uto_",
+    b"dde-",
+    b"encryption-data",
+    b"binaryData",
+    b"binData",
+    b"SupBook",
+    b"HYPERLINK(",
+    b"script:",
+    b"xlink:href",
+)
+_FORMULA_LINK = re.compile(r"HYPERLINK\(\s{0,5}(?:&quot;|\")([^&\"<]{4,2000})", re.IGNORECASE)
+_FETCHED = {
+    "attachedTemplate": "remote-template",
+    "oleObject": "remote-object",
+    "frame": "remote-object",
+    "subDocument": "remote-object",
+    "externalLinkPath": "",
+    "image": "",
+}
+_ELSEWHERE = re.compile(
+    r"(?:https?|ftp|mhtml|ms-[\w-]{1,30}|search-ms|x-usc):|(?:file:)?[\\/]{2,5}(?![\\/]|[a-z]:)[^\\/]", re.IGNORECASE
+)
+_PROGRAM = re.compile(
+    r"\b(?:powershell|cmd|mshta|wscript|cscript|rundll32|regsvr32|certutil|msiexec)(?:\.exe)?\b", re.IGNORECASE
+)
+_SHELL = re.compile(r"\A(?:mhtml:|file:[\\/]{1,5}(?=\\\\))", re.IGNORECASE)
+_STARTS = re.compile(r"\bauto_(?:open|close|activate|deactivate)", re.IGNORECASE)
+_CELLS_THAT_RUN = ("xlMacrosheet", "xlIntlMacrosheet")
+
+
+def is_xml(content: bytes) -> bool:
+    """Whether it may be XML: a bracket first, in one byte or two."""
+    head = content[:64].lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
+    return head.startswith(b"<")
+
+
+def inspect(file: File, budget: Budget) -> Contents:
+    """What of interest stands in one part."""
+    insight = Insight(file, budget)
+    content = file.content
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]:
+        text = content.decode(
+            "utf-16-be" if content[:2] == b"\xfe\xff" or content[:1] == b"\0" else "utf-16-le", "replace"
+        )
+        content = text.encode("utf-8", "replace")
+    if any(mark in content for mark in _MARKS):
+        _scan(_without_comments(content).decode("utf-8", "replace"), insight)
+    return insight.contents()
+
+
+def _without_comments(content: bytes) -> bytes:
+    """A comment may stand within a word, and CDATA sections are plain text."""
+    if b"<!" not in content:
+        return content
+    pieces = content.replace(b"<![CDATA[", b"").replace(b"]]>", b"").split(b"<!--")
+    return b"".join([pieces[0], *(piece.partition(b"-->")[2] for piece in pieces[1:])])
+
+
+def _scan(text: str, insight: Insight) -> None:
+    fields = Fields()
+    for count, match in enumerate(_ELEMENT.finditer(text)):
+        if count >= MAX_ELEMENTS:
+            insight.unread("count")
+            break
+        element, inside, following = match.groups()
+        attributes = _attributes(inside)
+        if element in ("fldChar", "instrText", "fldSimple"):
+            fields.take(element, attributes, unescape(following))
+        elif element == "Relationship":
+            _relationship(attributes, insight)
+        else:
+            _other(element, attributes, following, insight)
+    for instruction in fields.found():
+        report_field(instruction, insight)
+    if "HYPERLINK(" in text:
+        insight.links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(text))
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {
+        match.group(1).rpartition(":")[2]: unescape(match.group(2) or match.group(3) or "")
+        for match in _ATTRIBUTE.finditer(text)
+    }
+
+
+def report_field(instruction: str, insight: Insight) -> None:
+    """A field of a text document: a link, or data from another program."""
+    words = instruction.split(None, 1)
+    kind = words[0].strip('"').upper() if words else ""
+    if kind in ("DDE", "DDEAUTO"):
+        insight.trait("dde", instruction)
+        insight.member("DDE command", commands(instruction))
+    elif kind in ("HYPERLINK", "INCLUDEPICTURE", "INCLUDETEXT", "IMPORT") and len(words) > 1:
+        target = re.sub(r'^\s*(?:\\\w\s+)*"?|".*$', "", words[1])
+        insight.link(target)
+        if kind != "HYPERLINK" and _ELSEWHERE.match(target):
+            insight.trait("remote-object", target)
+
+
+def _relationship(attributes: dict[str, str], insight: Insight) -> None:
+    """A relationship (ECMA-376 part 2, section 9.3): what belongs to the document, and what is elsewhere."""
+    kind = attributes.get("Type", "").rpartition("/")[2]
+    target = attributes.get("Target", "")
+    if kind in _CELLS_THAT_RUN:
+        insight.trait("macro", "Excel 4.0")
+        insight.trait("macro-cells", target)
+    elif kind in ("oleObject", "package") and attributes.get("TargetMode") != "External":
+        insight.trait("embedded-object", target)
+    if attributes.get("TargetMode", "").lower() != "external" or not target:
+        return
+    if _ELSEWHERE.match(target):
+        insight.link(_SHELL.sub("", target).partition("!")[0] if kind in _FETCHED else target)
+        if trait := _FETCHED.get(kind):
+            insight.trait(trait, target)
+    elif _PROGRAM.search(target):
+        command = unquote(target)
+        insight.trait("program-action", command)
+        insight.member("program action", commands(command))
+
+
+def _other(element: str, attributes: dict[str, str], following: str, insight: Insight) -> None:
+    match element:
+        case "ddeLink" | "dde-source" | "dde-connection-decl":
+            _dde(attributes, insight)
+        case "Path" if "|" in following:  # Excel 2003 XML writes `program|topic`
+            _dde({"ddeService": unescape(following)}, insight)
+        case "customUI" if "onLoad" in attributes:
+            insight.trait("macro-autorun", f"onLoad {attributes['onLoad']}")
+        case "hlinkClick" | "hlinkMouseOver" | "hlinkHover":
+            if attributes.get("action", "").startswith("ppaction://macro"):
+                insight.trait("macro-autorun", attributes["action"])
+        case "definedName" if _STARTS.search(attributes.get("name", "")):
+            insight.trait("macro-autorun", attributes["name"])
+        case "encryption-data":
+            insight.trait("encrypted", "OpenDocument")
+        case "binaryData" | "binData":
+            _binary(attributes.get("name", "binary data"), following, insight)
+        case "a" if "href" in attributes:
+            insight.link(attributes["href"])
+        case "event-listener":
+            insight.trait("macro-autorun", f"{attributes.get('event-name', '')} {attributes.get('href', '')}")
+        case "module" if "language" in attributes:
+            insight.trait("macro", attributes.get("name", "OpenDocument Basic"))
+
+
+def _dde(attributes: dict[str, str], insight: Insight) -> None:
+    parts = ("ddeService", "ddeTopic", "dde-application", "dde-topic", "dde-item")
+    command = " ".join(attributes[part] for part in parts if part in attributes)
+    insight.trait("dde", command)
+    insight.member("DDE command", commands(command))
+
+
+def _binary(name: str, text: str, insight: Insight) -> None:
+    """A part of a document that is one XML file, in base64."""
+    digits = re.sub(r"[^A-Za-z0-9+/]", "", text[: insight.room(len(text))])
+    try:
+        content = b64decode(digits + "=" * (-len(digits) % 4))
+    except Error:
+        insight.unread("damaged")
+        return
+    insight.member(name, content, len(text))

@@ -1,0 +1,68 @@
+"""OneNote sections (MS-ONESTORE): attached files stand in them as they are, each behind a fixed mark and its length."""
+
+import re
+from collections.abc import Iterator
+
+from gatepost.files.budget import Budget
+from gatepost.files.documents.insight import Insight
+from gatepost.files.documents.script_strings import addresses_in
+from gatepost.files.signatures import identify
+from gatepost.files.values import Contents, File
+
+MAX_OBJECTS = 500
+MAX_NAMES = 20_000
+_MARK = bytes.fromhex("e716e3bd65261145a4c48d4d0b7a9eac")
+_HEAD = 36
+_PICTURES = frozenset({"png", "jpeg", "gif", "bmp", "tiff", "webp"})
+_CHARACTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._()[]-")
+_ENDING = re.compile(rb"(?:[A-Za-z0-9]\0){2,5}+(?=\0\0)")
+
+
+def inspect(file: File, budget: Budget) -> Contents:
+    """Attached files, and links."""
+    insight = Insight(file, budget)
+    content = file.content
+    names = list(dict.fromkeys(_names(content)))
+    place = content.find(_MARK)
+    count = 0
+    while place >= 0:
+        count += 1
+        if count > MAX_OBJECTS:
+            insight.unread("count")
+            break
+        size = int.from_bytes(content[place + 16 : place + 24], "little")
+        start = place + _HEAD
+        _attached(content[start : start + min(size, len(content))], names, insight)
+        place = content.find(_MARK, start)
+    insight.links(addresses_in(content))
+    return insight.contents()
+
+
+def _names(content: bytes) -> Iterator[str]:
+    """Whatever looks like the name of a file, in characters of two bytes."""
+    place = content.find(b".\0")
+    for _ in range(MAX_NAMES):
+        if place < 0:
+            return
+        ending = _ENDING.match(content, place + 2)
+        start = place
+        while (
+            ending
+            and start >= 2
+            and place - start < 240
+            and content[start - 2] in _CHARACTERS
+            and not content[start - 1]
+        ):
+            start -= 2
+        if ending and start < place:
+            yield content[start : ending.end()].decode("utf-16-le")
+        place = content.find(b".\0", place + 2)
+
+
+def _attached(content: bytes, names: list[str], insight: Insight) -> None:
+    """Pictures are part of the page; what else is attached may bear any of the names in the section."""
+    if identify(content) in _PICTURES:
+        insight.member("picture", content)
+        return
+    insight.trait("embedded-object", names[0] if names else "attached file")
+    insight.member(tuple(names[:8]) or ("attached file",), content)

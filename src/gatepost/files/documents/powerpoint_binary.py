@@ -1,0 +1,66 @@
+"""PowerPoint's binary documents (MS-PPT): records in records. Embedded objects and macros stand in them as compressed
+compound files, and a click or a mere move of the mouse may start a program.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.files.archives import decompress
+from gatepost.files.documents.insight import Insight
+from gatepost.files.documents.script_strings import addresses_in, commands
+
+MAX_RECORDS = 500_000
+STORAGE, ACTION, TEXT = 0x1011, 0x0FF3, 0x0FBA
+RUN_PROGRAM, RUN_MACRO = 2, 1
+ENCRYPTED_TOKEN = b"\xdf\xc4\xd1\xf3"
+
+
+def inspect(content: bytes, insight: Insight) -> None:
+    """The stream `PowerPoint Document`."""
+    program = False
+    for kind, instance, data in _records(content, insight):
+        if kind == STORAGE:
+            _storage(data, instance, insight)
+        elif kind == ACTION:
+            program = data[8:9] == bytes([RUN_PROGRAM])
+            if data[8:9] == bytes([RUN_MACRO]):
+                insight.trait("macro-autorun", "an action on a slide")
+        elif kind == TEXT and program:
+            command = data.decode("utf-16-le", "replace")
+            insight.trait("program-action", command)
+            insight.member("program action", commands(command))
+            program = False
+        elif kind == TEXT:
+            insight.links(addresses_in(data))
+
+
+def inspect_user(content: bytes, insight: Insight) -> None:
+    """The stream `Current User` says whether the rest is encrypted (MS-PPT section 2.3.2)."""
+    if content[12:16] == ENCRYPTED_TOKEN:
+        insight.trait("encrypted", "PowerPoint")
+
+
+def _storage(data: bytes, instance: int, insight: Insight) -> None:
+    if instance == 1:
+        out, unread = decompress.deflate(data[6:], insight.room(len(data)))  # past a length and the head of zlib
+        insight.unread(None if unread == "damaged" else unread)  # PowerPoint leaves the end away
+        insight.member("embedded storage", out, len(data))
+    else:
+        insight.member("embedded storage", data)
+
+
+def _records(content: bytes, insight: Insight) -> Iterator[tuple[int, int, bytes]]:
+    """The records that are wanted, wherever they stand; containers are stepped into, not over."""
+    place = 0
+    for _ in range(MAX_RECORDS):
+        if place + 8 > len(content):
+            return
+        head = content[place] | content[place + 1] << 8
+        kind = content[place + 2] | content[place + 3] << 8
+        place += 8
+        if head & 0xF == 0xF:
+            continue
+        size = int.from_bytes(content[place - 4 : place], "little")
+        if kind in (STORAGE, ACTION, TEXT):
+            yield kind, head >> 4, content[place : place + size]
+        place += size
+    insight.unread("count")

@@ -1,0 +1,171 @@
+r"""Rich text (RTF 1.9): objects in hexadecimal, templates from elsewhere, fields.
+
+`\objdata` holds a whole OLE object in digits, and Word is patient with what stands between them: blanks, other control
+words, groups, `\'41`, `\bin`. So digits are gathered with nested groups left out, and with them, and what gives an
+object is taken. Only the groups of interest are read: a text of a million groups costs one search.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gatepost.files.budget import Budget
+from gatepost.files.documents.insight import Insight
+from gatepost.files.documents.office_xml import report_field
+from gatepost.files.documents.ole import read_package
+from gatepost.files.documents.script_strings import addresses_in
+from gatepost.files.values import Contents, File
+from gatepost.mail.text import rich_text
+
+MAX_TOKENS = 200_000
+MAX_FIELDS = 1 << 20  # characters of fields and templates in all
+MAX_FIELD = 8_192
+
+_PIECE = re.compile(
+    rb"\\bin(\d{1,10}) ?|\\'([0-9A-Fa-f]{2})|\\[a-zA-Z]{1,250}+(?:-?\d{1,20}+)? ?|\\.|([{}])|[^\\{}]++", re.DOTALL
+)
+_BRACE = re.compile(rb"\\.|[{}]", re.DOTALL)
+_NOT_HEX = bytes(set(range(256)) - set(b"0123456789abcdefABCDEF"))
+_CLASS = re.compile(rb"\\objclass\s{0,20}([^\\{}]{1,100})")
+_EQUATION = bytes.fromhex("02ce020000000000c000000000000046")
+_HEADERS = (b"\x01\x05\0\0\x02\0\0\0", b"\x01\x05\0\0\x01\0\0\0")
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ELSEWHERE = re.compile(r"\s*(?:https?:|ftp:|file:|\\\\)", re.IGNORECASE)
+
+
+def inspect(file: File, budget: Budget) -> Contents:
+    """Objects as files, templates and fields as what they are."""
+    insight = Insight(file, budget)
+    _Text(file.content, insight).read()
+    return insight.contents()
+
+
+class _Text:
+    """One document, and how much reading it may still cost: groups may overlap without end."""
+
+    def __init__(self, content: bytes, insight: Insight) -> None:
+        self._content = content
+        self._insight = insight
+        self._tokens = MAX_TOKENS
+        self._chars = MAX_FIELDS
+
+    def read(self) -> None:
+        for place in _places(self._content, b"\\objdata"):
+            if not self._object(place):
+                self._insight.unread("count")
+                break
+        for match in _CLASS.finditer(self._content):
+            _class(match.group(1).decode("latin-1"), self._insight)
+        for place in _places(self._content, b"\\*\\template"):
+            target = self._words(place)
+            if _ELSEWHERE.match(target):
+                self._insight.trait("remote-template", target)
+                self._insight.link(target)
+        for place in _places(self._content, b"\\fldinst"):
+            report_field(self._words(place), self._insight)
+        if self._chars <= 0:
+            self._insight.unread("count")
+
+    def _words(self, place: int) -> str:
+        """The words from here to the end of the group."""
+        depth = 0
+        end = min(len(self._content), place + min(MAX_FIELD, self._chars))
+        for match in _BRACE.finditer(self._content, place, end):
+            brace = match.group()
+            if brace == b"{":
+                depth += 1
+            elif brace == b"}":
+                depth -= 1
+                if depth < 0:
+                    end = match.start()
+                    break
+        self._chars -= end - place
+        # A backslash that is written twice is one; it must not begin a control word.
+        text = self._content[place:end].decode("latin-1").replace("\\\\", "\1")
+        return rich_text(text).replace("\1", "\\").strip()
+
+    def _object(self, place: int) -> bool:
+        """One object; False where there is nothing left to pay for it."""
+        outer, whole = self._digits(place)
+        for digits in (outer, outer[1:], whole, whole[1:]):
+            if _take(bytes.fromhex(digits[: len(digits) // 2 * 2]), self._insight):
+                return True
+        if whole:
+            self._insight.trait("embedded-object", "unreadable")
+            self._insight.member("embedded object", bytes.fromhex(whole[: len(whole) // 2 * 2]))
+        return self._tokens > 0
+
+    def _digits(self, place: int) -> tuple[str, str]:
+        """The digits up to the end of the group: those directly in it, and all."""
+        outer: list[bytes] = []
+        whole: list[bytes] = []
+        depth, used = 0, 0
+        room = self._insight.room(len(self._content))
+        for match in _PIECE.finditer(self._content, place):
+            self._tokens -= 1
+            raw, escaped, brace = match.groups()
+            if brace:
+                depth += 1 if brace == b"{" else -1
+                if depth < 0:
+                    break
+                continue
+            piece = b"" if raw is not None else escaped or match.group()
+            if not piece or piece[:1] == b"\\":
+                continue
+            piece = piece.translate(None, _NOT_HEX)
+            used += len(piece)
+            if used > room or self._tokens <= 0:
+                self._insight.unread("size")
+                break
+            whole.append(piece)
+            if not depth and not escaped:
+                outer.append(piece)
+        self._insight.budget.pay(2 * used, 0)
+        return b"".join(outer).decode("ascii"), b"".join(whole).decode("ascii")
+
+
+def _places(content: bytes, word: bytes) -> Iterator[int]:
+    """Behind each occurrence of a control word."""
+    place = content.find(word)
+    while place >= 0:
+        place += len(word)
+        if not content[place : place + 1].isalpha():
+            yield place
+        place = content.find(word, place)
+
+
+def _class(name: str, insight: Insight) -> None:
+    if name.strip().lower().startswith("equation."):
+        insight.trait("equation-editor", name.strip())
+
+
+def _take(data: bytes, insight: Insight) -> bool:
+    """An object in OLE's first form (MS-OLEDS section 2.2): class, topic, item, then the native data."""
+    start = min((at for header in _HEADERS if (at := data.find(header, 0, 64)) >= 0), default=-1)
+    ole = data.find(_OLE, 0, 4096)
+    if start < 0 and ole < 0:
+        return False
+    name, place = _counted(data, start + 8) if start >= 0 else ("", 0)
+    _, place = _counted(data, place)
+    _, place = _counted(data, place)
+    native = data[place + 4 :] if ole < 0 else data[ole:]
+    insight.trait("embedded-object", name or "object")
+    _class(name, insight)
+    if _EQUATION in native[:8192] or b"E\0q\0u\0a\0t\0i\0o\0n\0 \0N\0a\0t\0i\0v\0e" in native[:16_384]:
+        insight.trait("equation-editor", name)
+    package = read_package(native)
+    if package.content:
+        insight.member(package.names, package.content)
+    else:
+        insight.member(f"object {name}".strip(), native)
+    if data[start + 4 : start + 5] == b"\x01":  # a linked object: the topic says to what
+        for address in addresses_in(data[:4096]):
+            insight.trait("remote-object", address)
+            insight.link(address)
+    return True
+
+
+def _counted(data: bytes, place: int) -> tuple[str, int]:
+    size = int.from_bytes(data[place : place + 4], "little")
+    if size > 1_000:
+        return "", place + 4
+    return data[place + 4 : place + 4 + size].rstrip(b"\0").decode("latin-1"), place + 4 + size

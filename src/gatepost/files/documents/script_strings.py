@@ -1,0 +1,123 @@
+"""Strings that a script or command hides from whoever only reads it.
+
+Macros and scripts take their strings apart and put them together when they run (`"X5O!" + "P%@AP"`), PowerShell takes
+whole programs in base64 (`-EncodedCommand`), cmd.exe ignores carets and PowerShell backticks. This undoes the usual
+three; it runs nothing.
+
+Web addresses in bytes that are not text as a whole: one byte to a character, or two.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator
+
+MAX_TEXT = 4 << 20
+MAX_FOUND = 200
+
+# The closing mark may lack: an expression that fails on a long string would be tried again at each mark inside it.
+_VISUAL_BASIC = re.compile(r'"((?:[^"\r\n]|""){0,4096}+)"?')
+_JAVASCRIPT = re.compile(r""""((?:[^"\\\r\n]|\\.){0,4096}+)"?|'((?:[^'\\\r\n]|\\.){0,4096}+)'?""", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,}+={0,2}")
+_CARET = re.compile(r"\^(.)", re.DOTALL)
+
+
+def basic_strings(source: str) -> str:
+    """All string literals of Visual Basic source in their order, put together."""
+    return "".join(match.group(1).replace('""', '"') for match in _VISUAL_BASIC.finditer(source[:MAX_TEXT]))
+
+
+def script_strings(source: str) -> str:
+    """All string literals of JavaScript source in their order, put together."""
+    found = (match.group(1) or match.group(2) or "" for match in _JAVASCRIPT.finditer(source[:MAX_TEXT]))
+    return "".join(_ESCAPED.sub(_character, text) if "\\" in text else text for text in found)
+
+
+def spellings(text: str) -> str:
+    """The text, and as the command shells understand it where that differs."""
+    forms = [text]
+    if "^" in text:
+        forms.append(_CARET.sub(r"\1", text))
+    if "`" in text:
+        forms.append(text.replace("`", ""))
+    return "\n".join(forms)
+
+
+def encoded_commands(text: str) -> Iterator[str]:
+    """What stands in base64 and is text, as UTF-16 (PowerShell's own form) or plain."""
+    for count, match in enumerate(_BASE64.finditer(text[:MAX_TEXT])):
+        if count >= MAX_FOUND:
+            return
+        digits = match.group().rstrip("=")
+        try:
+            content = b64decode(digits + "=" * (-len(digits) % 4))
+        except Error:
+            continue
+        wide = content[1::2].count(0) * 4 > len(content)
+        decoded = content.decode("utf-16-le" if wide else "latin-1", "replace")
+        if sum(character.isprintable() or character.isspace() for character in decoded[:400]) > 0.9 * len(
+            decoded[:400]
+        ):
+            yield decoded
+
+
+def commands(text: str) -> bytes:
+    """A command with all that it spells out, as one file."""
+    return "\n".join([spellings(text), *(spellings(inner) for inner in encoded_commands(text))]).encode()
+
+
+def _character(match: re.Match[str]) -> str:
+    digits = match.group(1) or match.group(2)
+    if digits:
+        return chr(int(digits, 16)) if not 0xD800 <= int(digits, 16) <= 0xDFFF else "\ufffd"
+    return {"n": "\n", "r": "\r", "t": "\t", "\n": ""}.get(match.group(3), match.group(3))
+
+
+MAX_ADDRESSES = 2_000
+
+# Names of XML vocabularies and the like: they look like addresses and lead nobody anywhere.
+_VOCABULARIES = (
+    "http://schemas.",
+    "https://schemas.",
+    "http://www.w3.org/",
+    "http://purl.org/",
+    "http://ns.adobe.com/",
+    "http://xml.org/",
+    "http://openoffice.org/",
+    "http://docs.oasis-open.org/",
+    "http://www.openoffice.org/",
+)
+_MARKS = (
+    (
+        b"://",
+        re.compile(rb"(?:https?|ftp|file)\Z", re.IGNORECASE),
+        re.compile(rb"[\x21\x23-\x26\x28-\x3b\x3d\x3f-\x7e]{3,2000}+"),
+        5,
+    ),
+    (
+        b":\0/\0/\0",
+        re.compile(rb"(?:h\0t\0t\0p\0(?:s\0)?|f\0(?:t\0p\0|i\0l\0e\0))\Z", re.IGNORECASE),
+        re.compile(rb"(?:[\x21\x23-\x26\x28-\x3b\x3d\x3f-\x7e]\0){3,2000}+"),
+        10,
+    ),
+    (b"\\\0\\\0", re.compile(rb"(?<!\\\0)\Z"), re.compile(rb"(?:[\w.@-]\0){3,200}+\\\0(?:[\x20-\x7e]\0){1,500}+"), 10),
+)
+
+
+def addresses_in(content: bytes) -> Iterator[str]:
+    """Every address; shares (`\\\\host\\share`) only where characters take two bytes."""
+    found: dict[str, None] = {}
+    for mark, before, after, reach in _MARKS:
+        wide = b"\0" in mark
+        place = content.find(mark)
+        while place >= 0 and len(found) < MAX_ADDRESSES:
+            end = place + len(mark)
+            head = before.search(content, max(0, place - reach), place)
+            if head and (tail := after.match(content, end)):
+                end = tail.end()
+                found[content[head.start() : end].decode("utf-16-le" if wide else "ascii", "replace")] = None
+            place = content.find(mark, end)
+    for address in found:
+        if not address.lower().startswith(_VOCABULARIES):
+            yield address

@@ -1,0 +1,207 @@
+"""Visual Basic macros in a compound file (MS-OVBA).
+
+A project is a storage named VBA with a stream `dir`, which names the modules, and one stream for each: compiled code
+first, then the compressed source. Where `dir` is spoilt, modules still betray themselves: their source starts with
+`Attribute VB_Name`, which compresses to ever the same bytes.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gatepost.files.documents.compound import STREAM, Compound, Entry
+from gatepost.files.documents.insight import Insight
+from gatepost.files.documents.script_strings import basic_strings, commands
+from gatepost.mail.encodings.charset import decode
+
+MAX_SOURCE = 4 << 20
+MAX_MODULES = 500
+CHUNK = 4096
+COST = 8
+
+_START = b"\0Attribut"
+_CODE = re.compile(
+    r"^[ \t]*(?:(?:public|private|friend|static)[ \t]+)*(?:sub|function|property|declare)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Procedures that Office runs by itself, when a document is opened, closed or touched.
+_AUTORUN = re.compile(
+    r"\b(auto_?(?:open|exec|close|exit|new|activate|deactivate)|document_?(?:open|close|new|beforeclose|change|"
+    r"contentcontrolonenter)|workbook_?(?:open|activate|close|beforeclose|deactivate|sheetactivate|windowactivate)|"
+    r"worksheet_?(?:calculate|change|activate|selectionchange)|(?:slide|presentation)_?(?:open|show)\w{0,20}|"
+    r"app_(?:slide|presentation|workbook|document)\w{0,30}|on(?:slideshow)\w{0,20}|"
+    r"\w{1,40}_(?:layout|painted|gotfocus|mousehover|mousemove|documentcomplete|navigatecomplete2|downloadcomplete))"
+    r"[ \t]{0,20}\(",
+    re.IGNORECASE,
+)
+# What macros need in order to leave the document: programs, downloads, other people's memory.
+_CALLS = re.compile(
+    r"(wscript\.shell|shell\.application|shellexecute|powershell|cmd(?:\.exe)?[ \t]{0,5}/[ck]|cmd\.exe|mshta|"
+    r"rundll32|regsvr32|certutil|bitsadmin|wmic|cscript|schtasks|urldownloadtofile\w{0,4}|winhttp\.winhttprequest|"
+    r"(?:msxml2|microsoft)\.(?:server)?xmlhttp|"
+    r"adodb\.stream|savetofile|virtualalloc\w{0,2}|rtlmovememory|writeprocessmemory|createthread|createremotethread|"
+    r"callwindowproc\w?|winmgmts|win32_process|scriptcontrol|\bshell[ \t]{0,5}[(\"]|call[ \t]{1,5}shell|callbyname|"
+    r"execute(?:excel4macro)|scripting\.filesystemobject|createobject[ \t]{0,5}\()",
+    re.IGNORECASE,
+)
+# Ordinary macros use these, too: they count only beside others.
+_ORDINARY = frozenset({"createobject", "scripting.filesystemobject", "callbyname"})
+
+
+class Module(msgspec.Struct, frozen=True):
+    """Where a module's source stands: the stream's name and the offset in it."""
+
+    stream: str
+    offset: int
+
+
+def inspect(document: Compound, insight: Insight) -> None:
+    """Every project in the document: its modules as files, what starts by itself, what reaches out."""
+    entries = {entry.path: entry for entry in document.entries if entry.kind == STREAM}
+    projects = [path[: -len("DIR")] for path in entries if path.endswith("VBA/DIR") or path == "DIR"]
+    sources: list[tuple[str, str]] = []
+    for folder in projects:
+        sources.extend(_project(document, entries, folder, insight))
+    if _START in insight.file.content and not any(_CODE.search(source) for _, source in sources):
+        sources.extend(_stray(document, entries.values(), {name for name, _ in sources}, insight))
+    _report(sources, insight, is_unreadable=bool(projects) and not sources)
+
+
+def _project(document: Compound, entries: dict[str, Entry], folder: str, insight: Insight) -> Iterator[tuple[str, str]]:
+    charset, modules = listed(_decompressed(document, entries[f"{folder}DIR"], 0, insight))
+    for module in modules:
+        entry = entries.get(folder + module.stream.upper())
+        if entry is not None and (source := _source(document, entry, module.offset, charset, insight)):
+            yield module.stream, source
+
+
+def _source(document: Compound, entry: Entry, offset: int, charset: str, insight: Insight) -> str:
+    return decode(_decompressed(document, entry, offset, insight), charset)[0]
+
+
+def _decompressed(document: Compound, entry: Entry, offset: int, insight: Insight) -> bytes:
+    """What is unpacked here step by step costs several times what others unpack at once, and is charged so."""
+    stream = document.read(entry, MAX_SOURCE)
+    room = min(MAX_SOURCE, insight.room(len(stream)) // COST)
+    content = decompressed(stream, offset, room)
+    if len(content) >= room:
+        insight.unread("size")
+    insight.budget.pay(len(stream), COST * len(content))
+    return content
+
+
+def _stray(
+    document: Compound, entries: Iterable[Entry], known: set[str], insight: Insight
+) -> Iterator[tuple[str, str]]:
+    """Modules that no `dir` names."""
+    for entry in entries:
+        if entry.name in known or not 16 <= entry.size <= MAX_SOURCE or insight.room(entry.size) < entry.size:
+            continue
+        stream = document.read(entry, MAX_SOURCE)
+        insight.budget.pay(len(stream), 0)
+        place = stream.find(_START)
+        if place >= 3 and stream[place - 3] == 1:
+            yield entry.name, _source(document, entry, place - 3, "", insight)
+
+
+def _report(sources: list[tuple[str, str]], insight: Insight, *, is_unreadable: bool) -> None:
+    with_code = [(name, source) for name, source in sources if _CODE.search(source)]
+    if is_unreadable:
+        insight.trait("macro", "its source cannot be read")
+    if not with_code:
+        return
+    strings = "".join(basic_strings(source) for _, source in with_code)
+    for name, source in with_code:
+        insight.trait("macro", name)
+        insight.member(f"VBA/{name}", source.encode())
+        for match in _AUTORUN.finditer(source):
+            insight.trait("macro-autorun", match.group(1))
+    calls = _calls("\n".join([*(source for _, source in with_code), strings]))
+    if calls:
+        insight.trait("macro-call", ", ".join(calls))
+    insight.member("VBA strings", commands(strings))
+
+
+def _calls(text: str) -> list[str]:
+    found = dict.fromkeys(match.group(1).lower().strip(' ("\t') for match in _CALLS.finditer(text))
+    return list(found) if set(found) - _ORDINARY else []
+
+
+def listed(listing: bytes) -> tuple[str, list[Module]]:
+    """Charset and modules by the records of a decompressed `dir` stream (MS-OVBA section 2.3.4.2)."""
+    charset, stream, place = "cp1252", "", 0
+    modules: list[Module] = []
+    while place + 6 <= len(listing) and len(modules) < MAX_MODULES:
+        kind = int.from_bytes(listing[place : place + 2], "little")
+        size = int.from_bytes(listing[place + 2 : place + 6], "little")
+        if kind == 0x0009:  # the one record whose size is not its size
+            size = 6
+        data = listing[place + 6 : place + 6 + size]
+        place += 6 + size
+        if kind == 0x0003:
+            charset = f"cp{int.from_bytes(data[:2], 'little')}"
+        elif kind == 0x001A:
+            stream = decode(data, charset)[0]
+        elif kind == 0x0032:
+            stream = data.decode("utf-16-le", "replace") or stream
+        elif kind == 0x0031:
+            modules.append(Module(stream, int.from_bytes(data[:4], "little")))
+    return charset, modules
+
+
+def decompressed(data: bytes, start: int, limit: int) -> bytes:
+    """A compressed container (MS-OVBA section 2.4.1) from `start` on, as far as it is sound."""
+    out = bytearray()
+    if data[start : start + 1] != b"\x01":
+        return b""
+    place = start + 1
+    while place + 2 < len(data) and len(out) < limit:
+        header = int.from_bytes(data[place : place + 2], "little")
+        end = min(place + (header & 0x0FFF) + 3, len(data))
+        if header >> 12 & 0b111 != 0b011:
+            break
+        if header & 0x8000:
+            _decompress_chunk(data, place + 2, end, out)
+        else:
+            out += data[place + 2 : place + 2 + CHUNK]
+        place = end
+    return bytes(out[:limit])
+
+
+def _decompress_chunk(data: bytes, place: int, end: int, out: bytearray) -> None:
+    first = len(out)
+    while place < end:
+        flags = data[place]
+        place += 1
+        if not flags:
+            out += data[place : min(place + 8, end)]
+            place += 8
+            continue
+        for bit in range(8):
+            if place >= end:
+                return
+            if not flags >> bit & 1:
+                out.append(data[place])
+                place += 1
+                continue
+            token = int.from_bytes(data[place : place + 2], "little")
+            place += 2
+            have = len(out) - first
+            bits = max(4, (have - 1).bit_length()) if have else 4
+            distance = (token >> 16 - bits) + 1
+            if distance > have:
+                return
+            _repeat(out, distance, (token & 0xFFFF >> bits) + 3)
+            if len(out) - first > CHUNK:
+                return
+
+
+def _repeat(out: bytearray, distance: int, length: int) -> None:
+    """Copy from `distance` back; the copy may overlap itself."""
+    start = len(out) - distance
+    if distance >= length:
+        out += out[start : start + length]
+    else:
+        pattern = bytes(out[start:])
+        out += (pattern * (length // distance + 1))[:length]

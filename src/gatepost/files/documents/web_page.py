@@ -1,0 +1,163 @@
+"""Web pages as files: what they ask for, and what their scripts put together.
+
+A page opened from disk runs its scripts. Smuggling keeps the file in a script as text, turns it back into bytes in the
+browser and saves it, so that no scanner on the way sees a file. The text is found here by what it is: a long literal
+in base64, digits or percent signs. It is turned back, and what comes out is a file like any other. Saved pages and
+reports hold such literals, too: pictures and fonts, in pages that save nothing.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator
+from urllib.parse import unquote_to_bytes
+
+from gatepost.files.budget import Budget
+from gatepost.files.documents.insight import Insight
+from gatepost.files.signatures import identify
+from gatepost.files.values import Contents, File
+from gatepost.mail.encodings.charset import decode
+from gatepost.mail.message import Part
+from gatepost.mail.text import Reader
+
+MAX_PAGE = 16 << 20
+MAX_LITERALS = 100
+_NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta", ".xht")
+_LITERAL = re.compile(r"[\"'`]([A-Za-z0-9+/=_\s\\-]{120,}+|(?:%[0-9A-Fa-f]{2}|[A-Za-z0-9 .,/_-]){120,}+)[\"'`]")
+_DATA = re.compile(
+    r"data:(?:application|text)/[\w.+-]{1,80}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s%]{100,}+)", re.IGNORECASE
+)
+_NUMBERS = re.compile(
+    r"[\[(]((?:\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3})\s{0,4},){60,}+\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3}))", re.IGNORECASE
+)
+# The ways in which a browser makes a file of bytes, and saves or opens it.
+_SAVES = (
+    "createobjecturl",
+    "mssaveoropenblob",
+    "mssaveblob",
+    "new file(",
+    ".download",
+    "setattribute('download",
+    'setattribute("download',
+    "blob:",
+)
+_MAKES = ("new blob", "new file(", "uint8array", "mssave", "data:application")
+_DECODES = ("atob(", "unescape(", "decodeuricomponent(", "fromcharcode", "charcodeat")
+_WRITES = ("document.write", "innerhtml", "document.open", "srcdoc", "location", "eval(", "new function(")
+_HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
+_FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
+_TYPED = frozenset(
+    {"exe", "zip", "rar", "7z", "iso", "ole", "cab", "lnk", "vhd", "onenote", "gzip", "chm", "elf", "pdf"}
+)
+
+
+def is_page(file: File) -> bool:
+    """Text whose name makes a browser open it."""
+    return any(name.lower().rstrip(". ").endswith(_NAMES) for name in file.names)
+
+
+def inspect(file: File, budget: Budget) -> Contents:
+    """A page or picture (SVG) that is a file of its own: links, forms, and the files in its scripts."""
+    insight = Insight(file, budget)
+    if len(file.content) > MAX_PAGE:
+        insight.unread("size")
+    raw = file.content[:MAX_PAGE]
+    if _is_active(raw):
+        text, _ = decode(raw, None)
+        _payloads(text, text.lower(), insight)
+    if not _is_body(file):
+        _page(file, insight)
+    return insight.contents()
+
+
+def _is_active(raw: bytes) -> bool:
+    """Whether anything in the page runs; where characters take two bytes, that is not seen at a glance."""
+    low = raw.lower()
+    if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
+        return True
+    return b"script" in low and (b"<script" in low or b"javascript:" in low)
+
+
+def _is_body(file: File) -> bool:
+    """The message's own text; mail programs run no scripts in it, and its links are read with the message."""
+    return file.declared.startswith("text/") and not file.names
+
+
+def _page(file: File, insight: Insight) -> None:
+    kind = "image/svg+xml" if file.type == "svg" else "text/html"
+    reader = Reader()
+    reader.read(Part(file.path, content_type=kind, content=file.content))
+    for defect in reader.defects:
+        if defect.kind.startswith("html:"):
+            insight.trait(defect.kind.replace("html:", "page-"), defect.detail)
+        elif defect.kind.startswith("limit:"):
+            insight.unread("size")
+    if not file.declared:  # what is attached to the message itself was read with it
+        for link in reader.links:
+            insight.link(link.target, link.shown)
+
+
+def _payloads(text: str, low: str, insight: Insight) -> None:
+    """Literals that are files. A page that saves what it made is a smuggler, whatever the bytes are by now."""
+    makes, decodes = _any(low, _MAKES), _any(low, _DECODES)
+    saves, writes = _any(low, _SAVES), _any(low, _WRITES)
+    if not (makes or decodes or saves):
+        return
+    for name, content in _literals(text):
+        kind = _kind(content)
+        if kind in _HARMLESS or content.startswith(_FONTS):
+            continue
+        if saves and (kind in _TYPED or (makes and kind in ("data", "html", "script", "svg"))):
+            insight.trait("smuggling", f"{kind}, {len(content)} bytes")
+        elif writes and kind in ("html", "svg"):
+            insight.trait("written-page", f"{len(content)} bytes")
+        insight.member(name, content, len(content))
+
+
+def _kind(content: bytes) -> str:
+    """The type; what is text only for want of a NUL is data."""
+    kind = identify(content)
+    if kind == "text":
+        head = content[:1_000].decode("utf-8", "replace")
+        odd = sum(character == "\ufffd" or not (character.isprintable() or character.isspace()) for character in head)
+        return "data" if odd * 20 > len(head) else kind
+    return kind
+
+
+def _any(low: str, words: tuple[str, ...]) -> bool:
+    return any(word in low for word in words)
+
+
+def _literals(text: str) -> Iterator[tuple[str, bytes]]:
+    """Long literals turned back into bytes."""
+    count = 0
+    for pattern, turn in ((_DATA, _from_base64), (_LITERAL, _from_literal), (_NUMBERS, _from_numbers)):
+        for match in pattern.finditer(text):
+            content = turn(match.group(1))
+            if content:
+                count += 1
+                yield f"script data {count}", content
+            if count >= MAX_LITERALS:
+                return
+
+
+def _from_literal(literal: str) -> bytes:
+    if "%" in literal:
+        return unquote_to_bytes(literal) if literal.count("%") * 5 > len(literal) else b""
+    digits = re.sub(r"\\[nr]|[\s\\]", "", literal)
+    if re.fullmatch(r"(?:[0-9a-fA-F]{2})+", digits):
+        return bytes.fromhex(digits)
+    return _from_base64(digits)
+
+
+def _from_base64(literal: str) -> bytes:
+    digits = re.sub(r"[^A-Za-z0-9+/]", "", literal.replace("-", "+").replace("_", "/"))
+    try:
+        return b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4))
+    except Error:
+        return b""
+
+
+def _from_numbers(literal: str) -> bytes:
+    numbers = [int(number.strip(), 0) if "x" in number.lower() else int(number) for number in literal.split(",")]
+    return bytes(number & 0xFF for number in numbers) if max(numbers) > 31 else b""

@@ -1,0 +1,87 @@
+"""What is inside the files of a message, layer by layer, within budgets.
+
+Every leaf of the message is a file, whatever it claims to be, and so is everything inside archives. The walk is a
+queue, not a recursion, so depth costs nothing but budget.
+"""
+
+from collections import deque
+from hashlib import sha256
+from itertools import chain
+
+import msgspec
+
+from gatepost.files.archives import unpack
+from gatepost.files.archives.passwords import Passwords
+from gatepost.files.budget import MAX_DEPTH, Budget
+from gatepost.files.documents import dispatch
+from gatepost.files.signatures import identify
+from gatepost.files.values import Contents, File, Trait, Unread
+from gatepost.mail.message import Link, Message, Part
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What came of opening one file: the files directly inside, what was seen in it, and what was not read."""
+
+    inside: tuple[File, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    traits: tuple[Trait, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+_NOTHING = Opened()
+_EMPTY = Contents()
+
+
+def unfold(message: Message, budget: Budget | None = None) -> tuple[File, ...]:
+    """Every file of the message and every file inside those, outermost first."""
+    budget = budget or Budget()
+    passwords = Passwords(message)
+    found: list[File] = []
+    known: dict[str, Opened] = {}
+    queue = deque((_attached(part), 0) for part in message.files)
+    while queue:
+        file, depth = queue.popleft()
+        opened = known.get(file.sha256)
+        if opened is None:  # the same bytes under two names are opened once
+            opened = known[file.sha256] = _opened(file, depth, budget, passwords)
+            queue.extend((child, depth + 1) for child in opened.inside)
+        if opened is not _NOTHING:
+            file = msgspec.structs.replace(file, unread=opened.unread, traits=opened.traits, links=opened.links)
+        found.append(file)
+    return tuple(found)
+
+
+def _attached(part: Part) -> File:
+    path = f"{part.path}/{part.names[0]}" if part.names else part.path
+    return _file(path, part.content, part.names, part.content_type)
+
+
+def _file(path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "") -> File:
+    return File(path, content, identify(content), sha256(content).hexdigest(), names, declared, within=within)
+
+
+def _opened(file: File, depth: int, budget: Budget, passwords: Passwords) -> Opened:
+    contents = dispatch.inspect(file, budget, passwords)
+    members = unpack.members(file, budget, passwords)
+    if members is None and contents == _EMPTY:
+        return _NOTHING
+    if members is None and not contents.members:
+        return Opened((), contents.unread, contents.traits, contents.links)
+    if depth >= MAX_DEPTH:
+        return Opened((), ("depth",), contents.traits, contents.links)
+    inside: list[File] = []
+    unread: dict[Unread, None] = dict.fromkeys(contents.unread)
+    traits: dict[Trait, None] = dict.fromkeys(contents.traits)
+    within = file.document if file.within or dispatch.is_document(file) else ""
+    for member in chain(contents.members, members or ()):
+        if not budget.another_file():
+            unread["count"] = None
+            break
+        # Documents hold scraps of zip that are no archives: themes in .xls, shapes in .ppt.
+        if member.unread and (member.unread != "damaged" or not dispatch.reads(file)):
+            unread[member.unread] = None
+        if member.password:
+            traits[Trait("opened-with-password", member.password)] = None
+        name = member.names[0] or "unnamed"
+        inside.append(_file(f"{file.path}/{name}", member.content, member.names, within=within))
+    return Opened(tuple(inside), tuple(unread), tuple(traits), contents.links)

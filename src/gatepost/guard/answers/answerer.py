@@ -1,0 +1,168 @@
+"""Answers for an analysis: its questions go out together, and those to DNS have a limit on their time in all.
+
+A slow name server must not hold a slot for the whole time that the analysis may take: when a message has used up its
+share, whatever is still open is answered "failed", which the analysis reports as `temperror` (RFC 8601 section 2.7).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gatepost.guard.answers.campaigns import Campaigns
+from gatepost.guard.answers.clamd import Body
+from gatepost.mail.message import Envelope
+from gatepost.questions import (
+    Answer,
+    Answers,
+    Antivirus,
+    AskAntivirus,
+    AskCampaign,
+    AskSightings,
+    Dns,
+    DnsAnswer,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Questions,
+    Sighted,
+)
+
+FAILED = DnsAnswer("failed")
+MAX_SECONDS = 10.0
+# Messages whose use of time is remembered; far more than can be in processing.
+MAX_REMEMBERED = 10_000
+
+
+class Named(Protocol):
+    """A job, as far as its questions are concerned."""
+
+    @property
+    def ggrid(self) -> str: ...
+
+    @property
+    def envelope(self) -> Envelope: ...
+
+
+class Looks(Protocol):
+    """Whoever can look up list entries."""
+
+    async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer: ...
+
+
+class Scans(Protocol):
+    """Whoever can tell malware."""
+
+    async def scan(self, body: Body) -> Antivirus: ...
+
+
+class NoLists:
+    """For analyses where there is no storage: nothing is listed."""
+
+    async def answer(self, _tenant: str | None, _question: Lookup) -> LookupAnswer:
+        return LookupAnswer()
+
+
+class Recalls(Protocol):
+    """Whoever remembers whom a tenant knows."""
+
+    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sighted: ...
+
+
+class NoMemory:
+    """For analyses where nothing is remembered."""
+
+    async def answer(self, _ggrid: str, _tenant: str | None, _question: AskSightings) -> Sighted:
+        return Sighted()
+
+
+class Resolves(Protocol):
+    """Whoever can look up one question; `known` has the answers that take no waiting."""
+
+    def known(self, question: Dns) -> DnsAnswer | None: ...
+
+    async def ask(self, question: Dns) -> DnsAnswer: ...
+
+    async def close(self) -> None: ...
+
+
+class Answerer:
+    """Answers the questions of analyses, each within its message's share of time."""
+
+    def __init__(
+        self,
+        resolver: Resolves,
+        max_seconds: float = MAX_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        lists: Looks | None = None,
+        antivirus: Scans | None = None,
+        acquaintances: Recalls | None = None,
+    ) -> None:
+        self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
+        self._lists = lists or NoLists()
+        self._antivirus = antivirus
+        self._acquaintances = acquaintances or NoMemory()
+        self._campaigns = Campaigns()
+        self._used: dict[str, float] = {}
+
+    async def answer(self, job: Named, questions: Questions) -> Answers:
+        """One answer for each question, in their order."""
+        found: dict[Question, Answer] = {}
+        missing: list[Dns] = []
+        for question in dict.fromkeys(questions):
+            if isinstance(question, AskAntivirus):
+                found[question] = await self._scanned(job)
+            elif isinstance(question, AskCampaign):
+                found[question] = self._campaigns.answer(job.envelope, question)
+            elif isinstance(question, Lookup):
+                # The tenant is the message's, whatever a worker may ask.
+                found[question] = await self._lists.answer(job.envelope.tenant, question)
+            elif isinstance(question, AskSightings):
+                found[question] = await self._acquaintances.answer(job.ggrid, job.envelope.tenant, question)
+            elif known := self._resolver.known(question):
+                found[question] = known
+            else:
+                missing.append(question)
+        if missing:
+            looked_up = await self._within_share(job.ggrid, missing)
+            found.update((question, looked_up.get(question, FAILED)) for question in missing)
+        return tuple(found[question] for question in questions)
+
+    async def _scanned(self, job: Named) -> Antivirus:
+        """What the antivirus says of the job's message; "off" where there is none, whatever a worker may ask."""
+        body = getattr(job, "body", None)
+        return await self._antivirus.scan(body) if self._antivirus and body else Antivirus()
+
+    def forget(self, ggrid: str) -> None:
+        """That message's analysis has ended."""
+        self._used.pop(ggrid, None)
+
+    async def close(self) -> None:
+        """Let go of the network."""
+        await self._resolver.close()
+
+    async def _within_share(self, ggrid: str, questions: Sequence[Dns]) -> dict[Dns, DnsAnswer]:
+        left = self._max_seconds - self._used.get(ggrid, 0.0)
+        if left <= 0:
+            return {}
+        started = self._clock()
+        try:
+            return await self._asked(questions, left)
+        finally:
+            self._remember(ggrid, self._clock() - started)
+
+    async def _asked(self, questions: Sequence[Dns], left: float) -> dict[Dns, DnsAnswer]:
+        """Look questions up side by side; those that are not answered in time are left out."""
+        tasks = {question: asyncio.ensure_future(self._resolver.ask(question)) for question in questions}
+        try:
+            await asyncio.wait(tasks.values(), timeout=left)
+            return {question: task.result() for question, task in tasks.items() if task.done()}
+        finally:
+            for task in tasks.values():
+                task.cancel()
+
+    def _remember(self, ggrid: str, seconds: float) -> None:
+        self._used[ggrid] = self._used.get(ggrid, 0.0) + seconds
+        if len(self._used) > MAX_REMEMBERED:
+            del self._used[next(iter(self._used))]

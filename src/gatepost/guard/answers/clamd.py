@@ -1,0 +1,97 @@
+"""ClamAV through its daemon: the whole message is handed to clamd, which takes mail and archives apart by itself.
+
+Workers have no network, so guard asks, and the analysis only says that it wants to know. When clamd is down, mail goes
+on: every ledger says that the antivirus was not asked, the log says so once, and once more when it is back.
+Protocol: clamd(8), command INSTREAM.
+"""
+
+import asyncio
+import contextlib
+from typing import Protocol
+
+import structlog
+
+from gatepost.questions import Antivirus
+from gatepost.settings.values import split_address
+
+PORT = 3310
+SECONDS = 10.0
+_CHUNK = 1 << 20
+_MAX_REPLY = 4096
+_SHORT = 200
+
+_log = structlog.get_logger("gatepost.antivirus")
+
+
+class Body(Protocol):
+    """A message that can be read."""
+
+    def read(self) -> bytes: ...
+
+
+class Clamd:
+    """One clamd, by `host:port` or by the path of its socket."""
+
+    def __init__(self, address: str, seconds: float = SECONDS) -> None:
+        self._address = address
+        self._seconds = seconds
+        self._well = True
+
+    async def scan(self, body: Body) -> Antivirus:
+        """What it says of a message; "failed" where it does not answer."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                reply = await self._streamed(await asyncio.to_thread(body.read))
+        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as fault:
+            self._note(False, type(fault).__name__)
+            return Antivirus("failed", "clamd did not answer")
+        self._note(True)
+        return understood(reply)
+
+    async def ping(self) -> bool:
+        """Whether it answers."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._talk(b"zPING\0", ()) == "PONG"
+        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return False
+
+    async def _streamed(self, raw: bytes) -> str:
+        pieces = [raw[place : place + _CHUNK] for place in range(0, len(raw), _CHUNK)]
+        return await self._talk(b"zINSTREAM\0", (*pieces, b""))
+
+    async def _talk(self, command: bytes, pieces: tuple[bytes, ...]) -> str:
+        reader, writer = await self._connected()
+        try:
+            writer.write(command)
+            for piece in pieces:
+                writer.write(len(piece).to_bytes(4, "big") + piece)
+                await writer.drain()
+            return (await reader.readuntil(b"\0"))[:-1].decode("utf-8", "replace").strip()
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._address.startswith("/"):
+            return await asyncio.open_unix_connection(self._address, limit=_MAX_REPLY)
+        return await asyncio.open_connection(*split_address(self._address, PORT), limit=_MAX_REPLY)
+
+    def _note(self, well: bool, reason: str = "") -> None:
+        if well is not self._well:
+            self._well = well
+            if well:
+                _log.info("clamd answers again", address=self._address)
+            else:
+                _log.error("clamd does not answer: mail is judged without it", address=self._address, reason=reason)
+
+
+def understood(reply: str) -> Antivirus:
+    """`stream: OK`, `stream: Name FOUND`, or an error."""
+    said = reply.rpartition("stream: ")[2]
+    if said == "OK":
+        return Antivirus("clean")
+    if said.endswith(" FOUND"):
+        return Antivirus("found", said.removesuffix(" FOUND")[:_SHORT])
+    return Antivirus("failed", said[:_SHORT])

@@ -1,0 +1,112 @@
+"""Lists as guard serves them to analyses: look-ups, snapshots by version, and counters of what was hit.
+
+A change of a list holds for the next message, on every node. So each message asks storage for the version of its
+tenant's unkeyed lists, which is cheap, and fetches them only when it is another than the last one seen.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from gatepost.lists.unkeyed import NONE
+from gatepost.questions import Lookup, LookupAnswer
+from gatepost.report import Report
+from gatepost.store.errors import StorageError
+from gatepost.store.lookup import HitCount
+from gatepost.store.store import Store
+from gatepost.workers.jobs import ListSnapshot
+from gatepost.workers.protocol import RecentSnapshots
+
+FLUSH_SECONDS = 2.0
+PURGE_SECONDS = 300.0
+# How many entries' counters are gathered before further ones are dropped: counting must not become the load.
+MAX_COUNTED = 50_000
+
+log = structlog.get_logger("gatepost.lists")
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires."""
+
+    version: str
+    until: int | None
+    snapshot: ListSnapshot
+
+
+class ListAnswers:
+    """The lists of a deployment, for one core."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        self._snapshots: RecentSnapshots[_Held] = RecentSnapshots()
+        self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From now on, write counters and purge what has expired."""
+        self._task = asyncio.create_task(self._keep_up())
+
+    async def stop(self) -> None:
+        """Write what was counted, and end."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._flush()
+
+    async def snapshot(self, tenant: str | None) -> ListSnapshot:
+        """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
+        key = f"lists:{tenant or ''}"
+        version = await self._store.unkeyed_version(tenant)
+        held = self._snapshots.get(key)
+        if held is None or held.version != version or (held.until or math.inf) <= self._clock() * 1000:
+            source = await self._store.unkeyed(tenant)
+            empty = msgspec.structs.replace(source, version="") == NONE
+            data = b"" if empty else msgspec.msgpack.encode(source)
+            packed = ListSnapshot(key, f"{source.version}/{source.until}", data)
+            held = _Held(source.version, source.until, packed)
+            self._snapshots.put(key, held)
+        return held.snapshot
+
+    async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer:
+        """Which entries are hit; the failure of storage is an answer too."""
+        try:
+            return LookupAnswer(await self._store.lookup(tenant, question.keys))
+        except StorageError as fault:
+            log.error("lists could not be read", reason=str(fault))
+            return LookupAnswer(failed=True)
+
+    def count(self, tenant: str | None, report: Report) -> None:
+        """Note which entries a message hit, once each."""
+        now = int(self._clock() * 1000)
+        for name, scope, entry in {(note.list, note.scope, note.entry) for note in report.lists}:
+            place = (tenant if scope == "tenant" else None, name, entry)
+            if place in self._counts or len(self._counts) < MAX_COUNTED:
+                self._counts[place] = (self._counts.get(place, (0, 0))[0] + 1, now)
+
+    async def _keep_up(self) -> None:
+        purged = 0.0
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self._flush()
+            if time.monotonic() - purged > PURGE_SECONDS:
+                purged = time.monotonic()
+                await self._purge()
+
+    async def _flush(self) -> None:
+        counted, self._counts = self._counts, {}
+        if not counted:
+            return
+        try:
+            await self._store.record_hits([HitCount(*place, hits, last) for place, (hits, last) in counted.items()])
+        except StorageError as fault:
+            log.warning("hits could not be counted", reason=str(fault))
+
+    async def _purge(self) -> None:
+        try:
+            await self._store.purge_expired(int(self._clock() * 1000))
+        except StorageError as fault:
+            log.warning("expired entries could not be purged", reason=str(fault))

@@ -1,0 +1,217 @@
+"""Whom each tenant knows, as guard tells it to analyses, and learns it from what they lead to.
+
+What was known before today is the same until tomorrow. So an answer holds for the whole day, and whoever is known, or
+was new once today, costs no statement. What is seen is added up in memory and written once a second, in one
+transaction; a kill loses that second, which nobody will miss: days are what counts.
+
+Only delivered mail makes somebody known. Mail that is held counts against a sender who is.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import msgspec
+import structlog
+
+from gatepost.questions import AskSightings, Known, Sighted
+from gatepost.report import Report
+from gatepost.sender_history import EVERYTHING, SENDER_FACETS, facet_of
+from gatepost.settings.keys import SenderHistory as Settings
+from gatepost.store.errors import StorageError
+from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
+
+DAY_SECONDS = 86_400
+FLUSH_SECONDS = 1.0
+PURGE_SECONDS = 3_600.0
+# Answers of today that are remembered, in each of two generations.
+MAX_REMEMBERED = 100_000
+# Messages in analysis whose questions are remembered; far more than can be in processing.
+MAX_ASKED = 10_000
+# Keys that are gathered between two writes: counting must not become the load.
+MAX_GATHERED = 200_000
+
+_UNKNOWN = Known()
+_NOT_READY = Sighted()
+
+log = structlog.get_logger("gatepost.sender_history")
+
+
+class SenderHistoryCounters(msgspec.Struct, frozen=True):
+    """What was done so far: questions answered, those for which storage was read, keys written, keys not written."""
+
+    asked: int
+    looked_up: int
+    written: int
+    dropped: int
+
+
+class SenderHistories:
+    """The memory of a deployment, for one core."""
+
+    def __init__(self, store: SightingStore, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._settings, self._clock = store, settings, clock
+        self._day = 0
+        self._known: dict[tuple[str | None, int], Known] = {}
+        self._older: dict[tuple[str | None, int], Known] = {}
+        self._asked: dict[str, tuple[str | None, tuple[AskSightings, ...]]] = {}
+        self._delivered: dict[tuple[str | None, int], dict[int, int]] = {}
+        self._held: dict[tuple[str | None, int], dict[int, int]] = {}
+        self._gathered = 0
+        self._ended = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+        self._purging: asyncio.Task[None] | None = None
+        self._answers = self._look_ups = self._written = self._dropped = 0
+
+    def start(self) -> None:
+        """From now on, write what is seen and forget what is old."""
+        self._writing = asyncio.create_task(self._write_forever())
+        self._purging = asyncio.create_task(self._purge_forever())
+
+    async def stop(self) -> None:
+        """Write what was seen, and end."""
+        self._ended.set()
+        if self._purging:
+            self._purging.cancel()
+            await asyncio.gather(self._purging, return_exceptions=True)
+        if self._writing:
+            await self._writing
+        await self.flush()
+
+    def counters(self) -> SenderHistoryCounters:
+        """Figures for metrics."""
+        return SenderHistoryCounters(self._answers, self._look_ups, self._written, self._dropped)
+
+    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sighted:
+        """How well a message's facets are known to its tenant; they are remembered until the message is decided."""
+        self._answers += 1
+        self._note(ggrid, tenant, question)
+        today = self._today()
+        try:
+            if not await self._is_ready(tenant, today):
+                return _NOT_READY
+            known = await self._look_up(tenant, (*question.keys, *question.proven, *question.claimed), today)
+        except StorageError as fault:
+            log.warning("acquaintances could not be read", reason=str(fault))
+            return _NOT_READY
+        each = iter(known)
+        keys, proven = tuple(islice(each, len(question.keys))), tuple(islice(each, len(question.proven)))
+        return Sighted(True, keys, proven, tuple(each))
+
+    def concluded(self, ggrid: str, report: Report) -> None:
+        """A message was decided: count what was asked about it. Where nothing was decided nothing is learned."""
+        tenant, questions = self._asked.pop(ggrid, (None, ()))
+        if not questions or report.decision == "undecided":
+            return
+        proven = report.authentication.aligned
+        delivered = report.decision == "deliver"
+        gathered = (self._delivered if delivered else self._held).setdefault((tenant, self._today()), {})
+        self._add(gathered, [key for asked in questions for key in (asked.proven if proven else asked.claimed)])
+        if delivered:
+            self._add(gathered, [EVERYTHING, *dict.fromkeys(key for asked in questions for key in asked.keys)])
+
+    async def flush(self) -> None:
+        """Write what was seen since the last time."""
+        delivered, held, count = self._delivered, self._held, self._gathered
+        self._delivered, self._held, self._gathered = {}, {}, 0
+        batches = [
+            SightingBatch(tenant, day, delivered.get((tenant, day), {}), held.get((tenant, day), {}))
+            for tenant, day in delivered.keys() | held.keys()
+        ]
+        if not batches:
+            return
+        try:
+            await self._store.record_sightings(batches)
+            self._written += count
+        except StorageError as fault:
+            self._dropped += count
+            log.warning("acquaintances could not be written", reason=str(fault))
+
+    async def purge(self) -> int:
+        """Forget what was not seen for longer than the retention, and what is too much; returns how many keys."""
+        before = self._today() - self._settings.retention
+        return await self._store.purge_sightings(before, self._settings.max_keys)
+
+    def _today(self) -> int:
+        """The number of the day (UTC). With a new one all answers are others."""
+        day = int(self._clock()) // DAY_SECONDS
+        if day != self._day:
+            self._day, self._known, self._older = day, {}, {}
+        return day
+
+    def _note(self, ggrid: str, tenant: str | None, question: AskSightings) -> None:
+        """Remember what was asked. A worker may ask a second time, for what it found in files; not a third."""
+        before = self._asked.get(ggrid, (tenant, ()))[1]
+        if len(before) < 2:
+            self._asked[ggrid] = (tenant, (*before, question))
+        if len(self._asked) > MAX_ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    async def _is_ready(self, tenant: str | None, today: int) -> bool:
+        """Is the tenant's memory old and full enough? Looked at once a day."""
+        place = (tenant, EVERYTHING)
+        known = self._known.get(place) or self._older.get(place)
+        if known is None:
+            self._look_ups += 1
+            found = (await self._store.sightings(tenant, (EVERYTHING,))).get(EVERYTHING)
+            known = _UNKNOWN
+            if found and found.delivered >= self._settings.min_messages:
+                known = _before(today, EVERYTHING, found)
+            self._remember(place, known, today)
+        return known.age >= self._settings.min_days
+
+    async def _look_up(self, tenant: str | None, keys: Sequence[int], today: int) -> list[Known]:
+        current, older = self._known, self._older
+        known = [current.get(place) or older.get(place) for place in [(tenant, key) for key in keys]]
+        missing = [key for key, found in zip(keys, known, strict=True) if found is None]
+        if missing:
+            self._look_ups += 1
+            rows = await self._store.sightings(tenant, missing)
+            fresh = {key: _before(today, key, rows[key]) if key in rows else _UNKNOWN for key in missing}
+            for key, found in fresh.items():
+                self._remember((tenant, key), found, today)
+            known = [found or fresh[key] for key, found in zip(keys, known, strict=True)]
+        return [found or _UNKNOWN for found in known]
+
+    def _remember(self, place: tuple[str | None, int], known: Known, day: int) -> None:
+        if day != self._day:
+            return  # midnight came while storage was read
+        if len(self._known) >= MAX_REMEMBERED:
+            self._known, self._older = {}, self._known
+        self._known[place] = known
+
+    def _add(self, gathered: dict[int, int], keys: Sequence[int]) -> None:
+        if self._gathered + len(keys) > MAX_GATHERED:
+            self._dropped += len(keys)
+            return
+        for key in keys:
+            if key not in gathered:
+                self._gathered += 1
+            gathered[key] = gathered.get(key, 0) + 1
+
+    async def _write_forever(self) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), FLUSH_SECONDS)
+            await self.flush()
+
+    async def _purge_forever(self) -> None:
+        while True:
+            try:
+                forgotten = await self.purge()
+            except StorageError as fault:
+                log.warning("acquaintances could not be purged", reason=str(fault))
+            else:
+                if forgotten:
+                    log.info("acquaintances forgotten", count=forgotten)
+            await asyncio.sleep(PURGE_SECONDS)
+
+
+def _before(today: int, key: int, found: Sighting) -> Known:
+    """What was known before today. A sender whose mail was held as often as delivered is not known."""
+    days = found.days - (found.last >= today)
+    if days <= 0 or (facet_of(key) in SENDER_FACETS and found.held >= found.delivered):
+        return _UNKNOWN
+    return Known(days, max(0, today - found.first))

@@ -1,0 +1,1 @@
+"""The quarantine: holding mail, releasing it, cleaning up, and the raw bytes."""

@@ -1,0 +1,254 @@
+"""Where the raw bytes of held mail lie: a folder, or an object store by its address.
+
+A source answers 250 for what lies here, so `put` returns only when the bytes survive a power cut. Object stores promise
+that with their answer (S3, Google Cloud Storage, Azure). For a folder it takes work: the file is written under another
+name and synced, renamed, and then the folder that has the new name is synced as well, for a name is data of its folder.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from gatepost.ids import canonical
+from gatepost.scanning.request import Body
+from gatepost.scanning.spool import SpooledBody
+from gatepost.store.errors import StorageError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+
+T = TypeVar("T")
+
+SUFFIX = ".eml"
+CHUNK = 1 << 20
+BATCH = 500
+# Names as the world writes them, and as the library knows them.
+_OBJECT_SCHEMES = ("s3", "gs", "az")
+
+
+class RawStore(Protocol):
+    """Raw messages by ggrid. Every method raises `StorageError` where the place cannot be used."""
+
+    async def put(self, ggrid: str, raw: Body) -> None:
+        """Keep a message; durable when it returns. The same ggrid again has the same bytes."""
+        ...
+
+    async def get(self, ggrid: str) -> bytes | None: ...
+
+    async def delete(self, ggrid: str) -> None:
+        """Remove a message; one that is not there is no fault."""
+        ...
+
+    def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
+        """The ggrids of everything that has lain here for so long, in batches."""
+        ...
+
+
+def open_raw_store(url: str | None, folder: Path) -> RawStore:
+    """The place that `quarantine.url` names, or else this folder."""
+    place = folder_of(url, folder)
+    return RawObjects(str(url)) if place is None else RawFolder(place)
+
+
+def folder_of(url: str | None, folder: Path) -> Path | None:
+    """The folder that `quarantine.url` names, or else this one; None where it names an object store."""
+    if url is None:
+        return folder
+    return None if url.partition(":")[0] in _OBJECT_SCHEMES else _path(url)
+
+
+def _path(url: str) -> Path:
+    """`file:/a`, `file:///a`, or `file:a` relative to where the process runs."""
+    rest = url.partition(":")[2]
+    return Path(unquote(urlsplit(url).path if rest.startswith("//") else rest)).absolute()
+
+
+class RawFolder:
+    """A folder of this machine, for its owner alone. Files lie in 256 folders by the random end of their ggrid."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with _explained(folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync(folder.parent)
+
+    async def put(self, ggrid: str, raw: Body) -> None:
+        await self._run(self._write, self._place(ggrid), raw)
+
+    async def get(self, ggrid: str) -> bytes | None:
+        return await self._run(_read, self._place(ggrid))
+
+    async def delete(self, ggrid: str) -> None:
+        await self._run(_unlink, self._place(ggrid))
+
+    async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
+        before = time.time() - seconds
+        for shelf in await self._run(_shelves, self._folder):
+            found = await self._run(_old_ones, shelf, before)
+            for start in range(0, len(found), BATCH):
+                yield found[start : start + BATCH]
+
+    def _place(self, ggrid: str) -> Path:
+        uid = _checked(ggrid)
+        return self._folder / uid[-2:] / f"{uid}{SUFFIX}"
+
+    def _write(self, place: Path, raw: Body) -> None:
+        shelf = place.parent
+        if not shelf.is_dir():
+            shelf.mkdir(mode=0o700, exist_ok=True)
+            _sync(self._folder)
+        partial = shelf / f".{place.name}.{os.urandom(8).hex()}"
+        try:
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                for chunk in _chunks(raw):
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(place)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        _sync(shelf)
+
+    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
+        """In a thread, which ends what it has begun even where nobody waits for it any more."""
+
+        def explained() -> T:
+            with _explained(self._folder):
+                return work(*arguments)
+
+        return await asyncio.to_thread(explained)
+
+
+class RawObjects:
+    """A bucket, or a part of one: `s3://bucket/prefix`, `gs://…`, `az://container/prefix`.
+
+    Credentials come from the environment, as each provider's own tools read them.
+    """
+
+    def __init__(self, url: str, store: "ObjectStore | None" = None) -> None:
+        from obstore.store import from_url
+
+        self._url = url.partition("?")[0]
+        with self._explained():
+            self._store = store or from_url(url)
+
+    async def put(self, ggrid: str, raw: Body) -> None:
+        import obstore
+
+        name, content = _object(ggrid), await asyncio.to_thread(raw.read)
+        with self._explained():
+            await obstore.put_async(self._store, name, content)
+
+    async def get(self, ggrid: str) -> bytes | None:
+        import obstore
+
+        name = _object(ggrid)
+        try:
+            with self._explained():
+                result = await obstore.get_async(self._store, name)
+                return bytes(await result.bytes_async())
+        except FileNotFoundError:
+            return None
+
+    async def delete(self, ggrid: str) -> None:
+        import obstore
+
+        name = _object(ggrid)
+        with contextlib.suppress(FileNotFoundError), self._explained():
+            await obstore.delete_async(self._store, name)
+
+    async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
+        import obstore
+
+        before = time.time() - seconds
+        with self._explained():
+            async for batch in obstore.list(self._store, chunk_size=BATCH):
+                names = [str(each["path"]) for each in batch if each["last_modified"].timestamp() <= before]
+                yield [uid for name in names if (uid := _named(name.rpartition("/")[2]))]
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError, ValueError) as fault:
+            raise StorageError(f"The quarantine at {self._url} cannot be used ({type(fault).__name__}).") from fault
+
+
+def _checked(ggrid: str) -> str:
+    """Nothing but a ggrid ever becomes a part of a path."""
+    uid = canonical(ggrid)
+    if uid is None:
+        raise ValueError("not a ggrid")
+    return uid
+
+
+def _object(ggrid: str) -> str:
+    return f"{_checked(ggrid)}{SUFFIX}"
+
+
+def _named(name: str) -> str | None:
+    return canonical(name.removesuffix(SUFFIX)) if name.endswith(SUFFIX) else None
+
+
+def _chunks(raw: Body) -> Iterator[bytes]:
+    return raw.chunks(CHUNK) if isinstance(raw, SpooledBody) else iter((raw.read(),))
+
+
+def _read(place: Path) -> bytes | None:
+    try:
+        return place.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _unlink(place: Path) -> None:
+    place.unlink(missing_ok=True)
+
+
+def _shelves(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if len(path.name) == 2 and path.is_dir())
+
+
+def _old_ones(shelf: Path, before: float) -> list[str]:
+    """The ggrids of old files; what a kill left half written goes at once."""
+    found = []
+    with os.scandir(shelf) as entries:
+        for entry in entries:
+            try:
+                if entry.stat(follow_symlinks=False).st_mtime > before:
+                    continue
+            except FileNotFoundError:
+                continue
+            if entry.name.startswith(".") and f"{SUFFIX}." in entry.name:
+                _unlink(Path(entry.path))
+            elif uid := _named(entry.name):
+                found.append(uid)
+    return found
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        reason = fault.strerror or type(fault).__name__
+        raise StorageError(f"The quarantine in {folder} cannot be used: {reason.lower()}.") from fault

@@ -1,0 +1,211 @@
+"""guard, the core: a message comes in, gets a slot, is analysed, put on record, and answered.
+
+The answer is given only when the record is on disk: a ggrid that somebody was told can be read for as long as history
+is kept. Where the record cannot be written there is no answer but an error, so that the sender tries again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from gatepost.guard.admission import Admission
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.lists import ListAnswers
+from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.report import Report, undecided
+from gatepost.scanning.request import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import SpooledBody, sha256
+from gatepost.settings.keys import Guard as Settings
+from gatepost.store.errors import StorageError
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.view.values import NotShown
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.protocol import Looked
+
+PURGE_SECONDS = 3_600.0
+DAY_MILLISECONDS = 86_400_000
+# What may come on top of the longest analysis before a stop ends what is left.
+STOP_GRACE_SECONDS = 10.0
+
+log = structlog.get_logger("gatepost.guard")
+
+Observer = Callable[[Report, float], None]
+
+
+class Analyses(Protocol):
+    """Whoever turns a message into a report; `guard.pool.WorkerPool` does."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def analyse(self, job: AnalysisJob) -> Report: ...
+
+    async def look(self, job: AnalysisJob) -> Looked: ...
+
+
+def unobserved(_report: Report, _seconds: float) -> None:
+    """Nobody counts."""
+
+
+class Guard:
+    """One core. Whoever made the store closes it; pool and answerer start and end with the core."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        pool: Analyses,
+        answerer: Answerer,
+        admission: Admission,
+        *,
+        lists: ListAnswers | None = None,
+        acquaintances: SenderHistories | None = None,
+        observe: Observer = unobserved,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._store, self._pool = settings, store, pool
+        self._answerer, self._admission = answerer, admission
+        self._observe, self._clock = observe, clock
+        self._lists = lists or ListAnswers(store, clock)
+        self._acquaintances = acquaintances
+        self._stopping = False
+        self._present = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._purging: asyncio.Task[None] | None = None
+
+    @property
+    def rest_enabled(self) -> bool:
+        """Is `restApi` among the scan sources?"""
+        return self._settings.scan_sources.rest_api is not None
+
+    def load(self) -> Load:
+        """How busy it is."""
+        return self._admission.load()
+
+    def has_room(self) -> bool:
+        """Would a message be taken now? For sources that can say no before they are sent one."""
+        return not self._stopping and self._admission.would_enter()
+
+    async def room(self) -> None:
+        """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_SECONDS):
+                await self._admission.room()
+
+    async def start(self) -> None:
+        """Start the workers, and keep history within its retention from now on."""
+        await self._pool.start()
+        self._lists.start()
+        if self._acquaintances:
+            self._acquaintances.start()
+        self._purging = asyncio.create_task(self._purge_forever())
+
+    async def stop(self) -> None:
+        """Take nothing new, finish what is in flight, then end."""
+        self._stopping = True
+        settings = self._settings
+        longest = (settings.analysis_timeout + settings.max_throttle_delay) / 1_000 + STOP_GRACE_SECONDS
+        try:
+            async with asyncio.timeout(longest):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("stopping with messages in processing", count=self._present)
+        if self._purging:
+            self._purging.cancel()
+            await asyncio.gather(self._purging, return_exceptions=True)
+        await self._pool.stop()
+        await self._answerer.close()
+        await self._lists.stop()
+        if self._acquaintances:
+            await self._acquaintances.stop()
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+        """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
+        slot = None if self._stopping else self._admission.enter()
+        if slot is None:
+            return Full(self.load())
+        started = time.perf_counter()
+        self._present += 1
+        self._idle.clear()
+        try:
+            with slot:
+                if slot.delay:
+                    await asyncio.sleep(slot.delay)
+                return await self._processed(request, started)
+        finally:
+            self._present -= 1
+            if not self._present:
+                self._idle.set()
+
+    async def look(self, job: AnalysisJob) -> Looked:
+        """Have a message read to be shown. It takes no slot: mail on its way goes first."""
+        return NotShown("the service is stopping") if self._stopping else await self._pool.look(job)
+
+    async def _processed(self, request: ScanRequest, started: float) -> ScanResult:
+        report = await self._analysed(request)
+        record = await self._kept(request, report)
+        seconds = time.perf_counter() - started
+        self._observe(record.report, seconds)
+        log.info(
+            "scanned",
+            ggrid=record.ggrid,
+            verdict=record.report.verdict,
+            decision=record.report.decision,
+            size=record.size,
+            milliseconds=round(seconds * 1_000, 1),
+        )
+        return ScanResult(record.ggrid, record.created, record.completed, record.report)
+
+    async def _analysed(self, request: ScanRequest) -> Report:
+        try:
+            lists = await self._lists.snapshot(request.envelope.tenant)
+        except StorageError as fault:
+            log.error("lists could not be read", ggrid=request.ggrid, reason=str(fault))
+            return undecided("the lists could not be read")
+        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), lists)
+        try:
+            report = await self._pool.analyse(job)
+            self._lists.count(request.envelope.tenant, report)
+            if self._acquaintances:
+                self._acquaintances.concluded(request.ggrid, report)
+            return report
+        finally:
+            self._answerer.forget(request.ggrid)
+
+    async def _kept(self, request: ScanRequest, report: Report) -> MessageRecord:
+        body = request.body
+        digest = body.sha256 if isinstance(body, SpooledBody) else await asyncio.to_thread(sha256, body)
+        record = MessageRecord(
+            ggrid=request.ggrid,
+            created=request.created,
+            completed=max(request.created, int(self._clock() * 1_000)),
+            envelope=request.envelope,
+            size=body.size,
+            sha256=digest,
+            report=report,
+        )
+        try:
+            # Another core may have been quicker with the same ggrid; then its result stands.
+            return await self._store.record_message(record)
+        except StorageError:
+            log.error("result could not be kept", ggrid=request.ggrid)
+            raise
+
+    async def _purge_forever(self) -> None:
+        while True:
+            before = int(self._clock() * 1_000) - self._settings.history.retention * DAY_MILLISECONDS
+            try:
+                deleted = await self._store.purge_messages(before)
+            except StorageError as fault:
+                log.warning("history could not be purged", reason=str(fault))
+            else:
+                if deleted:
+                    log.info("history purged", count=deleted)
+            await asyncio.sleep(PURGE_SECONDS)

@@ -1,0 +1,210 @@
+"""Host names as entries, alone or with a wildcard: `example.com` is that name, `*.example.com` every name below it.
+
+Domains of one's own or of partners: each with all names below it.
+
+Senders: an address, a domain, or `*.domain`.
+
+URLs: a host, `*.host`, or a host with a path prefix.
+
+Scheme, user info and fragment are dropped, port and query kept, dot segments resolved; the path keeps its case. A
+prefix ends at `/`, `?` or the end, so `example.com/safe` does not cover `example.com/safe-evil`.
+"""
+
+import re
+
+import can_ada
+
+from gatepost.lists.entry import Category, EntryKind, Normal, Refused, same
+from gatepost.names import is_icann_suffix, is_ip, normal_address, normal_domain, public_suffix
+
+_LABELS = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
+)
+
+
+def normal_host(text: str) -> str | Refused:
+    """A host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores included)."""
+    if _LABELS.match(text):
+        return text
+    host = normal_domain(text)
+    if not _LABELS.match(host):
+        return Refused("is not a host name")
+    return host
+
+
+def normal_pattern(text: str) -> str | Refused:
+    """A host name or `*.` and one."""
+    wild = text.startswith("*.")
+    host = normal_host(text[2:] if wild else text)
+    if isinstance(host, Refused):
+        return Refused("would match everything") if text.strip() in ("*", "*.") else host
+    return f"*.{host}" if wild else host
+
+
+def too_wide(pattern: str, category: Category) -> str:
+    """Nobody may block all of `com`, nor allow all of `github.io`, where anybody can get a name."""
+    host = pattern.removeprefix("*.")
+    if category == "allow" and public_suffix(host) == host:
+        return f"is too wide: anybody can get a name under {host}"
+    if category != "allow" and is_icann_suffix(host):
+        return f"is too wide: {host} is a public suffix, not one owner's domain"
+    return ""
+
+
+def patterns(host: str) -> tuple[str, ...]:
+    """The entries that would match this host: itself, and a wildcard at every level above it."""
+    labels = host.split(".")[-12:]
+    return (host, *(f"*.{'.'.join(labels[cut:])}" for cut in range(1, len(labels))))
+
+
+def normalise_domain(text: str) -> Normal | Refused:
+    """`*.example.com` and `@example.com` mean the same as `example.com` here: the names below are included anyway."""
+    host = normal_host(text.strip().removeprefix("*.").removeprefix("@"))
+    return host if isinstance(host, Refused) else same(host)
+
+
+def refuse_domain(key: str, _category: Category) -> str:
+    return too_wide(key, "allow")
+
+
+DOMAIN = EntryKind(
+    "domain", "a domain, the names below it included", "example.com", normalise_domain, refuse_domain, keyed=False
+)
+
+
+_SPACES = re.compile(r"[\s\x00-\x1f\x7f]")
+# A local part that is its own normal form, as most are.
+_PLAIN_SENDER = re.compile(r"[a-z0-9.+_=-]+\Z")
+
+
+def normalise_sender(text: str) -> Normal | Refused:
+    """`Ann@Example.COM`, `<ann@example.com>` and `ann@example.com` are one address; `@example.com` is the domain."""
+    text = text.strip().removeprefix("<").removesuffix(">").strip()
+    if "@" not in text.removeprefix("@"):
+        pattern = normal_pattern(text.removeprefix("@"))
+        return pattern if isinstance(pattern, Refused) else same(pattern)
+    local, _, domain = text.rpartition("@")
+    host = normal_host(domain)
+    if isinstance(host, str) and _PLAIN_SENDER.match(local):
+        return same(f"{local}@{host}")
+    if isinstance(host, Refused) or not local or _SPACES.search(local) or "*" in local:
+        return Refused("is neither an address nor a domain nor *.domain")
+    return same(normal_address(f"{local}@{host}"))
+
+
+def refuse_sender(key: str, category: Category) -> str:
+    return "" if "@" in key else too_wide(key, category)
+
+
+def sender_keys(address: str) -> tuple[str, ...]:
+    """Every entry that would match this address."""
+    address = normal_address(address)
+    local, _, domain = address.rpartition("@")
+    if not local or not domain:
+        return ()
+    return (address, *patterns(domain))
+
+
+SENDER = EntryKind(
+    "sender",
+    "an address, a domain, or *.domain for every name below it",
+    "ann@example.com",
+    normalise_sender,
+    refuse_sender,
+    keyed=True,
+)
+
+
+MAX_SEGMENTS = 24
+MAX_PLAIN = 253
+# A scheme, not a host with its port: what follows the colon is no digit.
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,30}:(?!\d)", re.IGNORECASE)
+# What parsing would leave as it is, as most entries: a host of small letters that is no number, and a simple path.
+_PLAIN_URL = re.compile(
+    r"(?:(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+(?!xn--)[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    r"(?:(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+/?)?\Z"
+)
+_USUAL_PORTS = frozenset({"80", "443", ""})
+
+
+def normalise_url(text: str) -> Normal | Refused:
+    if len(text) <= MAX_PLAIN and _PLAIN_URL.match(text):
+        return same(text)
+    text = text.strip()
+    if text.startswith("*."):
+        pattern = normal_pattern(text)
+        return pattern if isinstance(pattern, Refused) else same(pattern)
+    parts = split_url(text)
+    if parts is None:
+        return Refused("is neither a host nor *.host nor a host with a path")
+    host, port, path = parts
+    if not is_ip(host):
+        checked = normal_pattern(host)
+        if isinstance(checked, Refused):
+            return checked
+    return same(_joined(host, port, path))
+
+
+def refuse_url(key: str, category: Category) -> str:
+    host = key.split("/", 1)[0]
+    return "" if "/" in key or is_ip(host) or ":" in host else too_wide(host, category)
+
+
+def split_url(text: str) -> tuple[str, str, str] | None:
+    """Host, port ("" for the usual ones) and path with query ("" for the root) by the WHATWG URL standard."""
+    address = text if _SCHEME.match(text) else f"http://{text}"
+    try:
+        url = can_ada.parse(address)
+    except ValueError:
+        return None
+    if url.protocol not in ("http:", "https:") or not url.hostname:
+        return None
+    port = "" if url.port in _USUAL_PORTS else url.port
+    path = url.pathname + url.search
+    return url.hostname.rstrip("."), port, "" if path == "/" else path
+
+
+def url_keys(url: str) -> tuple[str, ...]:
+    """Every entry that would match this URL: with and without its port, every level of host and path."""
+    parts = split_url(url)
+    if parts is None:
+        return ()
+    host, port, path = parts
+    paths = _prefixes(path)
+    found = [*patterns(host), *(host + prefix for prefix in paths)]
+    if port:
+        found += [f"{host}:{port}", *(f"{host}:{port}{prefix}" for prefix in paths)]
+    return tuple(dict.fromkeys(found))
+
+
+def _joined(host: str, port: str, path: str) -> str:
+    return f"{host}:{port}{path}" if port else host + path
+
+
+def _prefixes(path: str) -> list[str]:
+    """`/a/b?c` can be covered by `/a`, `/a/`, `/a/b` and `/a/b?c`."""
+    cuts: list[str] = []
+    place = 0
+    while len(cuts) < 2 * MAX_SEGMENTS:
+        place = _next_end(path, place + 1)
+        if place < 0:
+            break
+        cuts.append(path[:place])
+        if path[place] == "/":
+            cuts.append(path[: place + 1])
+    return [*cuts, path] if path else []
+
+
+def _next_end(path: str, start: int) -> int:
+    ends = [place for place in (path.find("/", start), path.find("?", start)) if place >= 0]
+    return min(ends, default=-1)
+
+
+URL = EntryKind(
+    "url",
+    "a host, *.host, or a host with a path that the URL starts with",
+    "example.com/login",
+    normalise_url,
+    refuse_url,
+    keyed=True,
+)

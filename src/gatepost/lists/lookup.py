@@ -1,0 +1,55 @@
+"""What of a message is looked up in lists: its senders, its host, its links and its files."""
+
+from collections.abc import Sequence
+from itertools import chain, islice
+from pathlib import PurePosixPath
+
+from gatepost.auth.results import Authentication
+from gatepost.files.signatures import MIME_TYPES
+from gatepost.files.values import File
+from gatepost.lists.subjects import Role, Subject
+from gatepost.mail.addresses import parse
+from gatepost.mail.message import Envelope, Message
+from gatepost.names import Address, normal_address
+
+MAX_LINKS = 2_000
+MAX_SENDERS = 20
+
+
+def subjects_of(
+    message: Message, envelope: Envelope, authentication: Authentication, files: Sequence[File]
+) -> tuple[Subject, ...]:
+    """Everything of a message that lists are asked about, each once."""
+    found: dict[tuple[Role, str], Subject] = {}
+
+    def add(role: Role, value: str, where: str) -> None:
+        if value and (role, value) not in found:
+            found[role, value] = Subject(role, value, where)
+
+    add("envelope", normal_address(envelope.sender), "envelope")
+    for author in message.senders:
+        add("from", _address(author), "From")
+    for value in message.headers.all("sender"):
+        for agent in parse(value, MAX_SENDERS)[0]:
+            add("sender", _address(agent), "Sender")
+    add("host", authentication.host, "sending host")
+    for link in islice(chain(message.links, *(file.links for file in files)), MAX_LINKS):
+        if link.url.startswith("http"):
+            add("link", link.url, link.where)
+    for file in files:
+        add("file", file.sha256, file.path)
+        for kind in sorted(_types(file)):
+            add("type", kind, file.path)
+    return tuple(found.values())
+
+
+def _address(address: Address) -> str:
+    return normal_address(str(address))
+
+
+def _types(file: File) -> set[str]:
+    """By content, by what is declared, and by every extension of every name."""
+    kinds = {file.type, file.declared.lower(), MIME_TYPES.get(file.type, "")}
+    for name in file.names:
+        kinds.update(suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:])
+    return kinds - {"", "text", "data", "empty"}

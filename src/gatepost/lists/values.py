@@ -1,0 +1,174 @@
+"""Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
+
+Files by their SHA-256, 64 hex digits.
+
+Types of files: an extension (`docm`) or a MIME type (`application/zip`).
+
+People whose names outsiders may not bear: `Name <address>`. The spelling is kept; people are compared folded.
+
+Phrases: whole words in the visible text or the subject, whatever their case and accents.
+"""
+
+import re
+import socket
+import unicodedata
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from gatepost.lists.entry import Category, EntryKind, Normal, Refused, anything, same
+from gatepost.lists.hosts import normal_host
+from gatepost.names import normal_address
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_WIDEST = {4: {"allow": 16}, 6: {"allow": 32}}
+_WIDEST_OTHERWISE = {4: 8, 6: 16}
+
+
+def normalise_network(text: str) -> Normal | Refused:
+    """Host bits cleared, a single address without its mask, IPv4 inside IPv6 as IPv4."""
+    if _is_plain(text):
+        return same(text)
+    network = parse_network(text)
+    return Refused("is neither an IP address nor a CIDR block") if network is None else same(_text(network))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether this is an IPv4 address as it is shown: most entries are, and there is nothing to do about them."""
+    try:
+        return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text)) == text
+    except (OSError, ValueError):
+        return False
+
+
+def parse_network(text: str) -> Network | None:
+    try:
+        network = ip_network(text.strip().strip("[]"), strict=False)
+    except ValueError:
+        return None
+    if isinstance(network, IPv6Network) and network.prefixlen >= 96:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return IPv4Network((int(mapped), network.prefixlen - 96))
+    return network
+
+
+def refuse_network(key: str, category: Category) -> str:
+    """Whole continents are no entry; private ranges are one's own business."""
+    network = parse_network(key) if "/" in key else None
+    if network is None or network.is_private:
+        return ""
+    widest = _WIDEST[network.version].get(category, _WIDEST_OTHERWISE[network.version])
+    return f"is too wide: at most a /{widest} here" if network.prefixlen < widest else ""
+
+
+@lru_cache(4096)
+def network_keys(address: str) -> tuple[str, ...]:
+    """Every entry that would match this address, narrowest first."""
+    try:
+        place = ip_address(address)
+    except ValueError:
+        return ()
+    if isinstance(place, IPv6Address) and place.ipv4_mapped is not None:
+        place = place.ipv4_mapped
+    if isinstance(place, IPv4Address):
+        return tuple(_text(IPv4Network((int(place), length), strict=False)) for length in range(32, -1, -1))
+    return tuple(_text(IPv6Network((int(place), length), strict=False)) for length in range(128, -1, -1))
+
+
+def _text(network: Network) -> str:
+    return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
+
+
+NETWORK = EntryKind(
+    "network", "an IP address or a CIDR block", "192.0.2.0/24", normalise_network, refuse_network, keyed=True
+)
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+
+
+def normalise_digest(text: str) -> Normal | Refused:
+    digest = text.strip().lower()
+    return same(digest) if _DIGEST.match(digest) else Refused("is not a SHA-256: 64 hex digits")
+
+
+DIGEST = EntryKind(
+    "sha256",
+    "the SHA-256 of a file",
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    normalise_digest,
+    anything,
+    keyed=True,
+)
+
+
+_EXTENSION = re.compile(r"[\w+-]{1,40}(?:\.[\w+-]{1,40}){0,2}\Z")
+_MIME = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}\Z", re.ASCII)
+
+
+def normalise_file_type(text: str) -> Normal | Refused:
+    """`.DOCM`, `*.docm` and `docm` are one type."""
+    name = text.strip().lower().removeprefix("*").removeprefix(".")
+    if _EXTENSION.match(name) or _MIME.match(name):
+        return same(name)
+    return Refused("is neither a file extension nor a MIME type")
+
+
+FILETYPE = EntryKind("file-type", "a file extension or a MIME type", "docm", normalise_file_type, anything, keyed=True)
+
+
+_PERSON = re.compile(r"\s*(\S[^<>]{0,400}?)\s*<\s*([^<>\s]{1,320})\s*>\s*\Z")
+
+
+def normalise_person(text: str) -> Normal | Refused:
+    match = _PERSON.match(text)
+    if not match:
+        return Refused("is not written as: Name <address>")
+    name, address = match.group(1).strip(' "'), normal_address(match.group(2))
+    local, _, domain = address.rpartition("@")
+    if not name or not local or isinstance(normal_host(domain), Refused):
+        return Refused("is not written as: Name <address>")
+    return Normal(f"{fold_phrase(name)} <{address}>", f"{name} <{address}>")
+
+
+PERSON = EntryKind(
+    "person",
+    "a person and the address that is theirs",
+    "Ann Example <ann@example.com>",
+    normalise_person,
+    anything,
+    keyed=False,
+)
+
+
+LEAST = 3
+
+_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufeff]+")
+_SPACES = re.compile(r"\s+")
+
+
+def fold_phrase(text: str) -> str:
+    """Case and accents folded, invisible characters gone, white space as single blanks."""
+    plain = _MARKS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    return _SPACES.sub(" ", unicodedata.normalize("NFKC", plain)).strip()
+
+
+def normalise_phrase(text: str) -> Normal | Refused:
+    phrase = fold_phrase(text)
+    if len(phrase) < LEAST:
+        return Refused(f"is too short: a phrase has at least {LEAST} characters")
+    if not any(char.isalnum() for char in phrase):
+        return Refused("has no letter or digit")
+    return same(phrase)
+
+
+PHRASE = EntryKind(
+    "phrase",
+    "words as they stand in the visible text or the subject",
+    "wire transfer today",
+    normalise_phrase,
+    anything,
+    keyed=False,
+)

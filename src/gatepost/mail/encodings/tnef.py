@@ -1,0 +1,159 @@
+"""TNEF containers: the winmail.dat that Outlook and Exchange put around attachments (MS-OXTNEF).
+
+A signature, a key, then attributes: level, id, length, data, checksum. Attachment attributes carry the data, a short
+name, and a table of MAPI properties with the long name, the MIME type or an embedded message. Lengths are a stranger's
+claims: each is checked against what is left.
+"""
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from gatepost.mail.encodings.charset import decode as decode_charset
+from gatepost.mail.encodings.embedded import EmbeddedFile
+
+SIGNATURE = b"\x78\x9f\x3e\x22"
+_ATTACH_REND = 0x9002
+_ATTACH_TITLE = 0x8010
+_ATTACH_DATA = 0x800F
+_ATTACH_PROPERTIES = 0x9005
+_MESSAGE_PROPERTIES = 0x9003
+_BODY = 0x800C
+_LONG_NAMES = (0x3707, 0x3704, 0x3001)
+_MIME_TAG = 0x370E
+_ATTACH_OBJECT = 0x3701
+_HTML = 0x1013
+_PLAIN = 0x1000
+_RTF = 0x1009
+_FIXED = {0x02: 4, 0x03: 4, 0x04: 4, 0x05: 8, 0x06: 8, 0x07: 8, 0x0A: 4, 0x0B: 4, 0x14: 8, 0x40: 8, 0x48: 16}
+_OBJECT, _STRING, _UNICODE, _BINARY = 0x0D, 0x1E, 0x1F, 0x102
+_VARIABLE = frozenset({_OBJECT, _STRING, _UNICODE, _BINARY})
+_BROKEN = -1
+_MOST_ATTRIBUTES = 10_000
+_MOST_PROPERTIES = 5_000
+
+
+class Property(msgspec.Struct, frozen=True):
+    """One value of a MAPI property."""
+
+    id: int
+    type: int
+    value: bytes
+
+    @property
+    def text(self) -> str:
+        return _string(self.value, wide=self.type == _UNICODE)
+
+
+class _Attachment:
+    """One attachment while its attributes are read."""
+
+    __slots__ = ("data", "kind", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.data = b""
+        self.kind = "application/octet-stream"
+
+    def carried(self, *, whole: bool) -> EmbeddedFile:
+        return EmbeddedFile("tnef", tuple(dict.fromkeys(filter(None, self.names))), self.data, self.kind, whole)
+
+    def take(self, prop: Property) -> None:
+        if prop.id in _LONG_NAMES:
+            self.names.append(prop.text)
+        elif prop.id == _MIME_TAG:
+            self.kind = prop.text.lower() or self.kind
+        elif prop.id == _ATTACH_OBJECT and not self.data:
+            # An embedded object begins with 16 bytes that say what it is.
+            self.data = prop.value[16:] if prop.type == _OBJECT else prop.value
+
+
+def find(content: bytes) -> Iterator[EmbeddedFile]:
+    """The bodies and attachments in a TNEF container; a broken one gives what stands before the break."""
+    attachment, whole = _Attachment(), True
+    for attribute, value in _attributes(content):
+        if attribute == _ATTACH_REND:
+            if attachment.data:
+                yield attachment.carried(whole=True)
+            attachment = _Attachment()
+        elif attribute == _ATTACH_TITLE:
+            attachment.names.append(_string(value, wide=False))
+        elif attribute == _ATTACH_DATA:
+            attachment.data = value
+        elif attribute == _ATTACH_PROPERTIES:
+            for prop in _properties(value):
+                attachment.take(prop)
+        elif attribute == _MESSAGE_PROPERTIES:
+            yield from _bodies(value)
+        elif attribute == _BODY:
+            yield EmbeddedFile("tnef", (), value.rstrip(b"\0"), "text/plain")
+        elif attribute == _BROKEN:
+            whole = False
+    if attachment.data or not whole:
+        yield attachment.carried(whole=whole)
+
+
+def _bodies(value: bytes) -> Iterator[EmbeddedFile]:
+    kinds = {_HTML: "text/html", _PLAIN: "text/plain", _RTF: "application/rtf"}
+    for prop in _properties(value):
+        if prop.id in kinds and prop.value:
+            yield EmbeddedFile("tnef", (), prop.value.rstrip(b"\0"), kinds[prop.id])
+
+
+def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
+    position = 6
+    for _ in range(_MOST_ATTRIBUTES):
+        if position + 9 > len(content):
+            return
+        level, attribute, _, size = struct.unpack_from("<BHHI", content, position)
+        position += 9
+        value = content[position : position + size]
+        yield attribute, value
+        position += size + 2
+        if level not in {1, 2} or len(value) < size:
+            yield _BROKEN, b""
+            return
+
+
+def _properties(table: bytes) -> Iterator[Property]:
+    """The properties of a MAPI table (MS-OXTNEF section 2.1.3.4)."""
+    position = 4
+    for _ in range(_MOST_PROPERTIES):
+        if position + 4 > len(table):
+            return
+        kind, name = struct.unpack_from("<HH", table, position)
+        position += 4
+        if name >= 0x8000:
+            position = _past_name(table, position)
+        base, several = kind & 0x0FFF, bool(kind & 0x1000)
+        if base in _VARIABLE:
+            count, position = _number(table, position)
+            for _ in range(min(count, _MOST_PROPERTIES)):
+                size, position = _number(table, position)
+                if position + size > len(table):
+                    return
+                yield Property(name, base, table[position : position + size])
+                position += (size + 3) & ~3
+        elif base in _FIXED:
+            count = 1
+            if several:
+                count, position = _number(table, position)
+            position += count * _FIXED[base]
+        else:
+            return
+
+
+def _past_name(table: bytes, position: int) -> int:
+    """Skip a named property's GUID and its number or text."""
+    by_text, position = _number(table, position + 16)
+    size, position = _number(table, position)
+    return position + ((size + 3) & ~3) if by_text else position
+
+
+def _number(table: bytes, position: int) -> tuple[int, int]:
+    return int.from_bytes(table[position : position + 4], "little"), position + 4
+
+
+def _string(value: bytes, *, wide: bool) -> str:
+    return decode_charset(value, "utf-16le" if wide else None)[0].rstrip("\0").partition("\0")[0]

@@ -1,0 +1,248 @@
+"""Text that is there and not seen: how much of it is worth telling.
+
+Newsletters open with a hidden preview line and hold a second layout for telephones that repeats the first. Both are
+ordinary. Filler for filters is long and says what the visible text does not, so only words that are hidden and
+nowhere visible count.
+
+HTML as a person sees it: one walk over lexbor's tree gives visible and hidden text, links, and what is active in it.
+
+The walk is iterative (nesting is the attacker's to choose) and happens once. Looks are inherited on the way down:
+an element that says nothing about its look costs nothing. `<!--[if mso]>` is a comment to all but Outlook, so what it
+holds is read as a further document, as are `srcdoc`, `<template>` and `data:text/html`.
+"""
+
+import re
+from collections import Counter
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from gatepost.mail.html.active import Notes, has_latent_script
+from gatepost.mail.html.colours import UNKNOWN, colour
+from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, Gathering
+from gatepost.mail.html.style import PLAIN, Look, Sheet, Style
+from gatepost.mail.links import Links
+
+MIN_CHARS = 400
+MIN_SHARE = 0.15
+MIN_BROKEN_WORDS = 5
+
+_ZERO_WIDTH = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2060-\u2064\ufeff"
+_INVISIBLE = re.compile(f"[{_ZERO_WIDTH}\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]+")
+# What is ever used of them: looking for each is many times faster than for the class of all.
+_COMMON = "\u00ad\u034f\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff\u202a\u202b\u202c\u202d\u202e"
+_COMMON += "\u2066\u2067\u2068\u2069\u180e\u061c\u115f\u1160\u17b4\u17b5\U000e0001"
+_OVERRIDES = frozenset("\u202d\u202e")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """Text as it is seen: without characters that do not show, with how many words those broke up."""
+
+    text: str
+    broken_words: int = 0
+    is_overridden: bool = False
+
+
+def hidden_share(visible: str, hidden: str, reasons: Counter[str]) -> str:
+    """How much is hidden, as the detail of a defect; "" where it is little or only repeats what shows."""
+    if len(hidden) < MIN_CHARS:
+        return ""
+    shown = set(visible.split())
+    chars = sum(len(word) + 1 for word in hidden.split() if word not in shown)
+    share = chars / (chars + len(visible) or 1)
+    if chars < MIN_CHARS or share < MIN_SHARE:
+        return ""
+    how = ",".join(reason for reason, _ in reasons.most_common(4))
+    return f"chars={chars} share={share:.2f} how={how}"
+
+
+def as_seen(text: str) -> Seen:
+    """The text without the characters that do not show, and what they did to it.
+
+    Inside a Latin word nobody needs them but to break it up for filters; a few come from hyphenation. A direction
+    override (UAX 9 section 2.2) makes text read backwards.
+    """
+    if text.isascii() or not any(char in text for char in _COMMON):
+        return Seen(text)
+    broken = 0
+    overridden = False
+    for match in _INVISIBLE.finditer(text):
+        start, end = match.span()
+        broken += start > 0 and end < len(text) and _is_latin(text[start - 1]) and _is_latin(text[end])
+        overridden = overridden or not _OVERRIDES.isdisjoint(match.group())
+    return Seen(_INVISIBLE.sub("", text), broken if broken >= MIN_BROKEN_WORDS else 0, overridden)
+
+
+def _is_latin(char: str) -> bool:
+    return char.isalpha() and char < "\u0250"
+
+
+MAX_NODES = 500_000
+
+_BLOCKS = frozenset(
+    "address article aside blockquote body br center dd details div dl dt fieldset figcaption figure footer form h1 h2 "
+    "h3 h4 h5 h6 header hr li main nav ol p pre section table tbody tfoot thead tr ul caption legend summary option "
+    "select textarea xmp marquee".split()
+)
+_SPACING = dict.fromkeys(_BLOCKS, BREAK) | dict.fromkeys(("td", "th", "button", "input", "label"), " ")
+_INERT = frozenset(
+    "style class id width height align valign border cellpadding cellspacing bgcolor color face size alt title target "
+    "dir lang role nowrap colspan rowspan rel name type hspace vspace".split()
+)
+_LEGACY = frozenset({"hidden", "bgcolor", "background", "color", "text"})
+_LOOKS = _LEGACY | {"style", "class", "id"}
+_UNREAD = frozenset({"script", "style", "title", "noframes", "noembed", "iframe", "template"})
+# What is to be known of a tag, in one place: the space that it makes, what it adds, and whether its inside is read.
+_TAGS = {
+    tag: (_SPACING.get(tag, ""), ELEMENTS.get(tag), tag not in _UNREAD) for tag in {*_SPACING, *ELEMENTS, *_UNREAD}
+}
+_OTHER_TAG = ("", None, True)
+_WORTH_READING = ("href", "src=", "action", "url(", "<script", "onload", "onerror")
+_TEXT = re.compile(r">\s*+[^<\s]")
+
+
+class Page(Gathering):
+    """One document, read. `nodes` is how much work the walk was."""
+
+    def __init__(self, html: str, where: str, links: Links, notes: Notes) -> None:
+        super().__init__(where, links, notes)
+        self.nodes = 0
+        self._sheet = Sheet()
+        self._open: list[tuple[int, Look, Closing | None, bool]] = []
+        parser = LexborHTMLParser(html)
+        self._read_sheets(parser)
+        if parser.root is not None:
+            self._walk(_first(parser.root))
+        if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
+            notes.note("html:latent-script")
+        self.is_whole = self.is_whole and self._sheet.is_whole
+
+    def _read_sheets(self, parser: LexborHTMLParser) -> None:
+        for node in parser.tags("style"):
+            text = node.text()
+            self._sheet.read(text)
+            self.css(text)
+
+    def _walk(self, root: LexborNode) -> None:
+        node: LexborNode | None = root
+        opened = self._open
+        above: list[LexborNode] = []  # climbing by `parent` would make each node anew
+        nodes = depth = 0
+        while node is not None:
+            nodes += 1
+            tag = node.tag
+            if tag == "-text":
+                self.text(node.text_content or "")
+            elif tag == "-comment":
+                self._comment(node.comment_content or "")
+            elif tag and self._enter(node, tag, depth) and (child := node.first_child) is not None:
+                above.append(node)
+                depth += 1
+                node = child
+                continue
+            while True:
+                if opened and opened[-1][0] == depth:
+                    self._leave()
+                if (following := node.next) is not None or not depth:
+                    break
+                node = above.pop()
+                depth -= 1
+            node = following
+            if nodes > MAX_NODES:
+                self.is_whole = False
+                break
+        self.nodes = nodes
+
+    def _enter(self, node: LexborNode, tag: str, depth: int) -> bool:
+        """Read one element by itself; whether what is inside it is to be read."""
+        attributes: Attributes = node.attributes
+        before = look = self.look
+        closing: Closing | None = None
+        spacing, element, is_read = _TAGS.get(tag, _OTHER_TAG)
+        if not _LOOKS.isdisjoint(attributes) if attributes else tag in self._sheet.rules:
+            self._change_look(tag, attributes)
+            look = self.look
+        if spacing:
+            (self.hidden if look.unseen else self.visible).append(spacing)
+        if element:
+            closing = element(self, attributes, node)
+        if attributes and not _INERT.issuperset(attributes):
+            closing = _both(self._take(tag, attributes), closing)
+        if closing or spacing is BREAK or look is not before:
+            self._open.append((depth, before, closing, spacing is BREAK))
+        return is_read
+
+    def _change_look(self, tag: str, attributes: Attributes) -> None:
+        own = self._own_style(tag, attributes)
+        if own is not PLAIN:
+            self.look = self.look.inside(own)
+            if own.active:
+                self.css(own.active)
+
+    def _take(self, tag: str, attributes: Attributes) -> Closing | None:
+        closing: Closing | None = None
+        for key, value in attributes.items():
+            if take := ATTRIBUTES.get(key):
+                closing = take(self, tag, value or "", attributes) or closing
+            elif key[:2] == "on" and len(key) > 4:
+                self.notes.handler(key, in_svg=self.vectors > 0)
+        return closing
+
+    def _leave(self) -> None:
+        _, look, closing, is_block = self._open.pop()
+        if is_block:
+            (self.hidden if self.look.unseen else self.visible).append(BREAK)
+        if closing:
+            closing()
+        self.look = look
+
+    def _own_style(self, tag: str, attributes: Attributes) -> Style:
+        get = attributes.get
+        sheet = self._sheet
+        if sheet.rules:
+            own = sheet.style(tag, get("class") or "", get("id") or "", get("style") or "")
+        else:
+            own = sheet.style("", "", "", inline) if (inline := get("style")) else PLAIN
+        if _LEGACY.isdisjoint(attributes):
+            return own
+        fore = get("color") if tag == "font" else get("text") if tag == "body" else None
+        return _with_legacy(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
+
+    def _comment(self, text: str) -> None:
+        if "[if" not in text[:24].lower():
+            return
+        _, _, inner = text.partition("]>")
+        low = inner.lower()
+        if any(mark in low for mark in _WORTH_READING) or _TEXT.search(inner):
+            self.nest(inner.removesuffix("<![endif]"))
+
+
+def _both(one: Closing | None, other: Closing | None) -> Closing | None:
+    if one is None or other is None:
+        return one or other
+
+    def closing() -> None:
+        one()
+        other()
+
+    return closing
+
+
+def _first(node: LexborNode) -> LexborNode:
+    """Where the document begins: comments may stand before its root."""
+    while (before := node.prev) is not None:
+        node = before
+    return node
+
+
+@lru_cache(1024)
+def _with_legacy(own: Style, is_hidden: bool, has_picture: bool, back: str | None, fore: str | None) -> Style:
+    """What the attributes of old HTML say about the look, where the style does not."""
+    return replace(
+        own,
+        hides=own.hides or ("attribute" if is_hidden else ""),
+        background=UNKNOWN if has_picture else colour(back) if back and own.background is None else own.background,
+        colour=colour(fore) if fore and own.colour is None else own.colour,
+    )

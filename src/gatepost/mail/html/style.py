@@ -1,0 +1,289 @@
+"""As much of CSS as decides whether text can be seen: hiding properties, sizes, colours, and simple style sheets.
+
+Spammers hide filler from people (`display:none`, white on white, a font of zero) to feed filters, and phishers hide
+what would give them away. Selectors of one compound (`p`, `.x`, `#y`, `p.x`) are resolved; longer ones are not, but
+a background set by one makes the background unknown, so that white text on it is not taken for hidden.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+import msgspec
+
+from gatepost.mail.html.colours import TRANSPARENT, UNKNOWN, alike, background_in, colour
+
+MAX_SHEET = 200_000
+MAX_RULES = 4_000
+MAX_STYLES = 4_000
+MAX_DECLARATIONS = 1_000
+MAX_CLASSES = 12
+OFF_SCREEN = -400.0
+TINY = 1.5
+
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
+# Each of these consumes what it looks at, matched or not: no text makes them look twice.
+_AT_BLOCK = re.compile(r"(@[^{}@;]*+)\{((?:[^{}]*+\{[^{}]*+\})*+[^{}]*+)\}?")
+_RULE = re.compile(r"([^{}]*+)(?:\{([^{}]*+)\}?|\}|\Z)")
+_SIMPLE = re.compile(r"([a-z][a-z0-9]*)?([.#][\w-]+)?\Z")
+_LENGTH = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z%]*)")
+_FONT = re.compile(r"(?:^|\s)(\d*\.?\d+(?:px|pt|em|rem|%)?)\s*(?:/|\s)")
+_CLIPPED = re.compile(
+    r"rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?\s*\)|inset\((?:50|100)%"
+)
+_PIXELS = {"": 1.0, "px": 1.0, "pt": 1.333, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "%": 0.16, "vw": 10.0}
+_PIXELS |= {"vh": 8.0, "cm": 37.8, "mm": 3.78, "in": 96.0, "pc": 16.0}
+_MATTERS = (
+    "color",
+    "backgr",
+    "display",
+    "visib",
+    "hidden",
+    "font-size",
+    "opacity",
+    "indent",
+    "absolute",
+    "clip",
+    "override",
+)
+_HIDING = frozenset(
+    "display opacity overflow overflow-x overflow-y position text-indent margin-left margin-top clip clip-path "
+    "transform".split()
+)
+_DECIDING = _HIDING | frozenset(
+    "visibility color background background-color background-image font font-size unicode-bidi".split()
+)
+_ACTIVE = re.compile(r"url\s*\(|pression|behavio|-moz-binding|@import|javascript\s*:", re.IGNORECASE)
+_PLAIN_MEDIA = re.compile(r"@media\s{1,9}(?:only\s{1,9})?(?:all|screen)\s*+\Z")
+
+
+class Style(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What an element's own declarations say: `hides` names the property that takes it off the page.
+
+    `None` means inherited. `tiny` is a font too small to read; `reverses` text that runs backwards; `active` is the
+    text of declarations that fetch or run something.
+    """
+
+    hides: str = ""
+    invisible: bool | None = None
+    colour: int | None = None
+    background: int | None = None
+    tiny: bool | None = None
+    reverses: bool = False
+    active: str = ""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is said but perhaps a font size."""
+        said = self.colour is None and self.background is None and self.invisible is None
+        return said and not self.hides and not self.reverses
+
+
+PLAIN = Style()
+
+
+def pixels(text: str) -> float | None:
+    """A CSS length in pixels, roughly; None for `auto` and what is no length."""
+    match = _LENGTH.match(text)
+    if not match or (factor := _PIXELS.get(match.group(2))) is None:
+        return None
+    return float(match.group(1)[:12]) * factor
+
+
+def unescaped(text: str) -> str:
+    r"""CSS without comments and escapes: `d/**/isplay:n\6fne` says display:none (CSS Syntax section 4.3.7)."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)  # old browsers ran `ｅｘｐｒｅｓｓｉｏｎ(…)`
+    if "/*" in text or "--" in text:
+        text = _COMMENT.sub("", text)
+    return _ESCAPE.sub(_escaped, text) if "\\" in text else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code, char = match.groups()
+    if not code:
+        return str(char)
+    number = int(code, 16)
+    return chr(number) if 0 < number < 0xD800 or 0xDFFF < number < 0x110000 else "\ufffd"
+
+
+@lru_cache(4096)
+def _known_style(text: str) -> Style:
+    return _style(text)
+
+
+def style(text: str) -> Style:
+    """What a list of declarations says; later ones win, `!important` ones win over others."""
+    return _known_style(text) if len(text) <= 400 else _style(text)
+
+
+def _style(text: str) -> Style:
+    found: dict[str, str] = {}
+    important: dict[str, str] = {}
+    text = unescaped(text)
+    for declaration in text.lower().split(";", MAX_DECLARATIONS)[:MAX_DECLARATIONS]:
+        name, colon, value = declaration.partition(":")
+        if not colon:
+            continue
+        if "!" in value:
+            important[name.strip()] = value.partition("!")[0].strip()
+        else:
+            found[name.strip()] = value.strip()
+    return _judged(found | important, text if "(" in text and _ACTIVE.search(text) else "")
+
+
+def _judged(said: dict[str, str], active: str) -> Style:
+    if _DECIDING.isdisjoint(said) and not active:
+        return PLAIN
+    result = Style(
+        hides="" if _HIDING.isdisjoint(said) else _hiding(said),
+        invisible=said["visibility"] in {"hidden", "collapse"} if "visibility" in said else None,
+        colour=colour(said["color"]) if "color" in said else None,
+        background=background_in(said),
+        tiny=_is_tiny(said),
+        reverses="override" in said.get("unicode-bidi", "") and said.get("direction") == "rtl",
+        active=active,
+    )
+    return PLAIN if result == PLAIN else result
+
+
+def _is_tiny(said: dict[str, str]) -> bool | None:
+    size = said.get("font-size", "")
+    if not size and "font" in said and (match := _FONT.search(said["font"])):
+        size = match.group(1)
+    height = pixels(size) if size else None
+    return None if height is None else height <= TINY
+
+
+def _hiding(said: dict[str, str]) -> str:
+    if said.get("display") == "none":
+        return "display"
+    opacity = pixels(said["opacity"]) if "opacity" in said else None
+    if opacity is not None and opacity <= (0.01 if said["opacity"].endswith("%") else 0.05):
+        return "opacity"
+    if _is_cropped(said):
+        return "size"
+    if _is_off_screen(said):
+        return "off-screen"
+    if ("clip" in said or "clip-path" in said) and _CLIPPED.search(said.get("clip", "") + said.get("clip-path", "")):
+        return "clip"
+    return "scale" if "scale(0" in said.get("transform", "") and "scale(0." not in said["transform"] else ""
+
+
+def _is_cropped(said: dict[str, str]) -> bool:
+    if not any(said.get(name, "").startswith(("hidden", "clip")) for name in ("overflow", "overflow-y", "overflow-x")):
+        return False
+    sizes = (pixels(said[name]) for name in ("max-height", "height", "max-width", "width") if name in said)
+    return any(size is not None and size <= 1 for size in sizes)
+
+
+def _is_off_screen(said: dict[str, str]) -> bool:
+    names = ["text-indent", "margin-left", "margin-top"]
+    if said.get("position") in {"absolute", "fixed", "relative"}:
+        names += ["left", "top", "right", "bottom"]
+    distances = (pixels(said[name]) for name in names if name in said)
+    return any(distance is not None and distance <= OFF_SCREEN for distance in distances)
+
+
+def _unconditional(block: re.Match[str]) -> str:
+    """The rules of a block that holds on any screen; of others (`@media print`, `@font-face`), nothing."""
+    return block.group(2) if _PLAIN_MEDIA.match(block.group(1)) else ""
+
+
+class Sheet:
+    """The style sheets of one document, and the styles of its elements as far as they were asked for."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, str] = {}
+        self.is_whole = True
+        self._styles: dict[tuple[str, ...] | str, Style] = {}
+
+    def read(self, text: str) -> None:
+        """Take in one `<style>` element. Conditional blocks (`@media (…)`, `@supports`) are left out."""
+        if len(text) > MAX_SHEET:
+            self.is_whole, text = False, text[:MAX_SHEET]
+        text = unescaped(text).lower()
+        if "@" in text:
+            text = _AT_BLOCK.sub(_unconditional, text)
+        for prelude, body in _RULE.findall(text):
+            if any(word in body for word in _MATTERS):
+                self._add(prelude.rpartition(";")[2], body)
+
+    def _add(self, prelude: str, body: str) -> None:
+        if len(self.rules) >= MAX_RULES:
+            self.is_whole = False
+            return
+        body = body.strip()[:400]
+        for selector in prelude.split(",", 50)[:50]:
+            self._add_one(selector.strip().removeprefix("body ").removeprefix("html "), body)
+
+    def _add_one(self, selector: str, body: str) -> None:
+        if not _SIMPLE.match(selector):
+            selector = re.split(r"[\s>+~]", selector)[-1]
+            if "background" not in body or not _SIMPLE.match(selector):
+                return
+            body = "background:var(--unknown)"
+        # What one selector may hold is bounded: every element that it matches pays for it.
+        self.rules[selector] = (self.rules.get(selector, "") + ";" + body)[-800:]
+
+    def style(self, tag: str, classes: str, identity: str, inline: str) -> Style:
+        """The style of an element by its own declarations and the sheets' (CSS Cascade section 6, simplified)."""
+        key = (tag, classes, identity, inline) if self.rules else inline
+        known = self._styles.get(key)
+        if known is None:
+            if len(self._styles) >= MAX_STYLES:
+                self.is_whole = False
+                return PLAIN
+            sheets = self._declarations(tag, classes.lower(), identity.lower()) if self.rules else ""
+            known = self._styles[key] = style(f"{sheets};{inline}" if sheets else inline)
+        return known
+
+    def _declarations(self, tag: str, classes: str, identity: str) -> str:
+        names = [f".{name}" for name in classes.split(None, MAX_CLASSES)[:MAX_CLASSES]]
+        if identity:
+            names.append(f"#{identity.strip()}")
+        keys = [tag, *names, *(tag + name for name in names)]
+        return ";".join(self.rules[key] for key in keys if key in self.rules)
+
+
+class Look(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """How text looks at one place of the page: what its ancestors and itself say together."""
+
+    hidden: str = ""
+    invisible: bool = False
+    colour: int = 0x000000
+    background: int = 0xFFFFFF
+    tiny: bool = False
+    reversed: bool = False
+    unseen: str = ""
+
+    def inside(self, own: Style) -> "Look":
+        """The look inside an element with that style."""
+        return _inside(self, own)
+
+
+@lru_cache(4096)
+def _inside(look: Look, own: Style) -> Look:
+    """The same few looks nest in the same few styles on every page."""
+    if own.is_quiet and (own.tiny is None or own.tiny is look.tiny):
+        return look
+    hidden = look.hidden or own.hides
+    invisible = look.invisible if own.invisible is None else own.invisible
+    fore = look.colour if own.colour is None else own.colour
+    back = look.background if own.background is None else own.background
+    tiny = look.tiny if own.tiny is None else own.tiny
+    unseen = _unseen(hidden, invisible, fore, back, tiny)
+    return Look(hidden, invisible, fore, back, tiny, look.reversed or own.reverses, unseen)
+
+
+def _unseen(hidden: str, invisible: bool, fore: int, back: int, tiny: bool) -> str:
+    if hidden:
+        return hidden
+    if invisible:
+        return "visibility"
+    if tiny:
+        return "font-size"
+    if fore == TRANSPARENT or (back != UNKNOWN and fore != UNKNOWN and alike(fore, back)):
+        return "colour"
+    return ""

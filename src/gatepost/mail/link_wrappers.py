@@ -1,0 +1,242 @@
+"""Peel redirectors and click-time wrappers off a link, by the data in `wrappers.toml`.
+
+`https://www.google.com/url?q=https://evil.test` leads to evil.test, and a person is shown Google. A wrapper is believed
+only on the hosts of its owner: on any other host a URL inside the query may be a decoy
+(`https://evil.test/?url=https://bank.example`), so there both are told (see `carried`).
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from importlib.resources import files
+from urllib.parse import unquote
+
+import msgspec
+
+from gatepost.names import MAX_DOMAIN, public_suffix
+from gatepost.urls import NOTHING, Url, parse
+
+MAX_LAYERS = 6
+MAX_PARAMETERS = 100
+
+_EMBEDDED = re.compile(r"https?(?::|%3a|%253a)(?:/|%2f|%252f)", re.IGNORECASE)
+_START = re.compile(r"(?:https?|ftp):[/\\]{1,2}[^/\\]|//\w", re.IGNORECASE)
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{11,}={0,2}")
+_NO_DIGIT = re.compile(r"[^A-Za-z0-9+/]+")
+_UNDERSCORES = re.compile(r"___((?:(?!___).)+)___", re.DOTALL)
+_V3 = re.compile(r"__(.+?)__;([A-Za-z0-9_=-]*)", re.DOTALL)
+_RUNS = re.compile(r"\*(\*.)?", re.DOTALL)
+_RUN_LENGTH = {
+    char: length
+    for length, char in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", start=2)
+}
+
+
+class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One rule of `wrappers.toml`, which says what the fields mean."""
+
+    name: str
+    hosts: tuple[str, ...]
+    path: str = "/"
+    query: tuple[str, ...] = ()
+    codec: str = "url"
+
+
+class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    wrapper: tuple[Wrapper, ...]
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """The rules by host, by parent host and by the label that stands under any public suffix."""
+
+    hosts: dict[str, tuple[Wrapper, ...]]
+    parents: dict[str, tuple[Wrapper, ...]]
+    labels: dict[str, tuple[Wrapper, ...]]
+
+
+def warm() -> None:
+    """Load the rules now: a process that will lose its access to files must call this before."""
+    _index()
+
+
+@cache
+def _index() -> _Index:
+    text = files("gatepost.mail").joinpath("link_wrappers.toml").read_bytes()
+    index = _Index({}, {}, {})
+    for wrapper in msgspec.toml.decode(text, type=_Rules).wrapper:
+        for host in wrapper.hosts:
+            if host.endswith(".*"):
+                table, key = index.labels, host[:-2]
+            else:
+                table, key = (index.parents, host[1:]) if host[0] == "." else (index.hosts, host)
+            table[key] = (*table.get(key, ()), wrapper)
+    return index
+
+
+def _wrappers(host: str) -> Iterator[Wrapper]:
+    index = _index()
+    yield from index.hosts.get(host, ())
+    labels = host.split(".")[-8:]
+    for start, label in enumerate(labels[:-1]):
+        yield from index.parents.get(".".join(labels[start:]), ())
+        # The suffix must be a public one: www.google.evil.test belongs to evil.test.
+        if label in index.labels and public_suffix(host) == ".".join(labels[start + 1 :]):
+            yield from index.labels[label]
+
+
+@lru_cache(8192)
+def _is_wrapping(host: str) -> bool:
+    """Whether some rule might be for this host, which for most hosts is quickly denied."""
+    return len(host) <= MAX_DOMAIN and any(True for _ in _wrappers(host))
+
+
+def unwrap(url: Url) -> tuple[Url, tuple[str, ...]]:
+    """The innermost destination, and the hosts that were peeled off, outermost first."""
+    peeled: list[str] = []
+    while len(peeled) < MAX_LAYERS and (inner := _peel(url)) is not NOTHING:
+        peeled.append(url.host)
+        url = inner
+    return url, tuple(peeled)
+
+
+def _peel(url: Url) -> Url:
+    if not url.is_web or not _is_wrapping(url.host):
+        return NOTHING
+    for wrapper in _wrappers(url.host):
+        rest = _rest(url.href)
+        if not rest.startswith(wrapper.path):
+            continue
+        decode = CODECS[wrapper.codec]
+        for text in _values(rest, wrapper.query) if wrapper.query else (rest[len(wrapper.path) :],):
+            inner = parse(decode(text) if wrapper.codec != "translated-host" else decode(url.href))
+            if inner.is_web:
+                return inner
+    return NOTHING
+
+
+def carried(url: Url) -> Url:
+    """A whole web URL in the query or fragment of any other site, as such or in base64; `NOTHING` if there is none.
+
+    It need not be where the link leads: the site itself stays the link's host, and this is told beside it.
+    """
+    href = url.href
+    mark = href.find("?")
+    if mark < 0 and (mark := href.find("#")) < 0:
+        return NOTHING
+    tail = href[mark:]
+    if "http" not in tail and "aHR0c" not in tail and "%68" not in tail.lower():
+        return NOTHING
+    for _, text in _parameters(tail):
+        inner = parse(_whole_url(text))
+        if inner.is_web and inner.host != url.host:
+            return inner
+    return NOTHING
+
+
+def _rest(href: str) -> str:
+    start = href.find("/", href.find("://") + 3)
+    return href[start:] if start >= 0 else "/"
+
+
+def _parameters(rest: str) -> Iterator[tuple[str, str]]:
+    marks = [at for at in (rest.find("?"), rest.find("#")) if at >= 0]
+    query = rest[min(marks) + 1 :].replace("#", "&") if marks else ""
+    for pair in query.split("&", MAX_PARAMETERS)[:MAX_PARAMETERS]:
+        key, equals, value = pair.partition("=")
+        # A URL that was escaped for HTML once too often has `&amp;` between its parameters; a fragment may have a path.
+        yield (key.rpartition("?")[2].removeprefix("amp;").lower(), value) if equals else ("", key)
+
+
+def _values(rest: str, keys: tuple[str, ...]) -> Iterator[str]:
+    found: dict[str, str] = {}
+    for key, value in _parameters(rest):
+        found.setdefault(key, value)
+    for key in keys:
+        if value := found.get(key, ""):
+            # Unescaped `?q=https://a/?x=1&y=2` loses its last parameters, not its host.
+            yield value
+
+
+def _url(text: str) -> str:
+    for _ in range(3):
+        if _START.match(text):
+            return text
+        text = unquote(text)
+    return text if _START.match(text) else ""
+
+
+def _whole_url(text: str) -> str:
+    return _url(text) or _url(_base64(text))
+
+
+def _base64(text: str) -> str:
+    text = unquote(text)
+    if not (match := _ENCODED.match(text)):
+        return ""
+    return base64_text(match.group())
+
+
+def _embedded(text: str) -> str:
+    match = _EMBEDDED.search(text)
+    return _url(text[match.start() :].split("/RK=", 1)[0]) if match else ""
+
+
+def _urldefense_v2(text: str) -> str:
+    return unquote(text.replace("-", "%").replace("_", "/"))
+
+
+def _urldefense_v3(text: str) -> str:
+    """`*` stands for one character of the base64 part, `**` and a letter for a run of them."""
+    if not (match := _V3.match(text)):
+        return ""
+    url, encoded = match.groups()
+    letters = iter(base64_text(encoded))
+
+    def restored(star: re.Match[str]) -> str:
+        run = star.group(1)
+        return "".join(next(letters, "") for _ in range(_RUN_LENGTH.get(run[1], 1) if run else 1))
+
+    url = _RUNS.sub(restored, unquote(url))
+    return re.sub(r"\A(https?):/(?!/)", r"\1://", url)
+
+
+def base64_text(text: str) -> str:
+    """Base64 in either alphabet, padded or not, read as far as it goes."""
+    digits = _NO_DIGIT.sub("", text.replace("-", "+").replace("_", "/"))
+    digits = digits[: len(digits) - (len(digits) % 4 == 1)]
+    return base64.b64decode(digits + "=" * (-len(digits) % 4)).decode("utf-8", "replace")
+
+
+def _underscores(text: str) -> str:
+    match = _UNDERSCORES.search(text)
+    return _url(match.group(1)) if match else ""
+
+
+def _amp(text: str) -> str:
+    """`s/host/path` is https, `host/path` is http; an AMP cache puts `c/`, `v/` or `i/` before."""
+    text = re.sub(r"\A(?:[cvi]/)?", "", text)
+    secure = text.startswith("s/")
+    rest = text[2:] if secure else text
+    return f"http{'s' * secure}://{rest}" if "." in rest.split("/", 1)[0] else ""
+
+
+def _translated_host(href: str) -> str:
+    """`a--b-example-com.translate.goog` is a-b.example.com."""
+    scheme, _, rest = href.partition("://")
+    host, _, path = rest.partition("/")
+    name = host.removesuffix(".translate.goog").replace("--", "\0").replace("-", ".").replace("\0", "-")
+    return f"{scheme}://{name}/{path}"
+
+
+CODECS: dict[str, Callable[[str], str]] = {
+    "url": _url,
+    "base64": lambda text: _url(_base64(text)),
+    "bing": lambda text: _url(_base64(text[2:])),
+    "embedded": _embedded,
+    "urldefense-v2": _urldefense_v2,
+    "urldefense-v3": _urldefense_v3,
+    "underscores": _underscores,
+    "amp": _amp,
+    "translated-host": _translated_host,
+}

@@ -1,0 +1,272 @@
+"""Reading a message whole: the tree of its parts, the content of each, and every other plausible reading.
+
+The ordinary way is one pass (`tree`), then each leaf decoded once (`leaves`). Where the form of a message leaves room
+for doubt, a second, suspicious reading (`rereading`) adds what another mail program would have found. Messages inside
+encoded parts are sources of their own and wait in a queue: nothing recurses.
+
+Reading mail: any bytes become a frozen `Message`.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from gatepost.mail import addresses
+from gatepost.mail.budget import Budget
+from gatepost.mail.encodings.transfer import Decoded
+from gatepost.mail.headers import unfolded
+from gatepost.mail.leaves import decode, is_line_start, read_leaf, reread
+from gatepost.mail.message import Field, Headers, Message, Part
+from gatepost.mail.text import read_texts
+from gatepost.mail.tree import Node, Tree
+from gatepost.names import Address
+
+_CHUNK = 1 << 20
+_FIELD_START = b"content-t"
+_MOST_OCCURRENCES = 2_000
+_LONGEST_GREETING = 200
+_GREETINGS = frozenset(
+    {
+        b"this is a multi-part message in mime format",
+        b"this is a multipart message in mime format",
+        b"this is a mime-encapsulated message",
+        b"this is a mime encoded message",
+        b"this is a cryptographically signed message in mime format",
+        b"this is an openpgp/mime signed message (rfc 2440 and 3156)",
+        b"this is an openpgp/mime signed message (rfc 4880 and 3156)",
+    }
+)
+
+
+class Parts:
+    """All parts of one message: `flat` has every entity of every reading, depth first."""
+
+    __slots__ = ("_budget", "_carriers", "_extra", "flat", "root", "trees")
+
+    def __init__(self, raw: bytes, budget: Budget) -> None:
+        self._budget = budget
+        self.trees: list[Tree] = []
+        self._extra: dict[str, list[Part]] = {}
+        self._carriers: dict[str, list[Node]] = {}
+        budget.part("1")
+        sources: deque[tuple[bytes, str, int]] = deque([(raw, "1", 0)])
+        while sources:
+            source, path, depth = sources.popleft()
+            tree = Tree(source, path, depth, budget)
+            self.trees.append(tree)
+            if path in self._carriers:
+                self._carriers[path].append(tree.nodes[0])
+            for node in tree.nodes:
+                inner = self._read(node)
+                if inner is not None:
+                    sources.append((inner, f"{node.path}.1", node.depth + 1))
+                    self._carriers[f"{node.path}.1"] = node.children
+        self.root = self.trees[0].nodes[0]
+        self.flat = self._flatten()
+        self._suspect()
+
+    def _read(self, node: Node) -> bytes | None:
+        """Read one node's content; the bytes of a message inside it that must be read in turn."""
+        if node.unread[1] > node.unread[0]:
+            self._add(node, "header", node.source[node.unread[0] : node.unread[1]])
+        if node.junk >= 0 and self._budget.alternative(node.end - node.junk, node.path):
+            self._add(node, "from-junk", node.source[node.junk : node.end])
+        for number, (start, end) in enumerate(node.outside):
+            self._outside(node, "epilogue" if number else "preamble", start, end)
+        if node.children:
+            return None
+        entity = node.entity
+        encoding = entity.encodings[0]
+        body = node.body
+        if entity.is_multipart:
+            return self._childless(node, body)
+        if entity.is_message and encoding and node.depth < self._budget.limits.depth:
+            decoded = decode(body, encoding)
+            if self._budget.part(node.path) and self._budget.decoded(len(decoded.content), node.path):
+                self._leaf(node, body if not decoded.whole else b"")
+                return decoded.content
+        self._leaf(node, body)
+        return self._attached_message(node)
+
+    def _attached_message(self, node: Node) -> bytes | None:
+        """A message that is attached as a mere file: mail programs open it all the same."""
+        part = node.part
+        if part is None or not part.content or not any(name.lower().endswith(".eml") for name in part.names):
+            return None
+        if node.depth >= self._budget.limits.depth or not self._budget.part(node.path):
+            return None
+        return part.content
+
+    def _childless(self, node: Node, body: bytes) -> bytes | None:
+        """A multipart in which no part was found: a leaf, or a multipart that is encoded as a whole."""
+        encoding = node.entity.encodings[0]
+        decoded = decode(body, encoding) if encoding else Decoded(b"")
+        self._budget.note("mime:no-parts", node.path)
+        self._leaf(node, body)
+        self.trees[-1].odd = True
+        if b"--" not in decoded.content or node.depth >= self._budget.limits.depth:
+            return None
+        self._budget.note("mime:encoded-multipart", node.path)
+        fields = b"".join(field.raw for field in node.entity.headers.fields if field.name == "content-type")
+        return fields.rstrip(b"\r\n") + b"\r\n\r\n" + decoded.content if self._budget.part(node.path) else None
+
+    def _leaf(self, node: Node, body: bytes) -> None:
+        node.part, *others = read_leaf(node.path, node.entity, body, self._budget)
+        if others:
+            self._extra.setdefault(node.path, []).extend(others)
+
+    def _outside(self, node: Node, label: str, start: int, end: int) -> None:
+        if end - start <= 4:
+            return
+        text = node.source[start:end].strip()
+        if not text or b" ".join(text[:_LONGEST_GREETING].lower().split()).rstrip(b".") in _GREETINGS:
+            return
+        if len(text) > _LONGEST_GREETING:
+            self._budget.note("mime:outside-parts", node.path)
+        self._add(node, label, text)
+
+    def _add(self, node: Node, label: str, content: bytes) -> None:
+        if not self._budget.part(node.path):
+            return
+        plain = type(node.entity)()
+        parts = read_leaf(f"{node.path}~{label}", plain, content, self._budget)
+        self._extra.setdefault(node.path, []).extend(parts)
+
+    def _flatten(self) -> tuple[Part, ...]:
+        """Build containers from the leaves up, then list all parts depth first."""
+        for tree in reversed(self.trees):
+            for node in reversed(tree.nodes):
+                if node.children or node.part is None:
+                    node.part = _container(node)
+        flat: list[Part] = []
+        waiting = [self.root]
+        while waiting:
+            node = waiting.pop()
+            if node.part is not None:
+                flat.append(node.part)
+            flat.extend(self._extra.get(node.path, ()))
+            waiting.extend(reversed(node.children))
+        return tuple(flat)
+
+    def _suspect(self) -> None:
+        """Read odd sources again as a program would that believes nothing."""
+        found: list[Part] = []
+        known: set[bytes] | None = None
+        names = {name for part in self.flat for name in part.names}
+        for tree in self.trees:
+            hidden = _has_hidden_fields(tree)
+            if not (tree.odd or hidden):
+                continue
+            if known is None:
+                known = {part.content.strip() for part in self.flat if part.content}
+            for other in reread(tree.source, self._budget):
+                if other.content.strip() in known and names.issuperset(other.names):
+                    continue
+                if other.label == "as-is" and names.issuperset(other.names):
+                    continue
+                if not self._budget.alternative(len(other.content), "message"):
+                    return self._append(found)
+                known.add(other.content.strip())
+                names.update(other.names)
+                if hidden:
+                    self._budget.note("mime:hidden-part", "message")
+                path = f"1~{len(found) + 1}-{other.label}"
+                found.append(Part(path, Headers(), other.content_type, other.charset, "", other.names, other.content))
+        return self._append(found)
+
+    def _append(self, found: list[Part]) -> None:
+        self.flat += tuple(found)
+
+
+def _container(node: Node) -> Part:
+    entity = node.entity
+    return Part(
+        path=node.path,
+        headers=entity.headers,
+        content_type=entity.types[0],
+        charset=entity.charset,
+        disposition=entity.disposition,
+        names=entity.names,
+        content=node.part.content if node.part else b"",
+        children=tuple(child.part for child in node.children if child.part is not None),
+    )
+
+
+def _has_hidden_fields(tree: Tree) -> bool:
+    """Whether a content field stands at the beginning of a line that the tree did not read as a header."""
+    source, start, count = tree.source, 0, 0
+    for section, body in (*sorted(tree.header_bytes), (len(source), len(source))):
+        for place in _occurrences(source, start, section):
+            count += 1
+            if count > _MOST_OCCURRENCES or is_line_start(source, place):
+                return True
+        start = max(start, body)
+    return False
+
+
+def _occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
+    """Where a content field may begin between two places."""
+    for chunk in range(start, end, _CHUNK):
+        piece = source[chunk : min(chunk + _CHUNK, end) + len(_FIELD_START) - 1].lower()
+        place = piece.find(_FIELD_START)
+        while place >= 0:
+            yield chunk + place
+            place = piece.find(_FIELD_START, place + 1)
+
+
+# Fields that may stand only once (RFC 5322 section 3.6).
+_SINGLE = frozenset(
+    {"from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references"}
+)
+
+_ADDRESSED = frozenset({"from", "reply-to", "to", "cc"})
+
+
+def read(raw: bytes) -> Message:
+    """Read one message. Total: no input raises, none costs more than linear time."""
+    return read_within(raw, Budget())
+
+
+def read_within(raw: bytes, budget: Budget) -> Message:
+    """Read one message within a budget that the caller can look at afterwards."""
+    parts = Parts(raw, budget)
+    headers, end = parts.root.entity.headers, parts.root.start
+    _check_header(headers, budget)
+    addressed = [field for field in headers.fields if field.name in _ADDRESSED]
+    senders = _addresses(addressed, ("from",), budget)
+    reply_to = _addresses(addressed, ("reply-to",), budget)
+    recipients = _addresses(addressed, ("to", "cc"), budget)
+    texts, links, oddities = read_texts(parts.flat)
+    return Message(
+        raw=raw,
+        headers=headers,
+        header_end=end,
+        parts=parts.flat,
+        texts=texts,
+        links=links,
+        subject=headers.first("subject") or "",
+        senders=senders,
+        reply_to=reply_to,
+        recipients=recipients,
+        defects=(*budget.defects, *oddities),
+    )
+
+
+def _check_header(headers: Headers, budget: Budget) -> None:
+    seen: dict[str, str] = {}
+    for field in headers.fields:
+        if field.name in _SINGLE and seen.setdefault(field.name, field.value) != field.value:
+            budget.note("mime:duplicate-header", "header", field.name)
+    if not any(field.name for field in headers.fields):
+        budget.note("mime:no-header", "header")
+
+
+def _addresses(fields: list[Field], names: tuple[str, ...], budget: Budget) -> tuple[Address, ...]:
+    found: list[Address] = []
+    for field in fields:
+        if field.name in names:
+            some, more = addresses.parse(unfolded(field), budget.limits.addresses - len(found))
+            found.extend(some)
+            if more:
+                budget.note("limit:addresses", field.name)
+    budget.work.addresses += len(found)
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""A small signature of a mail's text, by which its near-copies are recognised.
+
+The copies of a campaign differ in a name, a number, a line of noise. Of all runs of five words, the eight smallest
+hashes are kept (Broder, 1997): two texts that share most of their runs share most of these, whatever was put in
+between. Texts of a few words have none: "thanks, see you tomorrow" is nobody's campaign.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from itertools import accumulate, islice, repeat
+from operator import add
+from typing import TypeAlias
+from zlib import crc32
+
+import msgspec
+
+Signature: TypeAlias = tuple[int, ...]
+
+RUN = 5
+SIZE = 8
+NEAR = 5
+MIN_WORDS = 25
+# As many texts are compared as share one of the hashes; more than these are one campaign anyway.
+MAX_COMPARED = 200
+
+
+def signature_of(words: Sequence[str]) -> Signature:
+    """The signature of a text; empty for one that is too short to have one."""
+    plain = [word for word in words if word.isalpha()]
+    return tuple(smallest_hashes(plain, SIZE)) if len(plain) >= MIN_WORDS else ()
+
+
+def smallest_hashes(words: Sequence[str], count: int) -> list[int]:
+    """The smallest hashes of the runs of words."""
+    text = " ".join(words).encode()
+    sizes = map(len, words if text.isascii() else map(str.encode, words))
+    # Where each word begins; runs are cut out of the whole text, which is much cheaper than joining each anew.
+    starts = [0, *accumulate(map(add, sizes, repeat(1)))]
+    runs = {crc32(text[start : end - 1]) for start, end in zip(starts, starts[RUN:], strict=False)}
+    return nsmallest(count, runs)
+
+
+def similarity(one: Signature, other: Signature) -> bool:
+    """Whether two texts share most of what they say: of the smallest hashes of both, most are in each."""
+    both = sorted({*one, *other})[:SIZE]
+    return len(both) == SIZE and len(set(both).intersection(one).intersection(other)) >= NEAR
+
+
+class Marked(msgspec.Struct, frozen=True):
+    """Signatures that an operator marked as unwanted, by each of their hashes."""
+
+    by_hash: Mapping[int, tuple[Signature, ...]] = {}
+
+    def near(self, mine: Signature) -> bool:
+        """Whether one of them is alike."""
+        found = dict.fromkeys(other for each in mine for other in self.by_hash.get(each, ()))
+        return any(similarity(mine, other) for other in islice(found, MAX_COMPARED))
+
+
+def load_marked(sketches: Iterable[Signature]) -> Marked:
+    """These signatures, ready to be asked."""
+    by_hash: dict[int, list[Signature]] = {}
+    for each in sketches:
+        for one in each:
+            by_hash.setdefault(one, []).append(each)
+    return Marked({one: tuple(those) for one, those in by_hash.items()})

@@ -1,0 +1,190 @@
+"""What an operator's policy file states, and everything that is wrong with it at once, each fault with its line.
+
+The file is TOML. `tomllib` reads it and forgets where things stood, so the lines of headers and keys are found once
+more in the text. That second look is only for pointing: what it misses is pointed at with the line above it.
+"""
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from gatepost.policy.rules import VERDICTS, Chosen, GroupRule, Key, KindRule, Policy, PolicyMistake, VerdictRule
+
+MOST_POINTS = 1000.0
+MAX_CHARACTERS = 1 << 20
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = {"verdicts": VerdictRule, "groups": GroupRule, "kinds": KindRule}
+_POINTS = frozenset({"weight", "threshold", "own", "cap"})
+_WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": VERDICTS}
+_LIST_KIND = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}")
+_GROUP = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_AT_LINE = re.compile(r" \(at line ([0-9]+), column [0-9]+\)$")
+_STEP = re.compile(r"""[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))[ \t]*([.=\]]?)""")
+
+
+class PolicyStatement(msgspec.Struct, frozen=True):
+    """One value that a file sets."""
+
+    section: str
+    name: str
+    field: str
+    value: Any
+    line: int
+
+
+class StatedPolicy(msgspec.Struct, frozen=True):
+    """All that a file says over a policy; `mistakes` is empty where it can be used."""
+
+    statements: tuple[PolicyStatement, ...] = ()
+    mistakes: tuple[PolicyMistake, ...] = ()
+
+
+def read_policy_file(text: str, base: Policy) -> StatedPolicy:
+    """Read a file that is to be laid over `base`; never raises."""
+    if len(text) > MAX_CHARACTERS:
+        return StatedPolicy(mistakes=(PolicyMistake(1, (), f"is larger than {MAX_CHARACTERS >> 20} MiB"),))
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        return StatedPolicy(mistakes=(_syntax(str(fault), text),))
+    except RecursionError:
+        return StatedPolicy(mistakes=(PolicyMistake(1, (), "is nested too deeply"),))
+    reading = _Reading(document, base, _lines(text))
+    statements = tuple(reading.statements())
+    return StatedPolicy(() if reading.mistakes else statements, tuple(sorted(reading.mistakes)))
+
+
+def _syntax(message: str, text: str) -> PolicyMistake:
+    at = _AT_LINE.search(message)
+    line = int(at.group(1)) if at else text.count("\n") + 1
+    return PolicyMistake(line, (), f"is not TOML here: {_AT_LINE.sub('', message)}")
+
+
+class _Reading:
+    """One walk over a document; what is wrong is collected on the way."""
+
+    def __init__(self, document: Mapping[str, Any], base: Policy, lines: Mapping[Key, int]) -> None:
+        self._document = document
+        self._base = base
+        self._lines = lines
+        self.mistakes: list[PolicyMistake] = []
+
+    def statements(self) -> Iterator[PolicyStatement]:
+        for section, entries in self._document.items():
+            if section not in _SECTIONS:
+                self._wrong((section,), "is not a known section", _SECTIONS)
+            elif not isinstance(entries, dict):
+                self._wrong((section,), "must be a table")
+            else:
+                for name, fields in entries.items():
+                    yield from self._entry(section, name, fields)
+
+    def _entry(self, section: str, name: str, fields: Any) -> Iterator[PolicyStatement]:
+        key = (section, name)
+        known = self._known(section)
+        if name not in known and not self._may_be_new(section, name):
+            self._wrong(key, f"is not a known {_ONE[section]}", known)
+            return
+        if not isinstance(fields, dict):
+            self._wrong(key, "must be a table")
+            return
+        if section == "groups" and name not in known:
+            for needed in sorted({"cap", "description"} - fields.keys()):
+                self._wrong((*key, needed), "is required, since this group is new")
+        for field, value in fields.items():
+            yield from self._field((section, name, field), value)
+
+    def _field(self, key: Key, value: Any) -> Iterator[PolicyStatement]:
+        section, name, field = key
+        fields = _SECTIONS[section].__struct_fields__
+        if field not in fields:
+            self._wrong(key, "is not a known key", fields)
+            return
+        fault = self._value_fault(field, value)
+        if fault:
+            self._wrong(key, fault)
+            return
+        yield PolicyStatement(section, name, field, float(value) if field in _POINTS else value, self._line(key))
+
+    def _value_fault(self, field: str, value: Any) -> str:
+        """Why a value cannot stand there, as the end of a sentence; empty if it can."""
+        if field in _POINTS:
+            return _points_fault(field, value)
+        if field == "conclusive":
+            return "" if isinstance(value, bool) else "must be true or false"
+        if not isinstance(value, str):
+            return "must be a text"
+        if field in _WORDS and value not in _WORDS[field]:
+            return f"must be one of {', '.join(_WORDS[field])}, not {value!r}"
+        if field == "group" and value and value not in self._groups():
+            return f"names {value!r}, but there is no such group{_near(value, self._groups())}"
+        return ""
+
+    def _groups(self) -> set[str]:
+        own = self._document.get("groups")
+        return {*self._base.groups, *(own if isinstance(own, dict) else ())}
+
+    def _known(self, section: str) -> Iterable[str]:
+        return VERDICTS if section == "verdicts" else getattr(self._base, section)
+
+    def _may_be_new(self, section: str, name: str) -> bool:
+        """An operator may have lists and groups of their own; findings and verdicts are ours."""
+        form = {"groups": _GROUP, "kinds": _LIST_KIND}.get(section)
+        return bool(form and form.fullmatch(name))
+
+    def _wrong(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
+        self.mistakes.append(PolicyMistake(self._line(key), key, sentence + _near(key[-1], known)))
+
+    def _line(self, key: Key) -> int:
+        while key and key not in self._lines:
+            key = key[:-1]
+        return self._lines.get(key, 1)
+
+
+_ONE = {"verdicts": "verdict", "groups": "group name", "kinds": "finding"}
+
+
+def _points_fault(field: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "must be a number"
+    if not (math.isfinite(value) and 0 <= value <= MOST_POINTS):
+        return f"must be between 0 and {MOST_POINTS:g}, not {value}"
+    return "must be more than 0" if field == "threshold" and value == 0 else ""
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _lines(text: str) -> dict[Key, int]:
+    """The line of every header and key, as far as a look at each line by itself can tell."""
+    found: dict[Key, int] = {}
+    table: Key = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        start = line.lstrip()
+        if start.startswith("["):
+            table = _path(start.lstrip("["))
+            key = table
+        else:
+            key = (*table, *path) if (path := _path(start)) else ()
+        for length in range(1, len(key) + 1):
+            found.setdefault(key[:length], number)
+    return found
+
+
+def _path(text: str) -> Key:
+    """A dotted key at the start of a line, without its quotes."""
+    steps: list[str] = []
+    position = 0
+    while step := _STEP.match(text, position):
+        steps.append(step.group(1) or step.group(2) or step.group(3) or "")
+        position = step.end()
+        if step.group(4) != ".":
+            return tuple(steps) if step.group(4) else ()
+    return ()

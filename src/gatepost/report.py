@@ -1,0 +1,87 @@
+"""The result of one analysis as plain data: the verdict and the ledger that explains it.
+
+Storage, guard's event loop, abby and the web pages import this module; it loads no check, no parser and no model.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from gatepost.auth.results import Authentication
+from gatepost.lists.subjects import Subject
+from gatepost.policy.rules import Decision, Verdict
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One finding as it was judged. Points are hundredths; `counted` is what remained of `weight`, `note` says why.
+    `override` is what an operator's policy changed of its weight, verdict, group or cap."""
+
+    kind: str
+    title: str
+    where: str
+    facts: dict[str, str]
+    weight: int
+    counted: int
+    verdict: Verdict
+    conclusive: bool = False
+    group: str = ""
+    note: str = ""
+    strength: float = 1.0
+    about: str = ""
+    override: str = ""
+
+
+class ListNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one list entry did to the message, or why it did nothing."""
+
+    list: str
+    scope: str
+    entry: str
+    effect: Literal["blocked", "allowed", "cleared", "refused"]
+    where: str
+    comment: str = ""
+    reason: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A stage of the analysis that did not run to its end, and why. Silence is never success."""
+
+    stage: str
+    state: Literal["failed", "skipped"]
+    reason: str = ""
+
+
+class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file in the report: where it was, what it is, and its hash, without its content."""
+
+    path: str
+    type: str
+    size: int
+    sha256: str
+    names: tuple[str, ...] = ()
+    unread: str = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The whole account of one analysis: the result and the ledger that explains it."""
+
+    verdict: Verdict
+    decision: Decision
+    tags: tuple[str, ...]
+    score: int
+    reason: str
+    lines: tuple[Line, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    authentication: Authentication = Authentication()
+    files: tuple[FileSeen, ...] = ()
+    subject: str = ""
+    senders: tuple[str, ...] = ()
+    lists: tuple[ListNote, ...] = ()
+    subjects: tuple[Subject, ...] = ()
+    overrides: tuple[str, ...] = ()
+
+
+def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:
+    """What is answered when an analysis as a whole could not conclude: never a disguised delivery."""
+    return Report("unscannable", "undecided", (), 0, reason, outcomes=tuple(outcomes))

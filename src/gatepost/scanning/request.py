@@ -1,0 +1,62 @@
+"""One message on its way through a core: the request, its body, and the result."""
+
+from typing import Protocol
+
+import msgspec
+
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+
+# How long a core that is asked to say when it has a free slot lets the asker wait.
+ROOM_SECONDS = 1.0
+
+
+class Body(Protocol):
+    """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by whoever made it."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self) -> bytes:
+        """All bytes at once."""
+        ...
+
+
+class ScanRequest(msgspec.Struct, frozen=True):
+    """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds."""
+
+    ggrid: str
+    created: int
+    envelope: Envelope
+    body: Body
+
+
+class ScanResult(msgspec.Struct, frozen=True):
+    """What the core answers, once the record is durable."""
+
+    ggrid: str
+    created: int
+    completed: int
+    report: Report
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How busy a core is. It throttles from `threshold` on and is full at `maximum`."""
+
+    in_processing: int
+    threshold: int
+    maximum: int
+
+    @property
+    def full(self) -> bool:
+        return self.in_processing >= self.maximum
+
+    @property
+    def throttling(self) -> bool:
+        return self.in_processing >= self.threshold
+
+
+class Full(msgspec.Struct, frozen=True):
+    """The core has no slot; nothing was done."""
+
+    load: Load

@@ -1,0 +1,137 @@
+"""Where the bytes of a message lie until it is answered: in memory while small, on disk when large.
+
+Files on disk have no name (`O_TMPFILE`, or unlinked right after creation where the file system has none), so the
+system frees them when the process ends, however it ends: a kill leaves nothing to clean up. Only where
+that is not supported can a kill between the two calls leave a named file; such ones are removed at the next start.
+"""
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self, cast
+
+from gatepost.scanning.request import Body
+
+MEMORY_LIMIT = 1 << 20
+PREFIX = "message-"
+# A named file lives for microseconds; one that is older was left behind.
+STALE_SECONDS = 60.0
+_READ_SIZE = 1 << 20
+
+
+class SpooledBody:
+    """The raw bytes of one message: written once, read as often as needed, gone when closed."""
+
+    def __init__(self, folder: Path, memory_limit: int) -> None:
+        self._folder = folder
+        self._limit = memory_limit
+        self._memory = bytearray()
+        self._file: BinaryIO | None = None
+        self._hash = hashlib.sha256()
+        self._size = 0
+        self._whole: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def sha256(self) -> str:
+        """Of what was written so far, in lower-case hex."""
+        return self._hash.hexdigest()
+
+    @property
+    def on_disk(self) -> bool:
+        return self._file is not None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Add bytes."""
+        self._hash.update(data)
+        self._size += len(data)
+        if self._file:
+            self._file.write(data)
+            return
+        self._memory += data
+        if len(self._memory) > self._limit:
+            self.to_disk()
+
+    def finish(self) -> None:
+        """All is written."""
+        if self._file:
+            self._file.flush()
+        else:
+            self._whole, self._memory = bytes(self._memory), bytearray()
+
+    def to_disk(self) -> None:
+        """Free the memory, for a message that has to wait."""
+        if self._file:
+            return
+        file = tempfile.TemporaryFile(prefix=PREFIX, dir=self._folder)  # noqa: SIM115  `close` ends it
+        self._file = cast(BinaryIO, file)
+        self._file.write(self._memory if self._whole is None else self._whole)
+        self._file.flush()
+        self._memory, self._whole = bytearray(), None
+
+    def read(self) -> bytes:
+        """All bytes at once."""
+        if self._file:
+            self._file.flush()
+            whole = os.pread(self._file.fileno(), self._size, 0)
+            # The system may give less than it was asked for; in pieces it takes twice the memory.
+            return whole if len(whole) == self._size else b"".join(self.chunks(_READ_SIZE))
+        return bytes(self._memory) if self._whole is None else self._whole
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """All bytes, in pieces of at most `size`. Readers do not disturb each other, nor a writer's place."""
+        if self._file is None:
+            whole = self.read()
+            yield from (whole[start : start + size] for start in range(0, len(whole), size))
+            return
+        self._file.flush()
+        for start in range(0, self._size, size):
+            yield os.pread(self._file.fileno(), min(size, self._size - start), start)
+
+    def close(self) -> None:
+        """Free memory and disk; twice does no harm."""
+        self._memory, self._whole = bytearray(), b""
+        if self._file:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Spool:
+    """A folder for bodies that do not stay in memory; several processes may share it."""
+
+    def __init__(self, folder: Path, memory_limit: int = MEMORY_LIMIT) -> None:
+        self._folder, self._limit = folder, memory_limit
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_stale(folder)
+
+    def new(self) -> SpooledBody:
+        """An empty body."""
+        return SpooledBody(self._folder, self._limit)
+
+
+def sha256(body: Body) -> str:
+    """The hash of any body; for one of ours it is known already."""
+    return body.sha256 if isinstance(body, SpooledBody) else hashlib.sha256(body.read()).hexdigest()
+
+
+def _remove_stale(folder: Path) -> None:
+    for path in folder.glob(f"{PREFIX}*"):
+        try:
+            if path.stat().st_mtime < time.time() - STALE_SECONDS:
+                path.unlink()
+        except FileNotFoundError:
+            continue  # another process that starts was quicker

@@ -1,0 +1,89 @@
+"""A scan request as it comes over HTTPS: four bytes of length, big-endian, that much JSON, and then the raw message.
+
+The parts come in whatever pieces the network makes; the message goes to the spool as it arrives.
+"""
+
+import msgspec
+
+from gatepost.api.errors import EMPTY_EMAIL, INVALID_PARAMETERS, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, Failure
+from gatepost.api.scanning import MAX_BODY
+from gatepost.ids import canonical
+from gatepost.mail.message import Envelope
+from gatepost.scanning.request import ScanRequest
+from gatepost.scanning.spool import SpooledBody
+
+# `GET /load?once=free`
+FREE = "free"
+CONTENT_TYPE = "application/vnd.gatepost.scan"
+MAX_HEAD = 4 << 20
+_LENGTH = 4
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What is known of a message before its bytes; `created` is Unix time in milliseconds."""
+
+    ggrid: str
+    created: int
+    envelope: Envelope
+
+
+_decoder = msgspec.json.Decoder(Head)
+
+
+class Upload:
+    """Takes the pieces of one request body. The spooled body is the caller's to close."""
+
+    def __init__(self, body: SpooledBody) -> None:
+        self._body = body
+        self._start = bytearray()
+        self._head: Head | None = None
+
+    def feed(self, piece: bytes) -> Failure | None:
+        """Take one piece; says what is wrong, if anything, and then wants no more."""
+        rest = piece if self._head else self._begun(piece)
+        if isinstance(rest, Failure):
+            return rest
+        if self._body.size + len(rest) > MAX_BODY:
+            return Failure(PAYLOAD_TOO_LARGE, f"the message is larger than {MAX_BODY} bytes")
+        if rest:
+            self._body.write(rest)
+        return None
+
+    def finish(self) -> ScanRequest | Failure:
+        """All has come."""
+        if self._head is None:
+            return Failure(MALFORMED_REQUEST, "the body ends before the message begins")
+        if not self._body.size:
+            return Failure(EMPTY_EMAIL, "the message has no bytes")
+        self._body.finish()
+        return ScanRequest(self._head.ggrid, self._head.created, self._head.envelope, self._body)
+
+    def _begun(self, piece: bytes) -> bytes | Failure:
+        """Collect what comes before the message; returns what this piece has of the message."""
+        self._start += piece
+        if len(self._start) < _LENGTH:
+            return b""
+        end = _LENGTH + int.from_bytes(self._start[:_LENGTH])
+        if end > MAX_HEAD:
+            return Failure(PAYLOAD_TOO_LARGE, "the part before the message is too long")
+        if len(self._start) < end:
+            return b""
+        head, rest = _head(bytes(self._start[_LENGTH:end])), bytes(self._start[end:])
+        self._start.clear()
+        if isinstance(head, Failure):
+            return head
+        self._head = head
+        return rest
+
+
+def _head(encoded: bytes) -> Head | Failure:
+    try:
+        head = _decoder.decode(encoded)
+    except msgspec.ValidationError as fault:
+        return Failure(INVALID_PARAMETERS, str(fault))
+    except (ValueError, RecursionError):
+        return Failure(MALFORMED_REQUEST, "the part before the message is not valid JSON in UTF-8")
+    ggrid = canonical(head.ggrid)
+    if ggrid is None:
+        return Failure(INVALID_PARAMETERS, "ggrid must be a UUID")
+    return msgspec.structs.replace(head, ggrid=ggrid)

@@ -1,0 +1,170 @@
+"""Whom a tenant knows: what of a message is remembered from day to day, and how it is asked for.
+
+A stranger who asks for money is another matter than the supplier of ten years, and a page that nobody was ever sent to
+another than the shop that everybody orders from. So a few facets of every delivered message are remembered: its sender,
+the sender's organisation, where its links lead, and whether its answers go elsewhere. Each is a number, a digest with
+its kind in the lowest bits: addresses are not kept, and nobody can read out of a backup who wrote to whom.
+
+A sender is remembered twice, as one who proved to be it (an aligned SPF or DKIM pass) and as one who only claimed to.
+Whoever forges a known address is therefore not known, and one who always proved it and now does not stands out.
+
+Days count, not messages: what was first seen today is new, however often it came, so that nobody is taken for an old
+acquaintance after an hour of sending.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from functools import lru_cache
+from hashlib import blake2b
+
+import msgspec
+
+from gatepost.mail.message import Envelope, Link, Message
+from gatepost.names import normal_address, org_domain
+from gatepost.questions import AskSightings, Known, Sighted
+
+MAX_HOSTS = 20
+MAX_LINKS = 500
+MAX_REPLIES = 5
+_UNKNOWN = Known()
+_UNFOLLOWED = frozenset({"image", "script", "css"})
+_KIND_BITS = 15
+
+
+class Facet(IntEnum):
+    """What a key stands for; `SCOPE` is counted for every message."""
+
+    SCOPE = 0
+    PROVEN_ADDRESS = 1
+    CLAIMED_ADDRESS = 2
+    PROVEN_DOMAIN = 3
+    CLAIMED_DOMAIN = 4
+    REDIRECTION = 5
+    HOST = 6
+
+
+class Facets(msgspec.Struct, frozen=True):
+    """What of a message is remembered. `redirects` says that answers go to another organisation than the sender's."""
+
+    address: str = ""
+    domain: str = ""
+    redirects: bool = False
+    hosts: tuple[str, ...] = ()
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How well a name is known: by mail that proved it, and by mail that only claimed it."""
+
+    proven: Known = _UNKNOWN
+    claimed: Known = _UNKNOWN
+
+    @property
+    def known(self) -> bool:
+        """Was there mail in this name before today?"""
+        return bool(self.proven.days or self.claimed.days)
+
+
+class SenderHistory(msgspec.Struct, frozen=True):
+    """What the tenant knew of this message's facets before today. Not `ready` where it remembers too little to tell.
+
+    `address` and `domain` are those of the first From address; `redirection` says how often that address had its
+    answers sent elsewhere, None where this message does not; `hosts` are the organisations that links lead to.
+    """
+
+    ready: bool = False
+    address: Standing = Standing()
+    domain: Standing = Standing()
+    redirection: Known | None = None
+    hosts: dict[str, Known] = {}
+
+
+NO_HISTORY = SenderHistory()
+# Counted for every delivered message: how long a tenant remembers, and how much.
+EVERYTHING = int(Facet.SCOPE)
+SENDER_FACETS = frozenset({Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.PROVEN_DOMAIN, Facet.CLAIMED_DOMAIN})
+
+
+def facets_of(message: Message, envelope: Envelope) -> Facets:
+    """What of a message is remembered, as far as its own text and header tell."""
+    hosts = organisations(message.links)
+    if not message.senders or not message.senders[0].domain:
+        return Facets(hosts=hosts)
+    sender = message.senders[0]
+    return Facets(normal_address(str(sender)), org_domain(sender.domain), _redirects(message, envelope), hosts)
+
+
+def organisations(links: Iterable[Link]) -> tuple[str, ...]:
+    """Whose sites a person can follow links to, each once."""
+    found: dict[str, None] = {}
+    for count, link in enumerate(links):
+        if len(found) >= MAX_HOSTS or count >= MAX_LINKS:
+            break
+        if link.host and link.source not in _UNFOLLOWED and link.url.startswith("http"):
+            found[org_domain(link.host)] = None
+    return tuple(found)
+
+
+def history_question(asked: Facets) -> AskSightings:
+    """What is to be asked, and remembered once the message is decided."""
+    keys = [facet_key(Facet.HOST, host) for host in asked.hosts]
+    if asked.redirects:
+        keys.append(facet_key(Facet.REDIRECTION, asked.address))
+    if not asked.address:
+        return AskSightings(tuple(keys))
+    address, domain = facet_key(Facet.SCOPE, asked.address), facet_key(Facet.SCOPE, asked.domain)
+    return AskSightings(
+        tuple(keys),
+        (address | Facet.PROVEN_ADDRESS, domain | Facet.PROVEN_DOMAIN),
+        (address | Facet.CLAIMED_ADDRESS, domain | Facet.CLAIMED_DOMAIN),
+    )
+
+
+def read_history(asked: Facets, answer: Sighted) -> SenderHistory:
+    """What the answer to a message's question says."""
+    if not answer.ready or len(answer.keys) != len(asked.hosts) + asked.redirects:
+        return NO_HISTORY
+    hosts = dict(zip(asked.hosts, answer.keys, strict=False))
+    if len(answer.proven) != 2 or len(answer.claimed) != 2:
+        return SenderHistory(ready=True, hosts=hosts)
+    return SenderHistory(
+        ready=True,
+        address=Standing(answer.proven[0], answer.claimed[0]),
+        domain=Standing(answer.proven[1], answer.claimed[1]),
+        redirection=answer.keys[-1] if asked.redirects else None,
+        hosts=hosts,
+    )
+
+
+def join_histories(met: SenderHistory, inside: SenderHistory) -> SenderHistory:
+    """What is known, with the hosts that links in files lead to."""
+    return msgspec.structs.replace(met, hosts={**met.hosts, **inside.hosts}) if inside.hosts else met
+
+
+def facet_key(facet: Facet, text: str) -> int:
+    """The number that a facet is remembered by: 60 bits of a digest (RFC 7693), and what kind of facet it is."""
+    return (_digest(text) if len(text) < 256 else _digest.__wrapped__(text)) | facet
+
+
+def facet_of(number: int) -> int:
+    """Which facet a key is of."""
+    return number & _KIND_BITS
+
+
+def scope_key(tenant: str | None) -> int:
+    """The number that stands for a tenant; 0 for the deployment as a whole."""
+    return facet_key(Facet.SCOPE, tenant.lower()) if tenant else 0
+
+
+@lru_cache(8192)
+def _digest(text: str) -> int:
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True) & ~_KIND_BITS
+
+
+def _redirects(message: Message, envelope: Envelope) -> bool:
+    if not message.reply_to:
+        return False
+    domains = [address.domain for address in (*message.senders[:20], *message.recipients[:20])]
+    domains.append(envelope.sender.strip("<>").rpartition("@")[2])
+    own = {org_domain(domain) for domain in domains if domain}
+    return any(reply.domain and org_domain(reply.domain) not in own for reply in message.reply_to[:MAX_REPLIES])

@@ -1,0 +1,171 @@
+"""YAML text to plain values, with the line of every key.
+
+The text is composed to nodes, not constructed to objects: a node knows its place, keeps a key that is there twice, and
+an alias is the node that it stands for, so that a nest of aliases costs nothing until it is unfolded, under a budget.
+Scalars mean what YAML 1.2 says: `no` and `on` are texts. `restApi {}`, as the interface document writes it, is not
+YAML; such a line is read as `restApi: {}`.
+"""
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+Key: TypeAlias = tuple[str | int, ...]
+
+MAX_BYTES = 1 << 20
+MAX_NODES = 100_000
+MAX_DEPTH = 24
+
+_REST_API = re.compile(r"^([ \t]*restApi)[ \t]*(\{[ \t]*\}[ \t]*(?:#.*)?\r?)$", re.MULTILINE)
+_TAG = "tag:yaml.org,2002:"
+
+
+class SettingsMistake(msgspec.Struct, frozen=True):
+    """Something wrong at a line, before anybody knows in which file."""
+
+    line: int
+    key: Key
+    sentence: str
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What a file says: plain values, the line of every key and item, and what could not be read."""
+
+    data: Any
+    lines: dict[Key, int]
+    mistakes: tuple[SettingsMistake, ...] = ()
+
+    def line_of(self, key: Key) -> int:
+        """The line of a key, or of the nearest thing above it that is there."""
+        while key and key not in self.lines:
+            key = key[:-1]
+        return self.lines.get(key, 1)
+
+
+def parse_document(raw: bytes) -> Document:
+    """Read one file's bytes; never raises."""
+    if len(raw) > MAX_BYTES:
+        return _unreadable(1, f"is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        return _unreadable(raw.count(b"\n", 0, fault.start) + 1, "is not UTF-8 here")
+    try:
+        root = _composed(_REST_API.sub(r"\1: \2", text))
+    except MarkedYAMLError as fault:
+        mark = fault.problem_mark or fault.context_mark
+        return _unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {fault.problem or fault.context}")
+    except RecursionError:
+        return _unreadable(1, "is nested too deeply")
+    except (YAMLError, ValueError, AttributeError, LookupError) as fault:
+        return _unreadable(1, f"is not YAML: {' '.join(str(fault).split())[:200]}")
+    return _Unfolding().document(root)
+
+
+def _composed(text: str) -> Node | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return YAML(typ="safe", pure=True).compose(text)  # type: ignore[no-any-return]
+
+
+def _unreadable(line: int, sentence: str) -> Document:
+    return Document(None, {}, (SettingsMistake(line, (), sentence),))
+
+
+def _integer(text: str) -> int:
+    text = text.replace("_", "")
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-")
+    base = {"0x": 16, "0o": 8}.get(digits[:2].lower(), 10)
+    return sign * int(digits[2:] if base != 10 else digits, base)
+
+
+def _text(text: str) -> str:
+    """An escape can state half of a surrogate pair, which no file, header or log could hold."""
+    text.encode()
+    return text
+
+
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": _integer,
+    "float": lambda text: float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan")),
+    "str": _text,
+    "timestamp": _text,
+}
+
+
+class _TooMuchError(Exception):
+    """The budget for values ran out."""
+
+
+class _Unfolding:
+    """One walk over the nodes of one document."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Key, int] = {}
+        self.mistakes: list[SettingsMistake] = []
+        self.left = MAX_NODES
+
+    def document(self, root: Node | None) -> Document:
+        try:
+            data = {} if root is None else self._value(root, ())
+        except _TooMuchError:
+            return _unreadable(1, "unfolds to too many values, or too deep ones")
+        if data is None:
+            data = {}
+        return Document(data, self.lines, tuple(self.mistakes))
+
+    def _value(self, node: Node, key: Key) -> Any:
+        self.left -= 1
+        if self.left < 0 or len(key) > MAX_DEPTH:
+            raise _TooMuchError
+        self.lines.setdefault(key, node.start_mark.line + 1)
+        if isinstance(node, MappingNode):
+            return self._mapping(node, key)
+        if isinstance(node, SequenceNode):
+            return [self._value(item, (*key, index)) for index, item in enumerate(node.value)]
+        return self._scalar(node, key)
+
+    def _mapping(self, node: MappingNode, key: Key) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        for name_node, value_node in node.value:
+            line = name_node.start_mark.line + 1
+            if not isinstance(name_node, ScalarNode):
+                self.mistakes.append(SettingsMistake(line, key, "has a key that is not a plain word"))
+                continue
+            name = str(name_node.value).encode("utf-8", "replace").decode()
+            here = (*key, name)
+            if name in first:
+                self.mistakes.append(SettingsMistake(line, here, f"is already set in line {first[name]}"))
+                continue
+            first[name] = line
+            self.lines[here] = line
+            result[name] = self._value(value_node, here)
+        return result
+
+    def _scalar(self, node: Node, key: Key) -> Any:
+        line = self.lines[key]
+        convert = _SCALARS.get(str(node.tag).removeprefix(_TAG))
+        if convert is None:
+            self.mistakes.append(SettingsMistake(line, key, f"has the tag {node.tag}, which means nothing here"))
+            return str(node.value)
+        try:
+            value = convert(str(node.value))
+        except UnicodeEncodeError:
+            self.mistakes.append(SettingsMistake(line, key, "has half a character in it"))
+            return None
+        except ValueError:
+            self.mistakes.append(SettingsMistake(line, key, "is not the kind of value that its form or tag says"))
+            return None
+        if value is None and key:
+            self.mistakes.append(SettingsMistake(line, key, "has no value; give it one, or leave the key out"))
+        return value

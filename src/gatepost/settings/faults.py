@@ -1,0 +1,149 @@
+"""What is wrong with a configuration: every fault with its file, line and key, all of them at once.
+
+Plain values to settings: pydantic finds all faults of a file, this module says them as sentences.
+"""
+
+import difflib
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from gatepost.settings.document import Document, Key, SettingsMistake
+from gatepost.settings.keys import Section
+
+
+class Fault(msgspec.Struct, frozen=True, order=True):
+    """One fault. `key` is written as in the file, `staticApiTokens[0].token`. "" is the file as a whole, and line 0
+    none of its lines."""
+
+    file: str
+    line: int
+    key: str
+    sentence: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.key or 'the file'} {self.sentence}"
+
+
+class ConfigError(Exception):
+    """A configuration that nothing starts on."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(sorted(set(faults)))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def written(key: Key) -> str:
+    """A key's place as a person writes it."""
+    text = ""
+    for step in key:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+S = TypeVar("S", bound=Section)
+
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "a group of keys",
+    type(None): "nothing",
+}
+
+
+def validate(model: type[S], document: Document, folder: str) -> tuple[S | None, tuple[SettingsMistake, ...]]:
+    """The settings that a document states, or every reason why it states none."""
+    said = {(mistake.line, mistake.key) for mistake in document.mistakes}
+    if document.data is None:
+        return None, document.mistakes
+    try:
+        settings = model.model_validate(document.data, by_alias=True, by_name=False, context={"folder": folder})
+    except ValidationError as fault:
+        found = [_mistake(model, document, error) for error in fault.errors()]
+        return None, (*document.mistakes, *(mistake for mistake in found if (mistake.line, mistake.key) not in said))
+    return (None if document.mistakes else settings), document.mistakes
+
+
+def _mistake(model: type[Section], document: Document, error: Any) -> SettingsMistake:
+    key = tuple(step for step in error["loc"] if not (isinstance(step, str) and step.startswith("[")))
+    return SettingsMistake(document.line_of(key), key, _sentence(model, key, error))
+
+
+def _sentence(model: type[Section], key: Key, error: Any) -> str:
+    kind, context, value = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "extra_forbidden":
+        return "is not a known key" + _suggestion(model, key)
+    say = _SENTENCES.get(kind)
+    return say(context, value) if say else f"is not right: {error['msg']}"
+
+
+def _must_be(what: str) -> Callable[[Any, Any], str]:
+    def say(_: Any, value: Any) -> str:
+        hint = "; write it in quotes" if what == "a text" and isinstance(value, int | float) else ""
+        return f"must be {what}, not {_KINDS.get(type(value), 'this')}{hint}"
+
+    return say
+
+
+def _one_of(context: Any, value: Any) -> str:
+    return (
+        f"must be {context['expected']}, not {value!r}" if isinstance(value, str) else f"must be {context['expected']}"
+    )
+
+
+_SENTENCES: dict[str, Callable[[Any, Any], str]] = {
+    "missing": lambda _context, _value: "is required",
+    "int_type": _must_be("a whole number"),
+    "int_from_float": _must_be("a whole number"),
+    "string_type": _must_be("a text"),
+    "bool_type": _must_be("true or false"),
+    "list_type": _must_be("a list"),
+    "dict_type": _must_be("a group of keys"),
+    "model_type": _must_be("a group of keys"),
+    "model_attributes_type": _must_be("a group of keys"),
+    "literal_error": _one_of,
+    "greater_than_equal": lambda context, value: f"must be at least {context['ge']}, not {value}",
+    "less_than_equal": lambda context, value: f"must be at most {context['le']}, not {value}",
+    "too_short": lambda context, _value: f"needs at least {context['min_length']} item",
+    "string_too_short": lambda _context, _value: "must not be empty",
+    "value_error": lambda context, _value: str(context["error"]),
+}
+
+
+def _suggestion(model: type[Section], key: Key) -> str:
+    known = _known(model, key[:-1])
+    wrong = str(key[-1])
+    near = difflib.get_close_matches(to_camel(wrong.replace("-", "_")), known, 1, 0.6)
+    if not near:
+        near = [name for name in known if name.lower() == wrong.replace("_", "").replace("-", "").lower()]
+    return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}" if known else ""
+
+
+def _known(model: type[Section], key: Key) -> list[str]:
+    """The keys that may stand at a place."""
+    for step in key:
+        if isinstance(step, int):
+            continue
+        field = next((field for field in model.model_fields.values() if field.alias == step), None)
+        inner = _section_in(field.annotation) if field else None
+        if inner is None:
+            return []
+        model = inner
+    return [str(field.alias) for field in model.model_fields.values()]
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next((found for inner in typing.get_args(annotation) if (found := _section_in(inner))), None)

@@ -1,0 +1,138 @@
+"""The two configuration files, read whole: either all settings, or all faults with file, line and key.
+
+The policy files that the configuration names, read and laid over each other.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from gatepost.policy.file import MAX_CHARACTERS
+from gatepost.policy.layers import Effective, Layer, Level, Policies, lay_over
+from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
+from gatepost.settings import agreement
+from gatepost.settings.document import Document, SettingsMistake, parse_document
+from gatepost.settings.faults import ConfigError, Fault, validate, written
+from gatepost.settings.keys import Abby, Guard, Policy, Section
+
+GUARD_FILE = Path("guard/core/guard.yml")
+ABBY_FILE = Path("abby/abby/abby.yml")
+
+S = TypeVar("S", bound=Section)
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """Both files of one folder."""
+
+    guard: Guard
+    abby: Abby
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A file on its way to settings; `shown` is its name in faults."""
+
+    shown: str
+    document: Document
+
+    def faults(self, mistakes: Iterable[SettingsMistake]) -> list[Fault]:
+        return [Fault(self.shown, mistake.line, written(mistake.key), mistake.sentence) for mistake in mistakes]
+
+    def disagreements(self, found: Iterable[agreement.Disagreement]) -> list[Fault]:
+        return self.faults(SettingsMistake(self.document.line_of(key), key, sentence) for key, sentence in found)
+
+
+def load(folder: Path) -> Configuration:
+    """Both files, for a guard and an abby that run together; raises `ConfigError`."""
+    guard_file, guard, faults = _read(folder / GUARD_FILE, Guard)
+    abby_file, abby, more = _read(folder / ABBY_FILE, Abby)
+    faults += more
+    if guard:
+        faults += guard_file.disagreements(agreement.guard_alone(guard))
+        faults += policy_faults(guard.policy)
+    if abby:
+        faults += abby_file.disagreements(agreement.abby_alone(abby))
+        faults += policy_faults(abby.policy)
+    if guard and abby:
+        faults += abby_file.disagreements(agreement.both(guard, abby))
+    if faults or guard is None or abby is None:
+        raise ConfigError(faults)
+    return Configuration(guard, abby)
+
+
+def load_guard(folder: Path) -> Guard:
+    """`guard.yml` alone; raises `ConfigError`."""
+    file, guard, faults = _read(folder / GUARD_FILE, Guard)
+    if guard:
+        faults += file.disagreements(agreement.guard_alone(guard))
+        faults += policy_faults(guard.policy)
+    if faults or guard is None:
+        raise ConfigError(faults)
+    return guard
+
+
+def load_abby(folder: Path) -> Abby:
+    """`abby.yml` alone; raises `ConfigError`."""
+    file, abby, faults = _read(folder / ABBY_FILE, Abby)
+    if abby:
+        faults += file.disagreements(agreement.abby_alone(abby))
+        faults += policy_faults(abby.policy)
+    if faults or abby is None:
+        raise ConfigError(faults)
+    return abby
+
+
+def _read(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]]:
+    try:
+        raw = path.read_bytes()
+    except OSError as fault:
+        reason = (fault.strerror or "unknown error").lower()
+        file = _File(str(path), Document(None, {}))
+        return file, None, [Fault(str(path), 0, "", f"cannot be read: {reason}")]
+    file = _File(str(path), parse_document(raw))
+    settings, mistakes = validate(model, file.document, str(path.parent.absolute()))
+    return file, settings, file.faults(mistakes)
+
+
+def load_policies(settings: Policy) -> Policies:
+    """Every policy that holds; `ConfigError` where a file is at fault."""
+    policies, found = _read_policy(settings)
+    if found:
+        raise ConfigError(found)
+    return policies
+
+
+def policy_faults(settings: Policy) -> list[Fault]:
+    """All that is wrong with the files, each with its line and key."""
+    return _read_policy(settings)[1]
+
+
+def policy_layer(level: Level, path: Path) -> Layer:
+    """One file as a layer; `PolicyError` or `OSError` where it cannot be read."""
+    raw = path.read_bytes()[: 4 * MAX_CHARACTERS + 1]
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = raw.count(b"\n", 0, fault.start) + 1
+        raise PolicyError(str(path), [PolicyMistake(line, (), "is not UTF-8 here")]) from None
+    return Layer("tenant" if level == "tenant" else "deployment", str(path), text)
+
+
+def _read_policy(settings: Policy) -> tuple[Policies, list[Fault]]:
+    found: list[Fault] = []
+    base = Effective(shipped_policy())
+    deployment = _over(base, "deployment", settings.file, found) if settings.file else base
+    # A tenant's file is read over what could be read of the deployment's, so that all faults are told at once.
+    tenants = {uid: _over(deployment, "tenant", file, found) for uid, file in settings.tenants.items()}
+    return Policies(deployment, tenants), found
+
+
+def _over(base: Effective, level: Level, file: str, found: list[Fault]) -> Effective:
+    try:
+        return lay_over(base, policy_layer(level, Path(file)))
+    except PolicyError as wrong:
+        found += [Fault(wrong.file, each.line, ".".join(each.key), each.sentence) for each in wrong.mistakes]
+    except OSError as wrong:
+        found.append(Fault(file, 0, "", f"cannot be read: {(wrong.strerror or 'unknown error').lower()}"))
+    return base

@@ -1,0 +1,1 @@
+"""The SMTP gateway: intake from clients and relay to the next hop."""

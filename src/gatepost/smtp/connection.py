@@ -1,0 +1,212 @@
+"""The bytes of one client's connection: lines and pieces out of a bounded buffer, replies in, STARTTLS in between.
+
+A line ends with CRLF and nothing else; a bare CR, a bare LF or a NUL in it is seen as soon as it comes. When TLS
+starts, what was sent in clear behind STARTTLS is thrown away and not read again: else an attacker in the middle could
+have commands executed as if they had come under TLS (CVE-2011-0411).
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+READ_AHEAD = 256 << 10
+WRITE_AHEAD = 256 << 10
+
+
+class ConnectionGoneError(Exception):
+    """The client has closed the connection."""
+
+
+class ConnectionTimeoutError(Exception):
+    """The client took too long."""
+
+
+class LineError(Exception):
+    """No line: too long, or with a bare CR, LF or NUL."""
+
+    def __init__(self, too_long: bool) -> None:
+        super().__init__()
+        self.too_long = too_long
+
+
+class Connection(asyncio.Protocol):
+    """One connection. `made` is told when it stands, `ended` when the client sends no more, `lost` when it is gone."""
+
+    def __init__(
+        self,
+        made: Callable[["Connection"], None],
+        ended: Callable[["Connection"], None],
+        lost: Callable[["Connection"], None],
+    ) -> None:
+        self._made, self._told_end, self._lost = made, ended, lost
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._blocked = self._paused = False
+        self._ended = False
+        self.encrypted = False
+
+    @property
+    def peer(self) -> str:
+        """The other end's address."""
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if name else ""
+
+    @property
+    def buffered(self) -> bool:
+        """Has something come that was not read yet?"""
+        return bool(self._buffer)
+
+    @property
+    def has_line(self) -> bool:
+        """Is a whole line there already?"""
+        return b"\n" in self._buffer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not of this class; they only behave like it.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(WRITE_AHEAD)
+        self._made(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > READ_AHEAD and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        _wake(self._reader)
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        _wake(self._reader)
+        self._told_end(self)
+        return True
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._ended = True
+        _wake(self._reader)
+        _wake(self._writer)
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        _wake(self._writer)
+
+    async def line(self, limit: int, seconds: float) -> bytes:
+        """The next line without its CRLF, whole within so many seconds."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while (end := self._line_end(limit)) is None:
+            await self._more(deadline)
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 2]
+        return line
+
+    async def piece(self, most: int, deadline: float) -> bytes:
+        """Some bytes, at least one, by that time of the loop."""
+        while not self._buffer:
+            await self._more(deadline)
+        piece = bytes(self._buffer[:most])
+        del self._buffer[: len(piece)]
+        self._resume()
+        return piece
+
+    async def talks_within(self, seconds: float) -> bool:
+        """Does the client say anything within so many seconds?"""
+        if seconds and not self._buffer:
+            try:
+                await self._more(asyncio.get_running_loop().time() + seconds)
+            except ConnectionTimeoutError:
+                pass
+        return self.buffered
+
+    def put_back(self, data: bytes) -> None:
+        """What was read too far."""
+        self._buffer[:0] = data
+
+    def write(self, data: bytes) -> None:
+        """Send; `drained` waits where the client does not read."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drained(self, seconds: float) -> None:
+        """Return when the client has read most of what was sent."""
+        while self._blocked and not self._ended:
+            self._writer = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._writer
+            except TimeoutError:
+                self.abort()
+                raise ConnectionGoneError from None
+
+    async def start_tls(self, context: ssl.SSLContext, go_ahead: bytes, seconds: float) -> bool:
+        """Say that it may begin, and shake hands. What came in clear so far is forgotten."""
+        loop = asyncio.get_running_loop()
+        self._transport.pause_reading()
+        self._buffer.clear()
+        self._paused = False
+        self.write(go_ahead)
+        try:
+            secure = await loop.start_tls(
+                self._transport, self, context, server_side=True, ssl_handshake_timeout=seconds
+            )
+        except (OSError, ssl.SSLError, ConnectionError, asyncio.CancelledError):
+            self.abort()
+            return False
+        if secure is None:
+            return False
+        self._transport = secure
+        secure.set_write_buffer_limits(WRITE_AHEAD)
+        self.encrypted = True
+        return True
+
+    def close(self) -> None:
+        """Send what is to be sent and close."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def _line_end(self, limit: int) -> int | None:
+        """Where the first line ends, None if it is not whole yet. Raises `LineError`."""
+        end = self._buffer.find(b"\n", 0, limit)
+        line = self._buffer[: end - 1] if end > 0 else self._buffer[:limit]
+        if end < 0 and len(line) >= limit:
+            raise LineError(too_long=True)
+        if end < 0:
+            # The last byte may be the CR of a CRLF that is on its way.
+            if b"\r" in line[:-1] or b"\0" in line:
+                raise LineError(too_long=False)
+            return None
+        if end == 0 or self._buffer[end - 1] != 0x0D or b"\r" in line or b"\0" in line:
+            raise LineError(too_long=False)
+        return end - 1
+
+    async def _more(self, deadline: float) -> None:
+        """Wait until something comes."""
+        if self._ended:
+            raise ConnectionGoneError
+        self._resume()
+        self._reader = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._reader
+        except TimeoutError:
+            raise ConnectionTimeoutError from None
+        finally:
+            self._reader = None
+
+    def _resume(self) -> None:
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,108 @@
+"""The SMTP scan source: listens, lets in as many clients as the limits allow, and ends them in good order."""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+
+from gatepost.smtp import replies
+from gatepost.smtp.client import Networks, client_of
+from gatepost.smtp.connection import Connection
+from gatepost.smtp.services import Services
+from gatepost.smtp.session import Session
+
+log = structlog.get_logger("gatepost.guard")
+
+
+class Intake:
+    """A server on sockets that are bound already. `run_here` serves until `should_exit` is set."""
+
+    def __init__(
+        self, services: Services, sockets: Sequence[socket.socket], max_connections: int, listed: Networks = ()
+    ) -> None:
+        self._services, self._sockets = services, sockets
+        self._most, self._listed = max_connections, listed
+        self._sessions: dict[Connection, tuple[asyncio.Task[None], Session, str]] = {}
+        self._by_address: Counter[str] = Counter()
+        self._exit = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.connections = self.turned_away = 0
+
+    @property
+    def should_exit(self) -> bool:
+        return self._exit.is_set()
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        if value:
+            self._exit.set()
+
+    @property
+    def open(self) -> int:
+        """Sessions at this moment."""
+        return len(self._sessions)
+
+    async def run_here(self) -> None:
+        """Serve; returns when the last session has ended."""
+        loop = asyncio.get_running_loop()
+        if self._services.relay:
+            self._services.relay.start()
+        servers = [await loop.create_server(self._wire, sock=each, backlog=512) for each in self._sockets]
+        for each in self._sockets:
+            # Connections inherit it: the next start gets the port while remains of this one's are about.
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.ready.set()
+        try:
+            await self._exit.wait()
+        finally:
+            for server in servers:
+                server.close()
+            await self._end_sessions()
+            if self._services.relay:
+                await self._services.relay.close()
+
+    def _wire(self) -> Connection:
+        return Connection(self._made, self._ended, self._lost)
+
+    def _made(self, wire: Connection) -> None:
+        client = client_of(wire.peer, self._listed)
+        self.connections += 1
+        crowded = not client.known and self._by_address[client.address] >= self._services.limits.per_address
+        if crowded or len(self._sessions) >= self._most:
+            self.turned_away += 1
+            wire.write(replies.TOO_MANY_CONNECTIONS.encode())
+            wire.close()
+            return
+        session = Session(wire, client, self._services)
+        self._by_address[client.address] += 1
+        self._sessions[wire] = (asyncio.create_task(session.run()), session, client.address)
+
+    def _ended(self, wire: Connection) -> None:
+        """A client that hangs up before it is answered will send the message again: it is not to be there twice."""
+        found = self._sessions.get(wire)
+        if found is not None and found[1].deciding:
+            found[0].cancel()
+
+    def _lost(self, wire: Connection) -> None:
+        found = self._sessions.pop(wire, None)
+        if found is None:
+            return
+        task, _, address = found
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+        # Nobody is there to be answered: what is not with the next hop yet stays with the sender.
+        task.cancel()
+
+    async def _end_sessions(self) -> None:
+        self._services.stop()
+        tasks = [task for task, _, _ in self._sessions.values()]
+        for _, session, _ in list(self._sessions.values()):
+            session.stop()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._services.limits.stop)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,236 @@
+"""A connection to the next hop: commands go out as they come, replies come back in their order.
+
+Made for passing a transaction through while it happens: a command returns the promise of its reply, so a client's
+pipelined commands are pipelined here, too (RFC 2920), where the server can; else each waits for the one before it.
+A connection that breaks the rules, closes or takes too long fails every promise that is open and is not used again.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import cast
+
+from gatepost.smtp.content import DotStuffer
+from gatepost.smtp.limits import Patience
+from gatepost.smtp.replies import NEXT_HOP_CONFUSED, Reply, ReplyReader
+
+_WRITE_AHEAD = 512 << 10
+
+
+class NextHopError(Exception):
+    """The next hop cannot be used; the text is for the log."""
+
+
+class NextHop(asyncio.Protocol):
+    """One connection, as a client."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._transport: asyncio.Transport | None = None
+        self._reader = ReplyReader()
+        self._greeting: asyncio.Future[Reply]
+        self._expected: deque[tuple[asyncio.Future[Reply], float]] = deque()
+        self._unsent: deque[bytes] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self._fault: str | None = None
+        self.features: dict[str, str] = {}
+        self.encrypted = False
+        self.transactions = 0
+        self.last_used = self._loop.time()
+
+    @property
+    def usable(self) -> bool:
+        """Does it stand, with nothing open?"""
+        return self._fault is None and not self._expected and self._reader.empty
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The server's certificate in PEM, under TLS."""
+        secured = self._transport.get_extra_info("ssl_object") if self._transport and self.encrypted else None
+        raw = secured.getpeercert(binary_form=True) if secured else None
+        return ssl.DER_cert_to_PEM_cert(raw).encode() if raw else None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not of this class; they only behave like it.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_AHEAD)
+        # It may come before anybody asks for it.
+        self._greeting = self._promise(self._patience.greeting)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            found = self._reader.feed(data)
+        except ValueError as fault:
+            self.fail(str(fault))
+            return
+        for reply in found:
+            if not self._expected:
+                # 421 on its own is a goodbye (RFC 5321 section 3.8); anything else was not asked for.
+                self.fail(f"said {reply.code} uninvited")
+                return
+            promise, _ = self._expected.popleft()
+            if not promise.done():
+                promise.set_result(reply)
+            if reply.code == 421:
+                self.fail("said 421")
+                return
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        self.fail("closed the connection")
+        return False
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.fail("closed the connection")
+
+    def pause_writing(self) -> None:
+        self._drained.clear()
+
+    def resume_writing(self) -> None:
+        self._drained.set()
+
+    def ask(self, line: bytes, seconds: float | None = None) -> asyncio.Future[Reply]:
+        """Send a command; the future has its reply, or `NextHopError`."""
+        promise = self._promise(self._patience.command if seconds is None else seconds)
+        if self._fault is None:
+            self._unsent.append(line + b"\r\n")
+            self._send()
+        return promise
+
+    async def greeted(self, hostname: str) -> None:
+        """Wait for the greeting, then say who we are and learn what the server can."""
+        greeting = await self._greeting
+        if greeting.code != 220:
+            raise NextHopError(f"greeted with {greeting.code}")
+        await self._hello(hostname)
+
+    async def start_tls(self, context: ssl.SSLContext, host: str, hostname: str) -> None:
+        """Go over to TLS. What was learnt in clear is forgotten (RFC 3207 section 4.2)."""
+        if not (reply := await self.ask(b"STARTTLS")).positive:
+            raise NextHopError(f"answered {reply.code} to STARTTLS")
+        if not self._reader.empty or self._transport is None:
+            raise NextHopError("sent something in clear behind its answer to STARTTLS")
+        try:
+            secure = await self._loop.start_tls(
+                self._transport, self, context, server_hostname=host, ssl_handshake_timeout=self._patience.greeting
+            )
+        except (OSError, ssl.SSLError) as fault:
+            self.fail("TLS")
+            raise NextHopError(f"TLS failed: {getattr(fault, 'verify_message', '') or fault}") from None
+        self._transport = secure
+        self.encrypted = True
+        await self._hello(hostname)
+
+    async def message(self, pieces: Iterable[bytes]) -> Reply:
+        """DATA, the message and the lone dot; the answer that decides. Raises `NextHopError`.
+
+        However this ends, the dot is sent only behind the whole message: what is cut off is not taken for mail.
+        """
+        invitation = await self.ask(b"DATA")
+        if invitation.code != 354:
+            return NEXT_HOP_CONFUSED if invitation.positive else invitation
+        whole = False
+        try:
+            final = self._promise(self._patience.final)
+            stuffer = DotStuffer()
+            for piece in pieces:
+                await self._write(stuffer.feed(piece), final)
+            if not final.done():
+                await self._write(stuffer.end, final)
+                whole = True
+            return await final
+        finally:
+            if not whole:
+                self.fail("it answered before the end of a message, or the message was given up")
+
+    def close(self) -> None:
+        """Say goodbye and close."""
+        if self._fault is None and self._transport is not None:
+            self._transport.write(b"QUIT\r\n")
+            self._fault = "closed"
+            self._transport.close()
+        self.fail("closed")
+
+    def fail(self, reason: str) -> None:
+        """It is of no use any more."""
+        if self._fault is None:
+            self._fault = reason
+            if self._transport is not None:
+                self._transport.abort()
+        self._drained.set()
+        self._stop_timer()
+        for promise, _ in self._expected:
+            if not promise.done():
+                promise.set_exception(NextHopError(self._fault))
+                promise.exception()  # nobody may be waiting for it any more
+        self._expected.clear()
+        self._unsent.clear()
+
+    async def _hello(self, hostname: str) -> None:
+        reply = await self.ask(b"EHLO " + hostname.encode("ascii", "replace"))
+        if reply.positive:
+            self.features = _features(reply)
+            return
+        reply = await self.ask(b"HELO " + hostname.encode("ascii", "replace"))
+        if not reply.positive:
+            raise NextHopError(f"answered {reply.code} to HELO")
+        self.features = {}
+
+    def _promise(self, seconds: float) -> asyncio.Future[Reply]:
+        promise: asyncio.Future[Reply] = self._loop.create_future()
+        if self._fault is not None:
+            promise.set_exception(NextHopError(self._fault))
+            promise.exception()
+            return promise
+        self.last_used = self._loop.time()
+        self._expected.append((promise, seconds))
+        if len(self._expected) == 1:
+            self._start_timer()
+        return promise
+
+    def _send(self) -> None:
+        """Send what may be sent now: all of it to a server that has PIPELINING, else one command at a time."""
+        assert self._transport is not None
+        if "PIPELINING" in self.features:
+            self._transport.write(b"".join(self._unsent))
+            self._unsent.clear()
+        elif self._unsent and len(self._expected) == len(self._unsent):
+            self._transport.write(self._unsent.popleft())
+
+    def _go_on(self) -> None:
+        self._stop_timer()
+        if self._expected:
+            self._start_timer()
+        if self._unsent:
+            self._send()
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(self._expected[0][1], self.fail, "did not answer in time")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _write(self, data: bytes, final: asyncio.Future[Reply]) -> None:
+        if final.done() or self._transport is None:
+            return
+        self._transport.write(data)
+        self._start_timer()
+        if not self._drained.is_set():
+            try:
+                async with asyncio.timeout(self._patience.block):
+                    await self._drained.wait()
+            except TimeoutError:
+                self.fail("did not take the message in time")
+
+
+def _features(reply: Reply) -> dict[str, str]:
+    """Keywords of an EHLO answer in upper case, with their parameters."""
+    pairs = (line.decode("ascii", "replace").partition(" ") for line in reply.lines[1:])
+    return {name.upper(): rest.strip() for name, _, rest in pairs}

@@ -1,0 +1,376 @@
+"""One SMTP session: commands in, replies out, in their order (RFC 5321 section 4).
+
+MAIL and RCPT are answered by the next hop. While more of the client's pipelined commands are waiting (RFC 2920) its
+replies are not waited for: they are promises that are kept in line and paid out before the session would have to wait
+for the client, and before any command whose meaning depends on them.
+"""
+
+import contextlib
+import itertools
+import time
+from collections import deque
+
+import structlog
+
+from gatepost.ids import new_id
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import SpooledBody
+from gatepost.smtp import replies
+from gatepost.smtp.client import XCLIENT, XFORWARD, Client
+from gatepost.smtp.commands import (
+    Attributes,
+    Chunk,
+    Command,
+    Nonsense,
+    Parsed,
+    Path,
+    parse,
+    recipient_fault,
+    sender_fault,
+)
+from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
+from gatepost.smtp.content import LineEnds
+from gatepost.smtp.replies import Reply, reply
+from gatepost.smtp.services import Services
+from gatepost.smtp.trace import Arrival, added, header_of, without
+from gatepost.smtp.transaction import Pending, Receiving, Transaction, settled
+from gatepost.store.errors import StorageError
+
+log = structlog.get_logger("gatepost.guard")
+
+# What may be said before TLS where TLS is required (RFC 3207 section 4).
+_BEFORE_TLS = frozenset({"EHLO", "HELO", "NOOP", "QUIT", "STARTTLS", "RSET", "HELP"})
+_IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLIENT", "XFORWARD"})
+
+
+class Session:
+    """The conversation with one client."""
+
+    def __init__(self, wire: Connection, client: Client, services: Services) -> None:
+        self._wire, self._client, self._services = wire, client, services
+        self._limits = services.limits
+        self._receiving = Receiving(wire, services)
+        self._pending: deque[Pending] = deque()
+        self._helo = ""
+        self._extended = False
+        self._transaction: Transaction | None = None
+        # A MAIL that was refused: what was pipelined behind it is out of order through no fault of the client's.
+        self._mail_refused = False
+        self._chunk_ends = LineEnds()
+        self._commands = self._idle = self._errors = 0
+        self._closing = False
+        self.interruptible = True
+        self.deciding = False
+
+    async def run(self) -> None:
+        """Talk until one side has had enough."""
+        try:
+            await self._talk()
+        except ConnectionGoneError:
+            pass
+        except ConnectionTimeoutError:
+            self._last(replies.TIMED_OUT)
+        except LineError as fault:
+            with contextlib.suppress(ConnectionGoneError):
+                await self._flush()
+            self._last(replies.LINE_TOO_LONG if fault.too_long else replies.BARE_LINE_END)
+        except Exception as fault:
+            # A client never sees what broke; the log does.
+            log.error("SMTP session broke", reference=new_id(), exc_info=fault)
+            self._last(replies.BROKEN)
+        finally:
+            self._end_transaction()
+            self._wire.close()
+
+    def stop(self) -> None:
+        """The service stops: a session that waits for its client ends now, one with a message after its reply."""
+        self._closing = True
+        if self.interruptible:
+            self._last(replies.STOPPING)
+            self._wire.close()
+
+    async def _talk(self) -> None:
+        if not await self._greeted():
+            return
+        while not self._closing:
+            if not self._wire.has_line:
+                await self._flush()
+            self.interruptible = True
+            line = await self._wire.line(self._limits.command_line, self._limits.command_wait)
+            self.interruptible = False
+            command = parse(line, self._limits)
+            if not isinstance(command, Path):
+                await self._flush()
+            answer = await self._answer(command)
+            if answer is not None:
+                self._pending.append(answer)
+            if self._exhausted(command):
+                await self._flush()
+                break
+        await self._flush()
+        if self._closing and self._services.stopping():
+            self._last(replies.STOPPING)
+
+    async def _greeted(self) -> bool:
+        pause = 0.0 if self._client.known else self._limits.greeting_pause
+        if await self._wire.talks_within(pause):
+            self._last(replies.EARLY_TALKER)
+            return False
+        self._wire.write(b"220 " + self._services.hostname.encode() + b" ESMTP\r\n")
+        return True
+
+    async def _flush(self) -> None:
+        """Pay out every reply that is due, and see what the next hop's replies mean for the transaction."""
+        if not self._pending:
+            return
+        told = [await settled(answer) for answer in self._pending]
+        self._pending.clear()
+        self._wire.write(b"".join(each.encode() for each in told))
+        transaction = self._transaction
+        if transaction is not None and not transaction.started:
+            self._end_transaction()
+            self._mail_refused = True
+        await self._wire.drained(self._limits.command_wait)
+
+    def _exhausted(self, command: Parsed) -> bool:
+        """Count; true where the client has used up what a session may have."""
+        self._commands += 1
+        verb = getattr(command, "verb", "")
+        if self._commands > self._limits.commands or (verb in _IDLE and self._idle >= self._limits.idle_commands):
+            self._pending.append(replies.TOO_MANY_COMMANDS)
+            return True
+        self._idle = self._idle + 1 if verb in _IDLE else self._idle
+        if self._errors >= self._limits.errors:
+            self._pending.append(replies.TOO_MANY_ERRORS)
+            return True
+        return False
+
+    async def _answer(self, command: Parsed) -> Pending | None:
+        if isinstance(command, Nonsense):
+            self._errors += 1
+            self._closing |= command.hostile
+            return command.reply
+        if self._services.tls_required and not self._wire.encrypted and not _allowed_in_clear(command):
+            if isinstance(command, Chunk):
+                await self._receiving.swallow(command.size)
+            return replies.NEEDS_TLS
+        if isinstance(command, Path):
+            return await (self._mail(command) if command.verb == "MAIL" else self._rcpt(command))
+        if isinstance(command, Chunk):
+            return await self._bdat(command)
+        if isinstance(command, Attributes):
+            return self._heard(command)
+        return await self._obeyed(command)
+
+    async def _obeyed(self, command: Command) -> Pending | None:
+        verb = command.verb
+        if verb in ("EHLO", "HELO"):
+            self._end_transaction()
+            self._helo, self._extended = command.argument, verb == "EHLO"
+            return Reply(250, await self._extensions()) if self._extended else self._hello()
+        if verb == "DATA":
+            return await self._data()
+        if verb == "STARTTLS":
+            return await self._start_tls()
+        if verb == "RSET":
+            self._end_transaction()
+            self._client = self._client.after_message()
+        elif verb == "QUIT":
+            self._closing = True
+            return replies.BYE
+        simple = {"HELP": replies.HELP, "VRFY": replies.CANNOT_VERIFY, "EXPN": replies.NOT_IMPLEMENTED}
+        return simple.get(verb, replies.OK)
+
+    def _hello(self) -> Reply:
+        return reply(250, self._services.hostname)
+
+    async def _extensions(self) -> tuple[bytes, ...]:
+        """What we can; what concerns the message itself only if the next hop can it, too."""
+        services, theirs = self._services, await self._theirs()
+        lines = [services.hostname, "PIPELINING", f"SIZE {services.size_limit(theirs)}"]
+        lines += [name for name in ("8BITMIME", "SMTPUTF8", "DSN") if name in theirs]
+        lines += ["ENHANCEDSTATUSCODES", "CHUNKING"]
+        if services.tls is not None and not self._wire.encrypted:
+            lines.append("STARTTLS")
+        if self._client.listed:
+            lines += [f"XFORWARD {XFORWARD}", f"XCLIENT {XCLIENT}"]
+        return tuple(line.encode() for line in lines)
+
+    async def _theirs(self) -> dict[str, str]:
+        """What the next hop can; without one, nothing is in the way of what mail may be."""
+        relay = self._services.relay
+        return await relay.features() if relay else {"8BITMIME": "", "SMTPUTF8": ""}
+
+    async def _start_tls(self) -> Reply | None:
+        services = self._services
+        if services.tls is None or self._wire.encrypted or not self._extended:
+            return replies.OUT_OF_ORDER if self._wire.encrypted or not self._extended else replies.NOT_IMPLEMENTED
+        self._end_transaction()
+        if not await self._wire.start_tls(services.tls, replies.GO_AHEAD_TLS.encode(), self._limits.handshake):
+            raise ConnectionGoneError
+        # RFC 3207 section 4.2: the client starts anew and says who it is once more.
+        self._helo, self._extended = "", False
+        return None
+
+    def _heard(self, attributes: Attributes) -> Reply:
+        if not self._client.listed:
+            self._errors += 1
+            return replies.NOT_ALLOWED
+        if self._transaction is not None or (attributes.verb == "XFORWARD" and not self._helo):
+            return replies.OUT_OF_ORDER
+        client = self._client.hears(attributes)
+        if client is None:
+            self._errors += 1
+            return replies.SYNTAX
+        self._client = client
+        if attributes.verb == "XFORWARD":
+            return replies.OK
+        self._helo, self._extended = "", False
+        return reply(220, f"{self._services.hostname} ESMTP")
+
+    async def _mail(self, mail: Path) -> Pending:
+        self._mail_refused = False
+        if not self._helo or self._transaction is not None:
+            self._errors += 1
+            return replies.OUT_OF_ORDER
+        theirs = await self._theirs()
+        refusal = sender_fault(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
+        if refusal is None and not self._services.guard.has_room():
+            refusal = replies.FULL
+        if refusal is None and self._services.spooled >= self._limits.spooled:
+            refusal = replies.NO_ROOM
+        if refusal is not None:
+            self._mail_refused = True
+            return refusal
+        self._idle = 0
+        self._transaction = Transaction(mail, self._client, self._helo, self._services.relay)
+        return await self._transaction.begin()
+
+    async def _rcpt(self, rcpt: Path) -> Pending:
+        transaction = self._transaction
+        if transaction is None or transaction.body is not None:
+            self._errors += not self._mail_refused
+            return replies.OUT_OF_ORDER
+        if refusal := recipient_fault(rcpt, await self._theirs(), international=transaction.international):
+            return refusal
+        if transaction.asked >= self._limits.recipients:
+            return replies.TOO_MANY_RECIPIENTS
+        try:
+            fits = await self._fits(transaction, rcpt.domain)
+        except StorageError:
+            return replies.TRY_LATER
+        if self._transaction is None:  # the next hop refused the sender meanwhile
+            return replies.OUT_OF_ORDER
+        return transaction.add(rcpt) if fits else replies.OTHER_TENANT
+
+    async def _fits(self, transaction: Transaction, domain: str) -> bool:
+        """Is the domain that of the transaction's tenant? The first recipient that is taken says who that is."""
+        if domain not in transaction.tenants:
+            transaction.tenants[domain] = await self._services.tenancy.tenant_of(domain)
+        tenant = transaction.tenants[domain]
+        if transaction.asked and tenant == transaction.tenant:
+            return True
+        if transaction.asked:
+            await self._flush()
+        if transaction.accepted:
+            return False
+        transaction.tenant = tenant
+        return True
+
+    def _unready(self) -> Reply | None:
+        """Why no message can come now."""
+        transaction = self._transaction
+        if transaction is None:
+            self._errors += not self._mail_refused
+            return replies.OUT_OF_ORDER
+        if not transaction.accepted:
+            return replies.NEXT_HOP_LOST if transaction.lost else replies.NO_RECIPIENTS
+        return replies.NEXT_HOP_LOST if transaction.lost else None
+
+    async def _data(self) -> Reply:
+        if self._wire.buffered:
+            # Whoever does not wait for the 354 may be made to speak by somebody else: what follows is no command.
+            self._closing = True
+            return replies.UNINVITED
+        transaction = self._transaction
+        if transaction is not None and transaction.body is not None:
+            return replies.OUT_OF_ORDER
+        if refusal := self._unready():
+            return refusal
+        assert transaction is not None
+        self._wire.write(replies.SEND_DATA.encode())
+        transaction.body = self._services.spool.new()
+        refusal = await self._receiving.dotted(transaction.body, transaction.keep_alive)
+        return await self._ended(transaction, refusal)
+
+    async def _bdat(self, chunk: Chunk) -> Reply:
+        transaction = self._transaction
+        if refusal := self._unready():
+            await self._receiving.swallow(chunk.size)
+            return refusal
+        assert transaction is not None
+        if transaction.body is None:
+            transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
+        refusal = await self._receiving.chunk(transaction.body, chunk, self._chunk_ends, transaction.keep_alive)
+        if refusal is None and not chunk.last:
+            return reply(250, f"2.0.0 {chunk.size} octets received")
+        return await self._ended(transaction, refusal)
+
+    async def _ended(self, transaction: Transaction, refusal: Reply | None) -> Reply:
+        """A whole message is there, or will never be."""
+        body = transaction.body
+        assert body is not None
+        try:
+            if refusal is not None:
+                return refusal
+            if not body.size:
+                return replies.EMPTY
+            body.finish()
+            self.deciding = True
+            return await self._concluded(transaction, body)
+        finally:
+            self.deciding = False
+            self._end_transaction()
+            self._client = self._client.after_message()
+
+    async def _concluded(self, transaction: Transaction, body: SpooledBody) -> Reply:
+        services = self._services
+        header = header_of(body, services.hostname)
+        if header.hops > self._limits.hops:
+            return replies.LOOP
+        now = time.time()
+        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body)
+
+        async def deliver(result: ScanResult) -> Reply:
+            top = added(result, services.hostname, self._arrival(transaction, now))
+            return await transaction.deliver(itertools.chain((top,), without(body, header.claims)))
+
+        answer = await services.outcomes.of(request, transaction.digest(body.sha256), deliver)
+        services.replied(answer)
+        log.info("message answered", ggrid=request.ggrid, code=answer.code, client=self._client.address)
+        return answer
+
+    def _arrival(self, transaction: Transaction, now: float) -> Arrival:
+        accepted = transaction.accepted
+        protocol = "UTF8SMTP" if transaction.international else "ESMTP" if self._extended else "SMTP"
+        return Arrival(
+            helo=self._helo,
+            address=self._client.address,
+            protocol=protocol + "S" * self._wire.encrypted,
+            recipient=accepted[0] if len(accepted) == 1 else "",
+            now=now,
+        )
+
+    def _end_transaction(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            self._services.spooled -= transaction.body.size if transaction.body else 0
+            transaction.end()
+
+    def _last(self, last: Reply) -> None:
+        self._closing = True
+        self._wire.write(last.encode())
+
+
+def _allowed_in_clear(command: Parsed) -> bool:
+    return isinstance(command, Command) and command.verb in _BEFORE_TLS

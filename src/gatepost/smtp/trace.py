@@ -1,0 +1,134 @@
+"""What is added on top of relayed mail, and what is taken out of it; every other byte stays as it came.
+
+Added: Authentication-Results (RFC 8601), the X-Gatepost fields and a Received field (RFC 5321 section 4.4). Taken out:
+fields that claim to be ours. Intake has refused every message with line ends other than CRLF, so fields are found by
+simple means, and no other reading of the header has fields that this one has not.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from email.utils import formatdate
+
+import msgspec
+
+from gatepost.auth.header import authentication_results, forged
+from gatepost.mail.message import Field
+from gatepost.scanning.request import ScanResult
+from gatepost.scanning.spool import SpooledBody
+
+PREFIX = b"x-gatepost-"
+AUTHENTICATION = b"authentication-results"
+MAX_HEADER = 1 << 20
+WIDTH = 76
+_PIECE = 256 << 10
+_FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n")
+_LINE = re.compile(rb"[^\r\n]*+\r\n")
+_ODD = re.compile(r"[^!-~]|[()\\;<>\[\]\"]")
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """How a message came in: what the Received field says."""
+
+    helo: str
+    address: str
+    protocol: str
+    recipient: str
+    now: float
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it."""
+
+    claims: tuple[tuple[int, int], ...]
+    hops: int
+
+
+def added(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
+    """The fields that go on top."""
+    report = result.report
+    fields = [
+        authentication_results(hostname, report.authentication),
+        _field("X-Gatepost-Id", [result.ggrid]),
+        _field("X-Gatepost-Verdict", [report.verdict]),
+        _field("X-Gatepost-Decision", [report.decision]),
+        _field("X-Gatepost-Tags", [f"{tag}," for tag in report.tags[:-1]] + list(report.tags[-1:]) or ["none"]),
+        _received(result.ggrid, hostname, arrival),
+    ]
+    return b"".join(fields)
+
+
+def header_of(body: SpooledBody, hostname: str) -> Header:
+    """Look through the header section, or as much of it as a header may have."""
+    start = next(body.chunks(MAX_HEADER), b"")
+    claims: list[tuple[int, int]] = []
+    hops = position = 0
+    while position < len(start) and not start.startswith(b"\r\n", position):
+        match = _FIELD.match(start, position)
+        if match is None:
+            line = _LINE.match(start, position)
+            position = line.end() if line else len(start)
+            continue
+        name = match[1].lower()
+        hops += name == b"received"
+        if name.startswith(PREFIX) or (name == AUTHENTICATION and _claims(match[0], hostname)):
+            claims.append(match.span())
+        position = match.end()
+    return Header(tuple(claims), hops)
+
+
+def without(body: SpooledBody, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of a message but for these stretches, in pieces."""
+    begin = 0
+    rest = list(claims)
+    for piece in body.chunks(_PIECE):
+        end = begin + len(piece)
+        place = begin
+        while rest and rest[0][0] < end:
+            first, last = rest[0]
+            if first > place:
+                yield piece[place - begin : first - begin]
+            place = min(last, end)
+            if last > end:
+                break
+            rest.pop(0)
+        if place < end:
+            yield piece[place - begin :]
+        begin = end
+
+
+def _claims(raw: bytes, hostname: str) -> bool:
+    value = raw.partition(b":")[2].replace(b"\r\n", b"").strip().decode("latin-1")
+    return bool(forged([Field("authentication-results", value, raw)], hostname))
+
+
+def _received(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
+    words = [
+        f"from {_safe(arrival.helo) or 'unknown'}",
+        f"([{_literal(arrival.address)}])",
+        f"by {_safe(hostname)}",
+        f"with {arrival.protocol}",
+        f"id {ggrid}",
+    ]
+    if arrival.recipient and arrival.recipient.isascii() and not _ODD.search(arrival.recipient):
+        words.append(f"for <{arrival.recipient}>")
+    words[-1] += ";"
+    return _field("Received", [*words, formatdate(arrival.now)])
+
+
+def _literal(address: str) -> str:
+    return f"IPv6:{address}" if ":" in address else _safe(address)
+
+
+def _safe(text: str) -> str:
+    """A word that can end neither a comment nor the field. Address literals keep their brackets off."""
+    return _ODD.sub("?", text.strip("[]"))[:255]
+
+
+def _field(name: str, words: list[str]) -> bytes:
+    lines = [f"{name}:"]
+    for word in words:
+        if len(lines[-1]) + len(word) >= WIDTH and lines[-1] != "\t":
+            lines.append("\t" + word)
+        else:
+            lines[-1] += f" {word}"
+    return ("\r\n".join(lines) + "\r\n").encode("ascii", "replace")

@@ -1,0 +1,114 @@
+"""Several models that speak with one voice: the shipped one, the operator's own, and the tenant's own.
+
+Their log-odds are averaged, each model weighing the same: a model of few messages is unsure by itself, because it was
+regularised, so it moves the shipped one a little; one that has seen much of the operator's mail moves it a lot.
+
+Messages with what they really were, kept for the next training: one file each, by the hash of its bytes.
+
+Nothing is read here: whoever keeps a message must not have to parse it.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from gatepost.near_duplicates import Marked, Signature, load_marked
+from gatepost.textmodel.features import Features
+from gatepost.textmodel.model import MAX_SHOWN, Hits, Model, ModelError, Score, load_model, shared, shipped_model
+
+OWN = "own.npz"
+MARKS = "marked.json"
+FOLDER = "models"
+
+
+class Blend(msgspec.Struct, frozen=True):
+    """Models that are asked together."""
+
+    models: tuple[Model, ...]
+
+    def hits(self, seen: Features) -> tuple[Hits, ...]:
+        """Which rows of each model a message has."""
+        return tuple(model.hits(seen) for model in self.models)
+
+    def weigh(self, hits: tuple[Hits, ...]) -> Score:
+        """The average of what the models think."""
+        scores = [model.weigh(each) for model, each in zip(self.models, hits, strict=True)]
+        if len(scores) == 1:
+            return scores[0]
+        count = len(scores)
+        return shared(
+            sum(score.logit for score in scores) / count,
+            sum(math.log(score.phishing / score.spam) for score in scores) / count,
+            sum(math.log(score.fraud / score.spam) for score in scores) / count,
+        )
+
+    def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:
+        """What weighed most, a few from each model."""
+        each = [model.reasons(mine) for model, mine in zip(self.models, hits, strict=True)]
+        merged = dict.fromkeys(word for row in range(MAX_SHOWN) for words in each for word in words[row : row + 1])
+        return tuple(merged)[:MAX_SHOWN]
+
+
+class Models(msgspec.Struct, frozen=True):
+    """The models of a deployment: for everybody, and for the tenants that have one of their own. `marked` are the
+    signatures of texts that the operator marked."""
+
+    everybody: Blend
+    tenants: Mapping[str, Blend] = {}
+    marked: Marked = Marked()
+
+    def of(self, tenant: str | None) -> Blend:
+        """The models that speak about a tenant's mail."""
+        return self.tenants.get(tenant, self.everybody) if tenant else self.everybody
+
+
+def shipped_models() -> Models:
+    """Only the model that comes with the package."""
+    return Models(Blend((shipped_model(),)))
+
+
+def load_models(folder: Path) -> Models:
+    """The models of a deployment's folder: `own.npz` for everybody and `UID.npz` for a tenant, where there are any."""
+    if not folder.is_dir():
+        return shipped_models()
+    base = (shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
+    files = sorted(path for path in folder.glob("*.npz") if path.name != OWN)
+    tenants = {path.stem.lower(): Blend((*base, load_model(path))) for path in files}
+    return Models(Blend(base), tenants, load_marked(load_marks(folder).values()))
+
+
+def load_marks(folder: Path) -> dict[str, Signature]:
+    """The signatures that an operator marked, by the hash of the message each is from."""
+    try:
+        return msgspec.json.decode((folder / MARKS).read_bytes(), type=dict[str, Signature])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError):
+        raise ModelError(f"{MARKS} cannot be read") from None
+
+
+def save_mark(folder: Path, changes: Mapping[str, Signature]) -> None:
+    """Add signatures, or take those away that are empty."""
+    kept = {name: each for name, each in {**load_marks(folder), **changes}.items() if each}
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f"{MARKS}.new"
+    fresh.write_bytes(msgspec.json.encode(kept))
+    fresh.replace(folder / MARKS)
+
+
+FEEDBACK_FOLDER = "feedback"
+
+
+def save_feedback(data: Path, raw: bytes, wanted: bool) -> str:
+    """Keep one message under the data folder; it replaces what was said of it before. Returns the file's name."""
+    name = f"{hashlib.sha256(raw).hexdigest()}.eml"
+    place, other = (data / FEEDBACK_FOLDER / side for side in (("ham", "spam") if wanted else ("spam", "ham")))
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = place / f".{name}"
+    fresh.write_bytes(raw)
+    fresh.replace(place / name)
+    (other / name).unlink(missing_ok=True)
+    return name

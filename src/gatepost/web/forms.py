@@ -1,0 +1,213 @@
+"""What a form sends: urlencoded, or multipart where it carries a file. Bounded while it is read.
+
+A field that comes twice keeps all its values, in order, for lists of chosen rows are sent like that.
+
+Times that people choose: a day, or a day and a minute, in UTC.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, Self
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from multipart import (  # type: ignore[import-untyped]  # it is annotated, without saying so
+    MultipartError,
+    MultipartSegment,
+    PushMultipartParser,
+)
+from starlette.requests import Request
+
+from gatepost.abby.upload import Pace, boundary_of
+from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
+
+MAX_FORM = 4 << 20
+MAX_FIELDS = 2_000
+
+TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "this is more than the form takes; nothing was changed")
+SLOW = Failure(MALFORMED_REQUEST, "the form stopped arriving, or arrives too slowly; nothing was changed")
+UNREADABLE = Failure(MALFORMED_REQUEST, "the form could not be read; nothing was changed. Go back and send it again")
+
+
+class Form(msgspec.Struct, frozen=True):
+    """The fields of a form; `file` is the name of the file that came with it."""
+
+    fields: dict[str, tuple[str, ...]] = {}
+    file: str = ""
+
+    def text(self, name: str, limit: int = 1_000) -> str:
+        """The first value of a field without the spaces around it; empty where there is none."""
+        return self.whole(name).strip()[:limit]
+
+    def whole(self, name: str) -> str:
+        """The first value as it came: passwords may begin with a space."""
+        return next(iter(self.fields.get(name, ())), "")
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Every value of a field."""
+        return self.fields.get(name, ())
+
+    def with_field(self, name: str, value: str) -> str:
+        """The same fields as the query of an address, with one of them set; words of a page that was left are gone."""
+        kept = {key: values for key, values in self.fields.items() if key not in (name, "done") and any(values)}
+        return urlencode({**kept, name: (value,)}, doseq=True, errors="replace")
+
+    @property
+    def narrows(self) -> bool:
+        """Does an address ask for less than everything? What a page was left with (`done`) does not count."""
+        return any(any(values) for name, values in self.fields.items() if name not in ("done", "before"))
+
+    def has(self, name: str) -> bool:
+        """Was it sent with something in it? A box that is ticked is sent, one that is not is absent."""
+        return bool(self.whole(name))
+
+
+class Sink(Protocol):
+    """Where the bytes of a file go."""
+
+    def write(self, data: bytes) -> object: ...
+
+
+def query(text: str) -> Form:
+    """The fields of an address' query; what cannot be read is left out."""
+    try:
+        return _collected(parse_qsl(text[:20_000], keep_blank_values=True, max_num_fields=100, errors="replace"))
+    except ValueError:
+        return Form()
+
+
+async def read_form(request: Request) -> Form | Failure:
+    """The form that a request carries, without files."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return Failure(UNSUPPORTED_MEDIA_TYPE, "forms are sent as application/x-www-form-urlencoded")
+    body = bytearray()
+    try:
+        async with Pace() as pace:
+            async for chunk in request.stream():
+                pace.earn(len(chunk))
+                body += chunk
+                if len(body) > MAX_FORM:
+                    return TOO_LARGE
+    except TimeoutError:
+        return SLOW
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="replace")
+    except (ValueError, UnicodeDecodeError):
+        return UNREADABLE
+    return _collected(pairs)
+
+
+async def read_upload(request: Request, sink: Sink, limit: int) -> Form | Failure:
+    """A form with one file in it, whose bytes go to `sink` as they come."""
+    boundary = boundary_of(request.scope["headers"])
+    if isinstance(boundary, Failure):
+        return boundary
+    reading = _Upload(sink, limit)
+    try:
+        with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
+            async with Pace() as pace:
+                async for chunk in request.stream():
+                    pace.earn(len(chunk))
+                    if reading.fed(chunk, parser.parse(chunk)).is_too_large:
+                        break
+            if not reading.is_too_large and not parser.closed:
+                reading.fed(b"", parser.parse(b""))
+    except TimeoutError:
+        return SLOW
+    except MultipartError:
+        # Leaving before the end is an error to the parser as well.
+        return TOO_LARGE if reading.is_too_large else UNREADABLE
+    return TOO_LARGE if reading.is_too_large else reading.form()
+
+
+class _Upload:
+    """The parts of a body, one after the other."""
+
+    def __init__(self, sink: Sink, limit: int) -> None:
+        self._sink, self._limit = sink, limit
+        self._pairs: list[tuple[str, str]] = []
+        self._name, self._value = "", bytearray()
+        self._is_file = False
+        self._file = ""
+        self._file_size = self._received = 0
+
+    @property
+    def is_too_large(self) -> bool:
+        return self._file_size > self._limit or self._received - self._file_size > MAX_FORM
+
+    def fed(self, chunk: bytes, events: Iterable[MultipartSegment | bytearray | None]) -> Self:
+        """So many bytes, and what the parser made of them."""
+        self._received += len(chunk)
+        for event in events:
+            self._take(event)
+        return self
+
+    def _take(self, event: MultipartSegment | bytearray | None) -> None:
+        if isinstance(event, MultipartSegment):
+            self._name, self._value = event.name or "", bytearray()
+            self._is_file = event.filename is not None
+            if self._is_file:
+                self._file = event.filename[:300]
+        elif event is None:
+            if not self._is_file:
+                self._pairs.append((self._name, self._value.decode("utf-8", "replace")))
+        elif self._is_file:
+            self._file_size += len(event)
+            self._sink.write(bytes(event))
+        else:
+            self._value += event
+
+    def form(self) -> Form:
+        collected = _collected(self._pairs)
+        return Form(collected.fields, self._file)
+
+
+def _collected(pairs: Iterable[tuple[str, str]]) -> Form:
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value.replace("\0", "\N{REPLACEMENT CHARACTER}"))
+    return Form({name: tuple(values) for name, values in fields.items()})
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+UNREADABLE_TIME = Failure(INVALID_REQUEST, "that is no day: write it as 2027-01-31")
+PAST_TIME = Failure(INVALID_REQUEST, "that day is over; choose a later one, or none at all")
+
+
+def parse_time(text: str, *, end: bool = False) -> int | Failure | None:
+    """`2027-01-31`, or `2027-01-31T10:30` as browsers send it; the end of a day where it is asked for."""
+    if not text:
+        return None
+    try:
+        stated = datetime.fromisoformat(text)
+        moment = stated.replace(tzinfo=UTC) if stated.tzinfo is None else stated.astimezone(UTC)
+        if end and len(text) <= len("2027-01-31"):
+            moment += timedelta(days=1)
+    except (ValueError, OverflowError):
+        return UNREADABLE_TIME
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+class Period(msgspec.Struct, frozen=True):
+    """A stretch of time; None where it is open at that side."""
+
+    since: int | None = None
+    until: int | None = None
+
+
+def parse_period(asked: Form) -> Period | Failure:
+    """What the fields `since` and `until` say; the last day counts whole."""
+    since, until = parse_time(asked.text("since")), parse_time(asked.text("until"), end=True)
+    if isinstance(since, Failure):
+        return since
+    return until if isinstance(until, Failure) else Period(since, until)
+
+
+def parse_expiry(text: str, now: int) -> int | Failure | None:
+    """When something ends: with the end of that day; None for never."""
+    moment = parse_time(text, end=True)
+    if isinstance(moment, int) and moment <= now:
+        return PAST_TIME
+    return moment

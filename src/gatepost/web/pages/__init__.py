@@ -1,0 +1,1 @@
+"""The pages of the web interface, one subject a module."""

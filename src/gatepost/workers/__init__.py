@@ -1,0 +1,1 @@
+"""The sealed worker processes that analyse mail, and guard's side of them."""

@@ -1,0 +1,272 @@
+"""What guard and a worker say to each other: length, kind, job, then msgpack (a raw message goes as it is).
+
+guard takes a worker for hostile, since hostile bytes are parsed there: each kind that may come from a worker has its
+most bytes, each body its type, and a step its most questions. Whatever breaks one of these is a `FrameError`, and a
+worker that sends it is ended.
+
+The last few of something, kept in step on both sides of a socket.
+
+guard must know which snapshots a worker still has. Both see the same jobs in the same order, so both keep a `Recent`
+of the same size: what falls out on one side falls out on the other.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Annotated, Generic, Literal, TypeVar
+
+import msgspec
+
+from gatepost.mail.message import Envelope
+from gatepost.questions import Answer, Question
+from gatepost.report import Report
+from gatepost.view.values import NotShown, Picture, View
+
+T = TypeVar("T")
+Looked = View | Picture | NotShown
+Purpose = Literal["judge", "view", "picture"]
+
+MAX_STEPS = 64
+MAX_QUESTIONS = 64
+MAX_REPORT = 4 << 20
+PNG = b"\x89PNG\r\n\x1a\n"
+
+HEADER = struct.Struct("<IBI")
+
+
+class Frame(IntEnum):
+    """Kinds of frame; those of a worker start at 16."""
+
+    SNAPSHOT = 1
+    JOB = 2
+    RAW = 3
+    ANSWERS = 4
+    CANCEL = 5
+    READY = 16
+    ASK = 17
+    DONE = 18
+    FAILED = 19
+
+
+FROM_WORKER = {Frame.READY: 4096, Frame.ASK: 4 << 20, Frame.DONE: MAX_REPORT, Frame.FAILED: 4096}
+
+_Short = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """Data that analyses need and that changes now and then; sent once for each worker and version."""
+
+    key: str
+    version: int
+    data: bytes
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True):
+    """One message to analyse; its bytes follow in a frame of their own.
+
+    `lists` and `policy` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers that an
+    attempt before this one was given; `antivirus` says whether there is one to ask. With another `purpose` the message
+    is not judged but shown, or the picture with that `index` in it.
+    """
+
+    envelope: Envelope
+    now: float
+    lists: str = ""
+    skip: dict[str, str] = {}
+    known: tuple[tuple[Question, Answer], ...] = ()
+    antivirus: bool = False
+    policy: str = "policy"
+    purpose: Purpose = "judge"
+    index: int = 0
+
+
+class Given(msgspec.Struct, frozen=True, array_like=True):
+    """The answers to one step."""
+
+    step: int
+    answers: tuple[Answer, ...]
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True):
+    """A worker is sealed: what with, and what could nevertheless be done."""
+
+    layers: Annotated[tuple[_Short, ...], msgspec.Meta(max_length=16)]
+    leaks: Annotated[tuple[_Short, ...], msgspec.Meta(max_length=16)]
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True):
+    """A job waits for the answers to these."""
+
+    step: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)]
+    questions: Annotated[tuple[Question, ...], msgspec.Meta(min_length=1, max_length=MAX_QUESTIONS)]
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True):
+    """An analysis ended without a report; the worker is well."""
+
+    stage: _Short
+    reason: _Short
+
+
+class FrameError(ValueError):
+    """A worker said something that no worker says."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_ready = msgspec.msgpack.Decoder(Ready)
+_ask = msgspec.msgpack.Decoder(Ask)
+_report = msgspec.msgpack.Decoder(Report)
+_failed = msgspec.msgpack.Decoder(Failed)
+_view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
+_picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
+_job = msgspec.msgpack.Decoder(Job)
+_given = msgspec.msgpack.Decoder(Given)
+_snapshot = msgspec.msgpack.Decoder(Snapshot)
+
+
+def frame(kind: Frame, job: int, body: bytes) -> bytes:
+    """One whole frame."""
+    return HEADER.pack(len(body), kind, job) + body
+
+
+def packed(kind: Frame, job: int, body: msgspec.Struct) -> bytes:
+    """One whole frame with a typed body."""
+    return frame(kind, job, _encoder.encode(body))
+
+
+def raw_header(job: int, size: int) -> bytes:
+    """What goes before the bytes of a message."""
+    return HEADER.pack(size, Frame.RAW, job)
+
+
+def ready(body: bytes) -> Ready:
+    """The body of a READY frame."""
+    return _decoded(_ready, body)
+
+
+def ask(body: bytes) -> Ask:
+    """The body of an ASK frame."""
+    return _decoded(_ask, body)
+
+
+def report(body: bytes) -> Report:
+    """The body of a DONE frame. No worker may leave a message undecided: that word is guard's."""
+    result = _decoded(_report, body)
+    if result.decision == "undecided":
+        raise FrameError("a worker decided not to decide")
+    return result
+
+
+def view(body: bytes) -> View | NotShown:
+    """The body of a DONE frame of a job that shows a message."""
+    return _decoded(_view, body)
+
+
+def picture(body: bytes) -> Picture | NotShown:
+    """The body of a DONE frame of a job that shows a picture; nothing but PNG goes on from here."""
+    result = _decoded(_picture, body)
+    if isinstance(result, Picture) and not result.png.startswith(PNG):
+        raise FrameError("a picture that is no PNG")
+    return result
+
+
+def failed(body: bytes) -> Failed:
+    """The body of a FAILED frame."""
+    return _decoded(_failed, body)
+
+
+def job(body: bytes) -> Job:
+    """The body of a JOB frame."""
+    return _job.decode(body)
+
+
+def given(body: bytes) -> Given:
+    """The body of an ANSWERS frame."""
+    return _given.decode(body)
+
+
+def snapshot(body: bytes) -> Snapshot:
+    """The body of a SNAPSHOT frame."""
+    return _snapshot.decode(body)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
+        raise FrameError(f"a frame could not be read: {type(fault).__name__}") from None
+
+
+class FrameReader:
+    """Cuts a worker's stream of bytes into frames, as far as they have come."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[Frame, int, bytes]]:
+        """The frames that are complete with these bytes; `FrameError` if one may not be."""
+        if self._buffer:
+            self._buffer += data
+            data = bytes(self._buffer) if self._complete() else b""
+        found = []
+        start = 0
+        while len(data) - start >= HEADER.size:
+            length, kind, job = HEADER.unpack_from(data, start)
+            if length > FROM_WORKER.get(kind, -1):
+                raise FrameError(f"a frame of kind {kind} and {length} bytes")
+            end = start + HEADER.size + length
+            if end > len(data):
+                break
+            found.append((Frame(kind), job, data[start + HEADER.size : end]))
+            start = end
+        if data:
+            self._buffer[:] = data[start:]
+        return found
+
+    def _complete(self) -> bool:
+        """Is at least one frame whole, or too large to be waited for?"""
+        if len(self._buffer) < HEADER.size:
+            return False
+        length, kind, _job = HEADER.unpack_from(self._buffer)
+        return bool(len(self._buffer) >= HEADER.size + length or length > FROM_WORKER.get(kind, -1))
+
+
+class Spawn(msgspec.Struct, frozen=True, tag=True):
+    """guard to loader, with the worker's socket and page: fork a worker."""
+
+    number: int
+    memory: int
+    trial: bool
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """Loader to guard: everything is imported and warm."""
+
+
+class Born(msgspec.Struct, frozen=True, tag=True):
+    """Loader to guard, with a pidfd: this worker runs."""
+
+    number: int
+    pid: int
+
+
+KEPT = 32
+
+
+class RecentSnapshots(Generic[T]):
+    """Up to `KEPT` values by name; the one that was used longest ago goes first."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, T] = {}
+
+    def get(self, name: str) -> T | None:
+        """The value, which thereby is the latest used."""
+        if name not in self._values:
+            return None
+        value = self._values[name] = self._values.pop(name)
+        return value
+
+    def put(self, name: str, value: T) -> None:
+        self._values.pop(name, None)
+        self._values[name] = value
+        if len(self._values) > KEPT:
+            del self._values[next(iter(self._values))]

@@ -1,0 +1,312 @@
+"""System calls that Python has no function for, through the C library, with errors as `OSError`.
+
+The system calls that an analysis needs, as a seccomp filter (seccomp(2)); every other call fails with EPERM.
+
+An analysis computes: it needs memory, the clock, randomness and its one socket. The filter is a program for the
+kernel's packet-filter machine (BPF), built here instruction by instruction. Two calls are let through only with
+harmless arguments: memory may never be made executable, and limits may be read but not set.
+
+Shutting a worker in: no files, no network, no other process, so much memory and no more.
+
+The order matters, since each step takes away what the next would need. Four layers stand one behind the other, and
+none is trusted alone: no descriptor but the socket and no room for another (RLIMIT_NOFILE caps the descriptor
+*number*, so 1 leaves just 0; 0 itself would break poll), no-new-privileges, a Landlock domain without any right
+(landlock(7)), and a seccomp allow-list. Then the process tries to break out, and reports what it managed.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import resource
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.prctl.restype = ctypes.c_int
+
+MACHINE = platform.machine()
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NO_NEW_PRIVS = 38
+
+
+def syscall(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Call the kernel; addresses and sizes are passed as they are."""
+    result: int = _libc.syscall(ctypes.c_long(number), *(_widened(argument) for argument in arguments))
+    if result < 0:
+        raise _error()
+    return result
+
+
+def prctl(option: int, value: int) -> None:
+    """Set one property of this process."""
+    if _libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)) < 0:
+        raise _error()
+
+
+def die_with_parent(parent: int, signal: int) -> None:
+    """Have the kernel send `signal` when `parent` ends, however it ends; exit if that has happened already."""
+    prctl(PR_SET_PDEATHSIG, signal)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def give_back_memory() -> None:
+    """Return free heap pages to the system, where the C library knows how (glibc)."""
+    trim = getattr(_libc, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _widened(argument: int | ctypes.Array[ctypes.c_char] | None) -> object:
+    return ctypes.c_ulong(argument) if isinstance(argument, int) else argument
+
+
+def _error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
+
+
+class Machine(NamedTuple):
+    """What differs between processors: the kernel's name for it (linux/audit.h) and its call numbers."""
+
+    audit: int
+    seccomp: int
+    allowed: tuple[int, ...]
+    without_exec: tuple[int, ...]
+    prlimit: int
+
+
+# In this order: close fstat lseek munmap brk rt_sigaction rt_sigprocmask rt_sigreturn mremap madvise nanosleep getpid
+# getppid sendto recvfrom exit uname gettimeofday getrlimit getrusage sysinfo sigaltstack gettid futex
+# sched_getaffinity sched_yield restart_syscall clock_gettime clock_getres clock_nanosleep exit_group getrandom getuid
+# geteuid getgid getegid membarrier rseq; x86_64 also has time.
+_X86_64 = Machine(
+    audit=0xC000003E,
+    seccomp=317,
+    allowed=(
+        *(3, 5, 8, 11, 12, 13, 14, 15, 25, 28, 35, 39),
+        *(110, 44, 45, 60, 63, 96, 97, 98, 99, 131, 186, 202),
+        *(204, 24, 219, 228, 229, 230, 231, 318, 102),
+        *(107, 104, 108, 324, 334, 201),
+    ),
+    without_exec=(9, 10),  # mmap, mprotect
+    prlimit=302,
+)
+_AARCH64 = Machine(
+    audit=0xC00000B7,
+    seccomp=277,
+    allowed=(
+        *(57, 80, 62, 215, 214, 134, 135, 139, 216, 233, 101, 172),
+        *(173, 206, 207, 93, 160, 169, 163, 165, 179, 132, 178, 98),
+        *(123, 124, 128, 113, 114, 115, 94, 278, 174),
+        *(175, 176, 177, 283, 293),
+    ),
+    without_exec=(222, 226),
+    prlimit=261,
+)
+MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
+
+ALLOW = 0x7FFF0000
+REFUSE = 0x00050000 | errno.EPERM
+KILL = 0x80000000
+
+_LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
+_PROT_EXEC = 4
+_SET_MODE_FILTER = 1
+
+
+def instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    """One `struct sock_filter`; `yes` and `no` are how many instructions a comparison jumps over."""
+    return struct.pack("=HBBI", code, yes, no, value)
+
+
+def program(machine: Machine) -> bytes:
+    """The filter for one processor."""
+    code = [
+        instruction(_LOAD, _ARCH),
+        instruction(_EQUAL, machine.audit, yes=1),
+        instruction(_RETURN, KILL),
+        instruction(_LOAD, _NUMBER),
+    ]
+    for number in machine.allowed:
+        code += [instruction(_EQUAL, number, no=1), instruction(_RETURN, ALLOW)]
+    for number in machine.without_exec:
+        code += [instruction(_EQUAL, number, no=4), *_without_bit(2, _PROT_EXEC)]
+    code += [instruction(_EQUAL, machine.prlimit, no=8), *_zero(0, 2)]
+    return b"".join([*code, instruction(_RETURN, REFUSE)])
+
+
+def _without_bit(argument: int, bit: int) -> tuple[bytes, ...]:
+    return (
+        instruction(_LOAD, _ARGUMENTS + 8 * argument),
+        instruction(_ANY_BIT, bit, no=1),
+        instruction(_RETURN, REFUSE),
+        instruction(_RETURN, ALLOW),
+    )
+
+
+def _zero(number: int, pointer: int) -> tuple[bytes, ...]:
+    """Allow if a 32-bit argument and both halves of a pointer are zero."""
+    return (
+        instruction(_LOAD, _ARGUMENTS + 8 * number),
+        instruction(_EQUAL, 0, no=4),
+        instruction(_LOAD, _ARGUMENTS + 8 * pointer),
+        instruction(_EQUAL, 0, no=2),
+        instruction(_LOAD, _ARGUMENTS + 8 * pointer + 4),
+        instruction(_EQUAL, 0, yes=1),
+        instruction(_RETURN, REFUSE),
+        instruction(_RETURN, ALLOW),
+    )
+
+
+def install(code: bytes) -> None:
+    """Put this process under a filter, for good. No-new-privileges must be set before."""
+    instructions = ctypes.create_string_buffer(code, len(code))
+    header = struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(instructions))
+    syscall(_this_machine().seccomp, _SET_MODE_FILTER, 0, ctypes.create_string_buffer(header, len(header)))
+
+
+def allow_only_analysis() -> None:
+    """Put this process under the filter of this module."""
+    install(program(_this_machine()))
+
+
+def _this_machine() -> Machine:
+    if MACHINE not in MACHINES:
+        raise OSError(errno.ENOSYS, f"no system call numbers are known for {MACHINE}")
+    return MACHINES[MACHINE]
+
+
+SOCKET = 0
+
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
+_LANDLOCK_VERSION = 1
+_REFUSED = frozenset({errno.EPERM, errno.EACCES})
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """What the seal is made of, and which attempts to break it succeeded."""
+
+    layers: tuple[str, ...]
+    leaks: tuple[str, ...]
+
+
+def seal(memory: int) -> Sealed:
+    """Seal this process, whose socket is descriptor 0, and try to get out. A layer that the system lacks is missing."""
+    most = _data_size() + memory
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("descriptors", lambda: os.closerange(SOCKET + 1, _descriptors())),
+        ("no-new-privileges", lambda: prctl(PR_SET_NO_NEW_PRIVS, 1)),
+        ("landlock", landlock),
+        ("limits", lambda: _limit(most)),
+        ("seccomp", allow_only_analysis),
+    )
+    layers = []
+    for name, shut in steps:
+        with contextlib.suppress(OSError):
+            shut()
+            layers.append(name)
+    return Sealed(tuple(layers), leaks())
+
+
+def landlock() -> None:
+    """Enter a domain that handles every right this kernel knows and grants none."""
+    version = syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION)
+    files = (1 << 13) - 1 | (version >= 2) << 13 | (version >= 3) << 14 | (version >= 5) << 15
+    rules = struct.pack("=Q", files)
+    if version >= 4:
+        rules += struct.pack("=Q", 0b11)  # bind and connect over TCP
+    if version >= 6:
+        rules += struct.pack("=Q", 0b11)  # abstract sockets and signals outside the domain
+    descriptor = syscall(_LANDLOCK_CREATE, ctypes.create_string_buffer(rules, len(rules)), len(rules), 0)
+    try:
+        syscall(_LANDLOCK_RESTRICT, descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def leaks() -> tuple[str, ...]:
+    """Try each way out, harmlessly. Only a clear refusal counts: "no such file" means that somebody looked."""
+    return tuple(name for name, attempt in _ATTEMPTS.items() if not _refused(attempt))
+
+
+def _refused(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OSError as fault:
+        return fault.errno in _REFUSED
+    return False
+
+
+def _open() -> None:
+    os.close(os.open("/", os.O_RDONLY))
+
+
+def _socket() -> None:
+    socket.socket().close()
+
+
+def _unlink() -> None:
+    os.unlink("/gatepost-worker-was-here")  # noqa: PTH108  one plain system call
+
+
+def _kill() -> None:
+    os.kill(os.getppid(), 0)
+
+
+def _fork() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _execve() -> None:
+    os.execve("/gatepost-worker-was-here", ["x"], {})  # noqa: S606  it must fail
+
+
+_ATTEMPTS: dict[str, Callable[[], None]] = {
+    "open": _open,
+    "socket": _socket,
+    "unlink": _unlink,
+    "kill": _kill,
+    "fork": _fork,
+    "execve": _execve,
+}
+
+
+def _limit(data: int) -> None:
+    for what, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_NOFILE, SOCKET + 1),
+        (resource.RLIMIT_DATA, data),
+    ):
+        resource.setrlimit(what, (most, most))
+
+
+def _data_size() -> int:
+    """How much the process holds before it has seen a message: what it may hold is counted from there."""
+    with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
+        return int(statm.read().split()[5]) * resource.getpagesize()
+
+
+def _descriptors() -> int:
+    return max(int(name) for name in os.listdir("/proc/self/fd")) + 1  # noqa: PTH208
+
+
+def forget_signals() -> None:
+    """A terminal's Ctrl-C and a manager's SIGTERM go to the whole group: guard decides what they mean for workers."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

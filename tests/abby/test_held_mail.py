@@ -1,0 +1,321 @@
+"""Held mail through both kinds of core, with real workers, a real quarantine and a real next hop."""
+
+import asyncio
+import contextlib
+import io
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from PIL import Image
+from prometheus_client import CollectorRegistry
+
+from gatepost.abby.core_clients import LocalCore, RemoteCore
+from gatepost.abby.core_state import Down
+from gatepost.abby.held_mail import HeldMailOnCores
+from gatepost.api.server import server_config
+from gatepost.guard.http_source import build_rest_app
+from gatepost.guard.quarantine.held_mail import HeldMailOperations
+from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.raw_store import RawFolder
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Answers, Questions
+from gatepost.report import Report
+from gatepost.scanning.held_mail import Deleted, NotHeld, NotSent, Released
+from gatepost.scanning.request import Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.service.first_start import self_signed
+from gatepost.smtp.relay import Relay
+from gatepost.store import open_store
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.errors import StorageError
+from gatepost.store.store import Store
+from gatepost.view import picture
+from gatepost.view.message import view
+from gatepost.view.values import NotShown, Picture, View
+from gatepost.workers import warmup
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.pool import PoolSettings, WorkerPool
+
+ANN = Actor("user", "ann")
+SECRET = "a shared secret"
+REPORT = Report("spam", "quarantine", (), 730, "it adds up")
+OURS, THEIRS = new_id(), new_id()
+
+
+def message() -> bytes:
+    packed = io.BytesIO()
+    Image.new("RGB", (60, 60), "red").save(packed, "png")
+    made = EmailMessage()
+    made["From"], made["Subject"] = "ann@x.example", "<script>alert(1)</script>"
+    made.set_content("<b>hello</b>")
+    made.add_attachment(packed.getvalue(), maintype="image", subtype="png", filename="p.png")
+    return made.as_bytes()
+
+
+RAW = message()
+
+
+class Guard:
+    """The workers, as a core has them."""
+
+    rest_enabled = True
+
+    def __init__(self, pool: WorkerPool | None) -> None:
+        self._pool = pool
+
+    async def scan(self, asked: ScanRequest) -> ScanResult:
+        raise AssertionError("nothing is scanned here")
+
+    async def room(self) -> None:
+        return None
+
+    def load(self) -> Load:
+        return Load(0, 1, 1)
+
+    async def look(self, job: AnalysisJob) -> Any:
+        return await self._pool.look(job) if self._pool else NotShown("nobody works here")
+
+
+class House:
+    def __init__(self, store: Store, folder: Path, hop: str, pool: WorkerPool | None) -> None:
+        self.store, self.folder = store, folder
+        self.relay = Relay(hop, "off", "gatepost.test")
+        self.raw = RawFolder(folder / "q")
+        self.quarantine = Quarantine(store, self.raw, self.relay)
+        self.guard = Guard(pool)
+        self.custody = HeldMailOperations(self.quarantine, self.guard)
+        # A core of the same deployment whose folder has none of it.
+        self.empty = LocalCore(
+            self.guard, HeldMailOperations(Quarantine(store, RawFolder(folder / "other")), self.guard)
+        )
+        self.core: LocalCore | RemoteCore = LocalCore(self.guard, self.custody)
+
+    def room(self, *cores: Any) -> HeldMailOnCores:
+        return HeldMailOnCores(self.store, cores or (self.empty, self.core))
+
+    async def hold(self, raw: bytes = RAW, tenant: str | None = OURS) -> str:
+        envelope = Envelope("ann@x.example", ("bob@y.example",), tenant=tenant)
+        with Spool(self.folder / "spool").new() as body:
+            body.write(raw)
+            body.finish()
+            asked = ScanRequest(new_id(), 1_000, envelope, body)
+            await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, REPORT), body)
+        return asked.ggrid
+
+    async def actions(self) -> list[str]:
+        return [f"{each.actor.label} {each.action}" for each in (await self.store.audit_page(AuditFilter())).rows]
+
+
+async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+    return warmup.answers_to(questions)
+
+
+@contextlib.asynccontextmanager
+async def served(house: House) -> AsyncIterator[RemoteCore]:
+    """The core behind its own HTTPS port."""
+    certificate, key = self_signed(["127.0.0.1"], datetime.now(UTC))
+    (house.folder / "cert.pem").write_bytes(certificate)
+    (house.folder / "key.pem").write_bytes(key)
+    app = build_rest_app(house.guard, SECRET, Spool(house.folder / "spool"), CollectorRegistry(), house.custody)
+    server = uvicorn.Server(server_config(app, certificate=house.folder / "cert.pem", key=house.folder / "key.pem"))
+    listener = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.ensure_future(server._serve([listener]))
+    while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    remote = RemoteCore(f"https://127.0.0.1:{listener.getsockname()[1]}", SECRET, house.folder / "cert.pem")
+    try:
+        yield remote
+    finally:
+        await remote.close()
+        server.should_exit = True
+        await serving
+        listener.close()
+
+
+Scenario = Callable[[House], Awaitable[None]]
+Use = Callable[..., None]
+
+
+@pytest.fixture(params=["local", "remote"])
+def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
+    """Runs a scenario with a core in this process, and again with one over HTTPS; with workers if it needs them."""
+
+    def used(scenario: Scenario, *, workers: bool = False) -> None:
+        async def run() -> None:
+            async with contextlib.AsyncExitStack() as stack:
+                store = open_store("sqlite:g.db", tmp_path)
+                stack.push_async_callback(store.close)
+                pool = None
+                if workers:
+                    pool = WorkerPool(PoolSettings(1, 20.0, 1.2, 192 << 20, trial=True), from_zone, shipped_policy())
+                    await pool.start()
+                    stack.push_async_callback(pool.stop)
+                house = House(store, tmp_path, next_hop.url, pool)
+                stack.push_async_callback(house.relay.close)
+                stack.push_async_callback(house.quarantine.finish)
+                if request.param == "remote":
+                    house.core = await stack.enter_async_context(served(house))
+                await scenario(house)
+
+        asyncio.run(run())
+
+    return used
+
+
+def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        room, ggrid = house.room(), await house.hold()
+        seen = await room.look(ggrid.upper(), OURS)
+        assert isinstance(seen, View)
+        assert seen == view(RAW)
+        assert [line.value for line in seen.headers if line.name == "Subject"] == ["<script>alert(1)</script>"]
+        (line,) = seen.pictures
+        drawn = await room.picture(ggrid, line.index, OURS)
+        assert isinstance(drawn, Picture)
+        assert drawn == picture(RAW, 0)
+        assert await room.picture(ggrid, 99, OURS) == NotShown("there is no such picture")
+        poison = await house.hold(b"X-Gatepost-Trial: parse:die\r\n" + RAW)
+        assert await room.look(poison) == NotShown("it crashed the worker")
+        assert isinstance(await room.look(ggrid), View)
+
+    use(scenario, workers=True)
+
+
+def test_a_message_is_taken_away_and_deleted_on_record(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        room, ggrid = house.room(), await house.hold()
+        assert await room.export(ggrid, ANN, OURS) == RAW
+        assert await room.delete(ggrid, ANN, OURS) == Deleted()
+        assert await room.delete(ggrid, ANN, OURS) == NotHeld()
+        assert await house.raw.get(ggrid) is None
+        assert await house.actions() == ["user:ann quarantine.delete", "user:ann quarantine.export"]
+
+    use(scenario)
+
+
+def test_a_message_of_which_the_bytes_are_lost_can_be_deleted(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        room, ggrid = house.room(), await house.hold()
+        await house.raw.delete(ggrid)
+        assert await room.look(ggrid) == NotHeld()
+        assert await room.export(ggrid, ANN) == NotHeld()
+        assert await room.delete(ggrid, ANN, OURS) == Deleted()
+        assert await house.quarantine.one(ggrid) is None
+
+    use(scenario)
+
+
+def test_a_release_goes_where_it_is_told_once(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        room, ggrid = house.room(), await house.hold()
+        first = await room.release(ggrid, ANN, ("security@y.example",), OURS)
+        assert isinstance(first, Released)
+        assert (first.ggrid, first.by, first.recipients) == (ggrid, "user:ann", ("security@y.example",))
+        assert await room.release(ggrid, Actor("user", "bob"), ("eve@z.example",)) == first
+        assert [recipients for _, recipients, _ in next_hop.mail] == [("security@y.example",)]
+        assert await room.look(ggrid) == NotHeld()
+        assert await room.delete(ggrid, ANN) == NotHeld()
+        assert await house.actions() == ["user:ann quarantine.release"]
+
+    use(scenario)
+
+
+def test_a_recipient_that_is_none_is_refused(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        outcome = await house.room().release(ggrid, ANN, ("a@b.example>\r\nDATA",), OURS)
+        assert isinstance(outcome, NotSent)
+        assert next_hop.mail == []
+
+    use(scenario)
+
+
+@pytest.mark.parametrize("caller", [OURS, "", "nonsense"])
+def test_another_tenants_mail_is_not_held(use: Use, next_hop: Any, caller: str) -> None:
+    async def scenario(house: House) -> None:
+        room = house.room()
+        for ggrid in (await house.hold(tenant=THEIRS), await house.hold(tenant=None), new_id(), "nonsense", "../x"):
+            assert await room.look(ggrid, caller) == NotHeld()
+            assert await room.picture(ggrid, 0, caller) == NotHeld()
+            assert await room.export(ggrid, ANN, caller) == NotHeld()
+            assert await room.delete(ggrid, ANN, caller) == NotHeld()
+            assert await room.release(ggrid, ANN, (), caller) == NotHeld()
+        assert (await house.actions(), next_hop.mail) == ([], [])
+
+    use(scenario)
+
+
+def test_a_core_checks_the_tenant_itself(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold(tenant=THEIRS)
+        assert await house.core.look(ggrid, OURS) == NotHeld()
+        assert await house.core.picture(ggrid, 0, OURS) == NotHeld()
+        assert await house.core.export(ggrid, ANN, OURS) == NotHeld()
+        assert await house.core.delete(ggrid, ANN, OURS) == NotHeld()
+        assert await house.core.release(ggrid, ANN, (), OURS) == NotHeld()
+        assert (await house.actions(), next_hop.mail) == ([], [])
+
+    use(scenario)
+
+
+def test_storage_that_fails_is_a_core_that_is_down(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(_self: RawFolder, _ggrid: str) -> bytes:
+        raise StorageError("the disk is gone")
+
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        monkeypatch.setattr(RawFolder, "get", broken)
+        room = house.room(house.core)
+        assert isinstance(await room.look(ggrid), Down)
+        assert isinstance(await room.export(ggrid, ANN), Down)
+        assert isinstance(await room.delete(ggrid, ANN), Down)
+        assert await house.quarantine.one(ggrid) is not None
+
+    use(scenario)
+
+
+def test_a_core_that_is_gone_is_told_and_another_is_asked(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        gone = RemoteCore("https://127.0.0.1:1", SECRET, None)
+        ggrid = await house.hold()
+        alone = house.room(gone, house.empty)
+        assert isinstance(await alone.look(ggrid), Down)
+        assert isinstance(await alone.picture(ggrid, 0), Down)
+        assert isinstance(await alone.export(ggrid, ANN), Down)
+        assert isinstance(await alone.delete(ggrid, ANN), Down)
+        assert isinstance(await alone.release(ggrid, ANN), Down)
+        assert await house.room(gone, house.core).export(ggrid, ANN) == RAW
+        await gone.close()
+
+    use(scenario)
+
+
+def test_a_core_with_another_secret_lets_nobody_look(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        if isinstance(house.core, RemoteCore):
+            stranger = RemoteCore(house.core.name, "a wrong secret", house.folder / "cert.pem")
+            for answer in (await stranger.look(ggrid), await stranger.export(ggrid, ANN)):
+                assert isinstance(answer, Down)
+                assert "401" in answer.reason
+            await stranger.close()
+        assert await house.actions() == []
+
+    use(scenario)
+
+
+def test_a_long_message_comes_whole(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        raw = RAW + b"x" * (3 << 20)
+        ggrid = await house.hold(raw)
+        assert await house.room().export(ggrid, ANN) == raw
+
+    use(scenario)

@@ -1,0 +1,155 @@
+import asyncio
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.abby.upload import Left, boundary_of, read_upload
+from gatepost.api.errors import Failure
+
+PARAMETERS = json.dumps({"a": 1}).encode()
+DISPOSITION = b'Content-Disposition: form-data; name="%s"'
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.content = b""
+        self.most = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def write(self, data: bytes) -> None:
+        self.content += data
+        self.most = max(self.most, len(data))
+
+
+def upload(boundary: bytes, email: bytes, parameters: bytes = PARAMETERS) -> bytes:
+    return b"\r\n".join(
+        [
+            b"--" + boundary,
+            DISPOSITION % b"parameters" + b"\r\nContent-Type: application/json\r\n",
+            parameters,
+            b"--" + boundary,
+            DISPOSITION % b"email" + b"\r\n",
+            email,
+            b"--" + boundary + b"--\r\n",
+        ]
+    )
+
+
+def read(chunks: list[bytes], boundary: str = "B", leave: bool = False) -> tuple[bytes | Failure | Left, Sink]:
+    sink = Sink()
+    messages: list[dict[str, Any]] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    messages.append({"type": "http.disconnect"} if leave else {"type": "http.request", "body": b"", "more_body": False})
+    queue = iter(messages)
+
+    async def receive() -> dict[str, Any]:
+        return next(queue)
+
+    return asyncio.run(read_upload(receive, boundary, sink)), sink
+
+
+def cut(body: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(body) + 1) for place in places), len(body)]
+    return [body[start:end] for start, end in pairwise(edges)]
+
+
+@given(
+    st.binary(min_size=1) | st.text("\r\n-B", min_size=1).map(str.encode),
+    st.lists(st.integers(min_value=0), max_size=8),
+)
+def test_however_it_is_cut_the_bytes_arrive(email: bytes, places: list[int]) -> None:
+    boundary = "Bxq7" * 6
+    result, sink = read(cut(upload(boundary.encode(), email), places), boundary)
+    assert result == PARAMETERS
+    assert sink.content == email
+
+
+@given(st.text('\r\n-B: ;="name', max_size=60).map(str.encode), st.lists(st.integers(min_value=0), max_size=4))
+def test_reading_is_total(body: bytes, places: list[int]) -> None:
+    result, _ = read(cut(body, places))
+    assert isinstance(result, bytes | Failure)
+
+
+@given(st.binary(max_size=200))
+def test_damage_never_raises(noise: bytes) -> None:
+    whole = upload(b"B", b"mail")
+    for at in range(0, len(whole), 17):
+        result, _ = read([whole[:at] + noise + whole[at:]])
+        assert isinstance(result, bytes | Failure)
+
+
+def test_every_truncation_is_malformed() -> None:
+    whole = upload(b"B", b"mail")
+    for end in range(1, len(whole) - 2):
+        result, _ = read([whole[:end]])
+        assert isinstance(result, Failure)
+        assert result.error.code == "malformed_request"
+
+
+def test_a_client_that_leaves() -> None:
+    result, _ = read([b"--B\r\n"], leave=True)
+    assert isinstance(result, Left)
+
+
+def test_the_message_is_never_held_whole() -> None:
+    chunks = [upload(b"B", b"")[:-9], *[b"x" * 65536] * 100, b"\r\n--B--\r\n"]
+    result, sink = read(chunks)
+    assert result == PARAMETERS
+    assert sink.size == 6_553_600
+    assert sink.most <= 2 * 65536
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_the_limit_is_on_the_whole_body(over: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = upload(b"B", b"x" * 100)
+    monkeypatch.setattr("gatepost.abby.upload.MAX_BODY", len(body) - over)
+    result, _ = read([body])
+    assert (isinstance(result, Failure) and result.error.status == 413) == bool(over)
+
+
+def test_too_slow_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that come just often enough not to be idle do not hold a connection for ever."""
+    monkeypatch.setattr("gatepost.abby.upload.FIRST_SECONDS", 0.02)
+    sent = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal sent
+        sent += 1
+        await asyncio.sleep(0.001)
+        return {"type": "http.request", "body": b"x", "more_body": sent < 20_000}
+
+    result = asyncio.run(read_upload(receive, "B", Sink()))
+    assert isinstance(result, Failure)
+    assert "slowly" in result.message
+    assert sent < 20_000
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("multipart/form-data; boundary=abc", "abc"),
+        ('Multipart/Form-Data; charset=x; Boundary="a b:c"', "a b:c"),
+        ("multipart/form-data;boundary=abc", "abc"),
+        ("multipart/form-data", 400),
+        ("multipart/form-data; boundary=", 400),
+        ('multipart/form-data; boundary="a\x01"', 400),
+        ("multipart/form-data; boundary=" + "a" * 201, 400),
+        ("multipart/form-dataa; boundary=a", 415),
+        ("text/plain; x=multipart/form-data", 415),
+        ("", 415),
+    ],
+)
+def test_boundaries(content_type: str, expected: str | int) -> None:
+    found = boundary_of([(b"content-type", content_type.encode("latin-1"))])
+    assert (found.error.status if isinstance(found, Failure) else found) == expected
+
+
+@given(st.binary(max_size=300))
+def test_any_content_type_is_read(value: bytes) -> None:
+    assert isinstance(boundary_of([(b"content-type", value)]), str | Failure)

@@ -1,0 +1,99 @@
+"""`gatepost model` from the keyboard: train, evaluate, feedback."""
+
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gatepost.cli.app import app
+from gatepost.near_duplicates import signature_of
+from gatepost.textmodel.deployed import load_models
+from gatepost.textmodel.model import load_model
+
+pytest.importorskip("sklearn")
+
+GOOD = "agenda minutes patch review lunch draft budget question attached thanks meeting tomorrow".split()
+BAD = "winner casino pills rolex lottery urgent verify wallet bonus claim prize offer".split()
+
+
+def message(words: list[str], dice: random.Random) -> bytes:
+    text = " ".join(dice.choices(words, k=25))
+    subject = " ".join(dice.choices(words, k=2))
+    return f"From: a@b.example\nTo: c@d.example\nSubject: {subject}\n\n{text}\n".encode()
+
+
+@pytest.fixture
+def mail(tmp_path: Path) -> list[Path]:
+    """Two corpora, one of folders and one of mailboxes."""
+    dice = random.Random(1)
+    folders, boxes = tmp_path / "one", tmp_path / "two"
+    boxes.mkdir()
+    for label, words in (("ham", GOOD), ("spam", BAD)):
+        (folders / label).mkdir(parents=True)
+        for number in range(20):
+            (folders / label / f"{number}.eml").write_bytes(message(words, dice))
+        line = b"From a@b Mon Jan  1 00:00:00 2024\n"
+        (boxes / f"{label}.mbox").write_bytes(b"\n".join(line + message(words, dice) for _ in range(20)))
+    return [folders, boxes]
+
+
+def run(*arguments: object, fails: bool = False) -> str:
+    result = CliRunner().invoke(app, ["model", *map(str, arguments)], catch_exceptions=fails)
+    assert (result.exit_code != 0) == fails, result.output
+    return result.output
+
+
+def test_a_model_is_trained_into_the_data_folder_and_blends(mail: list[Path], tmp_path: Path) -> None:
+    said = run("train", "--corpus", mail[0], "--corpus", mail[1], "--data", tmp_path / "data")
+    assert "from 80 messages" in said
+    model = load_model(tmp_path / "data" / "models" / "own.npz")
+    assert model.about["sources"] == {"one": {"ham": 20, "spam": 20}, "two": {"ham": 20, "spam": 20}}
+    assert len(load_models(tmp_path / "data" / "models").everybody.models) == 2
+    assert "## Sources and licences" in (tmp_path / "data" / "models" / "own.md").read_text("utf-8")
+
+
+def test_a_corpus_is_left_out(mail: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "m.npz"
+    run(
+        "train", "--corpus", mail[0], "--corpus", mail[1], "--without", "two", "--out", out, "--data", tmp_path / "data"
+    )
+    assert list(load_model(out).about["sources"]) == ["one"]
+
+
+def test_feedback_is_learnt(mail: list[Path], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    wrong = next((mail[0] / "spam").iterdir())
+    run("feedback", "--spam", wrong, "--data", data)
+    run("feedback", "--ham", wrong, "--data", data)  # a change of mind
+    assert [path.parent.name for path in (data / "feedback").rglob("*.eml")] == ["ham"]
+    run("train", "--corpus", mail[0], "--data", data)
+    assert load_model(data / "models" / "own.npz").about["sources"]["feedback"] == {"ham": 1}
+
+
+def test_feedback_marks_near_copies(tmp_path: Path) -> None:
+    words = " ".join(first + second + third for first in "abcd" for second in "efgh" for third in "ijkl")
+    wrong = tmp_path / "wrong.eml"
+    wrong.write_bytes(f"From: a@b.example\nSubject: x\n\n{words}\n".encode())
+    said = run("feedback", "--spam", wrong, "--data", tmp_path)
+    assert "Near-copies" in said
+    assert load_models(tmp_path / "models").marked.near(signature_of(["hello", *words.split()]))
+    run("feedback", "--ham", wrong, "--data", tmp_path)
+    assert not load_models(tmp_path / "models").marked.near(signature_of(words.split()))
+
+
+def test_feedback_says_what_it_was(mail: list[Path], tmp_path: Path) -> None:
+    run("feedback", mail[0], "--data", tmp_path, fails=True)
+    run("feedback", mail[0], "--ham", "--spam", "--data", tmp_path, fails=True)
+
+
+@pytest.mark.parametrize("mode", ["leave-out", "folds", "as-is"])
+def test_an_evaluation_counts_every_message(mode: str, mail: list[Path], tmp_path: Path) -> None:
+    said = run("evaluate", "--corpus", mail[0], "--corpus", mail[1], "--mode", mode, "--out", tmp_path / "out")
+    assert "| ham | all | 40 * |" in said
+    assert "| unwanted | all | 40 * |" in said
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"roc.svg", "reliability.svg", "wrong.tsv"}
+
+
+def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
+    run("train", "--corpus", tmp_path, "--data", tmp_path, fails=True)

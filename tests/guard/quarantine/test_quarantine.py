@@ -1,0 +1,588 @@
+"""Mail is held durably, goes on once, and leaves nothing behind; on both engines, with a real next hop."""
+
+import asyncio
+import hashlib
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from gatepost.guard.quarantine import release
+from gatepost.guard.quarantine.held_mail import HoldingSource
+from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, Cleanup, Quarantine
+from gatepost.guard.quarantine.raw_store import RawFolder
+from gatepost.guard.quarantine.release import LEASE_SECONDS, wire_form
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Outcome, Released
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.smtp.relay import Relay
+from gatepost.store import open_store
+from gatepost.store.audit import CLI, Actor, AuditFilter
+from gatepost.store.errors import StorageError
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.store import Store
+
+RAW = b"Received: from elsewhere\r\nSubject: lunch\r\nX-Gatepost-Verdict: clean\r\n\r\n.dot\r\n\xffend"
+ENVELOPE = Envelope("ann@x.example", ("bob@y.example", "cy@y.example"), "192.0.2.1", "mx")
+REPORT = Report("spam", "quarantine", ("text:lure",), 730, "it adds up", subject="lunch")
+TOKEN = Actor("token", "mta")
+
+
+class Body:
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def read(self) -> bytes:
+        return self._raw
+
+
+def request(raw: bytes = RAW, envelope: Envelope = ENVELOPE, ggrid: str = "") -> ScanRequest:
+    return ScanRequest(ggrid or new_id(), 1_000, envelope, Body(raw))
+
+
+def result(asked: ScanRequest, report: Report = REPORT) -> ScanResult:
+    return ScanResult(asked.ggrid, asked.created, 2_000, report)
+
+
+class House:
+    """A quarantine with all that it stands on. `now` is its clock, in seconds."""
+
+    def __init__(self, store: Store, folder: Path, next_hop: str | None, **options: Any) -> None:
+        self.store, self.raw = store, RawFolder(folder)
+        self.relay = Relay(next_hop, "off", "gatepost.test") if next_hop else None
+        self.now = 1_800_000_000.0
+        self.quarantine = Quarantine(store, self.raw, self.relay, clock=lambda: self.now, **options)
+        self.tidying = Cleanup(store, self.raw, 30, clock=lambda: self.now)
+
+    async def hold(self, raw: bytes = RAW, envelope: Envelope = ENVELOPE) -> str:
+        asked = request(raw, envelope)
+        await self.quarantine.keep(asked, result(asked), asked.body)
+        return asked.ggrid
+
+    async def state(self, ggrid: str) -> str:
+        mail = await self.store.held(ggrid)
+        return mail.state if mail else "none"
+
+
+Scenario = Callable[[House], Awaitable[None]]
+Use = Callable[..., None]
+
+
+both_engines = pytest.mark.parametrize("storage_url", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return f"sqlite:{tmp_path / 'g.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def use(storage_url: str, tmp_path: Path, next_hop: Any) -> Use:
+    """Runs a scenario in a house of its own."""
+
+    def used(scenario: Scenario, *, hop: str | None = next_hop.url, **options: Any) -> None:
+        async def run() -> None:
+            store = open_store(storage_url, tmp_path)
+            house = House(store, tmp_path / "q", hop, **options)
+            try:
+                await scenario(house)
+            finally:
+                await house.quarantine.finish()
+                if house.relay:
+                    await house.relay.close()
+                await store.close()
+
+        asyncio.run(run())
+
+    return used
+
+
+@both_engines
+def test_it_is_held_with_its_ledger(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        mail = await house.quarantine.one(ggrid)
+        assert mail
+        assert (mail.record.report, mail.record.envelope, mail.record.size) == (REPORT, ENVELOPE, len(RAW))
+        assert mail.record.sha256 == hashlib.sha256(RAW).hexdigest()
+        assert await house.quarantine.raw(ggrid) == RAW
+        # The same scan, done again on another core, changes nothing.
+        again = request(ggrid=ggrid)
+        await house.quarantine.keep(again, result(again), again.body)
+        assert [each.record.ggrid for each in await house.quarantine.page(HeldFilter())] == [ggrid]
+
+    use(scenario)
+
+
+def test_a_page_is_full_however_many_rows_must_be_read_for_it(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.store.paging.ROW_BUDGET", 2)
+
+    async def scenario(house: House) -> None:
+        held = [await house.hold() for _ in range(5)]
+        wanted = HeldFilter(verdict=REPORT.verdict)
+        assert [each.record.ggrid for each in await house.quarantine.page(wanted, limit=4)] == held[:0:-1]
+        assert [each.record.ggrid for each in await house.quarantine.page(wanted, held[1])] == held[:1]
+
+    use(scenario)
+
+
+@both_engines
+def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        outcome = await house.quarantine.release(ggrid.upper(), TOKEN)
+        assert isinstance(outcome, Released)
+        assert (outcome.by, outcome.recipients) == ("token:mta", ENVELOPE.recipients)
+        assert next_hop.mail == [("ann@x.example", ENVELOPE.recipients, RAW + b"\r\n")]
+        # Again, and by somebody else: the same answer, and nothing is sent.
+        assert await house.quarantine.release(ggrid, CLI, ["eve@z.example"]) == outcome
+        assert len(next_hop.mail) == 1
+        assert await house.raw.get(ggrid) is None
+        assert await house.quarantine.raw(ggrid) is None
+        assert [each.action for each in (await house.store.audit_page(AuditFilter())).rows] == ["quarantine.release"]
+
+    use(scenario)
+
+
+def test_released_to_others(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold(envelope=Envelope("", ("bob@y.example",)))
+        outcome = await house.quarantine.release(ggrid, CLI, ["dörte@z.example"])
+        assert isinstance(outcome, Released)
+        assert [(sender, recipients) for sender, recipients, _ in next_hop.mail] == [("", ("dörte@z.example",))]
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    "answers", [{".": "451 later"}, {".": "550 no"}, {"RCPT TO:<cy": "550 who"}, {"MAIL": "421 x"}]
+)
+def test_what_the_next_hop_refuses_stays_held(use: Use, next_hop: Any, answers: dict[str, str]) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        next_hop.answers.update(answers)
+        outcome = await house.quarantine.release(ggrid, CLI)
+        assert isinstance(outcome, NotSent)
+        assert outcome.reason.startswith("the next hop answered ")
+        assert next_hop.mail == []
+        assert await house.state(ggrid) == "held"
+        assert (await house.store.audit_page(AuditFilter())).rows == ()
+        next_hop.answers.clear()
+        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert len(next_hop.mail) == 1
+
+    use(scenario)
+
+
+def test_no_next_hop(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        outcome = await house.quarantine.release(ggrid, CLI)
+        assert isinstance(outcome, NotSent)
+        assert await house.state(ggrid) == "held"
+
+    use(scenario, hop=None)
+    use(scenario, hop="smtp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("sender", "recipient"),
+    [
+        ("a@x.example", "b@y.example> SIZE=1"),
+        ("a@x.example", "b@y.example>\r\nDATA"),
+        ("a@x.example", ""),
+        ("a@x.example", "b y@z.example"),
+        ("a@x.example>\r\nRSET", "b@y.example"),
+        ("no address", "b@y.example"),
+    ],
+)
+def test_an_envelope_that_would_say_more_than_an_address(use: Use, next_hop: Any, sender: str, recipient: str) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold(envelope=Envelope(sender, (recipient,)))
+        assert isinstance(await house.quarantine.release(ggrid, CLI), NotSent)
+        assert next_hop.commands == []
+        assert await house.state(ggrid) == "held"
+        if sender == "a@x.example":
+            assert isinstance(await house.quarantine.release(ggrid, CLI, ["b@y.example"]), Released)
+
+    use(scenario)
+
+
+@both_engines
+def test_many_releases_at_once_send_once(use: Use, next_hop: Any, storage_url: str, tmp_path: Path) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        # Another process has its own connections.
+        other = open_store(storage_url, tmp_path)
+        beside = House(other, tmp_path / "q", next_hop.url)
+        next_hop.open.clear()
+        calls = [asyncio.create_task(each.quarantine.release(ggrid, CLI)) for each in [house, beside] * 10]
+        await asyncio.to_thread(next_hop.seen.wait, 20)
+        next_hop.open.set()
+        outcomes = await asyncio.gather(*calls)
+        assert beside.relay
+        await beside.relay.close()
+        await other.close()
+        assert sum(isinstance(each, Released) for each in outcomes) >= 1
+        assert {type(each) for each in outcomes} <= {Released, Busy}
+        assert len(next_hop.mail) == 1
+        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert len(next_hop.mail) == 1
+        assert len((await house.store.audit_page(AuditFilter())).rows) == 1
+
+    use(scenario)
+
+
+def test_a_caller_that_leaves_does_not_stop_a_release(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        next_hop.open.clear()
+        call = asyncio.create_task(house.quarantine.release(ggrid, CLI))
+        await asyncio.to_thread(next_hop.seen.wait, 20)
+        call.cancel()
+        assert await house.state(ggrid) == "releasing"
+        assert not await house.quarantine.delete(ggrid, CLI)
+        next_hop.open.set()
+        await house.quarantine.finish()
+        assert await house.state(ggrid) == "released"
+        assert len(next_hop.mail) == 1
+
+    use(scenario)
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.raw_store import RawFolder
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.smtp.relay import Relay
+from gatepost.scanning.spool import Spool
+from gatepost.mail.message import Envelope
+from gatepost.analysis import Report
+from gatepost.store import open_store
+from gatepost.store.audit import CLI
+
+when, url, folder, hop, ggrid = sys.argv[1:]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+class Raw(RawFolder):
+    async def put(self, name, raw):
+        await super().put(name, raw)
+        if when == "raw":
+            die()
+
+class Sends(Relay):
+    async def send(self, *arguments):
+        if when == "claim":
+            die()
+        reply = await super().send(*arguments)
+        assert reply.code == 250, reply
+        die()
+
+async def main():
+    store = open_store(url, Path(folder))
+    quarantine = Quarantine(store, Raw(Path(folder) / "q"), Sends(hop, "off", "gatepost.test"))
+    if when != "raw":
+        await quarantine.release(ggrid, CLI)
+    body = Spool(Path(folder) / "spool").new()
+    body.write(b"Subject: x\\r\\n\\r\\ny\\r\\n")
+    body.finish()
+    request = ScanRequest(ggrid, 1, Envelope("a@x.example", ("b@y.example",)), body)
+    await quarantine.keep(request, ScanResult(ggrid, 1, 2, Report("spam", "quarantine", (), 0, "why")), body)
+
+asyncio.run(main())
+"""
+
+
+def killed(when: str, url: str, folder: Path, hop: str, ggrid: str) -> None:
+    arguments = [sys.executable, "-c", KILLED, when, url, str(folder), hop, ggrid]
+    assert subprocess.run(arguments, check=False, timeout=60).returncode == -signal.SIGKILL
+
+
+@both_engines
+def test_killed_between_bytes_and_record(use: Use, storage_url: str, tmp_path: Path, next_hop: Any) -> None:
+    ggrid = new_id()
+
+    async def before(_house: House) -> None:
+        return None
+
+    async def after(house: House) -> None:
+        held = await house.hold()
+        # No 250 was given, so the sender has it still; what is here are bytes that nobody knows.
+        assert await house.state(ggrid) == "none"
+        assert await house.raw.get(ggrid) is not None
+        assert await house.tidying.sweep() == 0, "young ones may have their record on its way"
+        assert await house.tidying.sweep(0) == 1
+        assert await house.raw.get(ggrid) is None
+        assert await house.quarantine.raw(held) == RAW
+        # It comes again, under any id.
+        again = request(ggrid=ggrid)
+        await house.quarantine.keep(again, result(again), again.body)
+        assert await house.quarantine.raw(ggrid) == RAW
+
+    use(before)
+    killed("raw", storage_url, tmp_path, next_hop.url, ggrid)
+    use(after)
+
+
+@both_engines
+@pytest.mark.parametrize(("when", "sent"), [("claim", 0), ("sent", 1)])
+def test_killed_while_releasing(
+    use: Use, storage_url: str, tmp_path: Path, next_hop: Any, when: str, sent: int
+) -> None:
+    ggrids: list[str] = []
+
+    async def before(house: House) -> None:
+        ggrids.append(await house.hold())
+
+    async def after(house: House) -> None:
+        ggrid = ggrids[0]
+        assert len(next_hop.mail) == sent
+        assert await house.state(ggrid) == "releasing"
+        mail = await house.store.held(ggrid)
+        assert mail
+        house.now = mail.lease / 1_000
+        assert await house.quarantine.release(ggrid, CLI) == Busy()
+        assert not await house.quarantine.delete(ggrid, CLI)
+        assert len(next_hop.mail) == sent
+        # It is not lost. Only where the next hop had answered already does it come twice (RFC 1047).
+        house.now += 0.002
+        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert len(next_hop.mail) == sent + 1
+        assert await house.state(ggrid) == "released"
+        assert len((await house.store.audit_page(AuditFilter())).rows) == 1
+
+    use(before)
+    killed(when, storage_url, tmp_path, next_hop.url, ggrids[0])
+    use(after)
+
+
+def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "RECORD_SECONDS", 0.001)
+
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        mark, failures = house.store.mark_released, [StorageError("gone"), StorageError("gone")]
+
+        async def flaky(*arguments: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await mark(*arguments)
+
+        monkeypatch.setattr(house.store, "mark_released", flaky)
+        with capture_logs():
+            assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert await house.state(ggrid) == "released"
+
+    use(scenario)
+
+
+def test_a_lease_outlasts_the_longest_delivery() -> None:
+    assert release.SEND_SECONDS < LEASE_SECONDS
+
+
+@both_engines
+def test_one_tenant_cannot_touch_anothers(use: Use, next_hop: Any) -> None:
+    mine, theirs = new_id(), new_id()
+
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold(envelope=msgspec.structs.replace(ENVELOPE, tenant=mine))
+        quarantine = house.quarantine
+        assert await quarantine.release(ggrid, CLI, tenant=theirs) == NotHeld()
+        assert not await quarantine.delete(ggrid, CLI, theirs)
+        assert await quarantine.raw(ggrid, theirs) is None
+        assert await quarantine.export(ggrid, CLI, theirs) is None
+        assert await quarantine.one(ggrid, theirs) is None
+        assert next_hop.mail == []
+        assert await quarantine.export(ggrid, CLI, mine) == RAW
+        assert isinstance(await quarantine.release(ggrid, CLI, tenant=mine), Released)
+        actions = [each.action for each in (await house.store.audit_page(AuditFilter(scope=mine))).rows]
+        assert actions == ["quarantine.release", "quarantine.export"]
+
+    use(scenario)
+
+
+def test_deleted_for_good(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        assert await house.quarantine.delete(ggrid, CLI)
+        assert await house.raw.get(ggrid) is None
+        assert await house.quarantine.release(ggrid, CLI) == NotHeld()
+        assert not await house.quarantine.delete(ggrid, CLI)
+
+    use(scenario)
+
+
+def test_bytes_that_are_missing_are_not_held_here(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        await house.raw.delete(ggrid)
+        assert await house.quarantine.release(ggrid, CLI) == NotHeld()
+        # Another core may have them: nothing was claimed.
+        assert await house.state(ggrid) == "held"
+
+    use(scenario)
+
+
+def test_a_release_that_ends_between_two_looks(use: Use, next_hop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        get = house.raw.get
+
+        async def late(name: str) -> bytes | None:
+            monkeypatch.setattr(house.raw, "get", get)
+            assert isinstance(await house.quarantine.release(name, TOKEN), Released)
+            return await get(name)
+
+        # Its record said "held", and now the bytes are gone: not because it is unknown.
+        monkeypatch.setattr(house.raw, "get", late)
+        outcome = await house.quarantine.release(ggrid, CLI)
+        assert isinstance(outcome, Released)
+        assert outcome.by == "token:mta"
+        assert len(next_hop.mail) == 1
+
+    use(scenario)
+
+
+@both_engines
+def test_retention(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        old = await house.hold()
+        mail = await house.store.held(old)
+        assert mail
+        await asyncio.sleep(0.005)
+        young = await house.hold()
+        house.now = (mail.kept + 30 * DAY_MILLISECONDS + 0.5) / 1_000
+        assert await house.tidying.purge() == 0
+        house.now += 0.001
+        assert await house.tidying.purge() == 1
+        assert (await house.state(old), await house.state(young)) == ("none", "held")
+        assert await house.tidying.sweep(0) == 1
+        assert await house.raw.get(old) is None
+        assert await house.quarantine.raw(young) == RAW
+
+    use(scenario)
+
+
+def test_it_tidies_by_itself(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold()
+        house.now += 10_000 * 86_400
+        house.tidying.start()
+        for _ in range(1_000):
+            if await house.state(ggrid) == "none":
+                break
+            await asyncio.sleep(0.005)
+        await house.tidying.stop()
+        assert await house.state(ggrid) == "none"
+
+    use(scenario)
+
+
+def test_a_full_quarantine_takes_no_more(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        first = await house.hold(b"x" * 60)
+        with capture_logs() as logs, pytest.raises(StorageError, match="maxSize"):
+            await house.hold(b"x" * 60)
+        assert [each["event"] for each in logs] == ["the quarantine is full"]
+        await house.hold(b"x" * 40)
+        # Room that others make is seen at once where it matters.
+        assert await house.quarantine.delete(first, CLI)
+        await house.hold(b"x" * 60)
+
+    use(scenario, max_size=100)
+
+
+def test_undecided_counts(use: Use) -> None:
+    async def scenario(house: House) -> None:
+        assert [await house.quarantine.undecided_before("d") for _ in range(3)] == [0, 1, 2]
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sent"),
+    [
+        (b"a\r\nb\r\n", b"a\r\nb\r\n"),
+        (b"", b""),
+        (b"a\nb", b"a\r\nb"),
+        (b"a\n.\nMAIL FROM:<x>\r\n", b"a\r\n.\r\nMAIL FROM:<x>\r\n"),
+        (b"a\r.\rb\r\n", b"a\r\n.\r\nb\r\n"),
+        (b"a\r\r\nb", b"a\r\n\r\nb"),
+        (b"\n\r", b"\r\n\r\n"),
+    ],
+)
+def test_line_ends_on_the_wire(raw: bytes, sent: bytes) -> None:
+    assert wire_form(raw) == sent
+
+
+def test_smuggling_through_a_kept_rest_scan(use: Use, next_hop: Any) -> None:
+    async def scenario(house: House) -> None:
+        ggrid = await house.hold(b"Subject: x\n\nbody\n.\nMAIL FROM:<eve@z.example>\n")
+        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert [raw for _, _, raw in next_hop.mail] == [b"Subject: x\r\n\r\nbody\r\n.\r\nMAIL FROM:<eve@z.example>\r\n"]
+
+    use(scenario)
+
+
+class Core:
+    """A core that gives the answer that it was told."""
+
+    rest_enabled = True
+
+    def __init__(self, answer: Report | Full) -> None:
+        self.answer = answer
+
+    async def room(self) -> None:
+        return None
+
+    def load(self) -> Load:
+        return Load(0, 1, 1)
+
+    async def scan(self, asked: ScanRequest) -> ScanResult | Full:
+        return self.answer if isinstance(self.answer, Full) else result(asked, self.answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (REPORT, True),
+        (Report("clean", "deliver", (), 0, "nothing"), False),
+        (Report("spam", "bounce", (), 0, "no"), False),
+        (Report("spam", "drop", (), 0, "no"), False),
+        (Report("unscannable", "undecided", (), 0, "?"), False),
+        (Full(Load(1, 1, 1)), False),
+    ],
+)
+def test_rest_scans_that_are_held_are_kept(use: Use, answer: Report | Full, kept: bool) -> None:
+    async def scenario(house: House) -> None:
+        keeping = HoldingSource(Core(answer), house.quarantine)
+        assert (keeping.rest_enabled, keeping.load()) == (True, Load(0, 1, 1))
+        asked = request()
+        assert await keeping.scan(asked) == (answer if isinstance(answer, Full) else result(asked, answer))
+        assert await house.quarantine.raw(asked.ggrid) == (RAW if kept else None)
+
+    use(scenario)
+
+
+def test_an_outcome_survives_the_wire() -> None:
+    outcomes: list[Outcome] = [Released("g", 1, "cli", ("a",)), NotHeld(), NotSent("why"), Busy()]
+    for outcome in outcomes:
+        assert msgspec.json.decode(msgspec.json.encode(outcome), type=Outcome) == outcome

@@ -1,0 +1,95 @@
+"""`POST /release` of a core: only abby gets in, and only an order is an order."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gatepost.abby.core_clients import RemoteCore
+from gatepost.abby.core_state import Down
+from gatepost.guard.http_source import MAX_ORDER, build_rest_app
+from gatepost.guard.quarantine.held_mail import HeldMailOperations
+from gatepost.ids import new_id
+from gatepost.scanning.held_mail import Outcome, Released
+from gatepost.scanning.request import Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.store.audit import Actor
+
+GGRID = new_id()
+ORDER = msgspec.json.encode({"ggrid": GGRID, "by": {"kind": "token", "name": "desk"}})
+
+
+class Guard:
+    async def scan(self, asked: ScanRequest) -> ScanResult:
+        raise AssertionError("a release is no scan")
+
+    async def room(self) -> None:
+        return None
+
+    def load(self) -> Load:
+        return Load(0, 1, 1)
+
+
+class Quarantine(HeldMailOperations):
+    def __init__(self) -> None:
+        self.orders: list[tuple[str, Actor]] = []
+
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Outcome:
+        self.orders.append((ggrid, by))
+        return Released(ggrid, 1, by.label, ("b@y.example",))
+
+
+def post(folder: Path, quarantine: Quarantine | None, content: bytes, secret: str = "secret") -> httpx.Response:
+    async def asked() -> httpx.Response:
+        app = build_rest_app(Guard(), "secret", Spool(folder), CollectorRegistry(), quarantine)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://core") as client:
+            return await client.post("/release", content=content, headers={"Authorization": f"Bearer {secret}"})
+
+    return asyncio.run(asked())
+
+
+def test_an_order_is_carried_out(tmp_path: Path) -> None:
+    quarantine = Quarantine()
+    answer = post(tmp_path, quarantine, ORDER)
+    assert answer.status_code == 200
+    assert msgspec.json.decode(answer.content, type=Outcome) == Released(GGRID, 1, "token:desk", ("b@y.example",))
+    assert quarantine.orders == [(GGRID, Actor("token", "desk"))]
+
+
+@pytest.mark.parametrize(
+    ("content", "secret", "expected"),
+    [
+        (ORDER, "wrong", (401, "unauthorized")),
+        (ORDER, "", (401, "unauthorized")),
+        (b"", "secret", (400, "malformed_request")),
+        (b"{}", "secret", (400, "malformed_request")),
+        (b'{"ggrid": 1, "by": {"kind": "token"}}', "secret", (400, "malformed_request")),
+        (b'{"ggrid": "x", "by": {"kind": "root"}}', "secret", (400, "malformed_request")),
+        (b"[" * 10_000, "secret", (400, "malformed_request")),
+        (b" " * (MAX_ORDER + 1), "secret", (413, "payload_too_large")),
+    ],
+)
+def test_what_is_no_order(tmp_path: Path, content: bytes, secret: str, expected: tuple[int, str]) -> None:
+    quarantine = Quarantine()
+    answer = post(tmp_path, quarantine, content, secret)
+    assert (answer.status_code, answer.json()["error"]) == expected
+    assert quarantine.orders == []
+
+
+def test_a_core_without_a_quarantine_holds_nothing(tmp_path: Path) -> None:
+    assert post(tmp_path, None, ORDER).json() == {"type": "notHeld"}
+
+
+def test_a_core_that_does_not_answer_is_down() -> None:
+    async def scenario() -> None:
+        core = RemoteCore("https://127.0.0.1:1", "secret", None)
+        assert isinstance(await core.release(GGRID, Actor("token", "desk")), Down)
+        await core.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,335 @@
+"""A slot, an analysis, a record, an answer: in that order, and the slot comes back whatever happens."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from gatepost.guard import service
+from gatepost.guard.admission import Admission
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.service import Guard
+from gatepost.ids import new_id
+from gatepost.lists.unkeyed import Unkeyed
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Dns, DnsAnswer
+from gatepost.report import Report
+from gatepost.scanning.request import Full, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.settings.keys import Guard as Settings
+from gatepost.settings.keys import RestApi, ScanSources
+from gatepost.store import open_store
+from gatepost.store.errors import StorageError
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.view.values import NotShown
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.pool import PoolSettings, WorkerPool
+
+REPORT = Report("spam", "quarantine", ("text:lure",), 100, "why", subject="private words")
+
+
+class Pool:
+    """Answers when told to, with what it is told."""
+
+    def __init__(self) -> None:
+        self.jobs: list[AnalysisJob] = []
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.fault: Exception | None = None
+        self.state = "new"
+
+    async def start(self) -> None:
+        self.state = "started"
+
+    async def stop(self) -> None:
+        self.state = "stopped"
+
+    async def look(self, job: AnalysisJob) -> NotShown:
+        return NotShown("nobody looks here")
+
+    async def analyse(self, job: AnalysisJob) -> Report:
+        self.jobs.append(job)
+        await self.may_end.wait()
+        if self.fault:
+            raise self.fault
+        return REPORT
+
+
+class Names:
+    closed = False
+
+    def known(self, question: Dns) -> DnsAnswer | None:
+        return None
+
+    async def ask(self, question: Dns) -> DnsAnswer:
+        return DnsAnswer("failed")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Plain:
+    """A body that is not of our spool."""
+
+    size = 5
+
+    def read(self) -> bytes:
+        return b"plain"
+
+
+class House:
+    """A core with a real store and a pool of straw."""
+
+    def __init__(self, folder: Path, maximum: int = 2, threshold: int = 20, delay: float = 0.0) -> None:
+        self.store = open_store("sqlite:g.db", folder)
+        self.pool, self.names = Pool(), Names()
+        self.admission = Admission(maximum, threshold, delay)
+        self.observed: list[str] = []
+        self.now = 1_000.0
+        self.guard = self.made(self.store)
+
+    def made(self, store: Store, settings: Settings | None = None) -> Guard:
+        return Guard(
+            settings or Settings(),
+            store,
+            self.pool,
+            Answerer(self.names),
+            self.admission,
+            observe=lambda report, _seconds: self.observed.append(report.verdict),
+            clock=lambda: self.now,
+        )
+
+
+def request(created: int = 999_000, ggrid: str = "") -> ScanRequest:
+    return ScanRequest(ggrid or new_id(), created, Envelope("a@private.example", ("b@private.example",)), Plain())
+
+
+def running(folder: Path, test: Callable[[House], object], **options: float) -> None:
+    async def run() -> None:
+        house = House(folder, **options)  # type: ignore[arg-type]
+        try:
+            await test(house)  # type: ignore[misc]
+        finally:
+            await house.store.close()
+
+    asyncio.run(run())
+
+
+def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        with Spool(tmp_path / "spool").new() as body:
+            body.write(b"raw mail")
+            body.finish()
+            asked = ScanRequest(new_id(), 999_000, Envelope("a@x.example"), body)
+            result = await house.guard.scan(asked)
+            assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT)
+            record = await house.store.message(asked.ggrid)
+            expected = MessageRecord(asked.ggrid, 999_000, 1_000_000, asked.envelope, 8, body.sha256, REPORT)
+            assert record == expected
+        (job,) = house.pool.jobs
+        assert (job.ggrid, job.envelope, job.now) == (asked.ggrid, asked.envelope, 1_000.0)
+        assert house.observed == ["spam"]
+        assert house.guard.load().in_processing == 0
+
+    running(tmp_path, test)
+
+
+def test_completed_is_never_before_created(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        result = await house.guard.scan(request(created=5_000_000))  # abby's clock is ahead
+        assert isinstance(result, ScanResult)
+        assert result.created == result.completed == 5_000_000
+
+    running(tmp_path, test)
+
+
+def test_the_first_result_of_a_ggrid_stands(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        first = await house.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001"))
+        house.now = 2_000.0
+        assert await house.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001")) == first
+
+    running(tmp_path, test)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Let others run until it is so."""
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110  what is waited for is somebody else's list
+            await asyncio.sleep(0.001)
+
+
+def test_a_full_core_says_so_and_does_nothing(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        house.pool.may_end.clear()
+        busy = [asyncio.ensure_future(house.guard.scan(request())) for _ in range(2)]
+        await until(lambda: len(house.pool.jobs) == 2)
+        third = await house.guard.scan(request())
+        assert isinstance(third, Full)
+        assert third.load.in_processing == third.load.maximum == 2
+        assert len(house.pool.jobs) == 2
+        waiting = asyncio.ensure_future(house.guard.room())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        house.pool.may_end.set()
+        await asyncio.gather(*busy)
+        await asyncio.wait_for(waiting, 5)
+        assert isinstance(await house.guard.scan(request()), ScanResult)
+
+    running(tmp_path, test)
+
+
+def test_a_throttled_message_holds_its_slot_while_it_waits(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        house.pool.may_end.clear()
+        scans = [asyncio.ensure_future(house.guard.scan(request())) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        assert (house.guard.load().in_processing, len(house.pool.jobs)) == (2, 1), "the second has not started"
+        house.pool.may_end.set()
+        await asyncio.gather(*scans)
+        assert len(house.pool.jobs) == 2
+
+    running(tmp_path, test, maximum=2, threshold=1, delay=0.1)
+
+
+@pytest.mark.parametrize("how", ["pool", "store", "cancelled"])
+def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
+    class Broken:
+        async def unkeyed_version(self, _tenant: str | None) -> str:
+            return ""
+
+        async def unkeyed(self, _tenant: str | None) -> Unkeyed:
+            return Unkeyed()
+
+        async def record_message(self, record: MessageRecord) -> MessageRecord:
+            raise StorageError("the disk is full")
+
+    async def test(house: House) -> None:
+        guard = house.made(Broken()) if how == "store" else house.guard  # type: ignore[arg-type]
+        house.pool.fault = RuntimeError("bug") if how == "pool" else None
+        house.pool.may_end.clear()
+        scan = asyncio.ensure_future(guard.scan(request()))
+        await asyncio.sleep(0)
+        assert guard.load().in_processing == 1
+        if how == "cancelled":
+            scan.cancel()
+        else:
+            house.pool.may_end.set()
+        with capture_logs() as logged, pytest.raises((RuntimeError, StorageError, asyncio.CancelledError)):
+            await scan
+        assert guard.load().in_processing == 0
+        assert house.observed == []
+        assert [event["event"] for event in logged] == (["result could not be kept"] if how == "store" else [])
+
+    running(tmp_path, test)
+
+
+def test_the_log_names_the_message_and_nothing_of_it(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        with capture_logs() as logged:
+            asked = request()
+            await house.guard.scan(asked)
+        (event,) = logged
+        assert event.pop("milliseconds") >= 0
+        assert event == {
+            "event": "scanned",
+            "log_level": "info",
+            "ggrid": asked.ggrid,
+            "verdict": "spam",
+            "decision": "quarantine",
+            "size": 5,
+        }
+
+    running(tmp_path, test)
+
+
+def test_stopping_finishes_what_is_in_flight_and_takes_nothing_new(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.guard.start()
+        house.pool.may_end.clear()
+        scan = asyncio.ensure_future(house.guard.scan(request()))
+        await asyncio.sleep(0)
+        stopping = asyncio.ensure_future(house.guard.stop())
+        await asyncio.sleep(0.01)
+        assert (stopping.done(), house.pool.state) == (False, "started")
+        assert isinstance(await house.guard.scan(request()), Full)
+        house.pool.may_end.set()
+        assert isinstance(await scan, ScanResult)
+        await asyncio.wait_for(stopping, 5)
+        assert (house.pool.state, house.names.closed) == ("stopped", True)
+
+    running(tmp_path, test)
+
+
+def test_stopping_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "STOP_GRACE_SECONDS", 0.0)
+
+    async def test(house: House) -> None:
+        guard = house.made(house.store, Settings(analysis_timeout=10, stage_limit=5, max_throttle_delay=1))
+        house.pool.may_end.clear()
+        scan = asyncio.ensure_future(guard.scan(request()))
+        await asyncio.sleep(0)
+        with capture_logs() as logged:
+            await guard.stop()
+        assert [event["event"] for event in logged] == ["stopping with messages in processing"]
+        scan.cancel()
+
+    running(tmp_path, test)
+
+
+def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        old = await house.guard.scan(request())
+        house.now += 20 * 86_400
+        new = await house.guard.scan(request())
+        house.now += 11 * 86_400
+        await house.guard.start()
+        assert isinstance(old, ScanResult)
+        assert isinstance(new, ScanResult)
+        while await house.store.message(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
+            await asyncio.sleep(0.01)
+        assert await house.store.message(new.ggrid)
+        await house.guard.stop()
+
+    running(tmp_path, test)
+
+
+def test_rest_is_on_where_it_is_named(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        assert not house.guard.rest_enabled
+        named = Settings(scan_sources=ScanSources(rest_api=RestApi()))
+        assert house.made(house.store, named).rest_enabled
+
+    running(tmp_path, test)
+
+
+def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
+    """The parts fit together: a real message through a sealed process, answered and on record."""
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        answerer = Answerer(Resolver(["127.0.0.1:9"], 0.2))
+        pool = WorkerPool(PoolSettings(1, 20.0, 5.0, 1 << 30), answerer.answer, shipped_policy())
+        guard = Guard(Settings(), store, pool, answerer, Admission(20, 20, 5.0))
+        await guard.start()
+        with Spool(tmp_path / "spool").new() as body:
+            body.write(b"From: a@sender.example\r\nSubject: Hello\r\n\r\nHello\r\n")
+            body.finish()
+            envelope = Envelope("a@sender.example", ("b@rcpt.example",), "192.0.2.1", "mx.sender.example")
+            result = await guard.scan(ScanRequest(new_id(), 1, envelope, body))
+        assert isinstance(result, ScanResult)
+        assert result.report.decision != "undecided", result.report.reason
+        assert result.report.authentication.spf.result == "temperror", "an outage of DNS is an outcome, not a verdict"
+        assert result.report.subject == "Hello"
+        record = await store.message(result.ggrid)
+        assert record
+        assert (record.report, record.completed) == (result.report, result.completed)
+        await guard.stop()
+        await store.close()
+
+    asyncio.run(run())

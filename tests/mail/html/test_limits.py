@@ -1,0 +1,168 @@
+"""Hostile HTML is cut down before a parser sees it; ordinary HTML passes as it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from gatepost.mail.html.limits import FEW_TAGS, MAX_ATTRIBUTES, MAX_DEPTH, MAX_HTML, MAX_REBUILT, MAX_TAGS, tame
+
+
+def size_of(html: str) -> tuple[int, int]:
+    """How many nodes the parser makes of it, and how deep they are."""
+    nodes = deepest = depth = 0
+    node = LexborHTMLParser(html).root
+    while node is not None:
+        nodes += 1
+        deepest = max(deepest, depth)
+        following = node.first_child
+        depth += following is not None
+        while following is None and depth:
+            following = node.next
+            if following is None:
+                node = node.parent
+                assert node is not None
+                depth -= 1
+        node = following
+    return nodes, deepest
+
+
+def test_ordinary_html_is_left_alone() -> None:
+    html = "<html><body><p>Hello <b>you</b></body></html>"
+    assert tame(html).html is html
+    assert tame(html).limits == ()
+
+
+def test_large_ordinary_html_keeps_text_tags_and_style() -> None:
+    rows = "".join(f"<tr><td class='a>b' title=\"<p>\">row {number}</td></tr>" for number in range(2_000))
+    html = (
+        f"<style>p > a {{color:red}}</style><table>{rows}</table><!--[if mso]><a href=x>y</a><![endif]--><!-- gone -->"
+    )
+    tamed = tame(html)
+    assert tamed.limits == ()
+    assert tamed.html == html.replace("<!-- gone -->", "<!---->")
+
+
+@pytest.mark.parametrize(
+    ("html", "limits"),
+    [
+        ("<div>" * 100_000, {"limit:html-depth"}),
+        ("<div>" * 300_000, {"limit:html-depth", "limit:html-size"}),
+        ("<div><p>" * 30_000, {"limit:html-depth"}),
+        ("<ul><li>" * 30_000, {"limit:html-depth"}),
+        ("<div></span>" * 30_000, {"limit:html-depth"}),
+        ("<svg><foreignObject>" * 20_000, {"limit:html-depth"}),
+        ("<template>" * 20_000, {"limit:html-depth"}),
+        ("<a><b><div>" * 20_000, {"limit:html-depth"}),
+        ("<p>" + "".join(f"<b a={n}>" for n in range(300)) + "</p>" + "<p>x</p>" * 40_000, {"limit:html-depth"}),
+        ("<a " + " ".join(f"a{n}=1" for n in range(50_000)) + ">", {"limit:html-attributes"}),
+        ("<a " + " ".join(f"a{n}='>'" for n in range(50_000)) + ">", {"limit:html-attributes"}),
+        ("<a " + " ".join(f"<{n}" for n in range(50_000)) + ">", {"limit:html-attributes"}),
+        ("<script><a '</script><a " + " ".join(f"a{n}" for n in range(50_000)) + ">", {"limit:html-attributes"}),
+        ("<p>x" * (MAX_TAGS + 1), {"limit:html-size"}),
+    ],
+)
+def test_bombs_become_small(html: str, limits: set[str]) -> None:
+    tamed = tame(html)
+    assert set(tamed.limits) == limits
+    assert tamed.tags <= MAX_TAGS + 1
+    nodes, depth = size_of(tamed.html)
+    assert nodes <= 2 * MAX_TAGS + 2 * MAX_REBUILT
+    assert depth <= 4 * MAX_DEPTH + 8  # a table brings its body, row and cell
+    assert all(len(node.attributes) <= MAX_ATTRIBUTES for node in LexborHTMLParser(tamed.html).css("a")[:5])
+
+
+def test_size() -> None:
+    assert tame("x" * (MAX_HTML + 1)).limits == ("limit:html-size",)
+    assert len(tame("x" * (MAX_HTML + 1)).html) == MAX_HTML
+
+
+@pytest.mark.parametrize(
+    "bait", ["<!--", "<a '", '<a x="', "<title><", "<", "</", "<!", "<a/", "<script>", "<a b=", "&lt"]
+)
+def test_bait_is_read_in_one_pass(bait: str) -> None:
+    assert tame(bait * 300_000).tags <= MAX_TAGS + 1
+
+
+def test_text_survives_what_is_dropped() -> None:
+    html = "<div>" * 1_000 + "deep" + "</div>" * 1_000 + "<p>end</p>"
+    text = LexborHTMLParser(tame(html, is_strict=True).html).root
+    assert text is not None
+    assert text.text() == "deepend"
+
+
+def test_nothing_left_out_makes_a_tag_of_its_surroundings() -> None:
+    assert "<div" not in tame("<<!-- -->div>" * 10_000).html
+    assert "<i " not in tame("<div>" * 2_000 + "<<div>i x", is_strict=True).html
+
+
+def test_links_are_never_dropped_for_depth() -> None:
+    assert "href=x" in tame("<div>" * 2_000 + "<a href=x>y</a>", is_strict=True).html
+
+
+MARKUP = st.lists(
+    st.sampled_from(
+        [
+            "<div>",
+            "</div>",
+            "<b x=1>",
+            "</b>",
+            "<a href='x'>",
+            "<td>",
+            "<table>",
+            "</table>",
+            "<svg>",
+            "<style>",
+            "'",
+            '"',
+            "</style>",
+            "<title>",
+            "</title>",
+            "<!--",
+            "-->",
+            "text",
+            "<",
+            ">",
+            "=",
+            " ",
+            "<p",
+            "/",
+            "<textarea>",
+            "&amp;",
+        ]
+    )
+).map("".join)
+
+
+@given(MARKUP | st.text())
+def test_what_is_written_reads_the_same_again(html: str) -> None:
+    """The output is a fixed point: a tag that our tokenizer did not see cannot appear in it."""
+    once = tame(html, is_strict=True).html
+    assert tame(once, is_strict=True).html == once
+
+
+@given(MARKUP)
+def test_visible_text_is_the_same(html: str) -> None:
+    """Below the limits, taming changes nothing that a person sees (raw text and comments aside)."""
+    if any(mark in html for mark in ("<style", "<title", "<textarea", "<!--", "<svg")):
+        return
+    tamed = LexborHTMLParser(tame(html, is_strict=True).html).root
+    plain = LexborHTMLParser(html).root
+    assert tamed is not None
+    assert plain is not None
+    assert tamed.text() == plain.text()
+
+
+def test_few_tags_is_below_the_limits() -> None:
+    assert FEW_TAGS * FEW_TAGS // 4 < 1_000_000
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["", "<select><title>", "<script><!--<script></script><!-- </script>", "<svg><style>", "<frameset><xmp>", "<a x='"],
+)
+def test_a_bomb_does_not_hide_behind_its_surroundings(start: str) -> None:
+    """Each start makes some tokenizer take the rest for text, and another one not."""
+    bomb = f"{start}<a {' '.join(f'a{number}' for number in range(20_000))}>'-->"
+    found = LexborHTMLParser(tame(bomb).html).css("*")
+    assert max(len(node.attributes) for node in found) <= MAX_ATTRIBUTES

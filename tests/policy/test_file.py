@@ -1,0 +1,100 @@
+"""A faulty policy file: everything that is wrong with it at once, with lines and keys."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
+from gatepost.policy.rules import PolicyMistake, shipped_policy
+
+FAULTY = """\
+[verdicts]
+spam = { decision = "undecided", threshold = 5 }
+phising = { decision = "drop" }
+suspicious.threshold = 0
+
+[groups.mine]
+cap = -1
+
+[kinds."file:eicar"]
+wieght = 1
+group = "lure"
+
+[kinds]
+"text:urgencyy" = { weight = 1 }
+'text:urgency' = { weight = "much", conclusive = 1 }
+"url:shortener" = 3
+
+[rules]
+x = 1
+"""
+
+
+def found(text: str) -> list[tuple[int, str, str]]:
+    return [
+        (each.line, ".".join(each.key), each.sentence) for each in read_policy_file(text, shipped_policy()).mistakes
+    ]
+
+
+def test_every_fault_is_told_with_its_line_and_key() -> None:
+    assert found(FAULTY) == [
+        (2, "verdicts.spam.decision", "must be one of deliver, quarantine, bounce, drop, not 'undecided'"),
+        (3, "verdicts.phising", "is not a known verdict; did you mean phishing?"),
+        (4, "verdicts.suspicious.threshold", "must be more than 0"),
+        (6, "groups.mine.description", "is required, since this group is new"),
+        (7, "groups.mine.cap", "must be between 0 and 1000, not -1"),
+        (10, "kinds.file:eicar.wieght", "is not a known key; did you mean weight?"),
+        (11, "kinds.file:eicar.group", "names 'lure', but there is no such group; did you mean lures?"),
+        (14, "kinds.text:urgencyy", "is not a known finding; did you mean text:urgency?"),
+        (15, "kinds.text:urgency.conclusive", "must be true or false"),
+        (15, "kinds.text:urgency.weight", "must be a number"),
+        (16, "kinds.url:shortener", "must be a table"),
+        (18, "rules", "is not a known section"),
+    ]
+
+
+def test_a_file_with_a_fault_states_nothing() -> None:
+    assert read_policy_file(FAULTY, shipped_policy()).statements == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[kinds]\n\nx = ", 3, "is not TOML here"),
+        ("[kinds", 1, "is not TOML here"),
+        ("kinds = 3", 1, "must be a table"),
+        ("x = " + "[" * 5_000, 1, "nested too deeply"),
+        (" " * (MAX_CHARACTERS + 1), 1, "is larger than 1 MiB"),
+        ('[kinds."url:shortener"]\nweight = nan', 2, "must be between 0 and 1000, not nan"),
+        ('[kinds."url:shortener"]\nweight = inf', 2, "must be between 0 and 1000, not inf"),
+        ('[kinds."url:shortener"]\nweight = true', 2, "must be a number"),
+        ('[changes]\n"kinds.x" = "lies"', 1, "is not a known section"),
+    ],
+)
+def test_what_cannot_be_read(text: str, line: int, words: str) -> None:
+    (mistake,) = read_policy_file(text, shipped_policy()).mistakes
+    assert (mistake.line, words in mistake.sentence) == (line, True), mistake
+
+
+def test_what_a_file_may_add() -> None:
+    text = '[groups.mine]\ncap = 2\ndescription = "ours"\n[kinds."list:our-banks"]\nweight = 3\ngroup = "mine"\n'
+    said = read_policy_file(text, shipped_policy())
+    assert said.mistakes == ()
+    assert [(each.section, each.name, each.field, each.value, each.line) for each in said.statements] == [
+        ("groups", "mine", "cap", 2.0, 2),
+        ("groups", "mine", "description", "ours", 3),
+        ("kinds", "list:our-banks", "weight", 3.0, 5),
+        ("kinds", "list:our-banks", "group", "mine", 6),
+    ]
+
+
+def test_a_fault_reads_as_a_sentence() -> None:
+    assert str(PolicyMistake(3, ("kinds", "x"), "must be a table")) == "line 3: kinds.x must be a table"
+    assert str(PolicyMistake(1, (), "is not TOML here")) == "line 1: the file is not TOML here"
+
+
+@given(st.text(alphabet="[]{}=.\"'# \nabk:ins0-1,\\", max_size=120))
+def test_no_text_raises(text: str) -> None:
+    said = read_policy_file(text, shipped_policy())
+    assert not (said.mistakes and said.statements)
+    assert all(1 <= each.line <= text.count("\n") + 1 for each in said.mistakes)

@@ -1,0 +1,187 @@
+"""What stored findings lead to with other lists, without the message."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gatepost.analysis import Context, analyse
+from gatepost.auth.results import Authentication, Dmarc
+from gatepost.lists.catalogue import BY_NAME, Definition
+from gatepost.lists.subjects import Subject
+from gatepost.lists.unkeyed import Compiled, Listed, Unkeyed
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
+from gatepost.rejudge.replay import Change, EntryDryRun, rejudge, rulings_of
+from gatepost.report import Line, ListNote, Report
+
+POLICY = shipped_policy()
+MAIL = (
+    b"From: Ann <ann@sender.example>\r\nTo: b@rcpt.example\r\nSubject: offer\r\nContent-Type: text/html\r\n\r\n"
+    b'<p>wire it today</p><a href="https://evil.example/login">https://bank.example/</a>'
+)
+LINK = Subject("link", "https://evil.example/a/b", "html")
+SUBJECTS = (
+    Subject("envelope", "bounce@sender.example", "envelope"),
+    Subject("from", "ann@sender.example", "From"),
+    Subject("host", "192.0.2.1", "sending host"),
+    LINK,
+    Subject("file", "ab" * 32, "1.2"),
+    Subject("type", "exe", "1.2"),
+)
+
+
+def analysed(*hits: Hit, unkeyed: Unkeyed | None = None) -> Report:
+    """A real analysis whose lists answer these hits."""
+    context = Context(now=0.0, lists=Compiled(unkeyed or Unkeyed()))
+    run = analyse(MAIL, Envelope("bounce@sender.example", ("b@rcpt.example",), "192.0.2.1"), context)
+    questions = next(run)
+    try:
+        while True:
+            answers: tuple[Any, ...] = tuple(
+                LookupAnswer(hits) if isinstance(question, Lookup) else DnsAnswer("no-name") for question in questions
+            )
+            questions = run.send(answers)
+    except StopIteration as stop:
+        report: Report = stop.value
+        return report
+
+
+CUSTOM = {"ioc": Definition("ioc", "url", "block", "", "", 5, custom=True)}
+PHRASE = Listed("blocked-phrases", "global", "wire it today", "wire it today")
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        analysed(),
+        analysed(Hit("blocked-senders", "global", "sender.example", "no")),
+        analysed(Hit("blocked-senders", "global", "sender.example"), Hit("allowed-ips", "tenant", "192.0.2.0/24")),
+        analysed(Hit("allowed-senders", "global", "sender.example")),
+        analysed(Hit("allowed-urls", "tenant", "evil.example")),
+        analysed(Hit("blocked-urls", "global", "evil.example"), Hit("allowed-urls", "tenant", "evil.example/login")),
+        analysed(unkeyed=Unkeyed(phrases=(PHRASE,))),
+        analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=Unkeyed(custom={"ioc": "blocked-urls"})),
+    ],
+)
+def test_judging_again_gives_the_same(report: Report) -> None:
+    again = rejudge(report, POLICY, rulings_of(report, CUSTOM))
+    assert (again.verdict, again.decision, again.tags, again.score) == (
+        report.verdict,
+        report.decision,
+        report.tags,
+        report.score,
+    )
+    assert set(again.lists) == set(report.lists)
+    assert [line.kind for line in again.lines] == [line.kind for line in report.lines]
+    assert [line.counted for line in again.lines] == [line.counted for line in report.lines]
+
+
+def stored(
+    verdict: Any = "clean", lines: tuple[Line, ...] = (), notes: tuple[ListNote, ...] = (), **more: Any
+) -> Report:
+    decision: Any = "deliver" if verdict == "clean" else "quarantine"
+    aligned = Authentication(dmarc=Dmarc("pass", "sender.example", dkim_aligned=True))
+    fields: dict[str, Any] = {"subjects": SUBJECTS, "authentication": aligned} | more
+    return Report(verdict, decision, (), 0, "", lines, lists=notes, **fields)
+
+
+def tried(change: Change, *reports: Report, known: Mapping[str, Definition] | None = None) -> EntryDryRun:
+    trial = EntryDryRun(change, POLICY)
+    for report in reports:
+        trial.consider(report, known or {})
+    return trial
+
+
+def adding(name: str, *keys: str, scope: Any = "global") -> Change:
+    return Change(BY_NAME[name], scope, keys, adding=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "hits", "flips"),
+    [
+        ("blocked-senders", "ann@sender.example", 1, 1),
+        ("blocked-senders", "bounce@sender.example", 1, 1),
+        ("blocked-senders", "sender.example", 1, 1),
+        ("blocked-senders", "other.example", 0, 0),
+        ("allowed-senders", "ann@sender.example", 1, 0),
+        # An allow is for the author, not for the envelope.
+        ("allowed-senders", "bounce@sender.example", 0, 0),
+        ("blocked-ips", "192.0.2.0/24", 1, 1),
+        ("blocked-ips", "192.0.3.0/24", 0, 0),
+        ("blocked-urls", "evil.example/a", 1, 1),
+        ("blocked-urls", "evil.example/b", 0, 0),
+        ("blocked-files", "ab" * 32, 1, 1),
+        ("blocked-file-types", "exe", 1, 1),
+    ],
+)
+def test_what_an_entry_would_have_done(name: str, key: str, hits: int, flips: int) -> None:
+    trial = tried(adding(name, key), stored())
+    assert (trial.hits[key], trial.flips[key], trial.hit, trial.flipped) == (hits, flips, hits, flips)
+    assert trial.considered == 1
+
+
+def test_an_allow_flips_what_it_may_lift() -> None:
+    report = analysed()
+    assert report.decision == "quarantine", "the example has to be held for this"
+    lifted = report.verdict in ("spam", "suspicious", "bulk")
+    trial = tried(adding("allowed-ips", "192.0.2.1"), report)
+    assert (trial.hit, trial.flipped) == (1, int(lifted))
+
+
+def test_entries_count_alone_and_together() -> None:
+    both = tried(adding("blocked-urls", "evil.example", "evil.example/a", "absent.example"), stored(), stored())
+    assert (both.hits["evil.example"], both.hits["evil.example/a"], both.hits["absent.example"]) == (2, 2, 0)
+    assert (both.hit, both.flipped) == (2, 2)
+
+
+BLOCKED = ListNote("blocked-senders", "global", "sender.example", "blocked", "From")
+
+
+def test_what_is_blocked_already_does_not_flip() -> None:
+    report = stored("policy", notes=(BLOCKED,))
+    assert tried(adding("blocked-senders", "sender.example"), report).flipped == 0
+    assert tried(adding("blocked-urls", "evil.example"), report).flipped == 0
+    trial = tried(adding("allowed-senders", "sender.example", scope="tenant"), report)
+    assert (trial.hit, trial.flipped) == (1, 1), "a tenant's allow beats a global block of senders"
+    assert tried(adding("allowed-senders", "sender.example"), report).flipped == 0, "in one scope it does not"
+
+
+def test_a_deletion_flips_what_only_that_entry_held() -> None:
+    change = Change(BY_NAME["blocked-senders"], "global", ("sender.example",), adding=False)
+    assert tried(change, stored("policy", notes=(BLOCKED,))).flipped == 1
+    assert tried(change, stored()).flipped == 1, "as if it had been there all the time"
+    other = ListNote("blocked-ips", "global", "192.0.2.1", "blocked", "sending host")
+    phrase = ListNote("blocked-phrases", "global", "wire it", "blocked", "text")
+    custom = ListNote("ioc", "tenant", "evil.example", "blocked", "html")
+    for note in (other, phrase, custom):
+        trial = tried(change, stored("policy", notes=(BLOCKED, note)), known=CUSTOM)
+        assert (trial.hit, trial.flipped) == (1, 0), note
+
+
+def test_a_custom_list_counts_for_its_kind() -> None:
+    change = Change(CUSTOM["ioc"], "tenant", ("evil.example",), adding=True)
+    assert (tried(change, stored()).hit, tried(change, stored()).flipped) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "countable"),
+    [("blocked-urls", True), ("blocked-file-types", True), ("blocked-phrases", False), ("own-domains", False),
+     ("protected-people", False), ("trusted-relays", False)],
+)  # fmt: skip
+def test_what_stored_keys_can_tell(name: str, countable: bool) -> None:
+    assert adding(name).countable is countable
+
+
+def test_the_work_is_bounded() -> None:
+    """Two thousand links and five hundred entries that each cover another one: it stops, and says how far it came."""
+    links = tuple(Subject("link", f"https://h{number}.example/", "html") for number in range(2_000))
+    report = stored(subjects=links)
+    trial = EntryDryRun(adding("blocked-urls", *(f"h{number}.example" for number in range(500))), POLICY, effort=20_000)
+    seen = 0
+    while not trial.exhausted:
+        trial.consider(report, {})
+        seen += 1
+    assert 1 <= seen == trial.considered <= 3
+    assert trial.hits["h7.example"] == seen

@@ -1,0 +1,102 @@
+"""Bodies come back byte for byte, from memory or disk, and leave nothing behind."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gatepost.scanning.spool import PREFIX, Spool, sha256
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60), st.integers(1, 50), st.booleans())
+def test_what_goes_in_comes_out(tmp_path: Path, pieces: list[bytes], limit: int, size: int, forced: bool) -> None:
+    whole = b"".join(pieces)
+    with Spool(tmp_path, limit).new() as body:
+        for piece in pieces:
+            body.write(piece)
+        assert body.read() == whole, "also before it is finished"
+        body.finish()
+        assert body.on_disk == (len(whole) > limit)
+        if forced:
+            body.to_disk()
+            body.to_disk()
+            assert body.on_disk
+        assert (body.size, body.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+        for _ in range(2):
+            assert body.read() == whole
+            assert b"".join(body.chunks(size)) == whole
+            assert all(1 <= len(chunk) <= size for chunk in body.chunks(size))
+        assert list(tmp_path.iterdir()) == [], "no name in the folder even while it is open"
+    body.close()
+
+
+def test_writing_goes_on_after_a_move_to_disk(tmp_path: Path) -> None:
+    body = Spool(tmp_path).new()
+    body.write(b"first ")
+    body.to_disk()
+    assert body.read() == b"first "
+    body.write(b"second")
+    body.finish()
+    assert body.read() == b"first second"
+    body.close()
+
+
+def test_the_hash_of_any_body(tmp_path: Path) -> None:
+    class Plain:
+        size = 3
+
+        def read(self) -> bytes:
+            return b"abc"
+
+    with Spool(tmp_path).new() as body:
+        body.write(b"abc")
+        assert sha256(body) == sha256(Plain()) == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_the_folder_is_private(tmp_path: Path) -> None:
+    Spool(tmp_path / "a" / "spool")
+    assert (tmp_path / "a" / "spool").stat().st_mode & 0o077 == 0
+
+
+def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import sys, time
+        from pathlib import Path
+        from gatepost.scanning.spool import Spool
+        body = Spool(Path(sys.argv[1]), 10).new()
+        body.write(b"x" * 100_000)
+        print("written", flush=True)
+        time.sleep(60)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE)
+    assert process.stdout
+    assert process.stdout.readline() == b"written\n"
+    process.kill()
+    process.communicate()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leftovers_of_a_system_without_nameless_files_are_removed(tmp_path: Path) -> None:
+    old, fresh, other = tmp_path / f"{PREFIX}old", tmp_path / f"{PREFIX}fresh", tmp_path / "other"
+    for path in (old, fresh, other):
+        path.write_bytes(b"")
+    for path in (old, other):
+        os.utime(path, (time.time() - 3600, time.time() - 3600))
+    Spool(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PREFIX}fresh", "other"]
+
+
+def test_a_closed_body_is_not_read(tmp_path: Path) -> None:
+    body = Spool(tmp_path, 1).new()
+    body.write(b"abc")
+    body.close()
+    with pytest.raises(ValueError, match="closed"):
+        body.read()

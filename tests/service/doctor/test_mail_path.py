@@ -1,0 +1,172 @@
+"""What the doctor says of quarantine, next hop, cores and certificates."""
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.service import first_start
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.doctor import mail_path
+from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
+from gatepost.service.first_start import prepare
+from gatepost.settings.keys import Delivery, Quarantine, ScanSources, Smtp
+from gatepost.settings.keys import Guard as GuardSettings
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataFolder:
+    return DataFolder(tmp_path)
+
+
+@pytest.fixture
+def read(data: DataFolder) -> ExaminedFiles:
+    return read_files(prepare(data, None))
+
+
+def test_a_folder_for_what_is_held(data: DataFolder, tmp_path: Path) -> None:
+    row = mail_path.quarantine(GuardSettings(), data)
+    assert row.state in {"ok", "warn"}
+    assert str(data.quarantine) in row.found
+    assert not data.quarantine.exists()  # looking changes nothing
+    (tmp_path / "file").touch()
+    named = GuardSettings(quarantine=Quarantine(url=f"file:{tmp_path}/file/q"))
+    row = mail_path.quarantine(named, data)
+    assert (row.state, row.found) == ("fail", f"{tmp_path}/file cannot be written")
+
+
+def test_a_bucket_that_does_not_answer(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail_path, "SECONDS", 0.5)
+    for name, value in {"ENDPOINT": "http://127.0.0.1:1", "REGION": "x", "ACCESS_KEY_ID": "x"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    row = mail_path.quarantine(GuardSettings(quarantine=Quarantine(url="s3://bucket/held")), data)
+    assert (row.what, row.state) == ("quarantine", "fail")
+    assert "s3://bucket/held" in row.found
+
+
+def through(url: str | None, **options: Any) -> GuardSettings:
+    return GuardSettings(delivery=Delivery(next_hop=url, **options), scan_sources=ScanSources(smtp=Smtp()))
+
+
+def test_a_next_hop(next_hop: Any) -> None:
+    next_hop.answers["EHLO"] = "250-sink\r\n250 SIZE 1000000"
+    (row,) = mail_path.next_hop(through(next_hop.url), NOW)
+    assert (row.what, row.state) == ("next hop", "ok")
+    assert row.found == f"{next_hop.url} answers in clear, messages up to 1,000,000 bytes"
+    assert next_hop.mail == []
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "state"),
+    [
+        ("smtp://127.0.0.1:1", {}, "fail"),
+        (None, {}, "warn"),
+    ],
+)
+def test_no_next_hop(url: str | None, options: dict[str, Any], state: str) -> None:
+    (row,) = mail_path.next_hop(through(url, **options), NOW)
+    assert (row.what, row.state) == ("next hop", state)
+    assert "451" in row.found + row.advice
+
+
+def test_a_next_hop_without_the_tls_that_is_asked_for(next_hop: Any) -> None:
+    (row,) = mail_path.next_hop(through(next_hop.url, tls="verified"), NOW)
+    assert row.state == "fail"
+    assert "STARTTLS" in row.found
+
+
+def test_without_smtp_nobody_misses_a_next_hop() -> None:
+    assert list(mail_path.next_hop(GuardSettings(), NOW)) == []
+
+
+@contextlib.contextmanager
+def encrypting(folder: Path) -> Iterator[str]:
+    """A next hop that does nothing but STARTTLS."""
+    chain, key = first_start.self_signed(["localhost"], NOW)
+    (folder / "pair.pem").write_bytes(chain + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "pair.pem")
+    told: list[str] = []
+    up, over = threading.Event(), asyncio.Event()
+
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 hop\r\n")
+        while line := await reader.readline():
+            if line.startswith(b"STARTTLS"):
+                writer.write(b"220 go\r\n")
+                await writer.start_tls(context)
+            else:
+                writer.write(b"250-hop\r\n250 STARTTLS\r\n" if line.startswith(b"EHLO") else b"250 ok\r\n")
+        writer.close()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(session, "127.0.0.1", 0)
+        told.append(f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        loops.append(asyncio.get_running_loop())
+        up.set()
+        await over.wait()
+        server.close()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert up.wait(20)
+    try:
+        yield told[0]
+    finally:
+        loops[0].call_soon_threadsafe(over.set)
+        thread.join(20)
+
+
+def test_the_certificate_of_the_next_hop(tmp_path: Path) -> None:
+    with encrypting(tmp_path) as url:
+        hop, certificate = mail_path.next_hop(through(url), NOW)
+        assert (hop.state, certificate.state) == ("ok", "ok")
+        assert hop.found == f"{url} answers under TLS"
+        # Nobody verifies it here, so mail flows on when it ends.
+        _, late = mail_path.next_hop(through(url), NOW + timedelta(days=4000))
+        assert (late.what, late.state) == ("certificate of the next hop", "warn")
+        assert "expired" in late.found
+
+
+def cores(folder: Path, data: DataFolder) -> list[DoctorRow]:
+    files = read_files(folder)
+    assert files.abby
+    return list(mail_path.cores(files.abby, files.guard, data))
+
+
+@pytest.mark.usefixtures("read")
+def test_cores(data: DataFolder, tmp_path: Path) -> None:
+    (row,) = cores(tmp_path, data)
+    assert row.state == "ok"
+    assert "does not run" in row.found
+    file = tmp_path / "abby/abby/abby.yml"
+    file.write_text(file.read_text().replace("127.0.0.1:9785", "127.0.0.1:1"))
+    (row,) = cores(tmp_path, data)
+    assert (row.state, "cannot be read" in row.found) == ("fail", True)
+    first_start.ensure_certificate(data)
+    (row,) = cores(tmp_path, data)
+    assert (row.what, row.state, row.found) == ("core https://127.0.0.1:1", "fail", "no load (ConnectError)")
+
+
+@pytest.mark.usefixtures("read")
+def test_certificates_that_are_not_the_first_starts(data: DataFolder, tmp_path: Path) -> None:
+    pem, key = first_start.self_signed(["mx.example"], NOW - timedelta(days=3630))
+    (tmp_path / "own.pem").write_bytes(pem)
+    (tmp_path / "own.key").write_bytes(key)
+    first_start.ensure_certificate(data)
+    file = tmp_path / "abby/abby/abby.yml"
+    text = file.read_text().replace("hosts: [", f"ca: {tmp_path}/own.pem\n    hosts: [")
+    file.write_text(text + f"tls: {{certificate: {tmp_path}/own.pem, key: {tmp_path}/own.key}}\n")
+    rows = {row.what: row.state for row in mail_path.examine_certificates(read_files(tmp_path), data, NOW)}
+    assert rows == {"certificate": "warn", "certificate of guard": "ok", "certificates of cores": "warn"}

@@ -1,0 +1,237 @@
+"""Both files: what they may say, and every fault with its file, line and key at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gatepost.settings.faults import ConfigError
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
+from gatepost.settings.in_force import differing_settings
+
+ABBY = """\
+listen: {host: 0.0.0.0, port: 9081}
+serviceProviders:
+  core: {hosts: ["https://127.0.0.1:9785"], longRequestTimeout: 3600000}   # secret, ca
+staticApiTokens:
+  - {name: border-mta, token: "64 hex digits", permissions: []}
+storage: {url: "sqlite:gatepost.db"}
+"""
+GUARD = """\
+mainWorkerCount: 20
+scanSources:
+  restApi: {}                       # {host, port: 9785, secret, keep: none}
+  smtp: {host: 127.0.0.1, port: 10025}
+delivery: {nextHop: "smtp://127.0.0.1:10026"}
+dns: {nameservers: ["192.0.2.53:53"], timeout: 2000}   # default: the system's
+storage: {url: "sqlite:gatepost.db"}                    # or postgresql://…
+"""
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Write:
+    def write(guard: str = GUARD, abby: str = ABBY) -> Path:
+        for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return tmp_path
+
+    return write
+
+
+def faults(folder: Path) -> list[tuple[str, int, str]]:
+    with pytest.raises(ConfigError) as caught:
+        load(folder)
+    return [(Path(fault.file).name, fault.line, fault.key) for fault in caught.value.faults]
+
+
+def sentences(folder: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(folder)
+    return str(caught.value)
+
+
+def test_the_examples_of_the_documents_are_read(folder: Write) -> None:
+    both = load(folder())
+    assert (both.guard.maximum, both.guard.threshold) == (20, 20)
+    assert both.guard.scan_sources.rest_api
+    assert both.guard.scan_sources.rest_api.port == 9785
+    assert both.abby.service_providers.core.long_request_timeout == 3_600_000
+    assert both.abby.static_api_tokens[0].permissions == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "restApi {}",
+        "restApi: {}",
+        "restApi{}",
+        "restApi { }",
+        "restApi\t{}  # the way in",
+        "restApi {} \r",
+        "restApi: {keep: none}",
+    ],
+)
+@pytest.mark.parametrize("indent", ["  ", "      "])
+@pytest.mark.parametrize("after", ["", "{indent}smtp: {{port: 10030}}\n"])
+def test_both_spellings_of_the_rest_source(folder: Write, line: str, indent: str, after: str) -> None:
+    guard = load_guard(folder(f"scanSources:\n{indent}{line}\n{after.format(indent=indent)}mainWorkerCount: 3\n"))
+    assert guard.scan_sources.rest_api is not None
+    assert (guard.scan_sources.smtp is not None) == bool(after)
+
+
+@pytest.mark.parametrize("line", ["smtp {}", "restApi {port: 3}", "restApi {} x", "xrestApi {}"])
+def test_no_other_line_is_bent(folder: Write, line: str) -> None:
+    ((file, _, key),) = faults(folder(f"scanSources:\n  {line}\n"))
+    assert file == "guard.yml"
+    assert key.startswith("scanSources")
+
+
+def test_an_empty_guard_file_is_all_defaults(folder: Write) -> None:
+    guard = load_guard(folder("# nothing yet\n"))
+    assert guard.scan_sources.rest_api is None
+    assert differing_settings(guard) == {}
+
+
+def test_limits_follow_the_worker_count(folder: Write) -> None:
+    guard = load_guard(folder("mainWorkerCount: 7\nguardRequestThrottleThreshold: 5\n"))
+    assert (guard.maximum, guard.threshold) == (7, 5)
+
+
+def test_all_faults_of_both_files_at_once(folder: Write) -> None:
+    guard = """\
+mainWorkerCount: "20"
+mainWorkerCount: 3
+main_worker_count: 3
+unsealed: no
+scanSources:
+  restApi:
+  smtp:
+    prot: 3
+    xclientHosts:
+      - 192.0.2.0/24
+      - mail.example
+dns: {nameservers: ["ns.example", "[2001:db8::1]:53", 192.0.2.1:x], timeout: 0}
+tenants: {a.example: not-a-uuid}
+log: {level: loud}
+"""
+    abby = """\
+tls: {certificate: absent.pem}
+serviceProviders:
+  other: {what: ever}
+  core:
+    hosts: ["http://127.0.0.1:9785", "https://core:99999", "https://core:9785/path", 3]
+staticApiTokens:
+  - {name: border-mta, token: 123, permissions: [messages.write]}
+storage: {url: "mysql://db"}
+"""
+    assert faults(folder(guard, abby)) == [
+        ("abby.yml", 1, "tls.certificate"),
+        ("abby.yml", 1, "tls.key"),
+        ("abby.yml", 5, "serviceProviders.core.hosts[0]"),
+        ("abby.yml", 5, "serviceProviders.core.hosts[1]"),
+        ("abby.yml", 5, "serviceProviders.core.hosts[2]"),
+        ("abby.yml", 5, "serviceProviders.core.hosts[3]"),
+        ("abby.yml", 7, "staticApiTokens[0].permissions[0]"),
+        ("abby.yml", 7, "staticApiTokens[0].token"),
+        ("abby.yml", 8, "storage.url"),
+        ("guard.yml", 1, "mainWorkerCount"),
+        ("guard.yml", 2, "mainWorkerCount"),
+        ("guard.yml", 3, "main_worker_count"),
+        ("guard.yml", 4, "unsealed"),
+        ("guard.yml", 6, "scanSources.restApi"),
+        ("guard.yml", 8, "scanSources.smtp.prot"),
+        ("guard.yml", 11, "scanSources.smtp.xclientHosts[1]"),
+        ("guard.yml", 12, "dns.nameservers[0]"),
+        ("guard.yml", 12, "dns.nameservers[2]"),
+        ("guard.yml", 12, "dns.timeout"),
+        ("guard.yml", 13, "tenants.a.example"),
+        ("guard.yml", 14, "log.level"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("guard", "words"),
+    [
+        ("workerProcess: 2\n", "did you mean workerProcesses?"),
+        ("mainworkercount: 2\n", "did you mean mainWorkerCount?"),
+        ("dns: {time-out: 2}\n", "did you mean timeout?"),
+        ("dns: {zzz: 2}\n", "known here: nameservers, timeout"),
+        ("unsealed: yes\n", "must be true or false, not a text"),
+        ("mainWorkerCount: 1.5\n", "must be a whole number, not a number"),
+        ("mainWorkerCount: true\n", "must be a whole number, not true or false"),
+        ("mainWorkerCount: 0\n", "must be at least 1, not 0"),
+        ('clamd: {address: "\\ud800"}\n', "has half a character in it"),
+        ("delivery: smtp://x\n", "must be a group of keys, not a text"),
+        ("- a\n- b\n", "the file must be a group of keys, not a list"),
+        ("dns: {timeout: [}\n", "the file is not YAML here"),
+        ("yara: {folder: rules}\n", "names a folder that does not exist"),
+        ("scanSources: {restApi: {port: 7}, smtp: {port: 7}}\n", "is the port of scanSources.restApi as well"),
+    ],
+)
+def test_faults_say_what_to_do(folder: Write, guard: str, words: str) -> None:
+    assert words in sentences(folder(guard))
+
+
+CORE = "serviceProviders: {{core: {{hosts: [{}]}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("abby", "key"),
+    [
+        (CORE.format('"https://mta.example:9785"'), "storage.url"),
+        (CORE.format('"https://127.0.0.1:9785", "https://192.0.2.1:9785"'), "storage.url"),
+        (CORE.format('"https://mta.example:9785"') + "storage: {url: 'postgresql://db/x'}\n", "serviceProviders.core"),
+        (CORE.format('"https://127.0.0.1:9785", "https://127.0.0.1:9785/"'), "serviceProviders.core.hosts"),
+        (CORE.format('"https://127.0.0.1:9785"') + "storage: {url: 'sqlite:other.db'}\n", "storage.url"),
+        (CORE.format('"https://127.0.0.1:9785"') + "listen: {port: 9785}\n", "listen.port"),
+        (ABBY.replace("longR", "secret: x, longR"), "serviceProviders.core.secret"),
+        (ABBY.replace("storage", "  - {name: b, token: 64 hex digits}\nstorage"), "staticApiTokens[1].token"),
+    ],
+)
+def test_keys_that_must_agree(folder: Write, abby: str, key: str) -> None:
+    assert key in [found for _, _, found in faults(folder(GUARD, abby))]
+
+
+def test_another_host_is_fine_with_postgresql_and_a_secret(folder: Write) -> None:
+    text = "storage: {url: postgresql://db/x}\n" + CORE.format("https://mta.example:9785").replace("]", "], secret: s")
+    assert load_abby(folder(GUARD, text)).service_providers.core.secret == "s"
+
+
+def test_sqlite_over_two_hosts_is_refused_with_a_sentence(folder: Write) -> None:
+    assert "different hosts need PostgreSQL" in sentences(folder(GUARD, CORE.format('"https://mta.example:9785"')))
+
+
+def test_paths_are_relative_to_their_file(folder: Write) -> None:
+    place = folder(GUARD, ABBY + "tls: {certificate: own.pem, key: ../own.key}\n")
+    (place / "abby/abby/own.pem").touch()
+    (place / "abby/own.key").touch()
+    tls = load(place).abby.tls
+    assert tls not in (None, "off")
+    assert Path(tls.certificate) == place / "abby/abby/own.pem"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "fine"), [("tls: off\n", True), ("tls: 'off'\n", True), ("tls: false\n", False), ("tls: on\n", False)]
+)
+def test_off_is_a_word(folder: Write, text: str, fine: bool) -> None:
+    place = folder(GUARD, ABBY + text)
+    if fine:
+        assert load(place).abby.tls == "off"
+    else:
+        assert faults(place) == [("abby.yml", 7, "tls")]
+
+
+def test_missing_files_are_both_named(tmp_path: Path) -> None:
+    assert [name for name, _, _ in faults(tmp_path)] == ["abby.yml", "guard.yml"]
+
+
+def test_values_in_force_hide_secrets(folder: Write) -> None:
+    guard = GUARD.replace("restApi: {}", "restApi: {secret: hush}").replace(
+        "sqlite:gatepost.db", "postgresql://u:hush@db/x"
+    )
+    shown = differing_settings(load_guard(folder(guard)))
+    assert "hush" not in str(shown)
+    assert shown["delivery.nextHop"] == "smtp://127.0.0.1:10026"
+    assert "mainWorkerCount" not in shown

@@ -1,0 +1,27 @@
+"""Settings for people: all of them, and no secret."""
+
+from pathlib import Path
+
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.first_start import prepare
+from gatepost.settings.files import load
+from gatepost.settings.in_force import settings_in_force
+
+
+def test_every_setting_is_shown_and_no_secret(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    both = load(prepare(data, None))
+    guard, abby = settings_in_force("guard.yml", both.guard), settings_in_force("abby.yml", both.abby)
+    assert ("guard.yml", "mainWorkerCount", "20") in guard
+    assert ("abby.yml", "listen.port", "9081") in abby
+    assert ("abby.yml", "staticApiTokens[0].name", "first") in abby
+    assert ("abby.yml", "staticApiTokens[0].token", "(set)") in abby
+    token = data.token.read_text().strip()
+    assert not any(token in value for _, _, value in (*guard, *abby))
+
+
+def test_addresses_lose_their_passwords(tmp_path: Path) -> None:
+    both = load(prepare(DataFolder(tmp_path), None))
+    storage = both.abby.storage.model_copy(update={"url": "postgresql://ann:geheim@db.example/mail"})
+    shown = dict(line[1:] for line in settings_in_force("abby.yml", both.abby.model_copy(update={"storage": storage})))
+    assert shown["storage.url"] == "postgresql://(set)@db.example/mail"

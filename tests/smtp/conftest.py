@@ -1,0 +1,306 @@
+"""An SMTP intake on a loopback port, with a core and a quarantine of straw and a next hop that does as it is told."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from gatepost.report import Report
+from gatepost.scanning.request import Body, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.service.first_start import self_signed
+from gatepost.service.http_servers import bind, port_of
+from gatepost.smtp.client import Tenancy, networks
+from gatepost.smtp.intake import Intake
+from gatepost.smtp.limits import Limits, Patience
+from gatepost.smtp.relay import Relay
+from gatepost.smtp.services import Outcomes, Services
+from gatepost.store.errors import StorageError
+
+ALL = ("PIPELINING", "SIZE 60000000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
+QUICK = Limits(greeting_pause=0.0)
+
+
+class StrawGuard:
+    """Decides as it is told."""
+
+    def __init__(self) -> None:
+        self.decision = "deliver"
+        self.full_at_mail = self.full_at_dot = False
+        self.fault: Exception | None = None
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.scanned: list[ScanRequest] = []
+        self.raw: list[bytes] = []
+
+    def has_room(self) -> bool:
+        return not self.full_at_mail
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+        if self.full_at_dot:
+            return Full(Load(1, 1, 1))
+        self.scanned.append(request)
+        self.raw.append(request.body.read())
+        await self.may_end.wait()
+        if self.fault:
+            raise self.fault
+        report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why")  # type: ignore[arg-type]
+        return ScanResult(request.ggrid, request.created, request.created, report)
+
+
+class StrawHolding:
+    """Keeps in memory, or cannot."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[ScanRequest, bytes]] = []
+        self.broken = False
+        self.digests: list[str] = []
+
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+        if self.broken:
+            raise StorageError("no disk, secret detail")
+        self.kept.append((request, raw.read()))
+
+    async def undecided_before(self, digest: str) -> int:
+        self.digests.append(digest)
+        return self.digests.count(digest) - 1
+
+
+class Domains:
+    """Domains to tenants as a store has them."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, str] = {}
+        self.broken = False
+
+    async def tenant_of(self, domain: str) -> str | None:
+        if self.broken:
+            raise StorageError("gone")
+        return self.of.get(domain)
+
+
+class Hop:
+    """A next hop. `says` answers a command that starts with a key; None closes, "stall" says nothing."""
+
+    def __init__(self, features: tuple[str, ...] = ALL, tls: ssl.SSLContext | None = None) -> None:
+        self.features, self.tls = features, tls
+        self.says: dict[str, str | None] = {}
+        self.lines: list[str] = []
+        self.reads: list[int] = []
+        self.messages: list[bytes] = []
+        self.connections = 0
+        self.encrypted = 0
+        self._server: asyncio.Server
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 20)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        for writer in self._open:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._open.add(writer)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.LimitOverrunError):
+            writer.write((self.says.get("greeting") or "220 hop ESMTP").encode() + b"\r\n")
+            while await self._obey((await reader.readuntil(b"\r\n")).decode().strip(), reader, writer):
+                pass
+        self._open.discard(writer)
+        writer.close()
+
+    async def _obey(self, line: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        self.lines.append(line)
+        for start, said in self.says.items():
+            if line.upper().startswith(start.upper()):
+                if said is None:
+                    return False
+                if said != "stall":
+                    writer.write(said.encode() + b"\r\n")
+                return True
+        verb = line.split(maxsplit=1)[0].upper()
+        if verb == "EHLO":
+            names = self.features + (("STARTTLS",) if self.tls else ())
+            writer.write(b"".join(f"250-{name}\r\n".encode() for name in ("hop", *names)) + b"250 HELP\r\n")
+        elif verb == "STARTTLS" and self.tls:
+            writer.write(b"220 go\r\n")
+            await writer.start_tls(self.tls)
+            self.encrypted += 1
+        elif verb == "DATA":
+            writer.write(b"354 go\r\n")
+            body = await reader.readuntil(b"\r\n.\r\n")
+            if "dot" in self.says:
+                said = self.says["dot"]
+                if said is None:
+                    return False
+                if said != "stall":
+                    writer.write(said.encode() + b"\r\n")
+                return True
+            self.messages.append(body[:-3])
+            writer.write(b"250 2.0.0 Ok: queued\r\n")
+        elif verb == "QUIT":
+            writer.write(b"221 bye\r\n")
+            return False
+        else:
+            writer.write(b"250 2.1.0 fine\r\n")
+        return True
+
+
+class Talker:
+    """A client that sends bytes and reads replies."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def reply(self) -> str:
+        """One whole reply, its lines joined with "|"; "" where the server closed."""
+        lines = []
+        async with asyncio.timeout(10):
+            while line := await self.reader.readline():
+                lines.append(line.decode("utf-8").removesuffix("\r\n"))
+                if line[3:4] != b"-":
+                    break
+        return "|".join(lines)
+
+    async def say(self, data: bytes | str) -> str:
+        self.send(data)
+        return await self.reply()
+
+    def send(self, data: bytes | str) -> None:
+        self.writer.write(data if isinstance(data, bytes) else data.encode() + b"\r\n")
+
+    async def closed(self) -> bool:
+        async with asyncio.timeout(10):
+            return await self.reader.read(1) == b""
+
+    async def up_to_data(self, sender: str = "a@x.example", recipient: str = "b@y.example") -> None:
+        """The usual start, with a 354 at its end."""
+        for line, code in (("EHLO c", "250"), (f"MAIL FROM:<{sender}>", "250"), (f"RCPT TO:<{recipient}>", "250")):
+            said = await self.say(line)
+            assert said.startswith(code), said
+        assert (await self.say("DATA")).startswith("354")
+
+
+class House:
+    """The whole gateway."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.guard, self.holding, self.domains = StrawGuard(), StrawHolding(), Domains()
+        self.services: Services
+        self.intake: Intake
+        self.relay: Relay | None = None
+        self.port = 0
+        self.certificate: Path
+        self._talkers: list[Talker] = []
+
+    async def connect(self, greeted: bool = True) -> Talker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
+        talker = Talker(reader, writer)
+        self._talkers.append(talker)
+        if greeted:
+            assert await talker.reply() == "220 gate.example ESMTP"
+        return talker
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what no event tells."""
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    def hang_up(self) -> None:
+        for talker in self._talkers:
+            talker.writer.close()
+
+
+@contextlib.asynccontextmanager
+async def housed(
+    folder: Path,
+    hop: Hop | None = None,
+    *,
+    limits: Limits = QUICK,
+    listed: tuple[str, ...] = (),
+    tenants: dict[str, str] | None = None,
+    tls: str = "offered",
+    after_queue: bool = False,
+    max_connections: int = 100,
+    delivery_tls: Any = "opportunistic",
+    patience: float = 5.0,
+    hop_context: ssl.SSLContext | None = None,
+) -> AsyncIterator[House]:
+    """A gateway before this next hop."""
+    house = House(folder)
+    chain, key = folder / "chain.pem", folder / "key.pem"
+    made = self_signed(["127.0.0.1"], datetime.now(UTC))
+    chain.write_bytes(made[0])
+    key.write_bytes(made[1])
+    house.certificate = chain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain, key)
+    if hop is not None:
+        url = f"smtp://127.0.0.1:{await hop.start()}"
+        house.relay = Relay(url, delivery_tls, "gate.example", Patience.of(patience), hop_context)
+    house.services = Services(
+        guard=house.guard,
+        outcomes=Outcomes(house.guard, house.holding, after_queue=after_queue),
+        relay=house.relay,
+        tenancy=Tenancy(tenants or {}, house.domains),
+        spool=Spool(folder / "spool"),
+        hostname="gate.example",
+        limits=limits,
+        tls=None if tls == "off" else context,
+        tls_required=tls == "required",
+    )
+    sockets = bind("127.0.0.1", 0, "test")
+    house.port = port_of(sockets)
+    house.intake = Intake(house.services, sockets, max_connections, networks(listed))
+    running = asyncio.create_task(house.intake.run_here())
+    await house.intake.ready.wait()
+    try:
+        yield house
+    finally:
+        house.hang_up()
+        house.guard.may_end.set()
+        if hop is not None:
+            await hop.stop()
+        house.intake.should_exit = True
+        await running
+        await asyncio.sleep(0.02)  # transports close in the loop's next turns
+
+
+Housed = Callable[..., contextlib.AbstractAsyncContextManager[House]]
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Housed:
+    """`async with house(Hop(), …) as gate:` is a gateway of the test's own."""
+    return lambda hop=None, **options: housed(tmp_path, hop, **options)
+
+
+@pytest.fixture
+def hop() -> type[Hop]:
+    return Hop
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a coroutine on the loop that the service uses."""
+
+    def running(coroutine: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(coroutine)
+
+    return running

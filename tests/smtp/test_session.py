@@ -1,0 +1,532 @@
+"""Conversations: lines in, replies out, for every command and every limit."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from gatepost import __version__
+from gatepost.smtp import intake
+from gatepost.smtp.client import Client
+from gatepost.smtp.commands import Verb
+from gatepost.smtp.limits import Limits
+
+QUICK = Limits(greeting_pause=0.0)
+EHLO = ("EHLO c.example", "250-gate.example|")
+MAIL = ("MAIL FROM:<a@x.example>", "250 2.1.0 fine")
+RCPT = ("RCPT TO:<b@y.example>", "250 2.1.0 fine")
+LISTED: dict[str, Any] = {"listed": ("127.0.0.1",)}
+UNAUTHENTIC = "550 5.7.0"
+LONG = "x" * 510
+
+# name, options of the gateway, what is said and how the reply begins. A reply of "" is a closed connection.
+CONVERSATIONS: list[tuple[str, dict[str, Any], list[tuple[str | bytes, str]]]] = [
+    (
+        "ordinary",
+        {},
+        [
+            EHLO,
+            MAIL,
+            RCPT,
+            ("DATA", "354"),
+            (b"x: y\r\n\r\nz\r\n.\r\n", "250 2.0.0 Ok: queued"),
+            ("QUIT", "221"),
+            ("", ""),
+        ],
+    ),
+    (
+        "helo",
+        {},
+        [("HELO c", "250 gate.example"), MAIL, RCPT, ("DATA", "354"), (b".\r\n", "550 5.6.0 Message is empty")],
+    ),
+    (
+        "case and space",
+        {},
+        [("ehlo c", "250-"), ("mail from: <a@x.example>", "250"), ("Rcpt To:<b@y.example> ", "250")],
+    ),
+    ("hello twice resets", {}, [EHLO, MAIL, EHLO, (RCPT[0], "503 5.5.1")]),
+    (
+        "hello without name",
+        {},
+        [("EHLO", "501 5.5.4"), ("HELO ", "501"), ("EHLO a b", "501"), ("MAIL FROM:<a@b>", "503 5.5.1")],
+    ),
+    (
+        "order",
+        {},
+        [(MAIL[0], "503"), EHLO, (RCPT[0], "503"), ("DATA", "503"), MAIL, (MAIL[0], "503"), ("DATA", "554 5.5.1")],
+    ),
+    ("reset", {}, [EHLO, MAIL, RCPT, ("RSET", "250 2.0.0"), ("DATA", "503"), MAIL, RCPT, ("DATA", "354")]),
+    (
+        "small ones",
+        {},
+        [
+            ("NOOP", "250"),
+            ("NOOP x y", "250"),
+            ("HELP", "214"),
+            ("HELP MAIL", "214"),
+            ("VRFY a", "252"),
+            ("EXPN a", "502"),
+            ("RSET", "250"),
+        ],
+    ),
+    (
+        "arguments where none belong",
+        {},
+        [("RSET x", "501"), ("DATA x", "501"), ("QUIT now", "501"), ("STARTTLS x", "501"), ("QUIT", "221")],
+    ),
+    (
+        "unknown",
+        {},
+        [
+            ("FOO", "500 5.5.2"),
+            ("AUTH PLAIN x", "502 5.5.1"),
+            ("ETRN x", "502"),
+            ("", "500"),
+            ("MAIL", "501"),
+            ("MAILFROM:<a@b>", "500"),
+        ],
+    ),
+    ("web browser", {}, [(b"GET / HTTP/1.1\r\n", "500"), ("", "")]),
+    ("web form", {}, [(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nEHLO c\r\n", "500"), ("", "")]),
+    (
+        "senders",
+        {},
+        [
+            EHLO,
+            ("MAIL FROM:<>", "250"),
+            ("RSET", "250"),
+            ("MAIL FROM:<@r.example,@s.example:a@x.example>", "250"),
+            ("RSET", "250"),
+            ('MAIL FROM:<"a >b"@x.example>', "250"),
+            ("RSET", "250"),
+            ("MAIL FROM:a@x.example", "501 5.1.7"),
+            ("MAIL FROM:<a b@x>", "501"),
+            ("MAIL FROM:<a@x.example", "501"),
+            ("MAIL FROM:<alone>", "501 5.1.7"),
+            ("MAIL FROM:<a@>", "501"),
+        ],
+    ),
+    (
+        "recipients",
+        {},
+        [
+            EHLO,
+            MAIL,
+            ("RCPT TO:<postmaster>", "250"),
+            ("RCPT TO:<>", "501 5.1.3"),
+            ("RCPT TO:<alone>", "501"),
+            ("RCPT TO:b@y.example", "501"),
+            ("RCPT TO:<b@y.example>x", "501"),
+            ("RCPT TO:<b@\x01y>", "501"),
+            (f"RCPT TO:<{LONG}@y.example>", "501"),
+        ],
+    ),
+    (
+        "size",
+        {},
+        [
+            EHLO,
+            ("MAIL FROM:<a@x.example> SIZE=52428801", "552 5.3.4"),
+            ("MAIL FROM:<a@x.example> SIZE=1x", "501"),
+            ("MAIL FROM:<a@x.example> SIZE=52428800", "250"),
+        ],
+    ),
+    (
+        "8bit",
+        {},
+        [
+            EHLO,
+            ("MAIL FROM:<a@x.example> BODY=9BIT", "501"),
+            ("MAIL FROM:<a@x.example> BODY=BINARYMIME", "501"),
+            ("MAIL FROM:<a@x.example> BODY=8BITMIME", "250"),
+        ],
+    ),
+    (
+        "parameters",
+        {},
+        [
+            EHLO,
+            ("MAIL FROM:<a@x.example> FOO=1", "555 5.5.4"),
+            ("MAIL FROM:<a@x.example> SIZE=1 SIZE=2", "501"),
+            ("MAIL FROM:<a@x.example> AUTH=<>", "555"),
+            ("MAIL FROM:<a@x.example> =", "501"),
+            MAIL,
+            ("RCPT TO:<b@y.example> FOO", "555"),
+            ("RCPT TO:<b@y.example> NOTIFY=NEVER", "250"),
+        ],
+    ),
+    ("parameters need EHLO", {}, [("HELO c", "250"), ("MAIL FROM:<a@x.example> SIZE=1", "555")]),
+    (
+        "international",
+        {},
+        [
+            EHLO,
+            ("MAIL FROM:<ä@x.example>", "553 5.6.7"),
+            ("MAIL FROM:<ä@x.example> SMTPUTF8", "250"),
+            ("RCPT TO:<ö@y.example>", "250"),
+        ],
+    ),
+    ("international recipient without asking", {}, [EHLO, MAIL, ("RCPT TO:<ö@y.example>", "553 5.6.7")]),
+    ("no UTF-8", {}, [EHLO, (b"MAIL FROM:<\xff@x.example> SMTPUTF8\r\n", "501")]),
+    ("starttls off", {"tls": "off"}, [EHLO, ("STARTTLS", "502")]),
+    ("starttls before ehlo", {}, [("STARTTLS", "503")]),
+    (
+        "tls required",
+        {"tls": "required"},
+        [
+            EHLO,
+            ("NOOP", "250"),
+            (MAIL[0], "530 5.7.0"),
+            (RCPT[0], "530"),
+            ("DATA", "530"),
+            (b"BDAT 3 LAST\r\nQUI", "530"),
+            ("VRFY a", "530"),
+            ("QUIT", "221"),
+        ],
+    ),
+    (
+        "xclient of strangers",
+        {},
+        [EHLO, ("XCLIENT ADDR=192.0.2.1", UNAUTHENTIC), ("XFORWARD ADDR=192.0.2.1", UNAUTHENTIC)],
+    ),
+    (
+        "xforward",
+        LISTED,
+        [
+            EHLO,
+            ("XFORWARD NAME=n ADDR=192.0.2.1 HELO=h PROTO=ESMTP", "250"),
+            ("XFORWARD ADDR=x", "501"),
+            ("XFORWARD FOO=1", "501"),
+            ("XFORWARD", "501"),
+            MAIL,
+            ("XFORWARD HELO=h", "503"),
+        ],
+    ),
+    ("xforward needs ehlo", LISTED, [("XFORWARD ADDR=192.0.2.1", "503")]),
+    (
+        "xclient",
+        LISTED,
+        [
+            EHLO,
+            ("XCLIENT ADDR=IPV6:2001:db8::1 NAME=[UNAVAILABLE]", "220 gate.example ESMTP"),
+            (MAIL[0], "503"),
+            EHLO,
+            MAIL,
+        ],
+    ),
+    (
+        "bdat",
+        {},
+        [
+            EHLO,
+            MAIL,
+            RCPT,
+            (b"BDAT 6\r\nx: y\r\n", "250 2.0.0 6 octets"),
+            ("RCPT TO:<c@y.example>", "503"),
+            ("DATA", "503"),
+            (b"BDAT 5 LAST\r\n\r\nz\r\n", "250 2.0.0 Ok: queued"),
+            MAIL,
+        ],
+    ),
+    (
+        "bdat nothing last",
+        {},
+        [EHLO, MAIL, RCPT, (b"BDAT 6\r\nx: y\r\n", "250"), ("BDAT 0 LAST", "250 2.0.0 Ok: queued")],
+    ),
+    ("bdat without recipients is swallowed", {}, [EHLO, MAIL, (b"BDAT 6 LAST\r\nQUIT\r\n", "554"), ("NOOP", "250")]),
+    ("bdat nonsense closes", {}, [EHLO, MAIL, RCPT, (b"BDAT x\r\nQUIT\r\n", "501"), ("", "")]),
+    (
+        "bdat too large",
+        {"limits": msgspec.structs.replace(QUICK, message=10)},
+        [EHLO, MAIL, RCPT, (b"BDAT 11\r\nx: y\r\n12345", "552 5.3.4"), ("NOOP", "250"), (RCPT[0], "503")],
+    ),
+    (
+        "bdat far too large",
+        {"limits": msgspec.structs.replace(QUICK, message=10)},
+        [EHLO, MAIL, RCPT, (b"BDAT 9999999999999999999 LAST\r\n", "421"), ("", "")],
+    ),
+    (
+        "data too large",
+        {"limits": msgspec.structs.replace(QUICK, message=10)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x: y\r\n12345\r\n.\r\n", "552 5.3.4"), ("NOOP", "250")],
+    ),
+    (
+        "data far too large",
+        {"limits": msgspec.structs.replace(QUICK, message=10)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x" * 30, "421"), ("", "")],
+    ),
+    ("data with what follows", {}, [EHLO, MAIL, RCPT, (b"DATA\r\nx: y\r\n.\r\n", "503 5.5.0"), ("", "")]),
+    ("errors", {}, [*[("X", "500")] * 10, ("", "421 4.7.0 Too many errors"), ("", "")]),
+    (
+        "idle commands",
+        {"limits": msgspec.structs.replace(QUICK, idle_commands=3)},
+        [
+            ("NOOP", "250"),
+            ("RSET", "250"),
+            ("NOOP", "250"),
+            ("NOOP", "250"),
+            ("", "421 4.7.0 Too many commands"),
+            ("", ""),
+        ],
+    ),
+    ("commands", {"limits": msgspec.structs.replace(QUICK, commands=2)}, [EHLO, MAIL, RCPT, ("", "421"), ("", "")]),
+    (
+        "many recipients",
+        {"limits": msgspec.structs.replace(QUICK, recipients=2)},
+        [EHLO, MAIL, RCPT, RCPT, (RCPT[0], "452 4.5.3"), ("DATA", "354")],
+    ),
+    (
+        "long line",
+        {},
+        [
+            (b"NOOP " + b"x" * 2041 + b"\r\n", "250"),
+            (b"NOOP " + b"x" * 2100 + b"\r\n", "500 5.5.2 Line too long"),
+            ("", ""),
+        ],
+    ),
+    ("line without end", {}, [(b"NOOP " + b"x" * 2100, "500 5.5.2 Line too long"), ("", "")]),
+    ("bare LF", {}, [(b"EHLO c\n", "500 5.5.2 Lines end"), ("", "")]),
+    ("bare LF between commands", {}, [(b"NOOP\r\nRSET\nNOOP\r\n", "250"), ("", "500 5.5.2"), ("", "")]),
+    ("bare CR", {}, [(b"EHLO c\rNOOP\r\n", "500 5.5.2"), ("", "")]),
+    ("NUL", {}, [(b"EHLO c\0\r\n", "500 5.5.2"), ("", "")]),
+    ("command too slow", {"limits": msgspec.structs.replace(QUICK, command_wait=0.05)}, [("", "421 4.4.2"), ("", "")]),
+    (
+        "half a command too slow",
+        {"limits": msgspec.structs.replace(QUICK, command_wait=0.05)},
+        [(b"NOO", "421 4.4.2"), ("", "")],
+    ),
+    (
+        "data stops",
+        {"limits": msgspec.structs.replace(QUICK, data_wait=0.05)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x", "421 4.4.2"), ("", "")],
+    ),
+    (
+        "data too slow",
+        {"limits": msgspec.structs.replace(QUICK, data_grace=0.05, data_rate=1 << 30)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x", "421"), ("", "")],
+    ),
+    (
+        "no room on disk",
+        {"limits": msgspec.structs.replace(QUICK, spooled=3)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x: y\r\n.\r\n", "452 4.3.1"), MAIL],
+    ),
+    (
+        "no room for anybody",
+        {"limits": msgspec.structs.replace(QUICK, spooled=0)},
+        [EHLO, (MAIL[0], "452 4.3.1"), (RCPT[0], "503"), ("NOOP", "250")],
+    ),
+    (
+        "hops",
+        {"limits": msgspec.structs.replace(QUICK, hops=1)},
+        [
+            EHLO,
+            MAIL,
+            RCPT,
+            ("DATA", "354"),
+            (b"Received: a\r\nReceived: b\r\n\r\nx\r\n.\r\n", "554 5.4.6"),
+            MAIL,
+            RCPT,
+            ("DATA", "354"),
+            (b"Received: a\r\n\r\nReceived: in the text\r\n.\r\n", "250"),
+        ],
+    ),
+    (
+        "short line",
+        {"limits": msgspec.structs.replace(QUICK, command_line=20)},
+        [("NOOP 1234567890123", "250"), ("NOOP 12345678901234", "500 5.5.2 Line too long"), ("", "")],
+    ),
+    (
+        "short path",
+        {"limits": msgspec.structs.replace(QUICK, path=9)},
+        [EHLO, ("MAIL FROM:<a@x.test>", "250"), ("RCPT TO:<bb@x.test>", "250"), ("RCPT TO:<bbb@x.test>", "501")],
+    ),
+    (
+        "few errors",
+        {"limits": msgspec.structs.replace(QUICK, errors=2)},
+        [("X", "500"), ("NOOP", "250"), ("X", "500"), ("", "421 4.7.0 Too many errors"), ("", "")],
+    ),
+    (
+        "data in drops",
+        {"limits": msgspec.structs.replace(QUICK, data_most=0.05)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x", "421 4.4.2"), ("", "")],
+    ),
+    (
+        "pipelined",
+        {},
+        [
+            (b"EHLO c\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@y.example>\r\nRCPT TO:<alone>\r\nDATA\r\n", "250-"),
+            ("", "250 2.1.0"),
+            ("", "250 2.1.0"),
+            ("", "501"),
+            ("", "354"),
+            (b"x: y\r\n.\r\nRSET\r\nQUIT\r\n", "250 2.0.0 Ok: queued"),
+            ("", "250"),
+            ("", "221"),
+            ("", ""),
+        ],
+    ),
+]
+
+
+def test_every_command_has_a_conversation_and_every_limit_a_test() -> None:
+    lines = [line if isinstance(line, bytes) else line.encode() for _, _, said in CONVERSATIONS for line, _ in said]
+    spoken = {line.split()[0].decode("latin-1").upper() for line in lines if line.strip()}
+    assert set(get_args(Verb)) <= spoken
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    untested = {name for name in Limits.__struct_fields__ if f"{name}=" not in tests}
+    assert not untested
+
+
+@pytest.mark.parametrize(("options", "said"), [pytest.param(*each[1:], id=each[0]) for each in CONVERSATIONS])
+def test_conversation(
+    options: dict[str, Any], said: list[tuple[str | bytes, str]], house: Any, hop: Any, run: Any
+) -> None:
+    async def test() -> None:
+        async with house(hop(), **options) as gate:
+            client = await gate.connect()
+            for index, (sent, expected) in enumerate(said):
+                if sent == "" and (index == 0 or expected != "500"):
+                    answer = await client.reply()
+                else:
+                    answer = await client.say(sent)
+                assert answer.startswith(expected), (sent, answer)
+                assert bool(answer) == bool(expected), (sent, answer)
+
+    run(test())
+
+
+def test_what_is_announced_follows_the_next_hop(house: Any, hop: Any, run: Any) -> None:
+    own = ["PIPELINING", "SIZE 52428800", "ENHANCEDSTATUSCODES", "CHUNKING", "STARTTLS"]
+    table = [
+        (
+            ("8BITMIME", "SMTPUTF8", "DSN", "CHUNKING", "BINARYMIME", "AUTH PLAIN"),
+            {*own, "8BITMIME", "SMTPUTF8", "DSN"},
+        ),
+        (("8BITMIME",), {*own, "8BITMIME"}),
+        (("SIZE 1000",), {*own} - {"SIZE 52428800"} | {"SIZE 1000"}),
+        (("SIZE",), {*own}),
+        ((), {*own}),
+    ]
+
+    async def test() -> None:
+        for features, expected in table:
+            async with house(hop(features)) as gate:
+                name, *lines = (await (await gate.connect()).say("EHLO c")).split("|")
+                assert name == "250-gate.example"
+                assert {line[4:] for line in lines} == expected
+
+    run(test())
+
+
+def test_only_listed_hosts_are_told_of_xclient(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop(), listed=("127.0.0.0/8",)) as gate:
+            said = await (await gate.connect()).say("EHLO c")
+            assert "XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE" in said
+            assert "XCLIENT NAME" in said
+
+    run(test())
+
+
+def test_nothing_said_names_the_software(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop()) as gate:
+            client = await gate.connect()
+            gate.guard.fault = RuntimeError("secret detail")
+            said = [await client.say(line) for line in ("EHLO c", "HELP", "VRFY x", "FOO", "NOOP")]
+            await client.up_to_data()
+            said.append(await client.say(b"x: y\r\n.\r\n"))
+            assert said[-1].startswith("421 4.3.0")
+            whole = "".join(said).lower()
+            assert not [
+                word for word in ("gatepost", "python", __version__, "secret", "traceback", "postfix") if word in whole
+            ]
+
+    run(test())
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody on loopback is somebody from elsewhere."""
+    monkeypatch.setattr(intake, "client_of", lambda _peer, _listed: Client("192.0.2.9"))
+
+
+@pytest.mark.usefixtures("strangers")
+def test_whoever_speaks_before_the_greeting_is_sent_away(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop(), limits=Limits(greeting_pause=3.0)) as gate:
+            client = await gate.connect(greeted=False)
+            assert (await client.say("EHLO c")).startswith("554 5.5.0")
+            assert await client.closed()
+        async with house(hop(), limits=Limits(greeting_pause=0.05)) as gate:
+            client = await gate.connect()
+            assert (await client.say("EHLO c")).startswith("250")
+
+    run(test())
+
+
+@pytest.mark.usefixtures("strangers")
+def test_connections_of_one_address_have_a_limit(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop(), limits=msgspec.structs.replace(QUICK, per_address=1)) as gate:
+            first = await gate.connect()
+            second = await gate.connect(greeted=False)
+            assert (await second.reply()).startswith("421 4.7.0 Too many connections")
+            first.writer.close()
+            await gate.until(lambda: not gate.intake.open)
+            await gate.connect()
+
+    run(test())
+
+
+def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop()) as gate:
+            idle, busy = await gate.connect(), await gate.connect()
+            await busy.up_to_data()
+            gate.guard.may_end.clear()
+            busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+            await gate.until(lambda: gate.guard.scanned)
+            gate.intake.should_exit = True
+            assert (await idle.reply()).startswith("421 4.3.2")
+            assert await idle.closed()
+            with pytest.raises(ConnectionRefusedError):
+                await gate.connect()
+            gate.guard.may_end.set()
+            assert (await busy.reply()).startswith("250 2.0.0 Ok: queued")
+            assert (await busy.reply()).startswith("421 4.3.2")
+
+    run(test())
+
+
+def test_a_stop_does_not_wait_for_ever(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        next_hop = hop()
+        async with house(next_hop, limits=msgspec.structs.replace(QUICK, stop=0.05)) as gate:
+            busy = await gate.connect()
+            await busy.up_to_data()
+            gate.guard.may_end.clear()
+            busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+            await gate.until(lambda: gate.guard.scanned)
+            gate.intake.should_exit = True
+            # No answer was given: the sender has the message still, and nobody else has it.
+            assert await busy.closed()
+            assert next_hop.messages == gate.holding.kept == []
+
+    run(test())
+
+
+def test_connections_have_a_limit(house: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with house(hop(), max_connections=2) as gate:
+            clients = [await gate.connect(), await gate.connect()]
+            third = await gate.connect(greeted=False)
+            assert (await third.reply()).startswith("421 4.7.0")
+            assert await third.closed()
+            assert (await clients[0].say("QUIT")).startswith("221")
+            assert await clients[0].closed()
+            await gate.connect()
+            assert gate.intake.turned_away == 1
+
+    run(test())

@@ -1,0 +1,119 @@
+"""What is added to relayed mail and what is taken out: forgeries go, every other byte stays."""
+
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.report import Report
+from gatepost.scanning.request import ScanResult
+from gatepost.scanning.spool import Spool, SpooledBody
+from gatepost.smtp.trace import Arrival, added, header_of, without
+
+ARRIVAL = Arrival("client.example", "192.0.2.1", "ESMTPS", "b@y.example", 1_700_000_000.0)
+NAME = "gate.example"
+
+
+def result(*tags: str) -> ScanResult:
+    return ScanResult("0198c5a2-7c11-7d3e-9f00-0000000000ff", 1, 2, Report("bulk", "deliver", tags, 0, "why"))
+
+
+def spooled(folder: Path, raw: bytes, memory: int = 1 << 20) -> SpooledBody:
+    body = Spool(folder, memory).new()
+    body.write(raw)
+    body.finish()
+    return body
+
+
+def stripped(folder: Path, raw: bytes, memory: int = 1 << 20) -> bytes:
+    body = spooled(folder, raw, memory)
+    whole = b"".join(without(body, header_of(body, NAME).claims))
+    body.close()
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"A: b\r\n\r\nX-Gatepost-Id: body\r\n", None),
+        (b"X-Gatepost-Verdict: clean\r\nA: b\r\n\r\nx", b"A: b\r\n\r\nx"),
+        (b"A: b\r\nx-gatepost-anything : clean\r\n folded\r\n\tmore\r\nC: d\r\n\r\nx", b"A: b\r\nC: d\r\n\r\nx"),
+        (b"X-Gatepost-Id: 1\r\nX-Gatepost-Id: 2\r\n", b""),
+        (b"X-Gatepostal: kept\r\nNot-X-Gatepost-Id: kept\r\n\r\n", None),
+        (b"Authentication-Results: gate.example; spf=pass\r\nA: b\r\n\r\n", b"A: b\r\n\r\n"),
+        (b"Authentication-Results: (c) GATE.example 1; spf=pass\r\nA: b\r\n\r\n", b"A: b\r\n\r\n"),
+        (b"Authentication-Results:\r\n gate.example; spf=pass\r\n\r\n", b"\r\n"),
+        (b"Authentication-Results: other.example; spf=pass\r\n\r\n", None),
+        (b"Authentication-Results: ; spf=pass\r\n\r\n", b"\r\n"),
+        (b"A: b\r\njunk\r\nX-Gatepost-Id: 1\r\nC: d\r\n\r\n", b"A: b\r\njunk\r\nC: d\r\n\r\n"),
+        (b" begins with folding\r\nX-Gatepost-Id: 1\r\n\r\n", b" begins with folding\r\n\r\n"),
+        (b"\r\nX-Gatepost-Id: body\r\n", None),
+        (b"", None),
+        (b"X-Gatepost-Id: no line end", None),
+    ],
+)
+@pytest.mark.parametrize("memory", [1 << 20, 0])
+def test_forged_fields_go_and_nothing_else(before: bytes, after: bytes | None, memory: int, tmp_path: Path) -> None:
+    assert stripped(tmp_path, before, memory) == (before if after is None else after)
+
+
+def test_pieces_of_a_large_message_join(tmp_path: Path) -> None:
+    raw = b"A: b\r\nX-Gatepost-Id: " + b"x" * 300_000 + b"\r\nC: " + b"y" * 300_000 + b"\r\n\r\n" + b"z" * 3_000_000
+    expected = b"A: b\r\nC: " + b"y" * 300_000 + b"\r\n\r\n" + b"z" * 3_000_000
+    assert stripped(tmp_path, raw, 1000) == expected
+
+
+@given(
+    st.lists(st.sampled_from([b"A: b\r\n", b" c\r\n", b"X-Gatepost-Id: 1\r\n", b"junk\r\n", b"\r\n", b"x"]), max_size=9)
+)
+def test_without_claims_no_byte_changes(lines: list[bytes]) -> None:
+    raw = b"".join(lines)
+    body = SpooledBody(Path(), 1 << 20)
+    body.write(raw)
+    body.finish()
+    header = header_of(body, NAME)
+    kept = b"".join(without(body, header.claims))
+    cut = sum(last - first for first, last in header.claims)
+    assert len(kept) == len(raw) - cut
+    assert header.claims or kept == raw
+    assert all(raw[first:last].lower().startswith(b"x-gatepost-") for first, last in header.claims)
+
+
+def test_what_is_added_reads_as_header_fields() -> None:
+    top = added(result("list:blocked-senders", *(f"url:tag-{n}" for n in range(30))), NAME, ARRIVAL)
+    assert all(len(line) <= 78 for line in top.split(b"\r\n"))
+    message = message_from_bytes(top + b"\r\n", policy=policy.default)
+    assert message.keys() == [
+        "Authentication-Results",
+        "X-Gatepost-Id",
+        "X-Gatepost-Verdict",
+        "X-Gatepost-Decision",
+        "X-Gatepost-Tags",
+        "Received",
+    ]
+    assert message["X-Gatepost-Id"] == "0198c5a2-7c11-7d3e-9f00-0000000000ff"
+    assert (message["X-Gatepost-Verdict"], message["X-Gatepost-Decision"]) == ("bulk", "deliver")
+    assert message["X-Gatepost-Tags"].split(", ")[1] == "url:tag-0"
+    assert str(message["Authentication-Results"]).split() == ["gate.example;", "spf=none;", "dkim=none;", "dmarc=none"]
+    assert " ".join(str(message["Received"]).split()) == (
+        "from client.example ([192.0.2.1]) by gate.example with ESMTPS id 0198c5a2-7c11-7d3e-9f00-0000000000ff "
+        "for <b@y.example>; Tue, 14 Nov 2023 22:13:20 -0000"
+    )
+
+
+@pytest.mark.parametrize("hostile", ["x) by evil", "a\r\nX-Evil: 1", "ä" * 300, "[192.0.2.1]", "", "(" * 300, "a;b"])
+def test_a_client_writes_nothing_into_our_fields(hostile: str) -> None:
+    arrival = Arrival(hostile, "2001:db8::1", "SMTP", hostile, 0.0)
+    top = added(result(), NAME, arrival)
+    message = message_from_bytes(top + b"\r\n", policy=policy.default)
+    assert len(message.keys()) == 6
+    assert "evil" not in " ".join(message.keys()).lower()
+    assert str(message["Received"]).count("(") == 1
+    assert "X-Gatepost-Tags: none\r\n" in top.decode()
+
+
+def test_hops_are_counted(tmp_path: Path) -> None:
+    with spooled(tmp_path, b"Received: x\r\n" * 101 + b"\r\nReceived: body\r\n") as body:
+        assert header_of(body, NAME).hops == 101

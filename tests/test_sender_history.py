@@ -1,0 +1,189 @@
+"""What of a message is remembered: the same thing has the same key, whoever spells it, and no input breaks it."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gatepost.analysis import Context, analyse
+from gatepost.mail.message import Envelope, Link, Message
+from gatepost.mail.reader import read
+from gatepost.names import Address
+from gatepost.questions import MAX_FACETS, Answer, AskSightings, Dns, DnsAnswer, Known, Question, Questions, Sighted
+from gatepost.report import Outcome, Report
+from gatepost.sender_history import (
+    EVERYTHING,
+    MAX_HOSTS,
+    NO_HISTORY,
+    Facet,
+    Facets,
+    Standing,
+    facet_key,
+    facet_of,
+    facets_of,
+    history_question,
+    join_histories,
+    read_history,
+    scope_key,
+)
+
+
+def written(header: str, text: str = "") -> Message:
+    return read(f"{header}\nTo: ann@house.example\n\n{text}\n".encode())
+
+
+def test_the_facets_of_a_letter() -> None:
+    message = written(
+        "From: Eve <Eve@Mail.Partner.example>\nReply-To: eve@elsewhere.example",
+        "https://www.partner.example/a http://b.partner.example/ https://x.shop.example",
+    )
+    assert facets_of(message, Envelope()) == Facets(
+        "eve@mail.partner.example", "partner.example", True, ("partner.example", "shop.example")
+    )
+
+
+@pytest.mark.parametrize(
+    ("reply", "sender", "redirects"),
+    [
+        ("eve@partner.example", "", False),
+        ("desk@lists.partner.example", "", False),
+        ("ann@house.example", "", False),
+        ("list@carrier.example", "<bounce@out.carrier.example>", False),
+        ("eve@elsewhere.example", "", True),
+        ("nobody", "", False),
+    ],
+)
+def test_answers_that_go_elsewhere(reply: str, sender: str, redirects: bool) -> None:
+    message = written(f"From: eve@partner.example\nReply-To: {reply}")
+    assert facets_of(message, Envelope(sender)).redirects is redirects
+
+
+def test_a_sender_is_asked_for_as_proven_and_as_claimed() -> None:
+    asked = history_question(Facets("eve@partner.example", "partner.example", True, ("a.example", "b.example")))
+    kinds = [[facet_of(each) for each in keys] for keys in (asked.keys, asked.proven, asked.claimed)]
+    assert kinds == [
+        [Facet.HOST, Facet.HOST, Facet.REDIRECTION],
+        [Facet.PROVEN_ADDRESS, Facet.PROVEN_DOMAIN],
+        [Facet.CLAIMED_ADDRESS, Facet.CLAIMED_DOMAIN],
+    ]
+    assert history_question(Facets()) == AskSightings()
+
+
+def test_answers_come_back_to_what_was_asked() -> None:
+    asked = Facets("eve@partner.example", "partner.example", True, ("a.example", "b.example"))
+    one, two, three, four, five, six, seven = (Known(n, n) for n in range(1, 8))
+    met = read_history(asked, Sighted(True, (one, two, three), (four, five), (six, seven)))
+    assert met.hosts == {"a.example": one, "b.example": two}
+    assert met.redirection == three
+    assert (met.address, met.domain) == (Standing(four, six), Standing(five, seven))
+    assert read_history(asked, Sighted()) == NO_HISTORY, "too young to tell"
+    assert read_history(asked, Sighted(True, (one,))) == NO_HISTORY, "an answer to something else"
+    inside = read_history(Facets(hosts=("c.example",)), Sighted(True, (one,)))
+    assert join_histories(met, inside).hosts.keys() == {"a.example", "b.example", "c.example"}
+    assert join_histories(met, NO_HISTORY) == met
+
+
+def test_keys() -> None:
+    """They lie in databases: another way to make them would make everybody a stranger."""
+    assert facet_key(Facet.HOST, "shop.example") == 2_865_444_857_042_509_382
+    assert scope_key(None) == scope_key("") == 0
+    assert scope_key("AB") == scope_key("ab") != 0
+    assert facet_of(EVERYTHING) == Facet.SCOPE
+
+
+@settings(deadline=None)
+@given(st.text(), st.sampled_from(Facet))
+def test_any_text_has_a_key_that_fits_a_column(text: str, facet: Facet) -> None:
+    number = facet_key(facet, text)
+    assert -(1 << 63) <= number < 1 << 63
+    assert facet_of(number) == facet
+    assert facet_key(facet, text) == number
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40), st.text(max_size=40), st.lists(st.text(max_size=20), max_size=60))
+def test_no_message_asks_for_more_than_is_answered(local: str, domain: str, hosts: list[str]) -> None:
+    links = tuple(Link(host, f"https://{host}/", host, "", "1", "html") for host in hosts)
+    message = Message(senders=(Address("", local, domain),), links=links, reply_to=(Address("", local, "r.example"),))
+    asked = history_question(facets_of(message, Envelope(local)))
+    assert len(asked.keys) <= MAX_HOSTS + 1 < MAX_FACETS
+
+
+def steps(raw: bytes, context: Context, answer: Callable[[Question], Answer]) -> tuple[list[Questions], Report]:
+    """What an analysis asks, step by step, and its report."""
+    asked: list[Questions] = []
+    asking = analyse(raw, Envelope("eve@partner.example", ("ann@house.example",), "192.0.2.1"), context)
+    try:
+        asked.append(next(asking))
+        while True:
+            asked.append(asking.send(tuple(map(answer, asked[-1]))))
+    except StopIteration as stop:
+        return asked, stop.value
+
+
+def unknown(question: Question) -> Answer:
+    if isinstance(question, AskSightings):
+        return Sighted(True, *((Known(),) * len(keys) for keys in (question.keys, question.proven, question.claimed)))
+    return DnsAnswer("no-name")
+
+
+LETTER = b"From: eve@partner.example\nTo: ann@house.example\n\nSee https://pages.example/\n"
+PARTS = b"""From: eve@partner.example
+To: ann@house.example
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary=b
+
+--b
+
+See https://pages.example/
+--b
+Content-Type: application/octet-stream
+Content-Disposition: attachment; filename=a.url
+
+[InternetShortcut]
+URL=https://www.inside.example/
+--b--
+"""
+
+
+def test_it_is_asked_in_the_first_step_beside_dns() -> None:
+    asked, report = steps(LETTER, Context(now=0, acquaintance=True), unknown)
+    assert any(isinstance(each, Dns) for each in asked[0])
+    assert [sum(isinstance(each, AskSightings) for each in step) for step in asked] == [1, *[0] * (len(asked) - 1)]
+    assert {"sender:first-contact", "url:new-host"} <= set(report.tags)
+
+
+def test_links_in_files_are_asked_for_when_they_are_known() -> None:
+    asked, report = steps(PARTS, Context(now=0, acquaintance=True), unknown)
+    wanted = [each for step in asked for each in step if isinstance(each, AskSightings)]
+    assert [each.keys for each in wanted] == [
+        (facet_key(Facet.HOST, "pages.example"),),
+        (facet_key(Facet.HOST, "inside.example"),),
+    ]
+    found = {line.facts["host"] for line in report.lines if line.kind == "url:new-host"}
+    assert found == {"pages.example", "inside.example"}
+
+
+def test_nobody_is_asked_where_nobody_remembers() -> None:
+    asked, report = steps(LETTER, Context(now=0), unknown)
+    assert not any(isinstance(each, AskSightings) for step in asked for each in step)
+    assert not {"sender:first-contact", "url:new-host"} & set(report.tags)
+
+
+@pytest.mark.parametrize("said", [Sighted(), DnsAnswer("failed"), Sighted(True), Sighted(True, (Known(),) * 64)])
+def test_too_young_or_odd_answers_say_nothing(said: Answer) -> None:
+    _, report = steps(
+        LETTER,
+        Context(now=0, acquaintance=True),
+        lambda question: said if isinstance(question, AskSightings) else DnsAnswer("no-name"),
+    )
+    assert not {"sender:first-contact", "url:new-host"} & set(report.tags)
+    assert report.outcomes == ()
+
+
+def test_a_skipped_stage_asks_nothing_and_says_so() -> None:
+    context = Context(now=0, acquaintance=True, skip={"acquaintance": "it crashed"})
+    asked, report = steps(LETTER, context, unknown)
+    assert not any(isinstance(each, AskSightings) for step in asked for each in step)
+    assert report.outcomes == (Outcome("acquaintance", "skipped", "it crashed"),)

@@ -1,0 +1,274 @@
+"""The web interface as a browser meets it: a real server on a loopback port over a real store, and people who sign in
+through the form. The cookie is for TLS only, so these browsers carry it by hand."""
+
+import asyncio
+import html
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from argon2 import PasswordHasher
+
+from gatepost.abby.app import create_app
+from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Cores
+from gatepost.api.server import server_config
+from gatepost.ids import new_id
+from gatepost.lists.subjects import Subject
+from gatepost.mail.message import Envelope
+from gatepost.report import Line, Report
+from gatepost.scanning.held_mail import Deleted, NotHeld, NotSent, Released
+from gatepost.scanning.request import Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
+from gatepost.store import open_store
+from gatepost.store.audit import CLI, Actor
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
+from gatepost.web.context import Installation
+
+PASSWORD = "four quiet words here"
+_HASHED = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash(PASSWORD)
+_CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+
+
+REPORT = Report(
+    "spam",
+    "quarantine",
+    ("text:urgency",),
+    730,
+    "A score of 7.3 reaches 6",
+    lines=(Line("text:urgency", "The text presses for time", "1", {"words": "at once"}, 730, 730, "spam"),),
+    subject="Act now",
+    senders=("ann@example.org",),
+    subjects=(Subject("from", "ann@example.org", "From"), Subject("link", "http://evil.example/x", "1")),
+)
+
+
+class PlainCore:
+    """A core that puts whatever comes on record with the same result."""
+
+    name = "plain"
+    enabled = True
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def scan(self, request: ScanRequest) -> ScanResult:
+        record = MessageRecord(
+            request.ggrid, request.created, request.created + 5, request.envelope, 10, "cd" * 32, REPORT
+        )
+        await self._store.record_message(record)
+        return ScanResult(record.ggrid, record.created, record.completed, REPORT)
+
+    async def load(self, *, once_free: bool = False) -> Load:
+        return Load(0, 1, 1)
+
+    def peek(self) -> Load | None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+class Shelf:
+    """A core that has held mail on a shelf. `refuses` is what the next hop says."""
+
+    def __init__(self) -> None:
+        self.raw: dict[str, bytes] = {}
+        self.sent: dict[str, tuple[str, ...]] = {}
+        self.refuses = ""
+        self.down = False
+
+    async def release(
+        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
+    ) -> Released | NotSent | NotHeld | Down:
+        if self.down:
+            return Down("shelf", begun=False)
+        if self.refuses:
+            return NotSent(self.refuses)
+        if ggrid not in self.raw:
+            return NotHeld()
+        self.sent[ggrid] = tuple(recipients) or ("bob@example.com",)
+        release = await self.store.mark_released(ggrid, self.sent[ggrid], by)
+        return Released(ggrid, release.time, release.by, release.recipients)
+
+    async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld:
+        if ggrid not in self.raw:
+            return NotHeld()
+        text = self.raw[ggrid].decode()
+        picture = PictureLine(0, "1.2", "cat.png", "png", 70, 1, 1)
+        return View((HeaderLine("Subject", text),), passages=(Passage("1", "plain", text),), pictures=(picture,))
+
+    async def picture(self, ggrid: str, index: int, tenant: str | None = None) -> Picture | NotHeld | NotShown:
+        if ggrid not in self.raw:
+            return NotHeld()
+        return Picture(b"\x89PNG\r\n\x1a\n", 1, 1) if index == 0 else NotShown("there is no such picture")
+
+    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | NotHeld | Down:
+        if self.down:
+            return Down("shelf", begun=False)
+        if ggrid in self.raw:
+            await self.store.note_export(ggrid, tenant, by)
+        return self.raw.get(ggrid, NotHeld())
+
+    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld:
+        there = await self.store.delete_held(ggrid, by, tenant)
+        return Deleted() if there and self.raw.pop(ggrid, b"") else NotHeld()
+
+    store: Store
+
+
+class Visitor:
+    """Somebody with a browser. `who` is the user's name."""
+
+    def __init__(self, site: "Site", who: str, password: str = PASSWORD) -> None:
+        self.who = who
+        self._client = httpx.Client(
+            base_url=site.url, headers={"Accept": "text/html"}, timeout=30, trust_env=False, verify=site.no_tls
+        )
+        answer = self._client.post("/sign-in", data={"name": who, "password": password})
+        assert answer.status_code == 303, answer.text
+        self._client.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
+        self._client.cookies.clear()
+        found = _CSRF.search(self.get("/account").text)
+        assert found
+        self.csrf = html.unescape(found[1])
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self._client.get(path, **options)
+
+    def post(self, path: str, fields: dict[str, Any] | None = None, **options: Any) -> httpx.Response:
+        """A form of one of our pages; fields with a list are sent as often."""
+        return self._client.post(path, data={"csrf": self.csrf, **(fields or {})}, **options)
+
+    def upload(
+        self,
+        path: str,
+        name: str,
+        content: bytes,
+        fields: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        """A form with a file in it."""
+        stated = {"csrf": self.csrf, **(fields or {})}
+        return self._client.post(path, data=stated, files={"file": (name, content)}, headers=headers)
+
+    def bare(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """A request with the cookie and nothing else."""
+        return self._client.request(method, path, **options)
+
+    @property
+    def cookie(self) -> str:
+        """The cookie as it is sent."""
+        return self._client.headers["Cookie"]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Site:
+    """A running abby over a real store, and that store."""
+
+    password = PASSWORD
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        # httpx reads all certificates of the system for each client, unless told that none are needed.
+        self.no_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
+        self._visitors: dict[tuple[str, str | None], Visitor] = {}
+        self._entered: list[Visitor] = []
+        self.learnt: list[tuple[bytes, bool]] = []
+        self._thread.start()
+        assert self._ready.wait(30)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.store = open_store("sqlite:web.db", self._folder)
+        cores = Cores([PlainCore(self.store)], poll_seconds=60)
+        self.shelf = Shelf()
+        self.shelf.store = self.store
+        app = create_app(
+            cores=cores,
+            store=self.store,
+            tokens=[],
+            spool=Spool(self._folder / "spool"),
+            releasers=[self.shelf],
+            installation=Installation(learn=lambda raw, wanted: self.learnt.append((raw, wanted))),
+        )
+        self._server = uvicorn.Server(server_config(app))
+        self._loop.call_soon(self._ready.set)
+        await self._server.serve([self._socket])
+        await self.store.close()
+
+    def stop(self) -> None:
+        for visitor in (*self._visitors.values(), *self._entered):
+            visitor.close()
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._socket.close()
+
+    def run(self, coroutine: Any) -> Any:
+        """Have the store do something."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    def new_tenant(self, name: str = "") -> str:
+        uid: str = self.run(self.store.create_tenant(name or f"tenant {new_id()}")).uid
+        return uid
+
+    def new_user(self, role: Any = "analyst", tenant: str | None = None) -> str:
+        """Somebody who can sign in with the password of all of them; the name."""
+        name = f"{role} {new_id()}"
+        self.run(self.store.create_user(name, role, tenant, _HASHED, CLI))
+        return name
+
+    def message(
+        self, tenant: str | None = None, report: Report = REPORT, *, held: bool = False, text: str = "held text"
+    ) -> str:
+        """A message on record, held if that is asked for; its ggrid."""
+        envelope = Envelope("ann@example.org", ("bob@example.com",), "192.0.2.7", "mail.example.org", tenant)
+        now = int(time.time() * 1000)
+        record = MessageRecord(new_id(), now - 20, now, envelope, 512, "ab" * 32, report)
+        self.run(self.store.record_message(record))
+        if held:
+            self.run(self.store.hold(record))
+            self.shelf.raw[record.ggrid] = text.encode()
+        return record.ggrid
+
+    def enter(self, name: str, password: str = PASSWORD) -> Visitor:
+        """Somebody who signs in once more."""
+        visitor = Visitor(self, name, password)
+        self._entered.append(visitor)
+        return visitor
+
+    def visitor(self, role: Any = "administrator", tenant: str | None = None) -> Visitor:
+        """Somebody of that role who is signed in; the same one each time."""
+        if (role, tenant) not in self._visitors:
+            self._visitors[role, tenant] = Visitor(self, self.new_user(role, tenant))
+        return self._visitors[role, tenant]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site that tests share; each makes tenants of its own."""
+    made = Site(tmp_path_factory.mktemp("site"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def tenant(site: Site) -> str:
+    """A tenant of the test's own."""
+    return site.new_tenant()

@@ -1,0 +1,81 @@
+"""Overview, scan, policy and system over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from gatepost.mail.message import Envelope
+from gatepost.web.pages.scan import EMPTY
+
+
+def test_the_overview_counts_a_tenants_mail(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    assert "No mail yet" in visitor.get("/").text
+    site.message(tenant, held=True)
+    site.message(site.new_tenant())
+    for path in ("/", "/overview/live", "/?span=hours", "/?span=week", "/?span=month", "/?span=nonsense"):
+        page = visitor.get(path).text
+        assert '<p class="figure">1</p>' in page, path
+        assert "<svg" in page
+    assert "<nav" not in visitor.get("/overview/live").text
+    assert "Cores" not in visitor.get("/").text
+    assert "Cores" in site.visitor().get("/").text
+
+
+def test_who_looks_at_one_tenant_stays_there(site: Any, tenant: str) -> None:
+    site.message(tenant)
+    page = site.visitor().get(f"/overview/live?tenant={tenant}").text
+    assert f'href="/quarantine?tenant={tenant}"' in page
+    assert f'href="/messages?verdict=spam&amp;tenant={tenant}"' in page
+
+
+def test_a_scan_leads_to_its_ledger(site: Any, tenant: str) -> None:
+    said = {"from": "carol@example.org", "address": "2001:db8::1", "helo": "mx.example.org", "scope": tenant}
+    answer = site.visitor().upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n", said)
+    assert answer.status_code == 303
+    record = site.run(site.store.message(answer.headers["location"].rpartition("/")[2]))
+    assert record.envelope == Envelope(
+        "carol@example.org", ("postmaster@localhost",), "2001:db8::1", "mx.example.org", tenant
+    )
+
+
+def test_a_scan_of_nothing(site: Any) -> None:
+    answer = site.visitor().upload("/scan", "", b"")
+    assert answer.status_code == 400
+    assert EMPTY.message in answer.text
+
+
+@pytest.mark.parametrize("fields", [{"address": "nowhere"}, {"scope": "x"}])
+def test_an_envelope_that_cannot_be(site: Any, fields: dict[str, str]) -> None:
+    answer = site.visitor().upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n", {"from": "a@example.org", **fields})
+    assert answer.status_code in (400, 404)
+    assert 'role="alert"' in answer.text
+    assert 'value="a@example.org"' in answer.text
+
+
+def test_policy_is_searched_explained_and_tried(site: Any, tenant: str) -> None:
+    site.message(tenant)
+    visitor = site.visitor(tenant=tenant)
+    assert "file:eicar" in visitor.get("/policy").text
+    found = visitor.get("/policy?part=eicar").text
+    assert "file:eicar" in found
+    assert "text:urgency" not in found
+    assert "No finding fits." in visitor.get("/policy?part=zzzz").text
+    assert "verdicts.malware.decision" in visitor.get("/policy/file:eicar").text
+    assert visitor.get("/policy/nothing:such").status_code == 404
+    tried = visitor.post("/policy", {"text": '[verdicts.spam]\ndecision = "deliver"\n'})
+    assert "decisions would be others." in tried.text
+
+
+@pytest.mark.parametrize("text", ["weights = many", "[kinds.nothing]\nweight = 1", "[[[[", "a" * 200_000, "\x00"])
+def test_a_policy_with_mistakes_is_told(site: Any, text: str) -> None:
+    answer = site.visitor().post("/policy", {"text": text})
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+
+
+def test_the_system_page_examines_when_asked(site: Any) -> None:
+    page = site.visitor().get("/system").text
+    assert "Settings in force" in page
+    assert "answers" in page
+    assert site.visitor().post("/system/examine").status_code == 200

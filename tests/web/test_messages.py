@@ -1,0 +1,126 @@
+"""Messages on record: searched, shown with their ledger, exported, reported, judged again."""
+
+import html
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.report import ListNote
+from gatepost.store.audit import CLI, AuditFilter
+
+NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
+
+
+def titles(page: str) -> list[str]:
+    return [html.unescape(each) for each in re.findall(r'<a href="/messages/[0-9a-f-]{36}">([^<]*)</a>', page)]
+
+
+def test_a_message_is_found_by_what_is_known_of_it(site: Any, tenant: str) -> None:
+    ggrid = site.message(tenant)
+    visitor = site.visitor(tenant=tenant)
+    for query in (
+        "",
+        "sender=ann@example.org",
+        "sender=example.org",
+        "recipient=bob@example.com",
+        "subject=now+act",
+        "verdict=spam",
+        "decision=quarantine",
+        "tag=text:urgency",
+        "since=2026-01-01",
+        "until=2099-01-01",
+    ):
+        assert titles(visitor.get(f"/messages?{query}").text) == ["Act now"], query
+    for query in ("sender=other.example", "subject=never", "verdict=clean", "since=2099-01-01", "until=2020-01-01"):
+        page = visitor.get(f"/messages?{query}").text
+        assert titles(page) == []
+        assert "No message fits." in page
+    assert visitor.get(f"/messages?ggrid={ggrid.upper()}").headers["location"] == f"/messages/{ggrid}"
+
+
+def test_before_the_first_message_the_page_says_what_to_do(site: Any, tenant: str) -> None:
+    assert "No message is on record yet." in site.visitor(tenant=tenant).get("/messages").text
+
+
+@pytest.mark.parametrize("query", ["since=tomorrow", "until=2026-99-99", "tenant=nonsense"])
+def test_what_cannot_be_asked_for_is_told(site: Any, query: str) -> None:
+    answer = site.visitor().get(f"/messages?{query}")
+    assert answer.status_code in (400, 404)
+
+
+def test_a_ledger_in_sentences_first(site: Any, tenant: str) -> None:
+    note = ListNote("blocked-senders", "global", "ann@example.org", "blocked", "From", "Ticket 7")
+    notes = (note, msgspec.structs.replace(note, where="envelope"))
+    page = site.visitor().get(f"/messages/{site.message(tenant, _report(lists=notes))}").text
+    assert page.index("A score of 7.3 reaches 6") < page.index("The text presses for time") < page.index("Ledger")
+    assert page.count("“Ticket 7”") == 1
+    assert "/lists/" + tenant + "/blocked-senders?add=ann%40example.org#add" in page
+    assert "Of this one there is the ledger." in page
+
+
+def _report(**changed: Any) -> Any:
+    from tests.web.conftest import REPORT
+
+    return msgspec.structs.replace(REPORT, **changed)
+
+
+def test_a_held_message_is_shown_as_text_and_its_picture_by_choice(site: Any, tenant: str) -> None:
+    ggrid = site.message(tenant, held=True, text=NASTY)
+    visitor = site.visitor(tenant=tenant)
+    page = visitor.get(f"/messages/{ggrid}").text
+    assert html.escape(NASTY).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in page
+    assert "<script>alert" not in page
+    assert "/picture/0" not in page
+    assert f'src="/messages/{ggrid}/picture/0"' in visitor.get(f"/messages/{ggrid}?picture=0").text
+    drawn = visitor.get(f"/messages/{ggrid}/picture/0")
+    assert drawn.headers["content-type"] == "image/png"
+    assert drawn.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    for index in ("1", "9999", "-1", "x", "٣"):
+        assert visitor.get(f"/messages/{ggrid}/picture/{index}").status_code == 404
+
+
+def test_an_export_is_a_file_and_on_record(site: Any, tenant: str) -> None:
+    ggrid = site.message(tenant, held=True)
+    answer = site.visitor().post(f"/messages/{ggrid}/export")
+    assert answer.content == b"held text"
+    assert answer.headers["content-disposition"] == f'attachment; filename="{ggrid}.eml"'
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert site.run(site.store.audit_page(AuditFilter(), limit=1)).rows[0].action == "quarantine.export"
+    assert site.visitor().post(f"/messages/{site.message(tenant)}/export").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("says", "meant"), [("deliver", "should have been delivered"), ("hold", "should have been held")]
+)
+def test_a_report_is_on_record(site: Any, tenant: str, says: str, meant: str) -> None:
+    ggrid = site.message(tenant)
+    answer = site.visitor(tenant=tenant).post(f"/messages/{ggrid}/report", {"says": says})
+    assert answer.headers["location"] == f"/messages/{ggrid}?done=reported"
+    last = site.run(site.store.feedback())[-1]
+    assert (last.ggrid, last.says, last.tenant) == (ggrid, meant, tenant)
+
+
+def test_a_report_of_nothing_sensible_is_refused(site: Any, tenant: str) -> None:
+    assert site.visitor().post(f"/messages/{site.message(tenant)}/report", {"says": "x"}).status_code == 404
+
+
+def test_judged_again_with_the_lists_of_now(site: Any, tenant: str) -> None:
+    from gatepost.lists.catalogue import BY_NAME
+    from gatepost.store.entries import NewEntry
+
+    ggrid = site.message(tenant)
+    visitor = site.visitor(tenant=tenant)
+    assert "Judged again" in visitor.get(f"/messages/{ggrid}/replay").text
+    entry = NewEntry("ann@example.org", "ann@example.org", "now blocked")
+    site.run(site.store.add_entries(tenant, BY_NAME["blocked-senders"], [entry], CLI))
+    page = visitor.get(f"/messages/{ggrid}/replay").text
+    assert "list:blocked-senders" in page
+    assert "policy" in page
+
+
+def test_what_is_not_there(site: Any) -> None:
+    for path in (f"/messages/{new_id()}", "/messages/x", f"/messages/{new_id()}/replay"):
+        assert site.visitor().get(path).status_code == 404

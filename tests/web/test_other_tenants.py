@@ -1,0 +1,170 @@
+"""Every page and action with something real of another tenant in its path, its address or its form: it is not there,
+and nothing changes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.entries import NewEntry
+from gatepost.store.held_search import HeldFilter
+from gatepost.web.registry import PAGES
+from gatepost.web.site import OpenPage, Upload
+
+
+class Property(msgspec.Struct, frozen=True):
+    """What a tenant has."""
+
+    scope: str
+    ggrid: str
+    id: str
+    uid: str
+    session: str
+
+
+@pytest.fixture(scope="module")
+def theirs(site: Any) -> Property:
+    """All that the other tenant has."""
+    scope = site.new_tenant()
+    _, key = site.run(site.store.create_api_key("theirs", scope, False, None, CLI))
+    entry = NewEntry("evil.example", "evil.example", "theirs")
+    site.run(site.store.add_entries(scope, BY_NAME["blocked-urls"], [entry], CLI))
+    visitor = site.visitor("administrator", scope)
+    user = next(each for each in site.run(site.store.users(scope)) if each.name == visitor.who)
+    session = site.run(site.store.sessions(user.uid, 0))[0]
+    return Property(scope, site.message(scope, held=True), key.id, user.uid, session.id)
+
+
+@pytest.fixture(scope="module")
+def stranger(site: Any) -> Any:
+    """An administrator of a third tenant."""
+    return site.visitor("administrator", site.new_tenant())
+
+
+def everything(site: Any, theirs: Property) -> Any:
+    """What could have changed."""
+    run, store = site.run, site.store
+    return (
+        run(store.audit_page(AuditFilter(scope=theirs.scope))).rows,
+        run(store.held(theirs.ggrid)),
+        run(store.search_held(HeldFilter(tenant=theirs.scope))).rows,
+        run(store.api_keys(theirs.scope)),
+        [msgspec.structs.replace(each, last_sign_in=None) for each in run(store.users(theirs.scope))],
+        run(store.entries(theirs.scope, "blocked-urls", ["evil.example", "new.example"])),
+        [state.size for state in run(store.lists(theirs.scope))],
+        run(store.tenant(theirs.scope)),
+        [each.id for each in run(store.sessions(theirs.uid, 0))],
+        run(store.message(theirs.ggrid)),
+        run(store.feedback())[-1:],
+    )
+
+
+WITH_PARTS = [row for row in PAGES if not isinstance(row, OpenPage) and "{" in row.path and "{kind}" not in row.path]
+FIELDS = {
+    "entries": "new.example",
+    "key": "evil.example",
+    "sure": "1",
+    "comment": "ours now",
+    "says": "deliver",
+    "name": "blocked-urls",
+    "domains": "new.example",
+    "role": "auditor",
+    "disabled": "yes",
+    "kind": "url",
+    "category": "block",
+    "what": "save",
+}
+
+
+def path_of(row: Any, theirs: Property) -> str:
+    parts = {"scope": theirs.scope, "name": "blocked-urls", "ggrid": theirs.ggrid, "index": "0", "uid": theirs.uid}
+    parts["id"] = theirs.session if "sessions" in row.path else theirs.id
+    if row.path.startswith("/tenants"):
+        parts["uid"] = theirs.scope
+    path: str = row.path
+    for name, value in parts.items():
+        path = path.replace(f"{{{name}}}", value)
+    assert "{" not in path
+    return path
+
+
+def name_of(row: Any) -> str:
+    return f"{'POST' if isinstance(row, Upload) else row.method} {row.path}"
+
+
+@pytest.mark.parametrize("row", WITH_PARTS, ids=name_of)
+def test_what_is_another_tenants_is_not_there(site: Any, theirs: Property, stranger: Any, row: Any) -> None:
+    before = everything(site, theirs)
+    path = path_of(row, theirs)
+    if isinstance(row, Upload):
+        answer = stranger.upload(path, "f.txt", b"new.example\n", FIELDS)
+    elif row.method == "POST":
+        answer = stranger.post(path, FIELDS)
+    else:
+        answer = stranger.get(path, params={"key": "evil.example"})
+    if row.path.startswith("/tenants"):
+        assert answer.status_code == 403
+    elif "sessions" in row.path:
+        # Ending a session that is not one's own says nothing and does nothing.
+        assert answer.status_code == 303
+    else:
+        assert answer.status_code == 404
+    assert everything(site, theirs) == before
+
+
+@pytest.mark.parametrize("row", WITH_PARTS, ids=name_of)
+def test_nor_is_what_is_of_the_deployment(site: Any, stranger: Any, row: Any) -> None:
+    if "{scope}" not in row.path:
+        return
+    path = row.path.replace("{scope}", "global").replace("{name}", "blocked-urls")
+    if isinstance(row, Upload):
+        answer = stranger.upload(path, "f.txt", b"new.example\n", FIELDS)
+    else:
+        answer = stranger.post(path, FIELDS) if row.method == "POST" else stranger.get(path)
+    assert answer.status_code == 404
+    assert site.run(site.store.entries(None, "blocked-urls", ["new.example"])) == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/?tenant={0}", "/overview/live?tenant={0}", "/messages?tenant={0}", "/quarantine?tenant={0}"),
+        *("/audit?scope={0}", "/policy?scope={0}", "/lists?scope={0}", "/policy/file:eicar?scope={0}"),
+        *("/messages?tenant=global", "/lists?scope=global", "/policy?scope=global", "/audit?scope=global"),
+    ],
+)
+def test_nor_by_an_address(theirs: Property, stranger: Any, path: str) -> None:
+    answer = stranger.get(path.format(theirs.scope))
+    assert answer.status_code == 404
+    assert theirs.ggrid not in answer.text
+
+
+def test_nor_by_a_form(site: Any, theirs: Property, stranger: Any) -> None:
+    before = everything(site, theirs)
+    for scope in (theirs.scope, "global"):
+        assert stranger.post("/keys", {"name": "x", "scope": scope}).status_code == 404
+        assert stranger.post("/users", {"name": "x", "role": "analyst", "scope": scope}).status_code == 404
+        assert stranger.post("/policy", {"text": "", "scope": scope}).status_code == 404
+    for action in ("release", "delete", "report"):
+        answer = stranger.post("/quarantine", {"action": action, "ggrid": theirs.ggrid})
+        assert answer.status_code == 409
+        assert "it is not held any more" in answer.text
+    assert theirs.ggrid not in site.shelf.sent
+    assert everything(site, theirs) == before
+
+
+def test_nor_in_a_search(theirs: Property, stranger: Any) -> None:
+    assert stranger.get(stranger.get(f"/messages?ggrid={theirs.ggrid}").headers["location"]).status_code == 404
+    for path in ("/messages?sender=ann@example.org", "/quarantine", "/audit", "/keys", "/users", "/"):
+        page = stranger.get(path).text
+        assert theirs.ggrid not in page
+        assert theirs.uid not in page
+        assert theirs.id not in page
+
+
+def test_a_scan_is_always_for_ones_own_tenant(site: Any, theirs: Property, stranger: Any) -> None:
+    answer = stranger.upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n", {"scope": theirs.scope})
+    record = site.run(site.store.message(answer.headers["location"].rpartition("/")[2]))
+    assert record.envelope.tenant not in (None, theirs.scope)

@@ -1,0 +1,178 @@
+"""Signing in and out: guessing, lock-out, second factor, fixation, and where one is sent then."""
+
+import time
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.store.audit import CLI
+from gatepost.web import credentials
+from gatepost.web.request import COOKIE_NAME
+
+_numbers = count()
+WRONG = "Name or password is wrong"
+
+
+def sent(site: Any, path: str, fields: dict[str, str], cookie: str = "") -> httpx.Response:
+    """A form, each time from another address of this machine: whoever guesses from one has to wait."""
+    address = f"127.{next(_numbers) % 200 + 1}.{next(_numbers) % 250}.7"
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as client:
+        return client.post(site.url + path, data=fields, headers={"Accept": "text/html", "Cookie": cookie})
+
+
+def enter(site: Any, name: str, password: str, cookie: str = "", **more: str) -> httpx.Response:
+    return sent(site, "/sign-in", {"name": name, "password": password, **more}, cookie)
+
+
+def cookie_of(answer: httpx.Response) -> str:
+    given: str = answer.headers["set-cookie"]
+    return given.partition(";")[0]
+
+
+def opens(site: Any, cookie: str, path: str = "/account") -> bool:
+    return httpx.get(site.url + path, headers={"Cookie": cookie}, trust_env=False).status_code == 200
+
+
+@pytest.fixture
+def somebody(site: Any) -> str:
+    name: str = site.new_user()
+    return name
+
+
+def test_the_cookie_is_for_this_host_over_tls_and_not_for_scripts(site: Any, somebody: str) -> None:
+    given = enter(site, somebody, site.password).headers["set-cookie"]
+    for word in ("__Host-gatepost=", "Secure", "HttpOnly", "SameSite=lax", "Path=/"):
+        assert word in given
+    assert "Domain" not in given
+
+
+def test_a_name_in_any_case_opens(site: Any, somebody: str) -> None:
+    assert enter(site, somebody.upper(), site.password).status_code == 303
+
+
+@pytest.mark.parametrize("password", ["", "wrong", "x" * 5000, "four quiet words her", "\0"])
+def test_a_wrong_password_opens_nothing_and_says_nothing(site: Any, somebody: str, password: str) -> None:
+    answer = enter(site, somebody, password)
+    unknown = enter(site, f"nobody {new_id()}", password)
+    assert answer.status_code == unknown.status_code == 401
+    assert WRONG in answer.text
+    assert WRONG in unknown.text
+    assert "set-cookie" not in answer.headers
+
+
+def test_guessing_closes_the_account_even_for_the_right_password(site: Any, somebody: str) -> None:
+    for _ in range(6):
+        enter(site, somebody, "wrong")
+    answer = enter(site, somebody, site.password)
+    assert answer.status_code == 401
+    found = site.run(site.store.credentials(somebody))
+    assert found.locked_until > time.time() * 1000
+    failures = found.failures
+    enter(site, somebody, site.password)
+    assert site.run(site.store.credentials(somebody)).failures == failures
+
+
+def test_who_is_shut_out_does_not_get_in(site: Any, somebody: str) -> None:
+    session = cookie_of(enter(site, somebody, site.password))
+    assert opens(site, session)
+    user = site.run(site.store.credentials(somebody)).user
+    site.run(site.store.change_user(user.uid, by=CLI, disabled=True))
+    assert not opens(site, session)
+    assert enter(site, somebody, site.password).status_code == 401
+
+
+def test_a_planted_cookie_is_never_let_in(site: Any, somebody: str) -> None:
+    """Session fixation: the secret that was there before signing in is not the one that counts after."""
+    planted = f"{COOKIE_NAME}=planted-by-somebody-else"
+    given = cookie_of(enter(site, somebody, site.password, planted))
+    assert given != planted
+    assert opens(site, given)
+    assert not opens(site, planted)
+
+
+def test_signing_out_ends_the_session_for_good(site: Any, somebody: str) -> None:
+    visitor = site.enter(somebody)
+    answer = visitor.post("/sign-out")
+    assert answer.headers["location"] == "/sign-in?done=signed-out"
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    assert visitor.get("/account").status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("wanted", "then"),
+    [
+        ("/messages?verdict=spam", "/messages?verdict=spam"),
+        ("", "/"),
+        ("https://evil.example/", "/"),
+        ("//evil.example/", "/"),
+        ("/\\evil.example", "/"),
+        ("/%0d%0aSet-Cookie:x=1", "/%0d%0aSet-Cookie:x=1"),
+        ("/x\r\nSet-Cookie: x=1", "/"),
+        ("javascript:alert(1)", "/"),
+    ],
+)
+def test_one_is_sent_on_to_our_own_pages_only(site: Any, somebody: str, wanted: str, then: str) -> None:
+    answer = enter(site, somebody, site.password, next=wanted)
+    assert answer.headers["location"] == then
+    assert answer.headers.get_list("set-cookie")[0].startswith(COOKIE_NAME)
+
+
+def test_a_page_that_was_asked_for_comes_after_signing_in(site: Any) -> None:
+    answer = httpx.get(f"{site.url}/messages?verdict=spam", headers={"Accept": "text/html"}, trust_env=False)
+    assert answer.headers["location"] == "/sign-in?next=%2Fmessages%3Fverdict%3Dspam"
+
+
+def test_with_a_second_factor_the_password_alone_opens_nothing(site: Any, somebody: str) -> None:
+    secret = credentials.new_secret()
+    user = site.run(site.store.credentials(somebody)).user
+    site.run(site.store.set_totp(user.uid, secret, CLI))
+    half = enter(site, somebody, site.password)
+    assert half.status_code == 200
+    assert 'name="code"' in half.text
+    weak = cookie_of(half)
+    assert not opens(site, weak)
+    code = credentials.code(secret, int(time.time()) // credentials.STEP)
+    wrong = str((int(code) + 1) % 10**6).zfill(6)
+    assert send_code(site, weak, wrong).status_code == 401
+    answer = send_code(site, weak, f"{code[:3]} {code[3:]}")
+    assert answer.status_code == 303
+    strong = cookie_of(answer)
+    assert strong != weak
+    assert opens(site, strong)
+    assert not opens(site, weak)
+    again = cookie_of(enter(site, somebody, site.password))
+    assert send_code(site, again, code).status_code == 401, "no code opens twice"
+
+
+def send_code(site: Any, cookie: str, code: str) -> httpx.Response:
+    return sent(site, "/sign-in/code", {"code": code}, cookie)
+
+
+def test_codes_are_those_of_the_standard() -> None:
+    """RFC 6238, appendix B, cut to six digits."""
+    secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+    for moment, code in ((59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")):
+        assert credentials.code(secret, moment // credentials.STEP) == code
+        assert credentials.step_of(secret, code, moment + credentials.STEP) == moment // credentials.STEP
+        assert credentials.step_of(secret, code, moment + 2 * credentials.STEP) is None
+    assert credentials.step_of(secret, "²87082", 59) is None
+
+
+def test_the_qr_code_is_read_as_the_address() -> None:
+    import zxingcpp
+    from PIL import Image, ImageDraw
+
+    secret = credentials.new_secret()
+    drawn = credentials.picture(secret, "ann & co")
+    image = Image.new("L", (drawn.size * 8, drawn.size * 8), 255)
+    pen = ImageDraw.Draw(image)
+    for piece in drawn.path.split("M")[1:]:
+        place, wide, high = (piece.rstrip("Z").partition("h")[0], *piece.rstrip("Z").partition("h")[2].split("v")[:2])
+        x, y = (int(number) for number in place.split())
+        pen.rectangle([x * 8, y * 8, (x + int(wide)) * 8 - 1, (y + int(high.partition("h")[0])) * 8 - 1], fill=0)
+    read = zxingcpp.read_barcode(image)
+    assert read
+    assert read.text == credentials.address(secret, "ann & co")

@@ -1,0 +1,124 @@
+"""The door in front of every page: who gets in, what a role opens, and that nothing is changed by another site."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.web.registry import PAGES
+from gatepost.web.request import ROLES
+from gatepost.web.site import OpenPage, Page, Upload
+
+CLOSED = [row for row in PAGES if not isinstance(row, OpenPage)]
+CHANGING = [row for row in CLOSED if isinstance(row, Upload) or row.method == "POST"]
+SOMETHING = {"ggrid", "kind", "id", "uid", "scope", "name", "index", "key"}
+
+
+def path_of(row: Any) -> str:
+    """A path of the row, of something that does not exist."""
+    path: str = row.path
+    for part in SOMETHING:
+        path = path.replace(f"{{{part}}}", "blocked-urls" if part == "name" else new_id())
+    assert "{" not in path, f"say in SOMETHING what stands for the parts of {row.path}"
+    return path
+
+
+def method_of(row: Any) -> str:
+    return row.method if isinstance(row, Page) else "POST"
+
+
+def name_of(row: Any) -> str:
+    return f"{method_of(row)} {row.path}"
+
+
+def sent(visitor: Any, row: Any, **headers: str) -> Any:
+    """The row's request, with a form that lacks its token."""
+    if method_of(row) == "GET":
+        return visitor.get(path_of(row), headers=headers)
+    if isinstance(row, Upload):
+        return visitor.upload(path_of(row), "x", b"x", {"csrf": "x" * 43}, headers)
+    return visitor.post(path_of(row), {"csrf": "x" * 43}, headers=headers)
+
+
+def test_every_page_is_there_once() -> None:
+    names = [name_of(row) for row in CLOSED]
+    assert len(names) == len(set(names)) > 30
+
+
+@pytest.mark.parametrize("row", CLOSED, ids=name_of)
+def test_nobody_gets_in_without_signing_in(site: Any, row: Any) -> None:
+    for cookie in ("", "__Host-gatepost=guessed"):
+        answer = httpx.request(
+            method_of(row), site.url + path_of(row), headers={"Accept": "text/html", "Cookie": cookie}, trust_env=False
+        )
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/sign-in")
+
+
+@pytest.mark.parametrize("row", CHANGING, ids=name_of)
+def test_a_form_without_its_token_changes_nothing(site: Any, row: Any) -> None:
+    answer = sent(site.visitor(), row)
+    assert answer.status_code == 403
+    assert "another session" in answer.text
+
+
+@pytest.mark.parametrize("row", CHANGING, ids=name_of)
+@pytest.mark.parametrize("header", [("Sec-Fetch-Site", "cross-site"), ("Origin", "https://evil.example")])
+def test_another_site_changes_nothing(site: Any, row: Any, header: tuple[str, str]) -> None:
+    answer = sent(site.visitor(), row, **{header[0]: header[1]})
+    assert answer.status_code == 403
+    assert "another site" in answer.text
+
+
+@pytest.mark.parametrize("row", [row for row in CLOSED if row.may], ids=name_of)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_opens_what_it_has_and_nothing_else(site: Any, row: Any, role: str) -> None:
+    refused = sent(site.visitor(role), row).text.count("does not open this page")
+    assert bool(refused) == (row.may not in ROLES[role])
+
+
+@pytest.mark.parametrize("row", [row for row in CLOSED if row.may], ids=name_of)
+def test_who_has_a_tenant_never_manages_the_deployment(site: Any, tenant: str, row: Any) -> None:
+    deployment = row.may.startswith(("tenants.", "system."))
+    answer = sent(site.visitor("administrator", tenant), row)
+    assert ("does not open this page" in answer.text) == deployment
+
+
+@pytest.mark.parametrize("row", [row for row in CLOSED if method_of(row) == "GET"], ids=name_of)
+def test_no_page_may_be_framed_kept_or_given_scripts(site: Any, row: Any) -> None:
+    answer = sent(site.visitor(), row)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    if answer.headers.get("content-type", "").startswith("text/html"):
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("row", [row for row in CLOSED if "{" in row.path and method_of(row) == "GET"], ids=name_of)
+def test_what_is_not_there_is_not_found(site: Any, row: Any) -> None:
+    assert sent(site.visitor(), row).status_code == 404
+
+
+def test_errors_are_pages_for_browsers_and_json_for_programs(site: Any) -> None:
+    page = site.visitor().get("/nothing/here")
+    assert page.status_code == 404
+    assert "<h1>Not found</h1>" in page.text
+    assert "To the overview" in page.text
+    assert httpx.get(f"{site.url}/nothing/here", trust_env=False).json()["error"] == "not_found"
+    assert (
+        httpx.get(f"{site.url}/v1/x", headers={"Accept": "text/html"}, trust_env=False).json()["error"] == "not_found"
+    )
+
+
+def test_assets_are_kept_for_good_and_by_what_is_in_them(site: Any) -> None:
+    page = site.visitor().get("/account").text
+    path = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
+    answer = httpx.get(site.url + path, trust_env=False)
+    assert answer.headers["content-type"].startswith("text/css")
+    assert "immutable" in answer.headers["cache-control"]
+    assert httpx.get(f"{site.url}/static/0000000000000000/gatepost.css", trust_env=False).status_code == 404
+    assert httpx.get(f"{site.url}/static/../../registry.py", trust_env=False).status_code == 404

@@ -1,0 +1,75 @@
+"""What follows for a message when a worker dies under it."""
+
+import asyncio
+
+import pytest
+
+from gatepost.mail.message import Envelope
+from gatepost.questions import Dns, DnsAnswer
+from gatepost.report import Outcome
+from gatepost.workers.jobs import LARGE, MAX_RESTARTS, WHAT_HAPPENED, AnalysisJob, Attempt, Reason
+
+
+class Body:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def read(self) -> bytes:
+        return bytes(self.size)
+
+
+def attempt(size: int = 10) -> Attempt:
+    loop = asyncio.new_event_loop()
+    try:
+        return Attempt(AnalysisJob("x", Envelope(), Body(size), 0.0), loop)
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("reason", ["stall", "crash", "memory"])
+def test_the_first_death_skips_its_stage_and_the_second_ends_it(reason: Reason) -> None:
+    one = attempt()
+    assert one.struck("files", reason) is None
+    assert one.alone
+    assert one.skip == {"files": WHAT_HAPPENED[reason]}
+    end = one.struck("check:eicar", "crash")
+    assert end is not None
+    assert (end.verdict, end.decision) == ("unscannable", "undecided")
+    assert end.outcomes == (
+        Outcome("files", "failed", WHAT_HAPPENED[reason]),
+        Outcome("check:eicar", "failed", WHAT_HAPPENED["crash"]),
+    )
+
+
+@pytest.mark.parametrize("stage", ["parse", "judge", "receive", "idle"])
+def test_without_these_there_is_nothing_to_judge(stage: str) -> None:
+    end = attempt().struck(stage, "stall")
+    assert end is not None
+    assert end.decision == "undecided"
+
+
+def test_a_bystander_starts_again_uncounted_but_not_for_ever() -> None:
+    one = attempt()
+    one.learn((Dns("a.example", "A"),), (DnsAnswer("no-name"),))
+    assert [one.displaced() for _ in range(MAX_RESTARTS)] == [None] * MAX_RESTARTS
+    assert (one.skip, one.alone) == ({}, False)
+    assert one.known == {Dns("a.example", "A"): DnsAnswer("no-name")}
+    end = one.displaced()
+    assert end is not None
+    assert end.decision == "undecided"
+
+
+def test_large_messages_are_alone_from_the_start() -> None:
+    assert not attempt(LARGE).alone
+    assert attempt(LARGE + 1).alone
+
+
+def test_answers_must_match_their_questions() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        attempt().learn((Dns("a.example", "A"),), ())
+
+
+def test_a_deadline_names_the_stage_that_was_executing() -> None:
+    assert attempt().late("files").outcomes == (Outcome("files", "failed", WHAT_HAPPENED["deadline"]),)
+    assert attempt().late("idle").outcomes == ()
+    assert attempt().late(None).outcomes == ()

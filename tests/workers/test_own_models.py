@@ -1,0 +1,29 @@
+"""The loader takes an operator's own models before any worker is sealed, and says what is wrong with one."""
+
+from pathlib import Path
+
+import pytest
+
+from gatepost.textmodel.deployed import MARKS, save_mark, shipped_models
+from gatepost.textmodel.model import shipped_model
+from gatepost.workers import loader
+
+
+def test_without_a_folder_the_shipped_model_speaks(tmp_path: Path) -> None:
+    assert loader._models("") == shipped_models()
+    assert loader._models(str(tmp_path / "none")) == shipped_models()
+
+
+def test_own_models_and_marks_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "own.npz").write_bytes(shipped_model().saved())
+    save_mark(tmp_path, {"a.eml": tuple(range(8))})
+    models = loader._models(str(tmp_path))
+    assert len(models.everybody.models) == 2
+    assert models.marked.near(tuple(range(8)))
+
+
+@pytest.mark.parametrize("name", ["own.npz", MARKS])
+def test_a_broken_file_stops_the_start(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"nonsense")
+    with pytest.raises(SystemExit, match="text models"):
+        loader._models(str(tmp_path))

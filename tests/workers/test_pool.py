@@ -1,0 +1,469 @@
+"""The pool with real workers: poison stays with its message, and everything ends when it should."""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+import uvloop
+
+from gatepost.policy.layers import override
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Answers, Dns, Question, Questions
+from gatepost.report import Report
+from gatepost.workers import pool as pool_module
+from gatepost.workers import warmup
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.pool import PoolSettings, WorkerPool
+
+LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+Answer = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
+
+SETTINGS = PoolSettings(processes=2, analysis_timeout=20.0, stage_limit=1.2, memory=192 << 20, trial=True)
+PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
+SIGNED = warmup.specimens()[-2]
+
+
+class Kept:
+    """A body that counts how often it is read."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self.reads = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def read(self) -> bytes:
+        self.reads += 1
+        return self._raw
+
+
+def job(raw: bytes = PLAIN, name: str = "plain") -> AnalysisJob:
+    return AnalysisJob(name, warmup.ENVELOPE, Kept(raw), warmup.NOW)
+
+
+def trial(what: str) -> AnalysisJob:
+    return job(f"X-Gatepost-Trial: {what}\r\n".encode() + PLAIN, what)
+
+
+async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+    return warmup.answers_to(questions)
+
+
+@asynccontextmanager
+async def running(settings: PoolSettings = SETTINGS, answer: Answer = from_zone) -> AsyncIterator[WorkerPool]:
+    pool = WorkerPool(settings, answer, shipped_policy())
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.stop()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(15):
+        while not true():  # noqa: ASYNC110  what is waited for happens in other processes
+            await asyncio.sleep(0.01)
+
+
+def changed(**settings: Any) -> PoolSettings:
+    return msgspec.structs.replace(SETTINGS, **settings)
+
+
+def amiss(report: Report) -> list[tuple[str, str, str]]:
+    return [(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes]
+
+
+@LOOPS
+def test_a_sealed_worker_reads_every_specimen_as_an_open_process_does(run: Run) -> None:
+    async def main() -> tuple[list[Report], bool]:
+        async with running() as pool:
+            specimens = [job(raw) for raw in warmup.specimens()]
+            return await asyncio.gather(*map(pool.analyse, specimens)), pool.counters().sealed
+
+    reports, sealed = run(main())
+    assert sealed
+    assert reports == [warmup.report_on(raw) for raw in warmup.specimens()]
+    assert [amiss(report) for report in reports] == [[]] * len(reports)
+
+
+@pytest.mark.shared
+def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(shared: Callable[[str], Path]) -> None:
+    files = sorted(path for path in shared("mail-dev").rglob("*.eml") if path.stat().st_size < 200_000)[::67]
+    files += sorted(path for path in shared("attack-dev").rglob("*.eml"))[::5]
+    assert len(files) > 300
+
+    async def main() -> list[Report]:
+        async with running() as pool:
+            return await asyncio.gather(*(pool.analyse(job(path.read_bytes())) for path in files))
+
+    reports = asyncio.run(main())
+    assert [path.name for path, got in zip(files, reports, strict=True) if amiss(got)] == []
+    odd = [path.name for path, got in zip(files, reports, strict=True) if got != warmup.report_on(path.read_bytes())]
+    assert odd == []
+
+
+TIME, MEMORY, CRASH = "it ran out of its time", "it used more memory than a worker may", "it crashed the worker"
+CHECK = "check:trial"
+POISON = {
+    "check:spin": ("quarantine", (CHECK, "skipped", TIME)),
+    "check:grow": ("quarantine", (CHECK, "skipped", MEMORY)),
+    "check:die": ("quarantine", (CHECK, "skipped", CRASH)),
+    "parse:spin": ("undecided", ("parse", "failed", TIME)),
+    "parse:grow": ("undecided", ("parse", "failed", MEMORY)),
+    "parse:die": ("undecided", ("parse", "failed", CRASH)),
+    "parse:crash": ("undecided", ("parse", "failed", "it crashed (LookupError)")),
+    "check:open": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
+    "check:socket": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
+    "check:fork": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
+    "check:kill": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
+}
+
+
+@pytest.fixture(scope="module")
+def moment() -> tuple[dict[str, Report], list[Report], pool_module.PoolCounters]:
+    """All poison at once with twenty ordinary messages, and one more afterwards."""
+
+    async def main() -> Any:
+        async with running() as pool:
+            poison = [asyncio.create_task(pool.analyse(trial(what))) for what in POISON]
+            others = await asyncio.gather(*(pool.analyse(job()) for _ in range(20)))
+            reports = await asyncio.gather(*poison)
+            others.append(await pool.analyse(job()))
+            await until(lambda: pool.counters().workers == SETTINGS.processes)
+            return dict(zip(POISON, reports, strict=True)), others, pool.counters()
+
+    return asyncio.run(main())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("what", POISON)
+def test_poison_is_named_in_its_own_ledger(what: str, moment: Any) -> None:
+    report = moment[0][what]
+    decision, outcome = POISON[what]
+    assert (report.verdict, report.decision) == ("unscannable", decision)
+    assert amiss(report) == [outcome]
+
+
+def test_poison_does_not_disturb_the_others(moment: Any) -> None:
+    _reports, others, counters = moment
+    assert [report.verdict for report in others] == ["clean"] * 21
+    assert counters.kills == {"stall": 2, "deadline": 0, "crash": 2, "memory": 2}
+    assert (counters.restarts, counters.workers, counters.busy, counters.queued) == (6, 2, 0, 0)
+
+
+@LOOPS
+def test_suspended_jobs_survive_a_kill_with_their_answers(run: Run) -> None:
+    asked: Counter[tuple[str, Question]] = Counter()
+
+    async def main() -> Any:
+        gate, waiting = asyncio.Event(), 0
+
+        async def answer(asking: AnalysisJob, questions: Questions) -> Answers:
+            nonlocal waiting
+            asked.update((asking.ggrid, question) for question in questions)
+            if asking.ggrid != "check:die" and Dns("more.example", "TXT") in questions:
+                waiting += 1
+                await gate.wait()
+            return warmup.answers_to(questions)
+
+        async with running(changed(processes=1), answer) as pool:
+            suspended = [asyncio.create_task(pool.analyse(job(SIGNED, str(number)))) for number in range(3)]
+            await until(lambda: waiting == 3)
+            poison = await pool.analyse(trial("check:die"))
+            gate.set()
+            return await asyncio.gather(*suspended), poison, pool.counters()
+
+    reports, poison, counters = run(main())
+    assert reports == [warmup.report_on(SIGNED)] * 3
+    assert amiss(poison) == [(CHECK, "skipped", CRASH)]
+    assert counters.kills["crash"] == 1
+    first = [
+        count
+        for (_name, question), count in asked.items()
+        if isinstance(question, Dns) and question.name == "sender.example"
+    ]
+    assert set(first) == {1}
+
+
+def test_time_spent_asking_counts_and_kills_nobody() -> None:
+    async def never(_job: AnalysisJob, _questions: Questions) -> Answers:
+        await asyncio.Event().wait()
+        return ()
+
+    async def main() -> Any:
+        async with running(changed(analysis_timeout=0.3), never) as pool:
+            return await pool.analyse(job(SIGNED)), pool.counters()
+
+    report, counters = asyncio.run(main())
+    assert (report.decision, report.reason) == ("undecided", "the analysis ran out of its time")
+    assert amiss(report) == []
+    assert sum(counters.kills.values()) == 0
+
+
+def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
+    async def main() -> Any:
+        async with running(changed(processes=1, analysis_timeout=1.5)) as pool:
+            late = await pool.analyse(trial("every:sleep=150"))
+            return late, await pool.analyse(job()), pool.counters()
+
+    late, after, counters = asyncio.run(main())
+    assert (late.decision, late.reason) == ("undecided", "the analysis ran out of its time")
+    assert [outcome.reason for outcome in late.outcomes] == [TIME]
+    assert after.verdict == "clean"
+    assert counters.kills == {"stall": 0, "deadline": 1, "crash": 0, "memory": 0}
+
+
+def test_questions_that_cannot_be_answered() -> None:
+    async def answer(asking: AnalysisJob, questions: Questions) -> Answers:
+        if asking.ggrid == "raises":
+            raise ConnectionError("the database is gone")
+        return () if asking.ggrid == "too few" else warmup.answers_to(questions)
+
+    async def main() -> Any:
+        async with running(changed(processes=1), answer) as pool:
+            names = ("raises", "too few", "plain")
+            return await asyncio.gather(*(pool.analyse(job(SIGNED, name)) for name in names))
+
+    *unlucky, other = asyncio.run(main())
+    for report in unlucky:
+        assert (report.decision, report.reason) == ("undecided", "what it asked for could not be looked up")
+    assert other == warmup.report_on(SIGNED)
+
+
+def test_bodies_are_read_when_a_worker_is_ready_for_them() -> None:
+    async def main() -> Any:
+        async with running(changed(processes=1)) as pool:
+            sleeping = asyncio.create_task(pool.analyse(trial("check:sleep=300")))
+            large, small = job(PLAIN + b"x" * (3 << 20), "large"), job()
+            waiting = [asyncio.create_task(pool.analyse(one)) for one in (large, small)]
+            await asyncio.sleep(0.1)
+            early = (large.body.reads, small.body.reads, pool.counters().queued)  # type: ignore[attr-defined]
+            reports = await asyncio.gather(sleeping, *waiting)
+            return early, [report.decision for report in reports], large.body.reads  # type: ignore[attr-defined]
+
+    early, decisions, reads = asyncio.run(main())
+    assert early == (0, 0, 2)
+    assert decisions[2] == "deliver"
+    assert "undecided" not in decisions
+    assert reads == 1
+
+
+class Unreadable(Kept):
+    def read(self) -> bytes:
+        raise OSError("no such disk")
+
+
+def test_a_body_that_cannot_be_read_is_undecided() -> None:
+    async def main() -> Any:
+        async with running(changed(processes=1)) as pool:
+            bodies = [Unreadable(bytes(size)) for size in (10, 2 << 20)]
+            broken = [AnalysisJob("broken", warmup.ENVELOPE, body, 0.0) for body in bodies]
+            return await asyncio.gather(*map(pool.analyse, [*broken, job()])), pool.counters()
+
+    reports, counters = asyncio.run(main())
+    assert [report.decision for report in reports] == ["undecided", "undecided", "deliver"]
+    assert sum(counters.kills.values()) == 0
+
+
+def test_a_caller_that_leaves_frees_its_worker() -> None:
+    async def main() -> Any:
+        async with running(changed(processes=1)) as pool:
+            for what in ("parse:sleep=100", "parse:spin"):
+                await until(lambda: not pool.counters().busy)
+                leaving = asyncio.create_task(pool.analyse(trial(what)))
+                await until(lambda: pool.counters().busy == 1)
+                leaving.cancel()
+                await asyncio.wait([leaving])
+            return await pool.analyse(job()), pool.counters()
+
+    report, counters = asyncio.run(main())
+    assert report.verdict == "clean"
+    assert counters.kills == {"stall": 1, "deadline": 0, "crash": 0, "memory": 0}
+
+
+def test_a_new_policy_holds_for_the_next_message() -> None:
+    async def main() -> Any:
+        async with running(changed(processes=1)) as pool:
+            poison = trial("check:crash")
+            before = await pool.analyse(poison)
+            policy = override(shipped_policy(), '[verdicts.unscannable]\ndecision = "bounce"\n')
+            pool.publish(None, policy)
+            return before.decision, (await pool.analyse(poison)).decision
+
+    assert asyncio.run(main()) == ("quarantine", "bounce")
+
+
+def test_each_tenant_is_judged_by_its_own_policy() -> None:
+    """One worker, three tenants in turns: each gets its policy with its first message, and keeps to it."""
+    ours, theirs = "0198c5a2-7c11-7d3e-9f00-00000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa02"
+    policies = {
+        ours: override(shipped_policy(), '[verdicts.clean]\ndecision = "drop"\n'),
+        theirs: override(shipped_policy(), '[verdicts.clean]\ndecision = "bounce"\n'),
+    }
+
+    def of(tenant: str | None) -> AnalysisJob:
+        made = job()
+        return msgspec.structs.replace(made, envelope=msgspec.structs.replace(made.envelope, tenant=tenant))
+
+    async def main() -> Any:
+        pool = WorkerPool(changed(processes=1), from_zone, shipped_policy(), policies)
+        await pool.start()
+        try:
+            turns = [await pool.analyse(of(tenant)) for tenant in (ours, None, theirs, ours, "another", theirs)]
+            pool.publish(ours, shipped_policy())
+            return [*turns, await pool.analyse(of(ours)), await pool.analyse(of(theirs))]
+        finally:
+            await pool.stop()
+
+    reports = asyncio.run(main())
+    assert [report.decision for report in reports] == [
+        *("drop", "deliver", "bounce", "drop", "deliver", "bounce"),
+        *("deliver", "bounce"),
+    ]
+    changed_rule, without = reports[0].overrides
+    assert changed_rule == "clean: decision drop instead of deliver (deployment)"
+    assert without.startswith("by the shipped policy: clean, deliver, a score of ")
+
+
+def test_workers_retire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "RETIRE_AFTER", 5)
+
+    async def main() -> Any:
+        async with running() as pool:
+            reports = await asyncio.gather(*(pool.analyse(job(SIGNED)) for _ in range(30)))
+            return reports, pool.counters()
+
+    reports, counters = asyncio.run(main())
+    assert reports == [warmup.report_on(SIGNED)] * 30
+    assert counters.retired >= 4
+    assert sum(counters.kills.values()) == 0
+
+
+def family() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+@pytest.fixture
+def own() -> Callable[[], list[psutil.Process]]:
+    """The processes that this test has started; services of other tests may be there as well."""
+    others = set(family())
+    return lambda: [each for each in family() if each not in others]
+
+
+def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> None:
+    async def main() -> Any:
+        async with running() as pool:
+            before = {process.pid for process in own()}
+            (loader,) = [process for process in psutil.Process().children() if process.pid in before]
+            loader.kill()
+            await until(lambda: not pool.counters().workers)
+            return await pool.analyse(job()), before & {process.pid for process in own()}
+
+    report, survivors = asyncio.run(main())
+    assert report.verdict == "clean"
+    assert survivors == set()
+
+
+def test_stopping_leaves_no_process_and_no_question(
+    monkeypatch: pytest.MonkeyPatch, own: Callable[[], list[psutil.Process]]
+) -> None:
+    monkeypatch.setattr(pool_module, "_STOP_SECONDS", 0.2)
+
+    async def main() -> Any:
+        pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
+        await pool.start()
+        spinning = asyncio.create_task(pool.analyse(trial("check:spin")))
+        finishing = asyncio.create_task(pool.analyse(trial("check:sleep=50")))
+        await asyncio.sleep(0.02)
+        await pool.stop()
+        return await spinning, await finishing, await pool.analyse(job()), own()
+
+    spinning, finishing, afterwards, left = asyncio.run(main())
+    assert (spinning.decision, spinning.reason) == ("undecided", "the service is stopping")
+    assert finishing.verdict == "clean"
+    assert afterwards.decision == "undecided"
+    assert left == []
+
+
+def script(body: str) -> str:
+    head = f"""
+        import asyncio, sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from test_pool import *
+    """
+    return textwrap.dedent(head) + textwrap.dedent(body)
+
+
+def test_everything_ends_with_guard_even_by_kill_9() -> None:
+    guard = script("""
+        async def main():
+            async with running() as pool:
+                spin = asyncio.create_task(pool.analyse(trial("check:spin")))
+                await asyncio.sleep(0.2)
+                print(*[process.pid for process in family()], flush=True)
+                await asyncio.sleep(60)
+        asyncio.run(main())
+    """)
+    with subprocess.Popen([sys.executable, "-c", guard], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        handles = [os.pidfd_open(pid) for pid in pids]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(pids) == 3
+    for handle in handles:
+        ended, _, _ = select.select([handle], [], [], 10)
+        os.close(handle)
+        assert ended
+
+
+UNSEALABLE = """
+    import errno, struct
+    from gatepost.guard import seccomp
+    from gatepost.workers.sandbox import MACHINE, prctl
+    prctl(38, 1)
+    nosys = 0x00050000 | errno.ENOSYS
+    calls = [seccomp.MACHINES[MACHINE].seccomp, 444]
+    code = [seccomp.instruction(0x20, 0)]
+    for call in calls:
+        code += [seccomp.instruction(0x15, call, no=1), seccomp.instruction(0x06, nosys)]
+    seccomp.install(b"".join([*code, seccomp.instruction(0x06, seccomp.ALLOW)]))
+
+    async def main():
+        try:
+            async with running(changed(unsealed=UNSEALED)) as pool:
+                report = await pool.analyse(job())
+                print(report.verdict, pool.counters().sealed)
+        except pool_module.SealError as fault:
+            print(fault)
+        print(family())
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("unsealed", "said"),
+    [
+        ("False", "The analysis workers cannot be sealed on this system (open, socket, unlink, kill, fork, execve"),
+        ("True", "clean False\n"),
+    ],
+)
+def test_a_system_that_cannot_seal(unsealed: str, said: str) -> None:
+    code = script(UNSEALABLE.replace("UNSEALED", unsealed))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert said in done.stdout
+    assert done.stdout.endswith("[]\n")

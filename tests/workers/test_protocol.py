@@ -1,0 +1,120 @@
+"""The wire: whatever a worker sends, guard reads frames or says why not."""
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.mail.message import Envelope
+from gatepost.questions import Dns, DnsAnswer
+from gatepost.report import Report, undecided
+from gatepost.workers import protocol
+from gatepost.workers.protocol import (
+    FROM_WORKER,
+    HEADER,
+    MAX_QUESTIONS,
+    MAX_STEPS,
+    Ask,
+    Failed,
+    Frame,
+    FrameError,
+    FrameReader,
+    Ready,
+)
+
+REPORT = Report("clean", "deliver", (), 0, "nothing")
+WORKER_FRAMES = st.builds(
+    protocol.frame,
+    st.sampled_from(list(FROM_WORKER)),
+    st.integers(0, 2**32 - 1),
+    st.binary(max_size=200),
+)
+
+
+def read(pieces: list[bytes]) -> list[tuple[Frame, int, bytes]]:
+    reader = FrameReader()
+    return [frame for piece in pieces for frame in reader.feed(piece)]
+
+
+@given(st.lists(WORKER_FRAMES, max_size=6), st.lists(st.integers(0, 1400), max_size=8))
+def test_frames_do_not_depend_on_how_they_arrive(sent: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(sent)
+    places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    pieces = [stream[start:end] for start, end in pairwise(places)]
+    got = read(pieces)
+    assert [protocol.frame(*one) for one in got] == sent
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8))
+def test_any_bytes_are_frames_or_an_error(pieces: list[bytes]) -> None:
+    try:
+        got = read(pieces)
+    except FrameError:
+        return
+    assert all(kind in FROM_WORKER and len(body) <= FROM_WORKER[kind] for kind, _job, body in got)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5, 20, 255])
+def test_kinds_that_no_worker_sends(kind: int) -> None:
+    with pytest.raises(FrameError):
+        read([HEADER.pack(0, kind, 1)])
+
+
+@pytest.mark.parametrize("kind", list(FROM_WORKER))
+def test_the_announcement_of_too_much_is_enough(kind: Frame) -> None:
+    assert read([HEADER.pack(FROM_WORKER[kind], kind, 1)]) == []
+    with pytest.raises(FrameError):
+        read([HEADER.pack(FROM_WORKER[kind] + 1, kind, 1)])
+
+
+@given(
+    st.binary(max_size=300)
+    | st.recursive(
+        st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=5) | st.binary(max_size=5),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    ).map(msgspec.msgpack.encode)
+)
+def test_any_body_is_a_value_or_an_error(body: bytes) -> None:
+    for decode in (protocol.ready, protocol.ask, protocol.report, protocol.failed):
+        try:
+            decode(body)
+        except FrameError:
+            pass
+
+
+def test_deep_nesting_is_an_error() -> None:
+    with pytest.raises(FrameError):
+        protocol.report(b"\x91" * 50_000)
+
+
+def packed_ask(step: int, count: int) -> bytes:
+    return msgspec.msgpack.encode(Ask(step, (Dns("a.example", "A"),) * count))
+
+
+def test_steps_and_questions_have_their_most() -> None:
+    assert len(protocol.ask(packed_ask(MAX_STEPS, MAX_QUESTIONS)).questions) == MAX_QUESTIONS
+    for step, count in ((0, 1), (MAX_STEPS + 1, 1), (1, 0), (1, MAX_QUESTIONS + 1)):
+        with pytest.raises(FrameError):
+            protocol.ask(packed_ask(step, count))
+
+
+def test_only_guard_leaves_a_message_undecided() -> None:
+    assert protocol.report(msgspec.msgpack.encode(REPORT)) == REPORT
+    with pytest.raises(FrameError):
+        protocol.report(msgspec.msgpack.encode(undecided("because I say so")))
+
+
+def test_bodies_come_back_as_they_went() -> None:
+    job = protocol.Job(
+        Envelope("a@b", ("c@d",)), 1.5, "lists:t", {"files": "x"}, ((Dns("a", "A"), DnsAnswer("found", ("1",))),)
+    )
+    assert protocol.job(msgspec.msgpack.encode(job)) == job
+    for decode, value in (
+        (protocol.ready, Ready(("seccomp",), ())),
+        (protocol.failed, Failed("parse", "it crashed")),
+        (protocol.given, protocol.Given(1, (DnsAnswer("no-name"),))),
+        (protocol.snapshot, protocol.Snapshot("policy", 3, b"x")),
+    ):
+        assert decode(msgspec.msgpack.encode(value)) == value

@@ -1,0 +1,134 @@
+"""Who goes next, and where."""
+
+from dataclasses import dataclass
+
+from gatepost.workers.jobs import LARGE, MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, JobQueue
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    size: int = 100
+    alone: bool = False
+
+
+@dataclass
+class Worker:
+    suspended: int = 0
+    suspended_bytes: int = 0
+    free: bool = True
+    taken_alone: bool = False
+
+
+BIG = Job("big", LARGE + 1, alone=True)
+
+
+def queue(*jobs: Job) -> JobQueue[Job]:
+    result: JobQueue[Job] = JobQueue()
+    for job in jobs:
+        result.put(job)
+    return result
+
+
+def started(waiting: JobQueue[Job], *workers: Worker) -> tuple[str, int] | None:
+    found = waiting.next(workers)
+    return (found[0].name, [worker is found[1] for worker in workers].index(True)) if found else None
+
+
+def test_nobody_waits() -> None:
+    assert started(queue(), Worker()) is None
+
+
+def test_first_come_first_served_to_the_emptiest() -> None:
+    waiting = queue(Job("a"), Job("b"))
+    assert started(waiting, Worker(suspended=2), Worker(suspended=1)) == ("a", 1)
+    assert started(waiting, Worker(suspended=2), Worker(free=False)) == ("b", 0)
+    assert len(waiting) == 0
+
+
+def test_a_worker_that_executes_or_is_full_takes_nothing() -> None:
+    waiting = queue(Job("a"))
+    for worker in (
+        Worker(free=False),
+        Worker(suspended=MAX_SUSPENDED),
+        Worker(suspended=1, suspended_bytes=MAX_SUSPENDED_BYTES - 99),
+        Worker(suspended=1, taken_alone=True),
+    ):
+        assert started(waiting, worker) is None
+    assert started(waiting, Worker(suspended=MAX_SUSPENDED - 1, suspended_bytes=MAX_SUSPENDED_BYTES - 100)) == ("a", 0)
+
+
+def test_a_large_message_has_its_worker_alone() -> None:
+    waiting = queue(BIG)
+    assert started(waiting, Worker(suspended=1), Worker(suspended=1)) is None
+    assert started(waiting, Worker(suspended=1), Worker()) == ("big", 1)
+
+
+def test_small_mail_does_not_starve_a_large_message() -> None:
+    waiting = queue(BIG, *(Job(str(number)) for number in range(9)))
+    reserved, other = Worker(suspended=1), Worker(suspended=3)
+    assert started(waiting, reserved, other) == ("0", 1)
+    assert started(waiting, reserved, Worker(free=False, suspended=1)) is None
+    reserved.suspended = 0
+    assert started(waiting, reserved, other) == ("big", 0)
+
+
+def test_large_messages_do_not_starve_small_mail() -> None:
+    waiting = queue(BIG, Job("small"))
+    holder = Worker(suspended=1, taken_alone=True, free=False)
+    assert started(waiting, holder, Worker()) == ("small", 1)
+    assert started(waiting, holder, Worker()) is None
+    assert started(waiting, Worker(), Worker()) == ("big", 0)
+
+
+def test_a_single_worker_serves_both() -> None:
+    waiting = queue(BIG, Job("small"))
+    assert started(waiting, Worker()) == ("big", 0)
+    assert started(waiting, Worker()) == ("small", 0)
+
+
+def test_a_second_attempt_goes_first_even_beside_a_large_message() -> None:
+    waiting = queue(BIG, Job("small"))
+    waiting.put(Job("again", alone=True), again=True)
+    holder = Worker(suspended=1, taken_alone=True, free=False)
+    assert started(waiting, holder, Worker()) == ("again", 1)
+
+
+def test_one_that_left_is_not_started() -> None:
+    waiting = queue(Job("a"), BIG)
+    waiting.remove(BIG)
+    waiting.remove(Job("a"))
+    waiting.remove(Job("a"))
+    assert started(waiting, Worker()) is None
+
+
+def test_who_looks_waits_for_small_mail() -> None:
+    waiting = queue(Job("a"), Job("b"))
+    waiting.put(Job("look"), patient=True)
+    assert len(waiting) == 3
+    assert [started(waiting, Worker()) for _ in range(4)] == [("a", 0), ("b", 0), ("look", 0), None]
+
+
+def test_who_looks_does_not_wait_for_ever() -> None:
+    waiting = queue(*(Job(str(number)) for number in range(200)))
+    waiting.put(Job("look"), patient=True)
+    waiting.put(Job("second"), patient=True)
+    order = [found[0] for _ in range(150) if (found := started(waiting, Worker()))]
+    assert (order.index("look"), order.index("second")) == (PATIENCE, 2 * PATIENCE + 1)
+
+
+def test_who_looks_and_finds_no_room_lets_mail_pass() -> None:
+    waiting = queue(*(Job(str(number)) for number in range(PATIENCE + 2)))
+    waiting.put(Job("look", 1_000), patient=True)
+    full = Worker(suspended=1, suspended_bytes=MAX_SUSPENDED_BYTES - 200)
+    order = [found[0] for _ in range(PATIENCE + 5) if (found := started(waiting, full))]
+    assert len(order) == PATIENCE + 2
+    assert started(waiting, Worker()) == ("look", 0)
+
+
+def test_a_look_can_be_given_up() -> None:
+    waiting = queue()
+    look = Job("look")
+    waiting.put(look, patient=True)
+    waiting.remove(look)
+    assert started(waiting, Worker()) is None

@@ -1,0 +1,94 @@
+"""What an operator adds to sealed workers: YARA rules that the loader compiles, and an antivirus that guard asks."""
+
+import asyncio
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Answers, Antivirus, AskAntivirus, Questions
+from gatepost.report import Report
+from gatepost.workers import warmup
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.supervisor import SealError
+
+RULES = 'import "pe"\nrule Invoice { strings: $a = "invoice" condition: $a }\nrule Program { condition: pe.is_pe }'
+
+
+class Body:
+    """A body in memory."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def read(self) -> bytes:
+        return self._raw
+
+
+async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+    return warmup.answers_to(questions)
+
+
+def mail(content: bytes) -> bytes:
+    message = EmailMessage()
+    message["From"], message["Subject"] = "ann@sender.example", "hello"
+    message.set_content("see the file\n")
+    message.add_attachment(content, maintype="application", subtype="octet-stream", filename="a.bin")
+    return message.as_bytes()
+
+
+async def reports(rules: Path, *raws: bytes) -> list[Report]:
+    pool = WorkerPool(PoolSettings(1, 20.0, 5.0, 256 << 20, rules=str(rules)), from_zone, shipped_policy())
+    await pool.start()
+    try:
+        return [await pool.analyse(AnalysisJob("x", warmup.ENVELOPE, Body(raw), warmup.NOW)) for raw in raws]
+    finally:
+        await pool.stop()
+
+
+def test_rules_are_tried_in_sealed_workers(tmp_path: Path) -> None:
+    (tmp_path / "own.yar").write_text(RULES, "utf-8")
+    hit, miss = asyncio.run(reports(tmp_path, mail(b"an invoice\n"), mail(b"a letter\n")))
+    assert (hit.verdict, "file:yara" in hit.tags) == ("policy", True)
+    assert [line.facts for line in hit.lines if line.kind == "file:yara"] == [{"rule": "Invoice", "source": "own.yar"}]
+    assert miss.outcomes == ()
+    assert "file:yara" not in miss.tags
+
+
+def test_faulty_rules_stop_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.yar").write_text("rule x {", "utf-8")
+    with pytest.raises(SealError):
+        asyncio.run(reports(tmp_path))
+    assert "yara.folder has a faulty rule in bad.yar, line 1" in capfd.readouterr().err
+
+
+def test_the_antivirus_is_asked_where_there_is_one() -> None:
+    asked: list[Questions] = []
+
+    async def answer(_job: AnalysisJob, questions: Questions) -> Answers:
+        asked.append(questions)
+        known = warmup.answers_to(questions)
+        return tuple(
+            Antivirus("found", "Test.Bad") if isinstance(question, AskAntivirus) else given
+            for question, given in zip(questions, known, strict=True)
+        )
+
+    async def main(antivirus: bool) -> Report:
+        pool = WorkerPool(PoolSettings(1, 20.0, 5.0, 256 << 20, antivirus=antivirus), answer, shipped_policy())
+        await pool.start()
+        try:
+            return await pool.analyse(AnalysisJob("x", warmup.ENVELOPE, Body(mail(b"x")), warmup.NOW))
+        finally:
+            await pool.stop()
+
+    assert "file:antivirus" in asyncio.run(main(True)).tags
+    assert any(AskAntivirus() in questions for questions in asked)
+    asked.clear()
+    assert asyncio.run(main(False)).verdict == "clean"
+    assert not any(AskAntivirus() in questions for questions in asked)

@@ -1,0 +1,155 @@
+"""A worker that an attacker has taken over: whatever it says or writes, guard answers and goes on."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Answers, Dns, Questions
+from gatepost.report import Report
+from gatepost.workers import protocol, supervisor
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import HEADER, Ask, Frame, Ready, Spawn
+from gatepost.workers.status_page import StatusPage
+
+Evil = Callable[[int, StatusPage], bytes]
+
+READY = protocol.packed(Frame.READY, 0, Ready(("seccomp",), ()))
+REPORT = Report("clean", "deliver", (), 0, "nothing")
+QUESTION = Dns("a.example", "A")
+TURNS = 6
+
+
+def ask(number: int, step: int = 1, count: int = 1) -> bytes:
+    return protocol.frame(Frame.ASK, number, msgspec.msgpack.encode(Ask(step, (QUESTION,) * count)))
+
+
+def done(number: int) -> bytes:
+    return protocol.frame(Frame.DONE, number, msgspec.msgpack.encode(REPORT))
+
+
+def lying(number: int, page: StatusPage) -> bytes:
+    page._words[0] = 2**64 - 1
+    return b"\xff" * 64
+
+
+def blaming(number: int, page: StatusPage) -> bytes:
+    page.enter(number, "files")
+    return HEADER.pack(0, 99, number)
+
+
+EVIL: dict[str, Evil] = {
+    "nonsense": lambda number, page: b"\xff" * 64,
+    "a page of lies": lying,
+    "a frame without end": lambda number, page: HEADER.pack(2**32 - 1, Frame.DONE, number),
+    "a frame of guard's": lambda number, page: protocol.frame(Frame.ANSWERS, number, b""),
+    "ready twice": lambda number, page: READY,
+    "somebody else's job": lambda number, page: done(number + 1),
+    "a step ahead": lambda number, page: ask(number, step=2),
+    "twice the same step": lambda number, page: ask(number) + ask(number),
+    "too many questions": lambda number, page: ask(number, count=65),
+    "a report of the wrong shape": lambda number, page: protocol.frame(Frame.DONE, number, b"\x80"),
+    "gone": lambda number, page: b"",
+}
+
+
+class FakeNursery:
+    """Workers that are threads of this test and follow a script, each behind a process that can be killed."""
+
+    def __init__(self, evil: list[Evil], born: Callable[[int, int, int], None]) -> None:
+        self._evil = evil
+        self._born = born
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads: list[threading.Thread] = []
+
+    async def start(self) -> None:
+        pass
+
+    def spawn(self, order: Spawn, sock: socket.socket, page: int) -> None:
+        process = subprocess.Popen(["sleep", "60"])
+        self._processes.append(process)
+        mapped = StatusPage(page)
+        evil = self._evil.pop(0) if self._evil else None
+        thread = threading.Thread(target=self._work, args=(sock.dup(), mapped, evil))
+        self._threads.append(thread)
+        thread.start()
+        self._born(order.number, process.pid, os.pidfd_open(process.pid))
+
+    async def stop(self) -> None:
+        for process in self._processes:
+            assert process.wait(5) == -9
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def _work(self, sock: socket.socket, page: StatusPage, evil: Evil | None) -> None:
+        with sock, contextlib.suppress(OSError):
+            sock.sendall(READY)
+            while header := sock.recv(HEADER.size, socket.MSG_WAITALL):
+                length, kind, number = HEADER.unpack(header)
+                sock.recv(length, socket.MSG_WAITALL)
+                if kind != Frame.RAW:
+                    continue
+                if evil is None:
+                    sock.sendall(done(number))
+                    continue
+                sock.sendall(evil(number, page))
+                if evil is EVIL["gone"]:
+                    break
+        page.close()
+
+
+class Body:
+    size = 3
+
+    def read(self) -> bytes:
+        return b"raw"
+
+
+async def slowly(_job: AnalysisJob, questions: Questions) -> Answers:
+    await asyncio.sleep(0.05)
+    return ()
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "LoaderClient", lambda born, lost, _rules: FakeNursery([EVIL[name]] * TURNS, born))
+    settings = PoolSettings(processes=1, analysis_timeout=5.0, stage_limit=1.0, memory=1 << 30)
+
+    async def main() -> Any:
+        pool = WorkerPool(settings, slowly, shipped_policy())
+        await pool.start()
+        poison, *others = [await pool.analyse(AnalysisJob(str(number), Envelope(), Body(), 0.0)) for number in range(3)]
+        counters = pool.counters()
+        await pool.stop()
+        return poison, others, counters
+
+    poison, others, counters = asyncio.run(main())
+    assert (poison.verdict, poison.decision) == ("unscannable", "undecided")
+    assert others == [REPORT, REPORT]
+    assert counters.kills["crash"] == counters.restarts == TURNS
+
+
+def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "LoaderClient", lambda born, lost, _rules: FakeNursery([blaming, blaming], born))
+    settings = PoolSettings(processes=1, analysis_timeout=5.0, stage_limit=1.0, memory=1 << 30)
+
+    async def main() -> Any:
+        pool = WorkerPool(settings, slowly, shipped_policy())
+        await pool.start()
+        report = await pool.analyse(AnalysisJob("x", Envelope(), Body(), 0.0))
+        await pool.stop()
+        return report, pool.counters()
+
+    report, counters = asyncio.run(main())
+    assert (report.decision, [outcome.stage for outcome in report.outcomes]) == ("undecided", ["files"])
+    assert counters.kills["crash"] == 2

@@ -1,0 +1,184 @@
+"""Messages read in sealed workers to be shown: the same view as outside, and a message that breaks its worker harms
+nobody."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Answers, Questions
+from gatepost.report import Report
+from gatepost.view import picture, values
+from gatepost.view.message import view
+from gatepost.view.values import NotShown, Picture, View
+from gatepost.workers import protocol, warmup
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import MAX_REPORT, FrameError, Looked, Purpose
+
+SETTINGS = PoolSettings(processes=2, analysis_timeout=20.0, stage_limit=1.2, memory=192 << 20, trial=True)
+PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
+
+
+class Body(msgspec.Struct, frozen=True):
+    raw: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.raw)
+
+    def read(self) -> bytes:
+        return self.raw
+
+
+def job(raw: bytes = PLAIN, purpose: Purpose = "view", index: int = 0) -> AnalysisJob:
+    return AnalysisJob("1", warmup.ENVELOPE, Body(raw), warmup.NOW, purpose=purpose, index=index)
+
+
+def trial(what: str, purpose: Purpose = "view") -> AnalysisJob:
+    return job(f"X-Gatepost-Trial: {what}\r\n".encode() + PLAIN, purpose)
+
+
+async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+    return warmup.answers_to(questions)
+
+
+@asynccontextmanager
+async def running(**changes: Any) -> AsyncIterator[WorkerPool]:
+    pool = WorkerPool(msgspec.structs.replace(SETTINGS, **changes), from_zone, shipped_policy())
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.stop()
+
+
+def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
+    raws = warmup.specimens()
+
+    async def main() -> tuple[list[Looked], list[Looked]]:
+        async with running() as pool:
+            views = [await pool.look(job(raw)) for raw in raws]
+            pictures = [
+                await pool.look(job(raw, "picture", line.index))
+                for raw, seen in zip(raws, views, strict=True)
+                if isinstance(seen, View)
+                for line in seen.pictures
+            ]
+            return views, pictures
+
+    views, pictures = asyncio.run(main())
+    expected = [view(raw) for raw in raws]
+    assert views == expected
+    outside = [picture(raw, line.index) for raw, seen in zip(raws, expected, strict=True) for line in seen.pictures]
+    assert pictures == outside
+    assert sum(isinstance(each, Picture) for each in pictures) == 5
+
+
+@pytest.mark.shared
+def test_hostile_mail_is_shown_from_inside(shared: Callable[[str], Path]) -> None:
+    raws = [path.read_bytes() for path in sorted(shared("attack-dev").rglob("attack_xss/*.eml"))]
+
+    async def main() -> list[Looked]:
+        async with running() as pool:
+            return [await pool.look(job(raw)) for raw in raws]
+
+    assert asyncio.run(main()) == [view(raw) for raw in raws]
+
+
+TIME, MEMORY, CRASH = "it ran out of its time", "it used more memory than a worker may", "it crashed the worker"
+
+
+@pytest.mark.parametrize("purpose", ["view", "picture"])
+def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
+    ways = {
+        "parse:grow": MEMORY,
+        "parse:die": CRASH,
+        "parse:crash": "it crashed (LookupError)",
+        "parse:open": "it crashed (PermissionError)",
+    }
+
+    async def main() -> tuple[list[Looked], list[Report], int]:
+        async with running(analysis_timeout=60.0, stage_limit=20.0) as pool:
+            looks = asyncio.gather(*(pool.look(trial(way, purpose)) for way in ways))
+            scans = asyncio.gather(*(pool.analyse(job(purpose="judge")) for _ in range(20)))
+            looked, reports = await looks, await scans
+            assert isinstance(await pool.look(job()), View)
+            return looked, reports, sum(pool.counters().kills.values())
+
+    looked, reports, kills = asyncio.run(main())
+    assert looked == [NotShown(reason) for reason in ways.values()]
+    # One attempt each: there is no stage to leave out.
+    assert kills == 2
+    assert reports == [warmup.report_on(PLAIN)] * 20
+
+
+def test_what_does_not_end_is_not_shown() -> None:
+    async def main() -> tuple[Looked, Looked, int]:
+        async with running(processes=1) as pool:
+            return await pool.look(trial("parse:spin")), await pool.look(job()), pool.counters().kills["stall"]
+
+    looked, after, kills = asyncio.run(main())
+    assert (looked, kills) == (NotShown(TIME), 1)
+    assert isinstance(after, View)
+
+
+def test_few_look_at_a_time() -> None:
+    async def main() -> int:
+        async with running(processes=4) as pool:
+            looks = [asyncio.ensure_future(pool.look(trial("parse:sleep=80"))) for _ in range(12)]
+            most = 0
+            while not all(look.done() for look in looks):
+                most = max(most, pool.counters().busy)
+                await asyncio.sleep(0.005)
+            assert all(isinstance(look.result(), View) for look in looks)
+            return most
+
+    assert asyncio.run(main()) == 2
+
+
+def test_who_waits_too_long_is_told() -> None:
+    async def main() -> Looked:
+        pool = WorkerPool(msgspec.structs.replace(SETTINGS, analysis_timeout=0.05), from_zone, shipped_policy())
+        async with pool._looks:
+            return await pool.look(job())
+
+    assert asyncio.run(main()) == NotShown("every worker is busy")
+
+
+def test_a_pool_that_stops_shows_nothing() -> None:
+    async def main() -> Looked:
+        pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
+        await pool.stop()
+        return await pool.look(job())
+
+    assert asyncio.run(main()) == NotShown("the service is stopping")
+
+
+@pytest.mark.parametrize(
+    ("read", "body"),
+    [
+        (protocol.view, msgspec.msgpack.encode(Picture(protocol.PNG, 1, 1))),
+        (protocol.view, b""),
+        (protocol.view, b"\x91" * 10_000),
+        (protocol.view, msgspec.msgpack.encode({"type": "view", "left_out": ["x" * (values.MAX_NAME + 1)]})),
+        (protocol.view, msgspec.msgpack.encode({"type": "view", "left_out": ["x"] * (values.MAX_NOTES + 1)})),
+        (protocol.view, msgspec.msgpack.encode({"type": "view", "fields": [{"name": "", "value": "x" * 2_001}]})),
+        (protocol.picture, msgspec.msgpack.encode(View())),
+        (protocol.picture, msgspec.msgpack.encode(Picture(b"<html>", 1, 1))),
+        (protocol.picture, msgspec.msgpack.encode(Picture(protocol.PNG + bytes(values.MAX_PNG), 1, 1))),
+        (protocol.picture, msgspec.msgpack.encode(Picture(protocol.PNG, -1, 1))),
+    ],
+)
+def test_a_worker_is_not_believed(read: Callable[[bytes], Looked], body: bytes) -> None:
+    with pytest.raises(FrameError):
+        read(body)
+
+
+def test_the_largest_picture_fits_its_frame() -> None:
+    assert len(msgspec.msgpack.encode(Picture(bytes(values.MAX_PNG), 1, 1))) < MAX_REPORT
