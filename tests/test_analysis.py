@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.checks.eicar import SIGNATURE
 from gatepost.findings import Check, Finding, Reading
 from gatepost.lists.catalogue import KINDS
@@ -31,6 +31,7 @@ from gatepost.questions import (
     Questions,
 )
 from gatepost.report import Outcome, Report
+from gatepost.stages import Context
 from gatepost.textmodel.features import body_words
 
 PLAIN = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: Minutes\r\n\r\nSee you on Tuesday.\r\n"
@@ -219,7 +220,7 @@ def test_the_words_of_a_message_are_worked_out_once(monkeypatch: pytest.MonkeyPa
         read_once.append(len(texts))
         return body_words(texts)
 
-    monkeypatch.setattr("gatepost.analysis.body_words", counted)
+    monkeypatch.setattr("gatepost.stages.body_words", counted)
     monkeypatch.setattr("gatepost.findings.body_words", counted)
     monkeypatch.setattr("gatepost.textmodel.features.body_words", counted)
     for campaigns in (False, True):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.mail.reader import read
 from gatepost.names import Address
@@ -27,6 +27,7 @@ from gatepost.sender_history import (
     read_history,
     scope_key,
 )
+from gatepost.stages import Context
 
 
 def written(header: str, text: str = "") -> Message:
@@ -183,7 +184,7 @@ def test_too_young_or_odd_answers_say_nothing(said: Answer) -> None:
 
 
 def test_a_skipped_stage_asks_nothing_and_says_so() -> None:
-    context = Context(now=0, acquaintance=True, skip={"acquaintance": "it crashed"})
+    context = Context(now=0, acquaintance=True, skip={"sender-history": "it crashed"})
     asked, report = steps(LETTER, context, unknown)
     assert not any(isinstance(each, AskSightings) for step in asked for each in step)
-    assert report.outcomes == (Outcome("acquaintance", "skipped", "it crashed"),)
+    assert report.outcomes == (Outcome("sender-history", "skipped", "it crashed"),)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gatepost import analysis
-from gatepost.analysis import Context, analyse
+from gatepost import stages
+from gatepost.analysis import analyse
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks import CHECKS
 from gatepost.checks.wording import LURES, WARES
@@ -15,6 +15,7 @@ from gatepost.mail.message import Defect, Envelope, Link, Message
 from gatepost.names import Address
 from gatepost.questions import Antivirus
 from gatepost.sender_history import SenderHistory
+from gatepost.stages import Context
 
 LINK = Link("http://a.example", "http://a.example/", "a.example", "", "1", "text")
 PLAIN = File("1", b"text", "text", "0")
@@ -76,7 +77,7 @@ def test_a_check_is_called_only_where_it_has_something_to_look_at(
         return Check(name, (), check, **waits)
 
     links, parcels = noting("links", needs=frozenset({"link"})), noting("parcels", themes=frozenset({"parcel"}))
-    monkeypatch.setattr(analysis, "_STAGED", analysis._staged((noting("always"), links, parcels)))
+    monkeypatch.setattr(stages, "CHECK_STAGES", stages.name_stages((noting("always"), links, parcels)))
     with pytest.raises(StopIteration):
         next(analyse(b"Subject: x\n\n" + body, Envelope(), Context(now=0)))
     assert called == expected

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.cli import main
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
@@ -22,6 +22,7 @@ from gatepost.rejudge.replay import compare, rejudge, rulings_of
 from gatepost.report import Report
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
+from gatepost.stages import Context
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry

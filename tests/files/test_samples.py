@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.files.budget import Budget
 from gatepost.files.walk import unfold
 from gatepost.mail.message import Envelope, Message, Part
 from gatepost.questions import Answer, DnsAnswer, Lookup, LookupAnswer, Question
 from gatepost.report import Report
+from gatepost.stages import Context
 
 Shared = Callable[[str], Path]
 

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gatepost import analysis
-from gatepost.analysis import Context, analyse
+from gatepost import stages
+from gatepost.analysis import analyse
 from gatepost.checks import CHECKS
 from gatepost.lists.unkeyed import Compiled, Listed, Unkeyed
 from gatepost.mail.message import Envelope
@@ -35,6 +35,7 @@ from gatepost.questions import (
 )
 from gatepost.report import Line, Report
 from gatepost.sender_history import Facet, facet_key
+from gatepost.stages import Context
 
 HERE = Path(__file__).parent
 ATTACKS = sorted((HERE / "attacks").glob("*.eml"))
@@ -148,7 +149,7 @@ def test_a_check_that_is_not_called_would_find_nothing(file: Path, monkeypatch: 
     """`NEEDS` and `THEMES` save work and change nothing: the ledger is the same where every check is called."""
     called = analysed(file)
     always = tuple(msgspec.structs.replace(check, needs=frozenset(), themes=frozenset()) for check in CHECKS)
-    monkeypatch.setattr(analysis, "_STAGED", analysis._staged(always))
+    monkeypatch.setattr(stages, "CHECK_STAGES", stages.name_stages(always))
     assert analysed(file) == called
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.lists.catalogue import BY_NAME, Definition
 from gatepost.lists.subjects import Subject
@@ -15,6 +15,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
 from gatepost.rejudge.replay import Change, EntryDryRun, rejudge, rulings_of
 from gatepost.report import Line, ListNote, Report
+from gatepost.stages import Context
 
 POLICY = shipped_policy()
 MAIL = (

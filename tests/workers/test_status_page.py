@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gatepost.analysis import STAGES
+from gatepost.stages import STAGES
 from gatepost.workers.status_page import IDLE, NAMES, SIZE, TRIAL, StatusPage, WorkerState, new_status_page
 
 Pair = tuple[StatusPage, StatusPage]

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from gatepost.analysis import Context
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Asking, Dns, DnsAnswer, Question
 from gatepost.report import Report
+from gatepost.stages import Context
 from gatepost.workers import protocol, worker
 from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, Given, Job, Snapshot
 from gatepost.workers.status_page import IDLE, StatusPage, WorkerState, new_status_page

@@ -15,11 +15,12 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gatepost import names
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.cli.training import Labelled, Sample, Step, labelled, learnt
 from gatepost.mail import text
 from gatepost.questions import Answers, Antivirus, AskAntivirus, DnsAnswer, Lookup, LookupAnswer, Questions
 from gatepost.report import Report
+from gatepost.stages import Context
 from gatepost.textmodel.deployed import Blend, Models
 from gatepost.textmodel.figures import Point, Rate, caught_at, curve, diagram, reliability, roc
 from gatepost.textmodel.labels import UNWANTED, campaigns, language_of

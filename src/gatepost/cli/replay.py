@@ -152,9 +152,10 @@ async def _analysed(raw: bytes, envelope: "Envelope", policy: "Policy", store: "
     """Analysed in this process; lists are those of the store, where there is one, and DNS is not asked."""
     import hashlib
 
-    from gatepost.analysis import Context, analyse
+    from gatepost.analysis import analyse
     from gatepost.ids import new_id
     from gatepost.lists.unkeyed import NO_LISTS, Compiled
+    from gatepost.stages import Context
     from gatepost.store.messages import MessageRecord
     from gatepost.times import now
 

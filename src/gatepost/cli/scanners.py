@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from gatepost.abby.messages import described
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.cli.scan_files import Analysed, Mail, NotScanned, Scanner
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
@@ -27,6 +27,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.files import GUARD_FILE, load_guard
 from gatepost.settings.keys import Guard
+from gatepost.stages import Context
 from gatepost.store.messages import MessageRecord
 from gatepost.times import now
 

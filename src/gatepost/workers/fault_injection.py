@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gatepost.analysis import Context
 from gatepost.findings import Check, Finding, Reading
+from gatepost.stages import Context
 
 _HEADER = re.compile(rb"(?im)^X-Gatepost-Trial:[ \t]*(check|parse|every):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
 _LOOKED_AT = 64 << 10

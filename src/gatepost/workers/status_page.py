@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gatepost.analysis import INDISPENSABLE, STAGES
+from gatepost.stages import INDISPENSABLE, STAGES
 
 SIZE = mmap.PAGESIZE
 IDLE = "idle"

@@ -27,7 +27,7 @@ import zxingcpp
 from PIL import Image
 
 from gatepost import names
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.checks import wording
 from gatepost.mail import text
 from gatepost.mail.encodings import charset
@@ -50,6 +50,7 @@ from gatepost.questions import (
     Sighted,
 )
 from gatepost.report import Report
+from gatepost.stages import Context
 from gatepost.view import picture
 from gatepost.view.message import view
 

@@ -14,12 +14,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from gatepost.analysis import Context, analyse
+from gatepost.analysis import analyse
 from gatepost.files.yara import Rules
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, compile_lists
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
+from gatepost.stages import Context
 from gatepost.textmodel.deployed import Models, shipped_models
 from gatepost.view import picture
 from gatepost.view.message import view

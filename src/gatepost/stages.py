@@ -1,0 +1,278 @@
+"""The stages of an analysis: every step from the bytes of a message to its findings.
+
+Each stage is announced through `Context.mark` before it starts, so that guard, which watches from outside, knows what a
+stalled worker was doing and can have the message analysed again without that stage. A stage that crashes is recorded
+as an `Outcome` and the analysis goes on with what it has; only reading, lists and judging cannot be left out.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from gatepost.auth.authenticate import authenticate
+from gatepost.auth.dns_names import address
+from gatepost.auth.results import Authentication
+from gatepost.checks import CHECKS
+from gatepost.checks.wording import wording
+from gatepost.files.pictures import find_qr_codes
+from gatepost.files.values import File
+from gatepost.files.walk import unfold
+from gatepost.files.yara import Rules, mark_matches
+from gatepost.findings import Check, Finding, Protected, Reading
+from gatepost.lists.rulings import Ruling, rule_on
+from gatepost.lists.subjects import Subject, questions
+from gatepost.lists.unkeyed import NO_LISTS, Compiled, hit_of
+from gatepost.mail.message import Envelope, Message
+from gatepost.mail.reader import read
+from gatepost.near_duplicates import Signature, signature_of
+from gatepost.policy.rules import Policy, shipped_policy
+from gatepost.questions import (
+    Analysis,
+    Antivirus,
+    AskAntivirus,
+    AskCampaign,
+    Asking,
+    Campaign,
+    Lookup,
+    LookupAnswer,
+    Questions,
+    Sighted,
+    together,
+)
+from gatepost.report import Outcome
+from gatepost.sender_history import (
+    NO_HISTORY,
+    Facets,
+    SenderHistory,
+    facets_of,
+    history_question,
+    join_histories,
+    organisations,
+    read_history,
+)
+from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.features import body_words
+
+T = TypeVar("T")
+
+
+def name_stages(checks: Iterable[Check]) -> tuple[tuple[str, Check], ...]:
+    """Each check with the name of its stage."""
+    return tuple((f"check:{check.name}", check) for check in checks)
+
+
+CHECK_STAGES = name_stages(CHECKS)
+STAGES: tuple[str, ...] = (
+    "parse",
+    "sender-history",
+    "campaign",
+    "authenticate",
+    "files",
+    "pictures",
+    "yara",
+    "lists",
+    *(stage for stage, _ in CHECK_STAGES),
+    "judge",
+)
+# Without these there is nothing to judge: a message that breaks them is undecided.
+INDISPENSABLE = frozenset({"parse", "lists", "judge"})
+
+
+def ignore_mark(_stage: str) -> None:
+    """The default of `Context.mark`, for an analysis that runs in the caller's own process."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What an analysis needs besides the message and its envelope.
+
+    `skip` names stages that broke a worker, each with what happened. `checks`, unless it is empty, names the only
+    checks that run; `extra` are checks that run after the registered ones. `rules` are the operator's YARA rules.
+    `antivirus`, `acquaintance` and `campaigns` say which of these guard can be asked about. `models` are the text
+    models of the deployment.
+    """
+
+    now: float
+    policy: Policy = msgspec.field(default_factory=shipped_policy)
+    skip: Mapping[str, str] = {}
+    mark: Callable[[str], None] = ignore_mark
+    lists: Compiled = NO_LISTS
+    checks: frozenset[str] | tuple[str, ...] = ()
+    extra: tuple[Check, ...] = ()
+    rules: Rules | None = None
+    antivirus: bool = False
+    acquaintance: bool = False
+    models: Models = msgspec.field(default_factory=shipped_models)
+    campaigns: bool = False
+
+
+class Stages:
+    """The stages of one analysis. `outcomes` are the stages that failed or were skipped so far."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.outcomes: list[Outcome] = []
+
+    def read_message(self, raw: bytes) -> Message:
+        """Parse the message. `mail.reader.read` is total: it raises for no input."""
+        self.context.mark("parse")
+        return read(raw)
+
+    def collect_facets(self, message: Message, envelope: Envelope) -> Facets | None:
+        """The facets of the message that sender history remembers; None where guard keeps no sender history."""
+        if not self.context.acquaintance:
+            return None
+        return self._run("sender-history", lambda: facets_of(message, envelope), None)
+
+    def sign_text(self, message: Message) -> tuple[list[str] | None, Signature]:
+        """The words that the writer chose, and their near-duplicate signature; nothing where guard compares none."""
+        nothing: tuple[list[str] | None, Signature] = (None, ())
+        if not self.context.campaigns:
+            return nothing
+        return self._run("campaign", lambda: (words := body_words(message.texts), signature_of(words)), nothing)
+
+    def ask_about_sender(
+        self, message: Message, envelope: Envelope, facets: Facets | None, signature: Signature
+    ) -> Analysis[tuple[Authentication, SenderHistory, Campaign]]:
+        """Authenticate the sender, and ask for its history and for near-duplicates of the message.
+
+        All three ask in the same steps, since every further step is a round trip to guard.
+        """
+        askings: tuple[Any, ...] = (
+            self._authenticate(message, envelope),
+            _ask_history(facets),
+            _ask_campaign(signature),
+        )
+        authentication, history, campaign = yield from together(*askings)
+        return authentication, history, campaign
+
+    def _authenticate(self, message: Message, envelope: Envelope) -> Asking[Authentication]:
+        stage = "authenticate"
+        if not self._enter(stage):
+            return Authentication()
+        try:
+            result = yield from authenticate(message, envelope, self.context.now, (self.context.lists.relays,))
+        except MemoryError:
+            raise
+        except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
+            self._record_crash(stage, fault)
+            return Authentication()
+        return result
+
+    def open_files(self, message: Message) -> tuple[File, ...]:
+        """Every file of the message, with what is inside archives and documents."""
+        nothing: tuple[File, ...] = ()
+        return self._run("files", lambda: unfold(message), nothing)
+
+    def find_qr_codes(self, files: tuple[File, ...]) -> tuple[File, ...]:
+        """The files, with the links of QR codes in pictures. Image decoders are large: this is a stage of its own."""
+        return self._run("pictures", lambda: find_qr_codes(files), files)
+
+    def match_yara_rules(self, files: tuple[File, ...]) -> tuple[File, ...]:
+        """The files, marked where a YARA rule of the operator matches."""
+        rules = self.context.rules
+        return self._run("yara", lambda: mark_matches(files, rules), files) if rules else files
+
+    def ask_about_content(
+        self, subjects: tuple[Subject, ...], files: Sequence[File], history: SenderHistory
+    ) -> Analysis[tuple[LookupAnswer, Antivirus, SenderHistory]]:
+        """Ask for list entries that the message hits, for the antivirus, and for the history of links in files.
+
+        Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
+        """
+        keys = questions(subjects, self.context.lists.source.keyed)
+        in_files = _facets_of_files(files, history) if self.context.acquaintance else Facets()
+        asked: Questions = (
+            *((Lookup(keys),) if keys else ()),
+            *((AskAntivirus(),) if self.context.antivirus else ()),
+            *((history_question(in_files),) if in_files.hosts else ()),
+        )
+        answers = (yield asked) if asked else ()
+        hits = next((each for each in answers if isinstance(each, LookupAnswer)), LookupAnswer())
+        antivirus = next((each for each in answers if isinstance(each, Antivirus)), Antivirus())
+        known = next((each for each in answers if isinstance(each, Sighted)), Sighted())
+        return hits, antivirus, join_histories(history, read_history(in_files, known))
+
+    def find_protected(self, authentication: Authentication) -> Protected:
+        """Who may not be imitated, and whether the sending host is one of the operator's own relays."""
+        lists = self.context.lists
+        trusted = bool(authentication.host) and address(authentication.host) in lists.relays
+        return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted)
+
+    def run_checks(self, reading: Reading) -> list[Finding]:
+        """The findings of every check that has something to look at."""
+        findings: list[Finding] = []
+        context = self.context
+        mark, skip, only, signs = context.mark, context.skip, context.checks, reading.signs
+        for stage, check in CHECK_STAGES if not context.extra else (*CHECK_STAGES, *name_stages(context.extra)):
+            if only and check.name not in only:
+                continue
+            if stage in skip:
+                self.outcomes.append(Outcome(stage, "skipped", skip[stage]))
+                continue
+            if (needs := check.needs) and needs.isdisjoint(signs):
+                continue
+            mark(stage)
+            try:
+                if not (themes := check.themes) or not themes.isdisjoint(wording(reading).themes):
+                    findings.extend(check.run(reading))
+            except MemoryError:
+                raise
+            except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
+                self._record_crash(stage, fault)
+        return findings
+
+    def apply_lists(self, answer: LookupAnswer, subjects: tuple[Subject, ...], reading: Reading) -> Ruling:
+        """What all lists together say: the entries that guard found, and the phrases in what a person reads."""
+        lists, message = self.context.lists, reading.message
+        texts = [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
+        phrases = [(entry, where) for where, text in texts for entry in lists.phrases.within(text)]
+        hits = dict.fromkeys([*answer.hits, *(hit_of(entry) for entry, _ in phrases)])
+        in_text = tuple(Subject("text", entry.key, where) for entry, where in phrases)
+        authenticated = reading.authentication.aligned
+        return rule_on(hits, (*subjects, *in_text), authenticated=authenticated, custom=lists.source.custom)
+
+    def _run(self, stage: str, run: Callable[[], T], otherwise: T) -> T:
+        """Run one stage; where it is skipped or crashes, record that and return `otherwise`."""
+        if not self._enter(stage):
+            return otherwise
+        try:
+            result = run()
+        except MemoryError:
+            raise
+        except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
+            self._record_crash(stage, fault)
+            return otherwise
+        return result
+
+    def _enter(self, stage: str) -> bool:
+        self.context.mark(stage)
+        if stage in self.context.skip:
+            self.outcomes.append(Outcome(stage, "skipped", self.context.skip[stage]))
+            return False
+        return True
+
+    def _record_crash(self, stage: str, fault: Exception) -> None:
+        self.outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
+
+
+def _ask_history(facets: Facets | None) -> Analysis[SenderHistory]:
+    """Ask what the tenant knew of these facets before today."""
+    if facets is None:
+        return NO_HISTORY
+    (answer,) = yield (history_question(facets),)
+    return read_history(facets, answer) if isinstance(answer, Sighted) else NO_HISTORY
+
+
+def _ask_campaign(signature: Signature) -> Analysis[Campaign]:
+    """Ask who else received near-duplicates of the message lately."""
+    if not signature:
+        return Campaign()
+    (answer,) = yield (AskCampaign(signature),)
+    return answer if isinstance(answer, Campaign) else Campaign()
+
+
+def _facets_of_files(files: Sequence[File], history: SenderHistory) -> Facets:
+    """The organisations that links in files lead to, as far as links in the text do not."""
+    hosts = organisations(link for file in files for link in file.links)
+    return Facets(hosts=tuple(host for host in hosts if host not in history.hosts))
