@@ -1,85 +1,243 @@
-"""The layout is the architecture: a module imports only from rows above its own, and nothing is named after nothing."""
+"""The layout is the architecture: imports run one way, and what holds secrets loads nothing that parses mail.
+
+`docs/architecture.md` describes the packages. A module imports only from layers above its own in `LAYERS`. Every form of
+import counts, also those inside functions and those for type checkers.
+"""
 
 import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 import gatepost
+from gatepost.kinds import TITLES
 
 ROOT = Path(gatepost.__file__).parent
 
-ROWS: tuple[tuple[str, ...], ...] = (
-    ("names", "latin"),
-    ("asking",),
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("names", "urls", "times", "ids", "kinds", "near_duplicates", "metrics"),
+    ("questions", "policy"),
     ("mail",),
-    ("files",),
-    ("textmodel",),
-    ("auth",),
-    ("lists",),
-    ("questions",),
-    ("acquaintance",),
-    ("findings",),
-    ("checks",),
-    ("policy",),
-    ("verdict",),
-    ("analysis",),
-    ("replay",),
-    ("view",),
+    ("files", "auth", "sender_history"),
+    ("lists", "textmodel", "view"),
     ("settings",),
-    ("config",),
-    ("logs",),
-    ("metrics",),
-    ("ids",),
+    ("logs", "report", "findings"),
+    ("verdict", "checks"),
+    ("stages",),
+    ("analysis",),
     ("store",),
     ("api",),
+    ("rejudge", "scanning", "client"),
+    ("workers", "smtp"),
     ("guard",),
     ("abby",),
+    ("web",),
     ("service",),
-    ("client",),
     ("cli",),
+    ("__main__",),
 )
-ROW = {name: index for index, row in enumerate(ROWS) for name in row}
-NAMELESS = {"utils", "util", "helpers", "common", "misc", "tools"}
+LAYER = {name: index for index, layer in enumerate(LAYERS) for name in layer}
+# Services that hold secrets or tenants' data, and what they may not load: everything that reads hostile bytes.
+PLAIN = ("store", "scanning", "guard", "smtp", "abby", "web", "client", "api", "rejudge", "settings")
+PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
+PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}
+# The worker's own modules: guard starts them in other processes and never imports them.
+WORKER = {"workers.worker", "workers.loader", "workers.warmup"}
+
+MAX_LINES, MIN_CODE_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 400, 40, 80, 3
+MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
+# Small on purpose: each is one subject that several layers share, or that nothing else belongs to.
+SMALL = {
+    "__init__": "the version",
+    "__main__": "python -m gatepost",
+    "ids": "UUIDv7",
+    "times": "times on the wire",
+}
 
 
-def modules() -> dict[str, Path]:
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def imported(path: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-        elif isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-    return {name.removeprefix("gatepost.") for name in names if name.startswith("gatepost.")}
+MODULES: dict[str, Path] = {_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
-def test_every_module_has_its_row() -> None:
-    rooms = {name.split(".")[0] for name in modules()} - {"__init__", "__main__"}
-    assert rooms <= ROW.keys(), f"say in ROWS where these belong: {rooms - ROW.keys()}"
+@cache
+def _tree(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_text("utf-8"))
+
+
+def _targets(node: ast.AST) -> Iterator[str]:
+    """The modules of this package that one import statement loads, without the `gatepost.` before them."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        assert not node.level, "relative imports are not used"
+        base = node.module or ""
+        names = [f"{base}.{alias.name}" for alias in node.names] if base.split(".")[0] == "gatepost" else []
+    else:
+        return
+    for name in names:
+        inside = name.removeprefix("gatepost.")
+        if name == inside:
+            continue
+        if inside not in MODULES:
+            inside = inside.rpartition(".")[0]
+        if inside in MODULES:
+            yield inside
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    return frozenset(target for node in ast.walk(_tree(name)) for target in _targets(node)) - {name}
+
+
+@cache
+def _imports_at_load(name: str) -> frozenset[str]:
+    """Without imports inside functions and those for type checkers: what loading the module loads."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(_tree(name).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        found.update(_targets(node))
+        waiting.extend(ast.iter_child_nodes(node))
+    return frozenset(found) - {name}
+
+
+def _package(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _closure(starts: set[str]) -> set[str]:
+    """All modules that loading these loads, the packages above each included."""
+    found: set[str] = set()
+    waiting = list(starts)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in MODULES:
+            continue
+        found.add(name)
+        waiting.extend(_imports_at_load(name))
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+    return found
+
+
+def _parsers_in(names: set[str]) -> list[str]:
+    return sorted(name for name in names if _package(name) in PARSERS and name not in PLAIN_DATA)
+
+
+def test_every_package_has_its_layer() -> None:
+    packages = {_package(name) for name in MODULES} - {"__init__"}
+    assert packages == set(LAYER), f"say in LAYERS where these belong: {packages ^ set(LAYER)}"
 
 
 def test_imports_run_one_way() -> None:
     wrong = [
         f"{name} imports {target}"
-        for name, path in modules().items()
-        if (room := name.split(".")[0]) in ROW
-        for target in imported(path)
-        if target.split(".")[0] != room and ROW[target.split(".")[0]] >= ROW[room]
+        for name in MODULES
+        for target in _imports(name)
+        if _package(target) != _package(name) and LAYER.get(_package(target), -1) >= LAYER.get(_package(name), 99)
     ]
     assert not wrong
 
 
-def test_modules_are_small_and_named() -> None:
-    for name, path in modules().items():
-        assert not NAMELESS & set(name.split(".")), f"{name} says nothing about what is inside"
-        assert path.read_text("utf-8").count("\n") <= 400, f"{name} has over 400 lines: give its parts their own names"
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Inside a package as well, and an import inside a function does not hide it."""
+    state: dict[str, int] = {}
+    circles: list[list[str]] = []
+
+    def visit(name: str, path: list[str]) -> None:
+        if state.get(name) == 1:
+            circles.append([*path[path.index(name) :], name])
+        if name in state:
+            return
+        state[name] = 1
+        for target in sorted(_imports(name)):
+            visit(target, [*path, name])
+        state[name] = 2
+
+    for name in MODULES:
+        visit(name, [])
+    assert not circles
+
+
+@pytest.mark.parametrize("package", PLAIN)
+def test_services_load_no_parser(package: str) -> None:
+    starts = {name for name in MODULES if _package(name) == package}
+    assert not _parsers_in(_closure(starts) - WORKER)
+    assert not _closure(starts) & WORKER
+
+
+def test_what_is_loaded_is_what_the_imports_say() -> None:
+    """In a fresh process, for the parts that run as services, and for a command that only reads storage."""
+    starts = sorted(name for name in MODULES if _package(name) in PLAIN) + ["cli.tenants"]
+    code = "import importlib, sys\n"
+    code += f"for name in {starts!r}: importlib.import_module('gatepost.' + name)\n"
+    code += "print(*(name[9:] for name in sys.modules if name.startswith('gatepost.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "store.store" in loaded
+    assert not _parsers_in(set(loaded))
+    assert not WORKER & set(loaded)
+
+
+def test_kinds_are_values() -> None:
+    """The id of a kind stands in `kinds.py` (and in the policy), and everywhere else it is that value."""
+    allowed = {"kinds"}
+    wrong = [
+        f"{name}:{node.lineno} {node.value}"
+        for name in MODULES
+        if name not in allowed and _package(name) not in ("mail", "files")
+        for node in ast.walk(_tree(name))
+        if isinstance(node, ast.Constant) and node.value in TITLES
+    ]
+    assert not wrong
+
+
+def test_modules_have_a_size_and_a_name() -> None:
+    for name, path in MODULES.items():
+        assert not MEANINGLESS & set(name.split(".")), f"{name} says nothing about what is inside"
+        assert name.count(".") < MAX_DEPTH, f"{name} lies too deep"
+        assert path.read_text("utf-8").count("\n") <= MAX_LINES, f"{name} has over {MAX_LINES} lines"
+
+
+def test_no_module_is_a_fragment() -> None:
+    """A check is one trick and may be short; any other module below the floor needs its reason in `SMALL`."""
+    fragments = [
+        f"{name} ({lines})"
+        for name, path in MODULES.items()
+        if name not in SMALL and _package(name) != "checks" and path.name != "__init__.py"
+        if (lines := _code_lines(path)) < MIN_CODE_LINES
+    ]
+    assert not fragments
+    assert all(name in MODULES and reason for name, reason in SMALL.items())
+
+
+def _code_lines(path: Path) -> int:
+    """Lines that are neither blank, comment nor docstring."""
+    text = path.read_text("utf-8")
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        bool(line.strip()) and not line.strip().startswith("#") and number not in documented
+        for number, line in enumerate(text.splitlines(), 1)
+    )
 
 
 def test_functions_are_short() -> None:
-    for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for name in MODULES:
+        for node in ast.walk(_tree(name)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
-                assert length <= 80, f"{name}.{node.name} has {length} lines"
+                assert length <= MAX_FUNCTION_LINES, f"{name}.{node.name} has {length} lines"
