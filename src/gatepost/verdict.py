@@ -1,14 +1,15 @@
-"""The judge: findings, lists and policy in, verdict and ledger out.
+"""The judge: it turns findings, lists and policy into a verdict and the lines of the ledger.
 
 Every finding becomes one line of the ledger with the weight that policy gives it and the part of it that counted.
 Findings of one group count together up to the group's cap, heaviest first, so that ten ways to say the same thing do
 not weigh ten times. What counted adds up to the score, exactly: points are kept as whole hundredths.
 
-Where an operator's policy differs from the shipped one, each line says what that changed of it, and the judgement what
-it would have been without.
+Where an operator's policy differs from the shipped one, each line says what that changed, and the judgement says what
+the shipped policy would have decided.
 
-Lists speak last. A block is a finding like any other, and conclusive. An allow for one link or file clears the findings
-on just that one; an allow for the sender or its host lifts spam, bulk, suspicion and encryption, never an attack.
+Lists are applied last. A block is a finding like any other, and conclusive. An allow for one link or file clears the
+findings on just that one; an allow for the sender or its host lifts spam, bulk, suspicion and encryption, never an
+attack.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,39 +48,39 @@ def judge(
     titles: Mapping[str, str],
     ruling: Ruling = NO_RULING,
 ) -> Judgement:
-    """Weigh, cap, add up, decide."""
-    judged = _judged(findings := tuple(findings), outcomes, policy, titles, ruling)
+    """Weigh the findings, cap groups, add up, and choose verdict and decision."""
+    judged = _judge_by(findings := tuple(findings), outcomes, policy, titles, ruling)
     if not policy.changes:
         return judged
-    plain = _judged(findings, outcomes, shipped_policy(), titles, ruling)
-    return msgspec.structs.replace(judged, overrides=tuple(_overrides(judged, plain, policy)))
+    plain = _judge_by(findings, outcomes, shipped_policy(), titles, ruling)
+    return msgspec.structs.replace(judged, overrides=tuple(_describe_overrides(judged, plain, policy)))
 
 
-def _judged(
+def _judge_by(
     findings: Sequence[Finding],
     outcomes: Sequence[Outcome],
     policy: Policy,
     titles: Mapping[str, str],
     ruling: Ruling,
 ) -> Judgement:
-    blocks = [_blocked(match) for match in ruling.blocks]
-    weighed = _cleared(_weighed([*findings, *blocks], policy, titles), ruling)
-    lines = _capped(weighed, policy)
+    blocks = [_finding_of_block(match) for match in ruling.blocks]
+    weighed = _clear_allowed(_weigh([*findings, *blocks], policy, titles), ruling)
+    lines = _apply_caps(weighed, policy)
     score = sum(line.counted for line in lines)
-    verdict, reason = _verdict(weighed, score, policy)
+    verdict, reason = _reach_verdict(weighed, score, policy)
     failed = outcomes[0] if outcomes else None
     if failed and VERDICTS.index("unscannable") < VERDICTS.index(verdict):
         verdict, reason = "unscannable", f"{failed.stage} did not complete: {failed.reason}"
     if ruling.allows and verdict in LIFTABLE:
-        reason = f"{_entry(ruling.allows[0])} lifts the verdict {verdict}. {reason}"
+        reason = f"{_describe_entry(ruling.allows[0])} lifts the verdict {verdict}. {reason}"
         verdict = "clean"
     tags = {line.kind for line in lines} | {f"list:{match.hit.list}" for match in (*ruling.allows, *ruling.cleared)}
     decision = policy.verdicts[verdict].decision
-    return Judgement(verdict, decision, tuple(sorted(tags)), score, lines, reason, _notes(ruling))
+    return Judgement(verdict, decision, tuple(sorted(tags)), score, lines, reason, _list_notes(ruling))
 
 
-def _overrides(judged: Judgement, plain: Judgement, policy: Policy) -> Iterator[str]:
-    """What an operator's rules for verdicts are, and what all of the operator's changes together did."""
+def _describe_overrides(judged: Judgement, plain: Judgement, policy: Policy) -> Iterator[str]:
+    """The operator's rules for verdicts, and what all of the operator's changes together did to this message."""
     for verdict in VERDICTS:
         if said := policy.changes.get(f"verdicts.{verdict}"):
             yield f"{verdict}: {said}"
@@ -87,21 +88,21 @@ def _overrides(judged: Judgement, plain: Judgement, policy: Policy) -> Iterator[
         yield f"by the shipped policy: {plain.verdict}, {plain.decision}, a score of {plain.score / 100:g}"
 
 
-def _override(kind: str, group: str, changes: Mapping[str, str]) -> str:
+def _describe_override(kind: str, group: str, changes: Mapping[str, str]) -> str:
     said = [changes.get(f"kinds.{kind}", "")]
     if group and f"groups.{group}" in changes:
         said.append(f"group {group}: {changes[f'groups.{group}']}")
     return "; ".join(filter(None, said))
 
 
-def _blocked(match: Match) -> Finding:
+def _finding_of_block(match: Match) -> Finding:
     facts = {"entry": match.hit.key, "scope": match.hit.scope, "found": match.subject.value[:300]}
     if match.hit.comment:
         facts["comment"] = match.hit.comment[:300]
     return Finding(f"list:{match.hit.list}", match.subject.where, facts)
 
 
-def _weighed(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str]) -> list[Line]:
+def _weigh(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str]) -> list[Line]:
     lines = []
     changes = policy.changes
     for finding in findings:
@@ -120,14 +121,14 @@ def _weighed(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, s
                 group=rule.group,
                 strength=finding.strength,
                 about=finding.about,
-                override=_override(finding.kind, rule.group, changes) if changes else "",
+                override=_describe_override(finding.kind, rule.group, changes) if changes else "",
             )
         )
     return sorted(lines, key=lambda line: (not line.conclusive, -line.weight, line.kind, line.where))
 
 
-def _cleared(lines: list[Line], ruling: Ruling) -> list[Line]:
-    """Take out of the count what an allow covers: one link, one file, or that an allowed sender encrypts."""
+def _clear_allowed(lines: list[Line], ruling: Ruling) -> list[Line]:
+    """Stop counting what an allow covers: findings on one link or file, or encryption by an allowed sender."""
     if not ruling.cleared and not ruling.allows:
         return lines
     clear = ruling.clear
@@ -138,15 +139,15 @@ def _cleared(lines: list[Line], ruling: Ruling) -> list[Line]:
             match = None
         if not match and ruling.allows and line.kind in ENCRYPTED:
             match = ruling.allows[0]
-        result.append(_taken_out(line, match) if match else line)
+        result.append(_clear_line(line, match) if match else line)
     return result
 
 
-def _taken_out(line: Line, match: Match) -> Line:
-    return msgspec.structs.replace(line, counted=0, conclusive=False, note=f"cleared by {_entry(match)}")
+def _clear_line(line: Line, match: Match) -> Line:
+    return msgspec.structs.replace(line, counted=0, conclusive=False, note=f"cleared by {_describe_entry(match)}")
 
 
-def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
+def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
     """A kind counts once, however often it was found; a group counts up to its cap."""
     named = {line.group for line in lines if line.group}
     room = {name: round(policy.groups[name].cap * 100) for name in named}
@@ -168,7 +169,7 @@ def _capped(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
     return tuple(result)
 
 
-def _verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdict, str]:
+def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdict, str]:
     """The most severe verdict that is reached, with the sentence that says how.
 
     What speaks for a verdict is capped among itself: a heavier finding of the same group that names another verdict
@@ -181,7 +182,7 @@ def _verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdi
     for verdict in VERDICTS:
         if verdict == "bulk" and enough is not None and score >= round(enough * 100):
             # Many small signs of different kinds: none of them names it, together they are too much.
-            return "suspicious", _sentence("suspicious", score, enough, weighed)
+            return "suspicious", _describe_score("suspicious", score, enough, weighed)
         speaking = by_verdict.get(verdict, ())
         for line in speaking:
             if line.conclusive:
@@ -189,32 +190,32 @@ def _verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdi
         rule = policy.verdicts[verdict]
         if rule.threshold is None or score < round(rule.threshold * 100):
             continue
-        if sum(line.counted for line in _capped(speaking, policy)) >= round(rule.own * 100):
-            return verdict, _sentence(verdict, score, rule.threshold, speaking or weighed)
+        if sum(line.counted for line in _apply_caps(speaking, policy)) >= round(rule.own * 100):
+            return verdict, _describe_score(verdict, score, rule.threshold, speaking or weighed)
     return "clean", "Nothing was found that weighs enough"
 
 
-def _sentence(verdict: Verdict, score: int, threshold: float, lines: Sequence[Line]) -> str:
+def _describe_score(verdict: Verdict, score: int, threshold: float, lines: Sequence[Line]) -> str:
     strongest = max(lines, key=lambda line: line.counted, default=None)
     cause = f"; strongest: {strongest.title} ({strongest.where})" if strongest else ""
     return f"A score of {score / 100:g} reaches {threshold:g}, the threshold for {verdict}{cause}"
 
 
-def _entry(match: Match) -> str:
+def _describe_entry(match: Match) -> str:
     return f"{match.hit.list}: {match.hit.key} ({match.hit.scope})"
 
 
-def _notes(ruling: Ruling) -> tuple[ListNote, ...]:
+def _list_notes(ruling: Ruling) -> tuple[ListNote, ...]:
     if ruling is NO_RULING:
         return ()
     return (
-        *(_note(match, "blocked") for match in ruling.blocks),
-        *(_note(match, "allowed") for match in ruling.allows),
-        *(_note(match, "cleared") for match in ruling.cleared),
-        *(_note(match, "refused", reason) for match, reason in ruling.refused),
+        *(_list_note(match, "blocked") for match in ruling.blocks),
+        *(_list_note(match, "allowed") for match in ruling.allows),
+        *(_list_note(match, "cleared") for match in ruling.cleared),
+        *(_list_note(match, "refused", reason) for match, reason in ruling.refused),
     )
 
 
-def _note(match: Match, effect: Literal["blocked", "allowed", "cleared", "refused"], reason: str = "") -> ListNote:
+def _list_note(match: Match, effect: Literal["blocked", "allowed", "cleared", "refused"], reason: str = "") -> ListNote:
     hit = match.hit
     return ListNote(hit.list, hit.scope, hit.key, effect, match.subject.where, hit.comment, reason)

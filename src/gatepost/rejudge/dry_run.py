@@ -1,15 +1,8 @@
-"""What is on record, judged again: one message with the lists and the policy of today, or the last ones with another
-policy.
+"""Dry runs over stored messages: what another policy, or a change of a list, would have done to the last ones.
 
-Of a message that is on record the findings are kept and the text is not, so checks do not run again. Many messages are
-judged off the event loop, a batch at a time.
-
-`dryRun`: what a change of a list would have done to the last messages of its scope.
-
-One pass over what is stored, in batches and off the event loop; one dry run at a time, so that several of them take
-longer rather than slow down everything else.
-
-Entries on their way into a list or out of it: what they become, and what that would do. For API and pages alike.
+Storage keeps the findings of a message and not its text, so checks do not run again. Messages are judged in batches, off
+the event loop. One dry run of a list change runs at a time, so that several take longer and nothing else slows down.
+The List API (`dryRun`), the web pages and the command line use the same functions.
 """
 
 import asyncio
@@ -32,18 +25,18 @@ from gatepost.times import milliseconds, now
 
 
 async def replay_record(store: Store, record: MessageRecord, policies: Policies) -> Comparison:
-    """One message: what was decided then, and what would be now."""
+    """Compare the stored decision on one message with the one that today's policy and lists lead to."""
     policy = policies.of(record.envelope.tenant).policy
-    judged = rejudge(record.report, policy, await _ruling_today(store, record))
+    judged = rejudge(record.report, policy, await _rule_today(store, record))
     return compare(record.ggrid, record.report, judged, record.report.subject)
 
 
 async def try_policy(
     store: Store, today: Policies, other: Policies, tenant: str | None, last: int
 ) -> tuple[int, list[Comparison]]:
-    """How many of the last messages were considered, and those that other policies would decide otherwise.
+    """The number of messages considered, and those whose decision the other policies would change.
 
-    What lists said then stands, so that only the policy differs.
+    The stored ruling of the lists is kept, so that only the policy differs.
     """
     considered, flips = 0, list[Comparison]()
     known: dict[str | None, Known] = {}
@@ -51,12 +44,12 @@ async def try_policy(
         async for batch in batches:
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
-            flips += await asyncio.to_thread(_flipped, batch, known, today, other)
+            flips += await asyncio.to_thread(_find_flips, batch, known, today, other)
             considered += len(batch)
     return considered, flips
 
 
-def _flipped(
+def _find_flips(
     batch: Sequence[MessageRecord], known: Mapping[str | None, Known], today: Policies, other: Policies
 ) -> list[Comparison]:
     found = []
@@ -76,8 +69,8 @@ async def _custom_lists(store: Store, owner: str | None) -> Known:
     return {state.definition.name: state.definition for state in states if state.definition.custom}
 
 
-async def _ruling_today(store: Store, record: MessageRecord) -> Ruling:
-    """What the lists of today say. Phrases need the text: those that were hit and are still listed are hit again."""
+async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
+    """The ruling of today's lists. Phrases need the text, so a phrase counts if it was hit then and is still listed."""
     report, tenant = record.report, record.envelope.tenant
     unkeyed = await store.unkeyed(tenant)
     spoken = {note.entry: note.where for note in report.lists}
@@ -93,52 +86,55 @@ Shown = Mapping[str, str]
 
 
 class ListDryRuns:
-    """Tries changes on stored messages."""
+    """Dry runs of list changes, one at a time."""
 
     def __init__(self, store: Store, policies: Policies) -> None:
         self._store = store
         self._policies = policies
         self._turn = asyncio.Semaphore(1)
 
-    async def tried(self, scope: str | None, change: Change, shown: Shown, modified: int) -> DryRun:
-        """What would have happened. `shown` are the entries by key; the change has those of them that do something."""
+    async def run(self, scope: str | None, change: Change, shown: Shown, modified: int) -> DryRun:
+        """The result of one dry run. `shown` are all entries by key; the change has those that can have an effect."""
         if not change.countable:
             return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
-        trial = EntryDryRun(change, self._policies.deployment.policy)
+        dry_run = EntryDryRun(change, self._policies.deployment.policy)
         async with self._turn:
-            await self._run(scope, trial)
-        entries = tuple(TriedEntry(entry, trial.hits[key], trial.flips[key]) for key, entry in shown.items())
-        return DryRun(trial.considered, modified, trial.hit, trial.flipped, entries)
+            await self._run(scope, dry_run)
+        entries = tuple(TriedEntry(entry, dry_run.hits[key], dry_run.flips[key]) for key, entry in shown.items())
+        return DryRun(dry_run.considered, modified, dry_run.hit, dry_run.flipped, entries)
 
-    async def _run(self, scope: str | None, trial: EntryDryRun) -> None:
+    async def _run(self, scope: str | None, dry_run: EntryDryRun) -> None:
         known: dict[str | None, Known] = {}
         async with aclosing(self._store.recent_messages(scope, MESSAGES)) as batches:
             async for batch in batches:
-                await self._learn(batch, known)
-                await asyncio.to_thread(_consider, trial, batch, known, self._policies)
-                if trial.exhausted:
+                await self._load_custom_lists(batch, known)
+                await asyncio.to_thread(_consider, dry_run, batch, known, self._policies)
+                if dry_run.exhausted:
                     return
 
-    async def _learn(self, batch: Sequence[MessageRecord], known: dict[str | None, Known]) -> None:
-        """Find out about the custom lists that these messages hit."""
+    async def _load_custom_lists(self, batch: Sequence[MessageRecord], known: dict[str | None, Known]) -> None:
+        """Read the definitions of custom lists that these messages hit."""
         for record in batch:
             tenant = record.envelope.tenant
             if tenant not in known and any(note.list not in BY_NAME for note in record.report.lists):
-                known[tenant] = {**await self._custom(None), **(await self._custom(tenant) if tenant else {})}
+                known[tenant] = {
+                    **await self._custom_lists_of(None),
+                    **(await self._custom_lists_of(tenant) if tenant else {}),
+                }
 
-    async def _custom(self, scope: str | None) -> dict[str, Definition]:
+    async def _custom_lists_of(self, scope: str | None) -> dict[str, Definition]:
         states = await self._store.lists(scope)
         return {state.definition.name: state.definition for state in states if state.definition.custom}
 
 
 def _consider(
-    trial: EntryDryRun, batch: Sequence[MessageRecord], known: Mapping[str | None, Known], policies: Policies
+    dry_run: EntryDryRun, batch: Sequence[MessageRecord], known: Mapping[str | None, Known], policies: Policies
 ) -> None:
     for record in batch:
-        if trial.exhausted:
+        if dry_run.exhausted:
             return
         tenant = record.envelope.tenant
-        trial.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
+        dry_run.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
 
 
 def new_entry(stated: NewListEntry, definition: Definition) -> NewEntry | Refused:
@@ -156,9 +152,9 @@ def new_entry(stated: NewListEntry, definition: Definition) -> NewEntry | Refuse
 
 
 async def try_adding(
-    store: Store, trials: ListDryRuns, scope: str | None, definition: Definition, entries: Sequence[NewEntry]
+    store: Store, dry_runs: ListDryRuns, scope: str | None, definition: Definition, entries: Sequence[NewEntry]
 ) -> DryRun | ListFull:
-    """What it would do to add these."""
+    """Dry run of adding these entries."""
     final = {entry.key: entry for entry in entries}
     there = await store.entries(scope, definition.name, tuple(final))
     size = await size_of(store, scope, definition.name)
@@ -168,20 +164,20 @@ async def try_adding(
     lasting = tuple(key for key, entry in final.items() if entry.expires is None or entry.expires > moment)
     change = Change(definition, "tenant" if scope else "global", lasting, adding=True)
     shown = {key: entry.shown for key, entry in final.items()}
-    return await trials.tried(scope, change, shown, len(final))
+    return await dry_runs.run(scope, change, shown, len(final))
 
 
 async def try_deleting(
-    store: Store, trials: ListDryRuns, scope: str | None, definition: Definition, keys: Sequence[str]
+    store: Store, dry_runs: ListDryRuns, scope: str | None, definition: Definition, keys: Sequence[str]
 ) -> DryRun:
-    """What it would do to delete the entries with these keys."""
+    """Dry run of deleting the entries with these keys."""
     there = {entry.key: entry.shown for entry in await store.entries(scope, definition.name, keys)}
     change = Change(definition, "tenant" if scope else "global", tuple(there), adding=False)
     shown = {key: there.get(key, key) for key in keys}
-    return await trials.tried(scope, change, shown, len(there))
+    return await dry_runs.run(scope, change, shown, len(there))
 
 
 async def size_of(store: Store, scope: str | None, name: str) -> int:
-    """How many entries a list has."""
+    """The number of entries in a list."""
     states = await store.lists(scope)
     return next((state.size for state in states if state.definition.name == name), 0)

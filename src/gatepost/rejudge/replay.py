@@ -1,11 +1,10 @@
-"""Judging what is stored once more: other lists, the same findings, no message.
+"""Judging stored messages again, without the message: the same findings with another policy or other lists.
 
-A result is kept with its findings and with everything that lists were asked about. That is enough to say which of the
-last messages an entry would have matched, and which of their decisions would have been others. Checks do not run again.
+A result is stored with its findings and with the subjects that lists were asked about. That is enough to compute which
+of the last messages a list entry would have matched, and which decisions would have changed. Checks do not run again.
+`compare` puts two judgements of one message side by side, line by line.
 
-The work is bounded whatever was stored: a mail may have thousands of links, and hundreds of entries may match it.
-
-Two judgements of one message side by side, line by line: what the ledger said, and what it says now.
+The work is bounded whatever was stored: a message may have thousands of links, and hundreds of entries may match it.
 """
 
 from collections import Counter
@@ -25,7 +24,7 @@ from gatepost.questions import Hit, Scope
 from gatepost.report import Line, Report
 from gatepost.verdict import Judgement, judge
 
-# About three seconds on one core: one unit is the look at one link, and a judgement takes as long as ten of them.
+# About three seconds on one core. One unit is the comparison of one link; one judgement takes as long as ten of them.
 EFFORT = 300_000
 JUDGEMENT = 10
 
@@ -49,7 +48,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def rejudge(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
-    """What the stored findings lead to if lists rule like this."""
+    """The judgement of the stored findings by this policy, with this ruling of the lists."""
     findings = (
         Finding(line.kind, line.where, line.facts, line.strength, line.about)
         for line in report.lines
@@ -59,13 +58,13 @@ def rejudge(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
 
 
 def rulings_of(report: Report, known: Known) -> Ruling:
-    """What the lists said when the message was analysed. `known` has the custom lists by name."""
-    hits = _hits(report)
-    return _Matter(report, {hit.key for hit in hits.values()}, known, shipped_policy()).ruled(hits.values())
+    """The ruling of the lists when the message was analysed. `known` has the custom lists by name."""
+    hits = _stored_hits(report)
+    return _StoredHits(report, {hit.key for hit in hits.values()}, known, shipped_policy()).rule(hits.values())
 
 
 class EntryDryRun:
-    """Counts what a change would have done to messages, one after the other."""
+    """Counts what a change of a list would have done to stored messages, one after the other."""
 
     def __init__(self, change: Change, policy: Policy, effort: int = EFFORT) -> None:
         self._change, self._policy, self._effort = change, policy, effort
@@ -77,27 +76,27 @@ class EntryDryRun:
 
     @property
     def exhausted(self) -> bool:
-        """It has worked enough; `considered` says how far it came."""
+        """Whether the effort is used up; `considered` says how many messages were looked at."""
         return self._effort <= 0
 
     def consider(self, report: Report, known: Known, policy: Policy | None = None) -> None:
         """Look at one more message, judged by its tenant's policy where that has one of its own."""
         self.considered += 1
-        matched = self._matched(report)
+        matched = self._find_matches(report)
         if not matched:
             return
         self._effort -= len(report.subjects)
-        hits = _hits(report)
+        hits = _stored_hits(report)
         named = {self._change.definition.name: self._change.definition}
-        matter = _Matter(
+        stored = _StoredHits(
             report, {*matched, *(hit.key for hit in hits.values())}, {**known, **named}, policy or self._policy
         )
-        hit_by = self._each(matter, hits, matched)
+        hit_by = self._count_each(stored, hits, matched)
         if hit_by:
             self.hit += 1
-            self.flipped += self._flips(matter, hits, hit_by)
+            self.flipped += self._changes_decision(stored, hits, hit_by)
 
-    def _matched(self, report: Report) -> dict[str, tuple[int, ...]]:
+    def _find_matches(self, report: Report) -> dict[str, tuple[int, ...]]:
         """The entries that cover something of the message, each with what it covers."""
         kind, found = self._change.definition.kind, dict[str, list[int]]()
         for index, subject in enumerate(report.subjects):
@@ -108,18 +107,18 @@ class EntryDryRun:
                         found.setdefault(key, []).append(index)
         return {key: tuple(indexes) for key, indexes in found.items()}
 
-    def _each(
-        self, matter: "_Matter", hits: Mapping[ListPosition, Hit], matched: Mapping[str, tuple[int, ...]]
+    def _count_each(
+        self, stored: "_Matter", hits: Mapping[ListPosition, Hit], matched: Mapping[str, tuple[int, ...]]
     ) -> list[Hit]:
         """Count every entry by itself. Entries that cover the same things do the same."""
         known: dict[tuple[bool, tuple[int, ...]], tuple[bool, bool]] = {}
         found = []
         for key, covered in matched.items():
             entry = self._entries[key]
-            like = (_place(entry) in hits, covered)
+            like = (_position(entry) in hits, covered)
             if like not in known:
-                counts = matter.is_hit_by(entry)
-                known[like] = (counts, counts and self._flips(matter, hits, [entry]))
+                counts = stored.is_hit_by(entry)
+                known[like] = (counts, counts and self._changes_decision(stored, hits, [entry]))
             counts, flips = known[like]
             self.hits[key] += counts
             self.flips[key] += flips
@@ -127,27 +126,27 @@ class EntryDryRun:
                 found.append(entry)
         return found
 
-    def _flips(self, matter: "_Matter", hits: Mapping[ListPosition, Hit], entries: Iterable[Hit]) -> bool:
-        """Whether the decision is another one with these entries than without them."""
-        own = {_place(entry): entry for entry in entries}
+    def _changes_decision(self, stored: "_Matter", hits: Mapping[ListPosition, Hit], entries: Iterable[Hit]) -> bool:
+        """Whether these entries change the decision."""
+        own = {_position(entry): entry for entry in entries}
         present = {**own, **hits}
         if self._change.adding:
             if len(present) == len(hits):
                 return False
-            return self._decision(matter, hits.values()) != self._decision(matter, present.values())
-        absent = [hit for place, hit in hits.items() if place not in own]
-        return self._decision(matter, present.values()) != self._decision(matter, absent)
+            return self._decide(stored, hits.values()) != self._decide(stored, present.values())
+        absent = [hit for position, hit in hits.items() if position not in own]
+        return self._decide(stored, present.values()) != self._decide(stored, absent)
 
-    def _decision(self, matter: "_Matter", hits: Iterable[Hit]) -> Decision:
+    def _decide(self, stored: "_Matter", hits: Iterable[Hit]) -> Decision:
         same = frozenset(hits)
-        if same not in matter.decisions:
+        if same not in stored.decisions:
             self._effort -= JUDGEMENT
-            matter.decisions[same] = rejudge(matter.report, matter.policy, matter.ruled(same)).decision
-        return matter.decisions[same]
+            stored.decisions[same] = rejudge(stored.report, stored.policy, stored.rule(same)).decision
+        return stored.decisions[same]
 
 
-class _Matter:
-    """One message, reduced to what the hits in question cover."""
+class _StoredHits:
+    """One stored message with the subjects that the list hits in question cover."""
 
     def __init__(self, report: Report, keys: set[str], known: Known, policy: Policy) -> None:
         self.report, self.policy = report, policy
@@ -161,23 +160,23 @@ class _Matter:
             for key in keys.intersection(subject.keys):
                 self._covered.setdefault(key, []).append(subject)
 
-    def ruled(self, hits: Iterable[Hit]) -> Ruling:
-        """What lists with these hits say."""
+    def rule(self, hits: Iterable[Hit]) -> Ruling:
+        """The ruling that these hits lead to."""
         every = tuple(hits)
         asked = dict.fromkeys(subject for hit in every for subject in self._covered.get(hit.key, ()))
         return rule_on(every, asked, authenticated=self.report.authentication.aligned, custom=self._custom)
 
     def is_hit_by(self, entry: Hit) -> bool:
         """Whether an entry that covers something means it in the role that it has: From, but not the envelope."""
-        return self.ruled([entry]) != Ruling()
+        return self.rule([entry]) != Ruling()
 
 
-def _hits(report: Report) -> dict[ListPosition, Hit]:
+def _stored_hits(report: Report) -> dict[ListPosition, Hit]:
     hits = (Hit(note.list, _scope(note.scope), note.entry, note.comment) for note in report.lists)
-    return {_place(hit): hit for hit in hits}
+    return {_position(hit): hit for hit in hits}
 
 
-def _place(hit: Hit) -> ListPosition:
+def _position(hit: Hit) -> ListPosition:
     return hit.list, hit.scope, hit.key
 
 
@@ -186,7 +185,7 @@ def _scope(text: str) -> Scope:
 
 
 class JudgedOutcome(msgspec.Struct, frozen=True):
-    """What a judgement led to. Points are decimals, as in the interface."""
+    """Verdict, decision and score of one judgement. Points are decimals, as in the API."""
 
     verdict: Verdict
     decision: Decision
@@ -210,7 +209,7 @@ class LineChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One message judged twice."""
+    """Two judgements of one message: the stored one and the one of today."""
 
     ggrid: str
     subject: str
@@ -220,18 +219,18 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def flips(self) -> bool:
-        """Whether the decision is another one."""
+        """Whether the decision changes."""
         return self.before.decision != self.now.decision
 
 
 def compare(ggrid: str, before: Report | Judgement, now: Judgement, subject: str) -> Comparison:
-    """Both judgements, with every line of either."""
-    old, new = _keyed(before.lines), _keyed(now.lines)
-    lines = (_line(old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new)))
-    return Comparison(ggrid, subject, _outcome(before), _outcome(now), tuple(lines))
+    """The comparison of two judgements, with every line of either."""
+    old, new = _index_lines(before.lines), _index_lines(now.lines)
+    lines = (_compare_lines(old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new)))
+    return Comparison(ggrid, subject, _outcome_of(before), _outcome_of(now), tuple(lines))
 
 
-def _keyed(lines: Iterable[Line]) -> Mapping[tuple[object, ...], Line]:
+def _index_lines(lines: Iterable[Line]) -> Mapping[tuple[object, ...], Line]:
     """Lines by what they state. The same fact may stand there more than once."""
     found: dict[tuple[object, ...], Line] = {}
     for line in lines:
@@ -242,22 +241,22 @@ def _keyed(lines: Iterable[Line]) -> Mapping[tuple[object, ...], Line]:
     return found
 
 
-def _line(old: Line | None, new: Line | None) -> LineChange:
+def _compare_lines(old: Line | None, new: Line | None) -> LineChange:
     shown = new or old
     if shown is None:
         raise ValueError("a line is on one side at least")
     return LineChange(
         shown.kind,
         shown.where,
-        (_points(old.weight) if old else None, _points(new.weight) if new else None),
-        (_points(old.counted) if old else None, _points(new.counted) if new else None),
+        (_to_points(old.weight) if old else None, _to_points(new.weight) if new else None),
+        (_to_points(old.counted) if old else None, _to_points(new.counted) if new else None),
         new.note if new else "",
     )
 
 
-def _outcome(judged: Report | Judgement) -> JudgedOutcome:
-    return JudgedOutcome(judged.verdict, judged.decision, _points(judged.score), judged.reason)
+def _outcome_of(judged: Report | Judgement) -> JudgedOutcome:
+    return JudgedOutcome(judged.verdict, judged.decision, _to_points(judged.score), judged.reason)
 
 
-def _points(hundredths: int) -> float:
+def _to_points(hundredths: int) -> float:
     return round(hundredths / 100, 2)
