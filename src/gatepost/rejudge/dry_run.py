@@ -1,7 +1,7 @@
 """Dry runs over stored messages: what another policy, or a change of a list, would have done to the last ones.
 
-Storage keeps the findings of a message and not its text, so checks do not run again. Messages are judged in batches, off
-the event loop. One dry run of a list change runs at a time, so that several take longer and nothing else slows down.
+Storage keeps the findings of a message and not its text, so checks do not run again. Messages are judged in batches,
+off the event loop. One dry run of a list change runs at a time, so that several take longer and nothing else slows down.
 The List API (`dryRun`), the web pages and the command line use the same functions.
 """
 
@@ -117,14 +117,7 @@ class ListDryRuns:
         for record in batch:
             tenant = record.envelope.tenant
             if tenant not in known and any(note.list not in BY_NAME for note in record.report.lists):
-                known[tenant] = {
-                    **await self._custom_lists_of(None),
-                    **(await self._custom_lists_of(tenant) if tenant else {}),
-                }
-
-    async def _custom_lists_of(self, scope: str | None) -> dict[str, Definition]:
-        states = await self._store.lists(scope)
-        return {state.definition.name: state.definition for state in states if state.definition.custom}
+                known[tenant] = await _custom_lists(self._store, tenant)
 
 
 def _consider(

@@ -108,7 +108,7 @@ class EntryDryRun:
         return {key: tuple(indexes) for key, indexes in found.items()}
 
     def _count_each(
-        self, stored: "_Matter", hits: Mapping[ListPosition, Hit], matched: Mapping[str, tuple[int, ...]]
+        self, stored: "_StoredHits", hits: Mapping[ListPosition, Hit], matched: Mapping[str, tuple[int, ...]]
     ) -> list[Hit]:
         """Count every entry by itself. Entries that cover the same things do the same."""
         known: dict[tuple[bool, tuple[int, ...]], tuple[bool, bool]] = {}
@@ -126,7 +126,9 @@ class EntryDryRun:
                 found.append(entry)
         return found
 
-    def _changes_decision(self, stored: "_Matter", hits: Mapping[ListPosition, Hit], entries: Iterable[Hit]) -> bool:
+    def _changes_decision(
+        self, stored: "_StoredHits", hits: Mapping[ListPosition, Hit], entries: Iterable[Hit]
+    ) -> bool:
         """Whether these entries change the decision."""
         own = {_position(entry): entry for entry in entries}
         present = {**own, **hits}
@@ -137,7 +139,7 @@ class EntryDryRun:
         absent = [hit for position, hit in hits.items() if position not in own]
         return self._decide(stored, present.values()) != self._decide(stored, absent)
 
-    def _decide(self, stored: "_Matter", hits: Iterable[Hit]) -> Decision:
+    def _decide(self, stored: "_StoredHits", hits: Iterable[Hit]) -> Decision:
         same = frozenset(hits)
         if same not in stored.decisions:
             self._effort -= JUDGEMENT
