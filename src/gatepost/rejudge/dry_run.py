@@ -1,7 +1,7 @@
 """Dry runs over stored messages: what another policy, or a change of a list, would have done to the last ones.
 
 Storage keeps the findings of a message and not its text, so checks do not run again. Messages are judged in batches,
-off the event loop. One dry run of a list change runs at a time, so that several take longer and nothing else slows down.
+off the event loop. Dry runs of list changes run one at a time, so that several take longer and nothing else slows down.
 The List API (`dryRun`), the web pages and the command line use the same functions.
 """
 
