@@ -9,6 +9,8 @@ ROOT = Path(gatepost.__file__).parent
 
 ROWS: tuple[tuple[str, ...], ...] = (
     ("names", "latin"),
+    ("kinds",),
+    ("strengths",),
     ("asking",),
     ("mail",),
     ("files",),

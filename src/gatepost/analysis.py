@@ -15,13 +15,14 @@ from gatepost import sender_history
 from gatepost.auth.authenticate import authenticate
 from gatepost.auth.dns_names import address
 from gatepost.auth.results import Authentication
-from gatepost.checks import CHECKS, TITLES
-from gatepost.checks.wording import wording
+from gatepost.checks.phrases import find_phrases
+from gatepost.checks.registry import CHECKS
 from gatepost.files.pictures import find_qr_codes
 from gatepost.files.values import File
 from gatepost.files.walk import unfold
 from gatepost.files.yara import Rules, mark_matches
-from gatepost.findings import Check, Finding, Protected, Reading
+from gatepost.findings import Check, Protected, Reading
+from gatepost.kinds import TITLES, Finding
 from gatepost.lists.lookup import subjects_of
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, questions
@@ -263,7 +264,7 @@ def _checked(reading: Reading, context: Context, outcomes: list[Outcome]) -> lis
             continue
         mark(stage)
         try:
-            if not (themes := check.themes) or not themes.isdisjoint(wording(reading).themes):
+            if not (themes := check.themes) or not themes.isdisjoint(find_phrases(reading).themes):
                 findings.extend(check.run(reading))
         except MemoryError:
             raise
