@@ -8,7 +8,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint format docs lock bench fuzz screenshots wheel clean
+.PHONY: help serve test lint format docs check lock bench fuzz screenshots wheel clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -31,6 +31,9 @@ format: $(VENV)/dev.ready ## Put the code into its normal form
 docs: $(VENV)/dev.ready ## Write the reference pages anew from the code
 	$(BIN)/python -m gatepost.cli.reference docs/reference
 	$(BIN)/python -m gatepost.cli.licences requirements/run.txt docs/licences.md
+
+check: $(VENV)/dev.ready ## Write the skeleton of a new check (NAME=area/trick, ARGS='--title "…" --strength')
+	@$(BIN)/python tools/new_check.py "$(NAME)" $(ARGS)
 
 lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
 	echo uv | $(COMPILE) - -o requirements/uv.txt

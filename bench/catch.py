@@ -26,7 +26,7 @@ from statistics import mean, quantiles
 from bench import corpus, peers
 from gatepost import names
 from gatepost.analysis import analyse
-from gatepost.checks import CHECKS
+from gatepost.checks.registry import CHECKS
 from gatepost.mail import text
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answers, DnsAnswer, Lookup, LookupAnswer, Questions

@@ -24,6 +24,7 @@ from bench.sample import address, mails
 from bench.scanning import pss
 from bench.visiting import PASSWORD, Service
 from gatepost.ids import new_id
+from gatepost.kinds import AUTH_DMARC_FAIL, TEXT_BARE_LINK, TEXT_URGENCY, URL_TEXT_MISMATCH
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
@@ -105,8 +106,8 @@ def _records(count: int) -> Iterator[MessageRecord]:
 
 def _report(subject: str, sender: str, *, held: bool) -> Report:
     lines = tuple(
-        Line(kind, "The text presses for time", "1.1", {"words": "at once"}, 120, 120, "spam")
-        for kind in ("text:urgency", "text:bare-link", "url:text-mismatch", "auth:dmarc-fail")
+        Line(kind.id, kind.title, "1.1", {"words": "at once"}, 120, 120, "spam")
+        for kind in (TEXT_URGENCY, TEXT_BARE_LINK, URL_TEXT_MISMATCH, AUTH_DMARC_FAIL)
     )
     subjects = (Subject("from", sender, "From"), Subject("link", "https://news.example/a", "1.1"))
     return Report(

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.analysis import analyse
-from gatepost.checks.eicar import SIGNATURE
-from gatepost.findings import Check, Finding, Reading
+from gatepost.checks.files.eicar import SIGNATURE
+from gatepost.findings import Check, Reading
+from gatepost.kinds import Finding
 from gatepost.lists.catalogue import KINDS
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, Listed, Unkeyed
 from gatepost.mail.message import Envelope, Text

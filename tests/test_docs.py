@@ -9,7 +9,7 @@ import pytest
 from gatepost.api.errors import BY_CODE
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, SCANNING
-from gatepost.checks import CHECKS
+from gatepost.checks.registry import CHECKS
 from gatepost.cli.licences import pinned
 from gatepost.cli.reference import main, pages
 from gatepost.lists.catalogue import LISTS

@@ -1,7 +1,7 @@
 """The layout is the architecture: imports run one way, and what holds secrets loads nothing that parses mail.
 
-`docs/architecture.md` describes the packages. A module imports only from layers above its own in `LAYERS`. Every form of
-import counts, also those inside functions and those for type checkers.
+`docs/architecture.md` describes the packages. A module imports only from layers above its own in `LAYERS`. Every form
+of import counts, also those inside functions and those for type checkers.
 """
 
 import ast
@@ -26,7 +26,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lists", "textmodel", "view"),
     ("settings",),
     ("logs", "report", "findings"),
-    ("verdict", "checks"),
+    ("strengths", "verdict"),
+    ("checks",),
     ("stages",),
     ("analysis",),
     ("store",),
@@ -180,7 +181,7 @@ def test_services_load_no_parser(package: str) -> None:
 
 def test_what_is_loaded_is_what_the_imports_say() -> None:
     """In a fresh process, for the parts that run as services, and for a command that only reads storage."""
-    starts = sorted(name for name in MODULES if _package(name) in PLAIN) + ["cli.tenants"]
+    starts = [*sorted(name for name in MODULES if _package(name) in PLAIN), "cli.tenants"]
     code = "import importlib, sys\n"
     code += f"for name in {starts!r}: importlib.import_module('gatepost.' + name)\n"
     code += "print(*(name[9:] for name in sys.modules if name.startswith('gatepost.')))"

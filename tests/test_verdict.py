@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gatepost.findings import Finding
+from gatepost.kinds import Finding
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy
 from gatepost.report import Outcome

@@ -5,8 +5,8 @@ bytes, envelope, context and answers give the same report, so a message can be r
 died can start again in another one. `stages` holds each step.
 """
 
-from gatepost.checks import TITLES
 from gatepost.findings import Reading
+from gatepost.kinds import TITLES
 from gatepost.lists.lookup import subjects_of
 from gatepost.mail.message import Envelope
 from gatepost.questions import Analysis

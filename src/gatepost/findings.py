@@ -11,6 +11,7 @@ import msgspec
 
 from gatepost.auth.results import Authentication
 from gatepost.files.values import File
+from gatepost.kinds import Finding, Kind
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign
@@ -20,40 +21,14 @@ from gatepost.textmodel.features import body_words
 
 T = TypeVar("T")
 
-MAX_FACT = 300
 # What a person can follow; pictures and style sheets are fetched from anywhere and mean little.
 _FOLLOWED = frozenset({"text", "html", "form", "refresh", "file", "qr"})
 _BODIES = frozenset({"text", "html"})
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One fact: which kind, on what it was found, and what was seen there.
-
-    `strength` (0 to 1) scales the weight of kinds that have degrees; most have none. `about` names the link (its URL)
-    or the file (its SHA-256) that the finding is about, so that a list entry for just that one can clear it.
-    """
-
-    kind: str
-    where: str
-    facts: dict[str, str] = {}
-    strength: float = 1.0
-    about: str = ""
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """A thing that can be found. Its id is the tag in the API; its title is the sentence that a person reads."""
-
-    id: str
-    title: str
-
-    def at(self, where: str, *, strength: float = 1.0, about: str = "", **facts: object) -> Finding:
-        shown = {name: str(value)[:MAX_FACT] for name, value in facts.items()}
-        return Finding(self.id, where[:MAX_FACT], shown, strength, about)
-
-
 class Protected(msgspec.Struct, frozen=True):
-    """Whom nobody may imitate, from the operator's lists: domains with their subdomains, and people by the name they
-    are known by. `host_trusted` says that the sending host is in `allowed-ips` or `trusted-relays`."""
+    """The names that outsiders may not use, from the operator's lists: domains with their subdomains, and people by the
+    name they are known by. `host_trusted` says that the sending host is in `allowed-ips` or `trusted-relays`."""
 
     own_domains: frozenset[str] = frozenset()
     partner_domains: frozenset[str] = frozenset()
@@ -63,7 +38,7 @@ class Protected(msgspec.Struct, frozen=True):
 
 class Reading(msgspec.Struct, frozen=True, dict=True):
     """Everything known about one message before it is judged. `now` is the time of the analysis, in seconds; `words`
-    are those that its writer chose, where somebody has needed them before.
+    are those that its writer chose, where an earlier stage has worked them out.
 
     What several checks need is worked out once, when the first of them asks.
     """
@@ -163,7 +138,7 @@ class Check(msgspec.Struct, frozen=True):
 
     Most messages give most checks nothing to look at, and a check that is not called costs nothing: one with `needs`
     finds something only where one of these `signs` is there, one with `themes` only where the text speaks of one of
-    them (see `checks.wording`). None of them means that it always runs.
+    them (see `checks.phrases`). None of them means that it always runs.
     """
 
     name: str

@@ -13,13 +13,14 @@ import msgspec
 from gatepost.auth.authenticate import authenticate
 from gatepost.auth.dns_names import address
 from gatepost.auth.results import Authentication
-from gatepost.checks import CHECKS
-from gatepost.checks.wording import wording
+from gatepost.checks.phrases import find_phrases
+from gatepost.checks.registry import CHECKS
 from gatepost.files.pictures import find_qr_codes
 from gatepost.files.values import File
 from gatepost.files.walk import unfold
 from gatepost.files.yara import Rules, mark_matches
-from gatepost.findings import Check, Finding, Protected, Reading
+from gatepost.findings import Check, Protected, Reading
+from gatepost.kinds import Finding
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, questions
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, hit_of
@@ -214,7 +215,7 @@ class Stages:
                 continue
             mark(stage)
             try:
-                if not (themes := check.themes) or not themes.isdisjoint(wording(reading).themes):
+                if not (themes := check.themes) or not themes.isdisjoint(find_phrases(reading).themes):
                     findings.extend(check.run(reading))
             except MemoryError:
                 raise

@@ -17,14 +17,14 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.findings import Finding
+from gatepost.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
 from gatepost.lists.rulings import NO_RULING, Match, Ruling
 from gatepost.policy.rules import VERDICTS, Decision, Policy, Verdict, rule_of, shipped_policy
 from gatepost.report import Line, ListNote, Outcome
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
-ENCRYPTED = frozenset({"file:encrypted-archive", "limit:encrypted"})
+ENCRYPTED = frozenset({FILE_ENCRYPTED_ARCHIVE.id, LIMIT_ENCRYPTED.id})
 
 
 class Judgement(msgspec.Struct, frozen=True):

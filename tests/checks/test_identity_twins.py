@@ -4,8 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.checks import CHECKS, TITLES
+from gatepost.checks.registry import CHECKS
 from gatepost.findings import Reading
+from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.policy.rules import shipped_policy

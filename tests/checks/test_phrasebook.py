@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.checks.phrasebook import Phrasebook, PhraseError, folded
-from gatepost.checks.wording import LURES, WARES
+from gatepost.checks.phrasebook import Phrasebook, PhraseError, fold
+from gatepost.checks.phrases import LURES, WARES
 
 LANGUAGES = {"en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "zh", "ja"}
 
 
 def found(phrase: str, text: str) -> list[str]:
-    return [cue.words for cue in Phrasebook({"t": [phrase]}).within(f" {folded(text)} ")]
+    return [cue.words for cue in Phrasebook({"t": [phrase]}).find(f" {fold(text)} ")]
 
 
 @pytest.mark.parametrize(
@@ -64,21 +64,21 @@ def test_a_phrase_finds_each_of_its_forms(slots: list[list[str]]) -> None:
 
 @given(st.text(max_size=400))
 def test_any_text_is_searched(text: str) -> None:
-    plain = f" {folded(text)} "
-    for cue in Phrasebook({"t": ["(re|tax) (fund|now)", "n*", "税"]}).within(plain):
+    plain = f" {fold(text)} "
+    for cue in Phrasebook({"t": ["(re|tax) (fund|now)", "n*", "税"]}).find(plain):
         assert plain[cue.start :].lstrip().startswith(cue.words)
 
 
 def test_folding_is_idempotent() -> None:
     for text in ("Straße E-Mail İstanbul", "ＦＵＬＬ ｗｉｄｔｈ", "がぎぐ", "mañana ’x’"):
-        assert folded(folded(text)) == folded(text)
+        assert fold(fold(text)) == fold(text)
 
 
 def test_the_books_have_every_language_and_no_theme_is_empty() -> None:
     import tomllib
     from importlib.resources import files
 
-    book = tomllib.loads(files("gatepost.checks").joinpath("phrases", "lures.toml").read_text("utf-8"))
+    book = tomllib.loads(files("gatepost.checks").joinpath("data", "lures.toml").read_text("utf-8"))
     for theme in (
         "credential",
         "limitation",

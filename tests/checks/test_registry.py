@@ -7,10 +7,11 @@ import pytest
 from gatepost import stages
 from gatepost.analysis import analyse
 from gatepost.auth.results import Authentication, Dkim
-from gatepost.checks import CHECKS
-from gatepost.checks.wording import LURES, WARES
+from gatepost.checks.phrases import LURES, WARES
+from gatepost.checks.registry import CHECKS
 from gatepost.files.values import File, Trait
-from gatepost.findings import Check, Finding, Protected, Reading
+from gatepost.findings import Check, Protected, Reading
+from gatepost.kinds import Finding
 from gatepost.mail.message import Defect, Envelope, Link, Message
 from gatepost.names import Address
 from gatepost.questions import Antivirus

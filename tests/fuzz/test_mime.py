@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.mail.budget import Budget, Limits
-from gatepost.mail.message import DEFECTS
+from gatepost.mail.defects import DEFECTS
 from gatepost.mail.reader import Parts, read
-from gatepost.mail.text import DEFECTS as TEXT_DEFECTS
 
 WORDS = (
     b"Content-Type: ", b"multipart/mixed", b"text/html", b"message/rfc822", b"; boundary=", b"b", b'"', b"--b",
@@ -28,7 +27,7 @@ SEED = (
 def check(raw: bytes) -> None:
     read_once = read(raw)
     assert read_once == read(raw)
-    assert {defect.kind for defect in read_once.defects} <= DEFECTS.keys() | TEXT_DEFECTS.keys()
+    assert {defect.kind for defect in read_once.defects} <= {kind.id for kind in DEFECTS}
     paths = [part.path for part in read_once.parts]
     assert len(set(paths)) == len(paths)
     assert 0 <= read_once.header_end <= len(raw)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.findings import Finding
+from gatepost.kinds import Finding
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject
 from gatepost.policy.rules import shipped_policy

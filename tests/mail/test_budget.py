@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from gatepost.kinds import MIME_BARE_CR, MIME_NUL
 from gatepost.mail.budget import Budget, Limits
-from gatepost.mail.message import DEFECTS
+from gatepost.mail.defects import DEFECTS
 from gatepost.mail.reader import Parts, read_within
 
 HEAD = b"From: a@example.org\r\n"
@@ -119,6 +120,6 @@ def test_compressed_content_expands_no_further_than_allowed() -> None:
 def test_defects_are_capped_but_no_kind_is_lost() -> None:
     budget = Budget(Limits(defects=3))
     for number in range(10):
-        budget.note("mime:nul", f"1.{number}")
-    budget.note("mime:bare-cr", "1")
+        budget.note(MIME_NUL, f"1.{number}")
+    budget.note(MIME_BARE_CR, "1")
     assert [defect.kind for defect in budget.defects] == ["mime:nul"] * 3 + ["limit:defects", "mime:bare-cr"]

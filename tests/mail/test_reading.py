@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gatepost.mail.message import DEFECTS
+from gatepost.mail.defects import DEFECTS
 from gatepost.mail.reader import read
 from gatepost.names import Address
 
@@ -54,4 +54,4 @@ def test_all_senders_of_all_from_fields() -> None:
 
 
 def test_every_kind_has_a_title_and_a_place() -> None:
-    assert all(kind.startswith(("mime:", "limit:")) and title for kind, title in DEFECTS.items())
+    assert all(kind.id.startswith(("mime:", "limit:", "html:", "text:")) and kind.title for kind in DEFECTS)

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.mail.defects import DEFECTS
 from gatepost.mail.html.document import MAX_NODES
 from gatepost.mail.html.limits import MAX_TAGS
 from gatepost.mail.links import MAX_LINKS
 from gatepost.mail.message import Defect, Field, Headers, Part, Text
-from gatepost.mail.text import DEFECTS, MAX_TEXT, Reader, read_texts
+from gatepost.mail.text import MAX_TEXT, Reader, read_texts
 
 
 def part(content: str | bytes, kind: str = "text/plain", path: str = "1", **fields: object) -> Part:
@@ -163,7 +164,7 @@ def test_html_bombs(name: str) -> None:
     assert reader.tags <= MAX_TAGS + 3
     assert reader.nodes <= MAX_NODES
     assert len(reader.links) <= MAX_LINKS
-    assert {defect.kind for defect in reader.defects} <= DEFECTS.keys()
+    assert {defect.kind for defect in reader.defects} <= {kind.id for kind in DEFECTS}
 
 
 def test_a_thousand_small_bombs_share_one_budget() -> None:
@@ -193,7 +194,7 @@ def test_long_text() -> None:
 def test_reading_is_total(content: bytes, kind: str) -> None:
     texts, links, defects = read_texts((part(content, kind, charset=None),))
     assert len(texts) == bool(content)
-    assert {defect.kind for defect in defects} <= DEFECTS.keys()
+    assert {defect.kind for defect in defects} <= {kind.id for kind in DEFECTS}
     assert all(link.where == "1" for link in links)
 
 

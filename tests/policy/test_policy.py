@@ -2,7 +2,8 @@
 
 import pytest
 
-from gatepost.checks import CHECKS, TITLES
+from gatepost.checks.registry import CHECKS
+from gatepost.kinds import TITLES
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, PolicyError, parse_shipped, shipped_policy
 

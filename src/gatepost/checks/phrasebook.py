@@ -1,6 +1,6 @@
 """A book of phrases, and a search for all of them at once.
 
-Phrases are written as in `phrases/*.toml`: `(a|b)` is either, a `?` after a group or a letter makes it optional, a `*`
+Phrases are written as in `data/lures.toml`: `(a|b)` is either, a `?` after a group or a letter makes it optional, a `*`
 at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known by its longest
 words: one pass over the text (Aho and Corasick, CACM 18, 1975) finds those, and the rest of the phrase is matched from
 there, backwards and forwards. No part of a phrase repeats, so the work is bounded for every place that was found.
@@ -68,8 +68,8 @@ class Cue(msgspec.Struct, frozen=True):
     start: int
 
 
-def folded(text: str) -> str:
-    """The text as it is compared: no case, no accents, plain quotes, single blanks, `email` for `e-mail`."""
+def fold(text: str) -> str:
+    """Return the text as it is compared: no case, no accents, plain quotes, single blanks, `email` for `e-mail`."""
     if not text.isascii():
         for mark, plain in _PLAIN:
             text = text.replace(mark, plain)
@@ -92,12 +92,15 @@ class Phrasebook:
         self._search = ahocorasick_rs.AhoCorasick(self._words)
 
     def _add(self, theme: str, text: str) -> None:
-        before, known_by, after = _split(_slots(text))
+        before, known_by, after = _split(_parse_slots(text))
         if "" in known_by:
             raise PhraseError(f"{text!r} of {theme} could be nothing at all")
-        backwards = _pattern([[each[::-1] for each in slot] for slot in reversed(before)])
-        forwards = _pattern(after)
-        left, right = _firsts([[each[::-1] for each in slot] for slot in reversed(before)]), _firsts(after)
+        backwards = _build_pattern([[each[::-1] for each in slot] for slot in reversed(before)])
+        forwards = _build_pattern(after)
+        left, right = (
+            _first_characters([[each[::-1] for each in slot] for slot in reversed(before)]),
+            _first_characters(after),
+        )
         for word in known_by:
             # Inside other words, short ones are everywhere.
             blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
@@ -106,13 +109,13 @@ class Phrasebook:
             self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
 
     def warm(self) -> None:
-        """Compile what is otherwise compiled when it is first needed."""
+        """Compile every pattern that is otherwise compiled when it is first needed."""
         for phrase in chain.from_iterable(self._by_word):
             for pattern in filter(None, (phrase.before, phrase.after)):
-                _compiled(pattern)
+                _compile(pattern)
 
-    def within(self, text: str) -> Iterator[Cue]:
-        """Every phrase in a folded text, as often as it stands there."""
+    def find(self, text: str) -> Iterator[Cue]:
+        """Yield every phrase in a folded text, as often as it stands there."""
         reverse = ""
         by_word, length = self._by_word, len(text)
         for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
@@ -124,15 +127,15 @@ class Phrasebook:
                     if phrase.left and (first == 0 or text[first - 1] not in phrase.left):
                         continue
                     reverse = reverse or text[::-1]
-                span = _span(phrase, text, reverse, first, end)
+                span = _find_span(phrase, text, reverse, first, end)
                 if span:
                     yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
 
 
-def _span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tuple[int, int] | None:
-    """Where the phrase begins and ends around the words at `start`, if all of it is there, in whole words."""
+def _find_span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return where the phrase begins and ends around the words at `start`, if all of it is there, in whole words."""
     if phrase.before:
-        found = _compiled(phrase.before).match(reverse, len(text) - start)
+        found = _compile(phrase.before).match(reverse, len(text) - start)
         if not found:
             return None
         start = len(text) - found.end()
@@ -142,13 +145,13 @@ def _span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tupl
         while end < len(text) and text[end].isalnum():
             end += 1
     if phrase.after:
-        found = _compiled(phrase.after).match(text, end)
+        found = _compile(phrase.after).match(text, end)
         return (start, found.end()) if found else None
     return None if _is_inside_word(text, end) else (start, end)
 
 
 def _is_inside_word(text: str, place: int) -> bool:
-    """Whether a cut at this place would go through a word."""
+    """Return whether a cut at this place would go through a word."""
     if place <= 0 or place >= len(text):
         return False
     left, right = text[place - 1], text[place]
@@ -156,21 +159,21 @@ def _is_inside_word(text: str, place: int) -> bool:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when it is first needed: most phrases never are."""
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when it is first needed: most phrases never are."""
     return re.compile(pattern)
 
 
-def _pattern(slots: list[list[str]]) -> str:
-    """The slots one after another, up to the end of a word, as a regular expression; "" where there are none."""
+def _build_pattern(slots: list[list[str]]) -> str:
+    """Return the slots one after another, up to the end of a word, as a regular expression; "" where there are none."""
     if not slots:
         return ""
     last = slots[-1][0][-1:] or slots[-1][-1][-1:]
-    return "".join(map(_either, slots)) + ("" if last >= _UNSPACED else r"(?!(?<=\w)\w)")
+    return "".join(map(_build_choice, slots)) + ("" if last >= _UNSPACED else r"(?!(?<=\w)\w)")
 
 
-def _firsts(slots: list[list[str]]) -> str:
-    """The characters with which the slots can begin; "" where that can be any, or nothing."""
+def _first_characters(slots: list[list[str]]) -> str:
+    """Return the characters with which the slots can begin; "" where that can be any, or nothing."""
     found: set[str] = set()
     for slot in slots:
         found.update(each[0] for each in slot if each)
@@ -179,14 +182,15 @@ def _firsts(slots: list[list[str]]) -> str:
     return ""
 
 
-def _either(alternatives: list[str]) -> str:
+def _build_choice(alternatives: list[str]) -> str:
     longest_first = sorted(alternatives, key=len, reverse=True)
     return "(?:" + "|".join(re.escape(each).replace(r"\*", r"\w{0,20}") for each in longest_first) + ")"
 
 
 def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[list[str]]]:
-    """The slot by which a phrase is best known, together with the fixed words around it, and what stands outside."""
-    key = min(range(len(slots)), key=lambda index: _commonness(slots[index]))
+    """Return the slot by which a phrase is best known, together with the fixed words around it, and what stands
+    outside."""
+    key = min(range(len(slots)), key=lambda index: _estimate_frequency(slots[index]))
     known_by, start, end = slots[key], key, key + 1
     while start > 0 and len(slots[start - 1]) == 1:
         start -= 1
@@ -197,12 +201,12 @@ def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[lis
     return slots[:start], known_by, slots[end:]
 
 
-def _commonness(alternatives: list[str]) -> float:
+def _estimate_frequency(alternatives: list[str]) -> float:
     """A guess at how often one of these stands in a text: short words everywhere, long ones seldom."""
-    return sum(_frequency(each.strip("* ")) for each in alternatives)
+    return sum(_word_frequency(each.strip("* ")) for each in alternatives)
 
 
-def _frequency(word: str) -> float:
+def _word_frequency(word: str) -> float:
     if not any(character.isalpha() for character in word):
         return 100.0
     if word in _CONSTANT:
@@ -210,15 +214,15 @@ def _frequency(word: str) -> float:
     return 0.04 if word in _EVERYDAY else 0.2 ** len(word)
 
 
-def _slots(phrase: str) -> list[list[str]]:
+def _parse_slots(phrase: str) -> list[list[str]]:
     """A phrase as a row of slots, each with its alternatives; text outside of groups is a slot with one."""
-    slots, end = _read(phrase, 0)
+    slots, end = _parse_alternative(phrase, 0)
     if end != len(phrase):
         raise PhraseError(f"{phrase!r} has a bracket too many")
     return slots
 
 
-def _read(text: str, place: int) -> tuple[list[list[str]], int]:
+def _parse_alternative(text: str, place: int) -> tuple[list[list[str]], int]:
     """Slots from `place` to the end of the phrase or of the alternative that it is in."""
     slots: list[list[str]] = []
     plain = ""
@@ -228,29 +232,29 @@ def _read(text: str, place: int) -> tuple[list[list[str]], int]:
         if char == "\\":
             char, place = text[place], place + 1
         elif char == "(":
-            slots += [[_edged(plain)]] if plain else []
+            slots += [[_fold_edges(plain)]] if plain else []
             plain = ""
-            group, place = _group(text, place)
+            group, place = _parse_group(text, place)
             slots.append(group)
             continue
         elif char == "?":
             if plain:
-                slots += [[_edged(plain[:-1])]] if plain[:-1] else []
-                slots.append([_edged(plain[-1]), ""])
+                slots += [[_fold_edges(plain[:-1])]] if plain[:-1] else []
+                slots.append([_fold_edges(plain[-1]), ""])
                 plain = ""
             else:
                 slots[-1].append("")
             continue
         plain += char
-    slots += [[_edged(plain)]] if plain else []
+    slots += [[_fold_edges(plain)]] if plain else []
     return slots, place
 
 
-def _group(text: str, place: int) -> tuple[list[str], int]:
-    """The alternatives of a group that was just opened, written out, and where it ends."""
+def _parse_group(text: str, place: int) -> tuple[list[str], int]:
+    """Return the alternatives of a group that was just opened, written out, and where it ends."""
     found: dict[str, None] = {}
     while True:
-        slots, place = _read(text, place)
+        slots, place = _parse_alternative(text, place)
         found.update(dict.fromkeys("".join(choice) for choice in product(*slots)))
         if place >= len(text) or len(found) > MAX_EXPANDED:
             raise PhraseError(f"{text!r} has an open bracket or too many alternatives")
@@ -259,9 +263,9 @@ def _group(text: str, place: int) -> tuple[list[str], int]:
             return list(found), place
 
 
-def _edged(text: str) -> str:
-    """Folded as any text is, but with the blanks at its edges, which matter here."""
-    inner = folded(text)
+def _fold_edges(text: str) -> str:
+    """Fold as any text is, but keep the blanks at the edges, which matter here."""
+    inner = fold(text)
     if not inner:
         return " " if text else ""
     return (" " if text[0] == " " else "") + inner + (" " if text[-1] == " " else "")

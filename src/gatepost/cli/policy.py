@@ -10,7 +10,11 @@ from gatepost.cli.options import ConfigOption, DataOption, JsonOption
 from gatepost.cli.policy_files import TenantOption, in_force, of, own_uid, settings, with_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gatepost.policy.layers import Effective
+    from gatepost.policy.rules import KindRule, Policy
+    from gatepost.strengths import Calculation
 
 
 app = typer.Typer(help="What findings weigh and what verdicts lead to.", no_args_is_help=True)
@@ -60,9 +64,10 @@ def explain(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what a kind of finding means, what it does to a message, and where each value comes from."""
-    from gatepost.checks import TITLES
+    """Say what a kind of finding means, how its points are calculated, what they lead to, and who set each value."""
+    from gatepost import strengths
     from gatepost.cli.printing import print_json
+    from gatepost.kinds import TITLES
     from gatepost.policy.rules import rule_of
 
     effective = of(in_force(config, data), tenant)
@@ -70,17 +75,12 @@ def explain(
     if kind not in TITLES and kind not in policy.kinds:
         raise typer.BadParameter(f"there is no finding {kind!r}{_near(kind, list(TITLES))}", param_hint="KIND")
     title, rule = TITLES.get(kind) or f"An entry of {kind.partition(':')[2]} matches", rule_of(kind, policy)
-    values = _values(effective, kind)
+    values, calculations = _values(effective, kind), strengths.explain(kind)
     if json:
-        print_json({"kind": kind, "title": title, "rule": rule, "values": values})
+        print_json({"kind": kind, "title": title, "rule": rule, "strength": calculations, "values": values})
         return
     print(f"{kind}: {title}.")
-    print(f"It weighs {rule.weight:g} points and speaks for {rule.verdict} ({policy.verdicts[rule.verdict].decision}).")
-    if rule.conclusive:
-        print("It is conclusive: it needs no threshold.")
-    if rule.group:
-        group = policy.groups[rule.group]
-        print(f"With its group, {rule.group} ({group.description}), it counts at most {group.cap:g}.")
+    _print_sum(rule, calculations, policy)
     _print_values(values)
 
 
@@ -148,6 +148,37 @@ def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
         places.append(("groups", rule.group, "cap"))
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
     return [{"key": ".".join(place), "origins": effective.origins(*place)} for place in places]
+
+
+def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: "Policy") -> None:
+    """Print how points come about: weight, strength with all of its numbers, cap of the group, threshold."""
+    from gatepost.cli.printing import console, rows, table
+
+    times = " × strength (0 to 1)" if calculations else ""
+    print(f"It weighs {rule.weight:g} points{times} and speaks for {rule.verdict}.")
+    if calculations:
+        print(f"Strength: {calculations[0].formula}.")
+        for shared in calculations[1:]:
+            print(f"{shared.name}: {shared.formula}.")
+        numbers = [
+            (each.name, name, f"{number.value:g}", number.about)
+            for each in calculations
+            for name, number in each.coefficients.items()
+        ]
+        console().print("", rows(table("calculation", "number", "is", "what it is"), numbers), "")
+    if rule.group:
+        group = policy.groups[rule.group]
+        print(f"With its group, {rule.group} ({group.description}), it counts at most {group.cap:g}.")
+    verdict = policy.verdicts[rule.verdict]
+    if rule.conclusive:
+        print(f"It is conclusive: the verdict is {rule.verdict} ({verdict.decision}) without any threshold.")
+    elif verdict.threshold is None:
+        print(f"Only conclusive findings lead to {rule.verdict} ({verdict.decision}).")
+    else:
+        print(
+            f"A score of {verdict.threshold:g} gives the verdict {rule.verdict} ({verdict.decision}), where at least"
+            f" {verdict.own:g} of it are points of findings that speak for it."
+        )
 
 
 def _print_values(values: list[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
-from gatepost.checks import CHECKS
+from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import KINDS, LISTS, categories_of, counts_as
 from gatepost.policy.rules import shipped_policy
 from gatepost.settings.keys import Abby, Guard, Section

@@ -7,6 +7,7 @@ out in silence. `Work` counts what was done, so that tests can say "linear" with
 
 import msgspec
 
+from gatepost.kinds import LIMIT_ALTERNATIVES, LIMIT_BOUNDARIES, LIMIT_DECODED_SIZE, LIMIT_DEFECTS, LIMIT_PARTS, Kind
 from gatepost.mail.message import Defect
 
 _MIB = 1 << 20
@@ -53,29 +54,30 @@ class Budget:
         self.defects: list[Defect] = []
         self._noted: set[tuple[str, str]] = set()
 
-    def note(self, kind: str, where: str, detail: str = "") -> None:
+    def note(self, kind: Kind, where: str, detail: str = "") -> None:
         """Record a defect, each kind once for each place; past the cap only kinds that are new."""
-        key = (kind, where)
+        key = (kind.id, where)
         if key in self._noted:
             return
         if len(self.defects) >= self.limits.defects:
-            key = (kind, "")
+            key = (kind.id, "")
             if key in self._noted:
                 return
             self._noted.add(key)
-            if kind != "limit:defects" and any(defect.kind == kind for defect in self.defects):
-                self.note("limit:defects", "message")
+            if kind is not LIMIT_DEFECTS and any(defect.kind == kind.id for defect in self.defects):
+                self.note(LIMIT_DEFECTS, "message")
                 return
         self._noted.add(key)
-        self.defects.append(Defect(kind, where, detail[:200]))
+        self.defects.append(Defect(kind.id, where, detail[:200]))
 
-    def has(self, kind: str) -> bool:
-        return any(defect.kind == kind for defect in self.defects)
+    def has(self, kind: Kind) -> bool:
+        """Return whether a defect of this kind was noted."""
+        return any(defect.kind == kind.id for defect in self.defects)
 
     def part(self, where: str) -> bool:
         """Draw one part; False when there are no more to have."""
         if self.work.parts >= self.limits.parts:
-            self.note("limit:parts", where)
+            self.note(LIMIT_PARTS, where)
             return False
         self.work.parts += 1
         return True
@@ -83,7 +85,7 @@ class Budget:
     def decoded(self, size: int, where: str) -> bool:
         """Draw the bytes of one part's content."""
         if self.work.decoded_bytes + size > self.limits.decoded_bytes:
-            self.note("limit:decoded-size", where)
+            self.note(LIMIT_DECODED_SIZE, where)
             return False
         self.work.decoded_bytes += size
         return True
@@ -92,7 +94,7 @@ class Budget:
         """Draw one more reading of bytes that were read already."""
         work, limits = self.work, self.limits
         if work.alternatives >= limits.alternatives or work.alternative_bytes + size > limits.alternative_bytes:
-            self.note("limit:alternatives", where)
+            self.note(LIMIT_ALTERNATIVES, where)
             return False
         work.alternatives += 1
         work.alternative_bytes += size
@@ -101,7 +103,7 @@ class Budget:
     def delimiter(self, where: str) -> bool:
         """Draw one line that could be a boundary."""
         if self.work.delimiters >= self.limits.delimiters:
-            self.note("limit:boundaries", where)
+            self.note(LIMIT_BOUNDARIES, where)
             return False
         self.work.delimiters += 1
         return True

@@ -17,6 +17,13 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from gatepost.kinds import (
+    MIME_DUPLICATE_HEADER,
+    MIME_NONSTANDARD_ENCODING,
+    MIME_ODD_CONTENT_TYPE,
+    MIME_ODD_DISPOSITION,
+    MIME_UNKNOWN_ENCODING,
+)
 from gatepost.mail import headers
 from gatepost.mail.budget import Budget
 from gatepost.mail.encodings.charset import decode as decode_charset
@@ -295,16 +302,16 @@ def _duplicated(
     }
     twice = [name for name, different in values.items() if len(different) > 1]
     if twice:
-        budget.note("mime:duplicate-header", where, ", ".join(twice))
+        budget.note(MIME_DUPLICATE_HEADER, where, ", ".join(twice))
     return bool(twice)
 
 
 def _odd(types: list[Parameters], dispositions: list[Parameters], where: str, budget: Budget) -> bool:
     odd_type = any(parsed.suspect for parsed in types)
     if odd_type:
-        budget.note("mime:odd-content-type", where, types[0].text)
+        budget.note(MIME_ODD_CONTENT_TYPE, where, types[0].text)
     if any(parsed.suspect for parsed in dispositions):
-        budget.note("mime:odd-disposition", where, dispositions[0].text)
+        budget.note(MIME_ODD_DISPOSITION, where, dispositions[0].text)
     return odd_type
 
 
@@ -328,9 +335,9 @@ def _encodings(values: list[str], where: str, budget: Budget) -> tuple[tuple[str
         elif value in _ENCODINGS:
             names.append(_ENCODINGS[value])
             if value not in _STANDARD:
-                budget.note("mime:nonstandard-encoding", where, value)
+                budget.note(MIME_NONSTANDARD_ENCODING, where, value)
         else:
-            budget.note("mime:unknown-encoding", where, value)
+            budget.note(MIME_UNKNOWN_ENCODING, where, value)
             hints += ("", *(name for hint, name in _HINTS if hint in value))
     known = not any(hints)
     return tuple(dict.fromkeys((*names, *hints))) or ("",), known

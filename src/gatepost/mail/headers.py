@@ -14,6 +14,16 @@ import re
 
 import msgspec
 
+from gatepost.kinds import (
+    LIMIT_ENCODED_WORDS,
+    LIMIT_HEADER_FIELDS,
+    LIMIT_HEADER_SIZE,
+    MIME_BARE_CR,
+    MIME_BARE_LF,
+    MIME_HEADER_CUT_SHORT,
+    MIME_JUNK_IN_HEADER,
+    MIME_NUL,
+)
 from gatepost.mail.budget import Budget
 from gatepost.mail.encodings.charset import decode as decode_charset
 from gatepost.mail.encodings.charset import encode as encode_charset
@@ -141,7 +151,7 @@ def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: st
     while position < limit:
         first = source[position]
         if first == 0x2D and boundaries and is_delimiter(source, position, boundaries):
-            budget.note("mime:header-cut-short", where)
+            budget.note(MIME_HEADER_CUT_SHORT, where)
             odd = True
             break
         match = _FIELD.match(source, position, limit)
@@ -154,21 +164,21 @@ def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: st
             if not _is_skipped(source, line, fields, start, limit):
                 odd = bool(fields) or start == 0
                 if fields:
-                    budget.note("mime:header-cut-short", where)
+                    budget.note(MIME_HEADER_CUT_SHORT, where)
                 break
             if fields:
-                budget.note("mime:junk-in-header", where, ascii(line[0][:80]))
+                budget.note(MIME_JUNK_IN_HEADER, where, ascii(line[0][:80]))
                 odd, junk = True, junk if junk >= 0 else position
             fields.append(Field("", _text(line[0]), line[0]))
             position = line.end()
         else:
             if len(fields) >= most:
-                budget.note("limit:header-fields", where)
+                budget.note(LIMIT_HEADER_FIELDS, where)
                 return _ended(source, start, position, fields, budget)
             fields.append(_field(match, where, budget))
             position = match.end()
     if position >= limit and limit < len(source):
-        budget.note("limit:header-size", where)
+        budget.note(LIMIT_HEADER_SIZE, where)
         return _ended(source, start, position, fields, budget)
     budget.work.fields += len(fields)
     odd |= _line_ends(source[start:position], where, budget)
@@ -203,13 +213,13 @@ def _field(match: re.Match[bytes], where: str, budget: Budget) -> Field:
     if "=?" in value:
         value = _words(value, where, budget)
     if b"\0" in raw:
-        budget.note("mime:nul", where)
+        budget.note(MIME_NUL, where)
     return Field(match[1].decode("ascii").lower(), value, raw)
 
 
 def _words(value: str, where: str, budget: Budget) -> str:
     if value.count("=?") > budget.limits.encoded_words:
-        budget.note("limit:encoded-words", where)
+        budget.note(LIMIT_ENCODED_WORDS, where)
     return decode(value, budget.limits.encoded_words)
 
 
@@ -233,8 +243,8 @@ def _ended(source: bytes, start: int, position: int, fields: list[Field], budget
 def _line_ends(section: bytes, where: str, budget: Budget) -> bool:
     crlf = section.count(b"\r\n")
     if section.count(b"\r") != crlf and _BARE_CR.search(section):
-        budget.note("mime:bare-cr", where)
+        budget.note(MIME_BARE_CR, where)
         return True
     if crlf and section.count(b"\n") != crlf:
-        budget.note("mime:bare-lf", where)
+        budget.note(MIME_BARE_LF, where)
     return False

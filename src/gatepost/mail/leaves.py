@@ -18,6 +18,24 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gatepost.kinds import (
+    LIMIT_ALTERNATIVES,
+    MIME_BINHEX,
+    MIME_BROKEN_BASE64,
+    MIME_BROKEN_BINHEX,
+    MIME_BROKEN_QUOTED_PRINTABLE,
+    MIME_BROKEN_TNEF,
+    MIME_BROKEN_UUENCODE,
+    MIME_BROKEN_YENC,
+    MIME_EXTERNAL_BODY,
+    MIME_NUL,
+    MIME_PARTIAL,
+    MIME_SEVERAL_NAMES,
+    MIME_TNEF,
+    MIME_UNDECLARED_ENCODING,
+    MIME_UUENCODE,
+    MIME_YENC,
+)
 from gatepost.mail import entity
 from gatepost.mail.budget import Budget
 from gatepost.mail.encodings import embedded, tnef
@@ -70,12 +88,12 @@ def reread(source: bytes, budget: Budget) -> Iterator[Found]:
     starts: list[int] = [0]
     ends: list[int] = []
     if len(source) > _MOST_BYTES:
-        budget.note("limit:alternatives", "message")
+        budget.note(LIMIT_ALTERNATIVES, "message")
     for line in _START.finditer(source, 0, _MOST_BYTES):
         if not is_line_start(source, line.start()):
             continue
         if len(starts) > _MOST_SEGMENTS:
-            budget.note("limit:alternatives", "message")
+            budget.note(LIMIT_ALTERNATIVES, "message")
             break
         starts.append(line.end())
         ends.append(line.start())
@@ -98,7 +116,7 @@ def _segment(source: bytes, start: int, end: int, budget: Budget) -> Iterator[Fo
     if b"content-" not in head.lower():
         return
     if end - head_end > MOST_REREAD:
-        budget.note("limit:alternatives", "message")
+        budget.note(LIMIT_ALTERNATIVES, "message")
         return
     empty = _EMPTY_LINE.search(source, max(start, head_end - 2), end)
     kind, names, charset = _described(head)
@@ -139,18 +157,18 @@ def _described(head: bytes) -> tuple[str, tuple[str, ...], str | None]:
 MOST_REREAD = 1 << 20
 _MOST_GUNZIPPED = 16 << 20
 _BROKEN = {
-    "base64": "mime:broken-base64",
-    "quoted-printable": "mime:broken-quoted-printable",
-    "uuencode": "mime:broken-uuencode",
-    "yenc": "mime:broken-yenc",
-    "binhex": "mime:broken-binhex",
-    "gzip64": "mime:broken-base64",
+    "base64": MIME_BROKEN_BASE64,
+    "quoted-printable": MIME_BROKEN_QUOTED_PRINTABLE,
+    "uuencode": MIME_BROKEN_UUENCODE,
+    "yenc": MIME_BROKEN_YENC,
+    "binhex": MIME_BROKEN_BINHEX,
+    "gzip64": MIME_BROKEN_BASE64,
 }
 _WIDE = ("utf-16", "utf-32", "ucs", "unicode")
 _CARRIERS = (
-    (embedded.find_uuencoded, b"begin", "uuencode"),
-    (embedded.find_yenc, b"=ybegin ", "yenc"),
-    (embedded.find_binhex, b"with BinHex", "binhex"),
+    (embedded.find_uuencoded, b"begin", "uuencode", MIME_UUENCODE),
+    (embedded.find_yenc, b"=ybegin ", "yenc", MIME_YENC),
+    (embedded.find_binhex, b"with BinHex", "binhex", MIME_BINHEX),
 )
 
 
@@ -208,7 +226,7 @@ def _others(path: str, entity: Entity, body: bytes, decoded: Decoded, budget: Bu
         budget.note(_BROKEN[first], path)
     if not decoded.whole or more:
         if len(body) > MOST_REREAD:
-            budget.note("limit:alternatives", path)
+            budget.note(LIMIT_ALTERNATIVES, path)
             return
         for encoding in entity.encodings:
             yield from readings(body, encoding)
@@ -216,7 +234,7 @@ def _others(path: str, entity: Entity, body: bytes, decoded: Decoded, budget: Bu
         yield encoding or "as-is", decode(body, encoding).content
     if not first and looks_base64(body) and len(body) <= MOST_REREAD:
         if not more:
-            budget.note("mime:undeclared-encoding", path)
+            budget.note(MIME_UNDECLARED_ENCODING, path)
         yield "base64", decode_base64(body).content
     elif first == "base64" and not decoded.whole and not looks_base64(body):
         yield "as-is", body
@@ -224,38 +242,38 @@ def _others(path: str, entity: Entity, body: bytes, decoded: Decoded, budget: Bu
 
 def _carried(path: str, entity: Entity, content: bytes, budget: Budget) -> Iterator[EmbeddedFile]:
     if content.startswith(tnef.SIGNATURE):
-        budget.note("mime:tnef", path)
+        budget.note(MIME_TNEF, path)
         for carried in tnef.find(content):
             if not carried.whole:
-                budget.note("mime:broken-tnef", path)
+                budget.note(MIME_BROKEN_TNEF, path)
             yield carried
         return
     # A binary file may hold such a line by chance; what is not text has its own reader.
     if entity.types[0].startswith(("image/", "audio/", "video/")):
         return
     # The mark of yEnc holds that of uuencode: most content is searched for two marks, not for three.
-    for find, mark, name in _CARRIERS if b"begin" in content else _CARRIERS[2:]:
+    for find, mark, name, kind in _CARRIERS if b"begin" in content else _CARRIERS[2:]:
         if mark not in content:
             continue
         for carried in find(content):
-            budget.note(f"mime:{name}", path)
+            budget.note(kind, path)
             if not carried.whole:
                 budget.note(_BROKEN[name], path)
             yield carried
         if content.count(b"\n" + mark) > MOST_EMBEDDED_FILES:
-            budget.note("limit:alternatives", path)
+            budget.note(LIMIT_ALTERNATIVES, path)
 
 
 def _note(path: str, entity: Entity, content: bytes, budget: Budget) -> None:
     if len(entity.names) > 1:
-        budget.note("mime:several-names", path, " | ".join(entity.names))
+        budget.note(MIME_SEVERAL_NAMES, path, " | ".join(entity.names))
     kind = entity.types[0]
     if kind.startswith("text/") and b"\0" in content and not (entity.charset or "").lower().startswith(_WIDE):
-        budget.note("mime:nul", path)
+        budget.note(MIME_NUL, path)
     elif kind == "message/partial":
-        budget.note("mime:partial", path)
+        budget.note(MIME_PARTIAL, path)
     elif kind == "message/external-body":
-        budget.note("mime:external-body", path)
+        budget.note(MIME_EXTERNAL_BODY, path)
 
 
 def _part(path: str, entity: Entity, content: bytes, kind: str | None = None) -> Part:

@@ -2,10 +2,6 @@
 
 The reader is total: any bytes become a `Message`. What was odd about them is a `Defect`, what was not read because
 a budget ran out is a `Defect` too, and where mail programs would disagree, each plausible reading is among `parts`.
-
-Everything that can be odd about a message's form: the closed set of defect kinds, each with its title.
-
-`mime:` kinds are ambiguities or faults; `limit:` kinds say that something was not read because a budget ran out.
 """
 
 from typing import Literal
@@ -122,52 +118,3 @@ class Message(msgspec.Struct, frozen=True):
     def files(self) -> tuple[Part, ...]:
         """Every part whose bytes a file check must see: all that have any, whatever they claim to be."""
         return tuple([part for part in self.parts if part.content])
-
-
-DEFECTS: dict[str, str] = {
-    "mime:no-header": "The message has no header field at all",
-    "mime:junk-in-header": "A header section holds a line that is no header field",
-    "mime:header-cut-short": "A header section ends without an empty line",
-    "mime:duplicate-header": "A header field that may stand once is there several times with different values",
-    "mime:bare-cr": "A carriage return without a line feed stands where it can change the structure",
-    "mime:bare-lf": "The header section mixes two kinds of line end",
-    "mime:nul": "A NUL byte stands in a header section or in text",
-    "mime:odd-content-type": "A content type is written in a way that mail programs read differently",
-    "mime:odd-disposition": "A content disposition is written in a way that mail programs read differently",
-    "mime:competing-boundaries": "A multipart names several boundaries",
-    "mime:missing-boundary": "A multipart names no boundary",
-    "mime:no-parts": "A multipart has none of the parts that it announces",
-    "mime:boundary-prefix": "A line begins with a boundary and goes on: some mail programs take it for one",
-    "mime:same-boundary": "A multipart uses the boundary of one that encloses it",
-    "mime:part-after-end": "A part stands after the end of its multipart",
-    "mime:missing-end": "A multipart has no end",
-    "mime:outside-parts": "Content stands before the first or after the last part of a multipart",
-    "mime:hidden-part": "Text holds what some mail programs read as a part of its own",
-    "mime:encoded-multipart": "A multipart as a whole is transfer-encoded",
-    "mime:unknown-encoding": "A transfer encoding has no known name",
-    "mime:nonstandard-encoding": "A transfer encoding is one that only some mail programs know",
-    "mime:undeclared-encoding": "Content looks transfer-encoded but does not say so",
-    "mime:broken-base64": "Base64 content is broken: mail programs decode it differently",
-    "mime:broken-quoted-printable": "Quoted-printable content is broken: mail programs decode it differently",
-    "mime:broken-uuencode": "Uuencoded content is broken",
-    "mime:broken-yenc": "yEnc content is broken",
-    "mime:broken-binhex": "BinHex content is broken",
-    "mime:broken-tnef": "A TNEF (winmail.dat) part is broken",
-    "mime:uuencode": "Text carries a uuencoded file",
-    "mime:yenc": "Text carries a yEnc file",
-    "mime:binhex": "Text carries a BinHex file",
-    "mime:tnef": "A part is a TNEF (winmail.dat) container",
-    "mime:several-names": "A part goes by several file names",
-    "mime:partial": "The message is one fragment of a larger one (message/partial)",
-    "mime:external-body": "A part's content is to be fetched from elsewhere (message/external-body)",
-    "limit:parts": "The message has more parts than are read",
-    "limit:depth": "The message is nested deeper than is read",
-    "limit:boundaries": "The message has more lines that could be boundaries than are looked at",
-    "limit:header-size": "A header section is longer than is read",
-    "limit:header-fields": "A header section has more fields than are read",
-    "limit:addresses": "An address field has more addresses than are read",
-    "limit:encoded-words": "A header field has more encoded words than are decoded",
-    "limit:decoded-size": "The decoded parts together are larger than is read",
-    "limit:alternatives": "There are more plausible readings than are tried",
-    "limit:defects": "The message has more defects than are listed",
-}

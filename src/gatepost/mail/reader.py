@@ -10,6 +10,15 @@ Reading mail: any bytes become a frozen `Message`.
 from collections import deque
 from collections.abc import Iterator
 
+from gatepost.kinds import (
+    LIMIT_ADDRESSES,
+    MIME_DUPLICATE_HEADER,
+    MIME_ENCODED_MULTIPART,
+    MIME_HIDDEN_PART,
+    MIME_NO_HEADER,
+    MIME_NO_PARTS,
+    MIME_OUTSIDE_PARTS,
+)
 from gatepost.mail import addresses
 from gatepost.mail.budget import Budget
 from gatepost.mail.encodings.transfer import Decoded
@@ -100,12 +109,12 @@ class Parts:
         """A multipart in which no part was found: a leaf, or a multipart that is encoded as a whole."""
         encoding = node.entity.encodings[0]
         decoded = decode(body, encoding) if encoding else Decoded(b"")
-        self._budget.note("mime:no-parts", node.path)
+        self._budget.note(MIME_NO_PARTS, node.path)
         self._leaf(node, body)
         self.trees[-1].odd = True
         if b"--" not in decoded.content or node.depth >= self._budget.limits.depth:
             return None
-        self._budget.note("mime:encoded-multipart", node.path)
+        self._budget.note(MIME_ENCODED_MULTIPART, node.path)
         fields = b"".join(field.raw for field in node.entity.headers.fields if field.name == "content-type")
         return fields.rstrip(b"\r\n") + b"\r\n\r\n" + decoded.content if self._budget.part(node.path) else None
 
@@ -121,7 +130,7 @@ class Parts:
         if not text or b" ".join(text[:_LONGEST_GREETING].lower().split()).rstrip(b".") in _GREETINGS:
             return
         if len(text) > _LONGEST_GREETING:
-            self._budget.note("mime:outside-parts", node.path)
+            self._budget.note(MIME_OUTSIDE_PARTS, node.path)
         self._add(node, label, text)
 
     def _add(self, node: Node, label: str, content: bytes) -> None:
@@ -168,7 +177,7 @@ class Parts:
                 known.add(other.content.strip())
                 names.update(other.names)
                 if hidden:
-                    self._budget.note("mime:hidden-part", "message")
+                    self._budget.note(MIME_HIDDEN_PART, "message")
                 path = f"1~{len(found) + 1}-{other.label}"
                 found.append(Part(path, Headers(), other.content_type, other.charset, "", other.names, other.content))
         return self._append(found)
@@ -255,9 +264,9 @@ def _check_header(headers: Headers, budget: Budget) -> None:
     seen: dict[str, str] = {}
     for field in headers.fields:
         if field.name in _SINGLE and seen.setdefault(field.name, field.value) != field.value:
-            budget.note("mime:duplicate-header", "header", field.name)
+            budget.note(MIME_DUPLICATE_HEADER, "header", field.name)
     if not any(field.name for field in headers.fields):
-        budget.note("mime:no-header", "header")
+        budget.note(MIME_NO_HEADER, "header")
 
 
 def _addresses(fields: list[Field], names: tuple[str, ...], budget: Budget) -> tuple[Address, ...]:
@@ -267,6 +276,6 @@ def _addresses(fields: list[Field], names: tuple[str, ...], budget: Budget) -> t
             some, more = addresses.parse(unfolded(field), budget.limits.addresses - len(found))
             found.extend(some)
             if more:
-                budget.note("limit:addresses", field.name)
+                budget.note(LIMIT_ADDRESSES, field.name)
     budget.work.addresses += len(found)
     return tuple(found)

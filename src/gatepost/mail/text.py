@@ -9,9 +9,19 @@ large one.
 
 import re
 
+from gatepost.kinds import (
+    HTML_IN_HEADER,
+    HTML_UNDECLARED,
+    LIMIT_HTML_PARTS,
+    LIMIT_LINKS,
+    LIMIT_TEXT_SIZE,
+    TEXT_BIDI_OVERRIDE,
+    TEXT_HIDDEN,
+    TEXT_INVISIBLE_CHARACTERS,
+)
 from gatepost.mail import link_wrappers
 from gatepost.mail.encodings.charset import decode
-from gatepost.mail.html import active, document
+from gatepost.mail.html import document
 from gatepost.mail.html.active import Notes, has_markup
 from gatepost.mail.html.document import Page
 from gatepost.mail.html.elements import plain
@@ -74,18 +84,6 @@ MAX_ALL_TEXT = 32_000_000
 MAX_PAGES = 8
 MAX_NESTING = 3
 
-DEFECTS: dict[str, str] = active.DEFECTS | {
-    "text:hidden": "Much text is hidden from the reader",
-    "text:invisible-characters": "Words are broken up by characters that do not show",
-    "text:bidi-override": "Text is made to run backwards",
-    "limit:text-size": "A text is longer than is read",
-    "limit:html-size": "HTML is longer or has more tags than are read",
-    "limit:html-depth": "HTML is nested deeper than is read",
-    "limit:html-attributes": "An HTML element has more attributes than are read",
-    "limit:html-parts": "HTML has more documents, nodes or styles inside than are read",
-    "limit:links": "The message has more links than are looked at",
-}
-
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/x-amp-html", "image/svg+xml", "application/hta"})
 _PAGE_NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta")
 _FOREIGN_TEXT = frozenset({"text/css", "text/javascript", "text/x-python", "text/csv"})
@@ -146,7 +144,7 @@ class Reader:
     def _leaf(self, part: Part, form: str, notes: Notes) -> None:
         text = self._decoded(part, MAX_HTML if form == "html" else MAX_TEXT, notes)
         if form == "plain" and text.lstrip("\ufeff \t\r\n")[:1] == "<" and _PAGE_START.match(text):
-            notes.note("html:undeclared", part.content_type)
+            notes.note(HTML_UNDECLARED, part.content_type)
             form = "html"
         is_attached = part.disposition == "attachment" or part.content_type.partition("/")[0] not in {"text", "message"}
         if form == "html":
@@ -157,12 +155,12 @@ class Reader:
             self.texts.append(Text(part.path, "plain", visible, "", is_attached))
             self._loose_links(visible, part.path)
         if not self.links.is_whole:
-            notes.note("limit:links")
+            notes.note(LIMIT_LINKS)
 
     def _decoded(self, part: Part, limit: int, notes: Notes) -> str:
         limit = min(limit, max(0, MAX_ALL_TEXT - self._chars))
         if len(part.content) > limit:
-            notes.note("limit:text-size", f"{limit} of {len(part.content)} bytes read")
+            notes.note(LIMIT_TEXT_SIZE, f"{limit} of {len(part.content)} bytes read")
         text, _ = decode(part.content[:limit], part.charset)
         self._chars += len(text)
         return text
@@ -179,9 +177,9 @@ class Reader:
             visible = _joined(visible, plain(inner.visible))
             nested = inner.nested
         if nested:
-            notes.note("limit:html-parts")
+            notes.note(LIMIT_HTML_PARTS)
         if much := document.hidden_share(visible, hidden, page.unseen):
-            notes.note("text:hidden", much)
+            notes.note(TEXT_HIDDEN, much)
         return self._seen_text(visible, notes), hidden
 
     def _page(self, html: str, where: str, notes: Notes) -> Page:
@@ -193,16 +191,16 @@ class Reader:
         page = Page(tamed.html, where, self.links, notes)
         self.nodes += page.nodes
         if not page.is_whole:
-            notes.note("limit:html-parts")
+            notes.note(LIMIT_HTML_PARTS)
         self._loose_links(" ".join(page.loose), where)
         return page
 
     def _seen_text(self, text: str, notes: Notes) -> str:
         seen = document.as_seen(text)
         if seen.broken_words:
-            notes.note("text:invisible-characters", f"count={seen.broken_words}")
+            notes.note(TEXT_INVISIBLE_CHARACTERS, f"count={seen.broken_words}")
         if seen.is_overridden:
-            notes.note("text:bidi-override")
+            notes.note(TEXT_BIDI_OVERRIDE)
         return seen.text
 
     def _loose_links(self, text: str, where: str) -> None:
@@ -232,7 +230,7 @@ def _read_names(part: Part, notes: Notes) -> None:
     """Header fields and file names that would act in a careless webmail."""
     for name in part.names:
         if has_markup(name):
-            notes.note("html:in-header", name)
+            notes.note(HTML_IN_HEADER, name)
     for field in part.headers.fields:
         if field.name in _SHOWN_HEADERS and has_markup(field.value):
-            notes.note("html:in-header", f"{field.name}: {field.value}")
+            notes.note(HTML_IN_HEADER, f"{field.name}: {field.value}")

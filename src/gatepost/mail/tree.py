@@ -5,6 +5,15 @@ boundaries that are open. A line that is an outer boundary ends every part insid
 on a stack, and nesting is a number with a limit.
 """
 
+from gatepost.kinds import (
+    LIMIT_DEPTH,
+    MIME_BOUNDARY_PREFIX,
+    MIME_COMPETING_BOUNDARIES,
+    MIME_MISSING_BOUNDARY,
+    MIME_MISSING_END,
+    MIME_PART_AFTER_END,
+    MIME_SAME_BOUNDARY,
+)
 from gatepost.mail.budget import Budget
 from gatepost.mail.entity import Entity, describe
 from gatepost.mail.headers import Section, read_section
@@ -87,7 +96,7 @@ class Tree:
             if not (entity.is_message and entity.encodings[0] == ""):
                 return
             if depth >= budget.limits.depth:
-                budget.note("limit:depth", path)
+                budget.note(LIMIT_DEPTH, path)
                 return
             if not budget.part(path):
                 return
@@ -97,18 +106,18 @@ class Tree:
         """Have the boundary of a multipart looked for from now on."""
         boundaries = node.entity.boundaries
         if node.depth >= self._budget.limits.depth:
-            self._budget.note("limit:depth", node.path)
+            self._budget.note(LIMIT_DEPTH, node.path)
             return
         if not boundaries:
-            self._budget.note("mime:missing-boundary", node.path)
+            self._budget.note(MIME_MISSING_BOUNDARY, node.path)
             self.odd = True
             return
         if len(boundaries) > 1:
-            self._budget.note("mime:competing-boundaries", node.path, " | ".join(boundaries))
+            self._budget.note(MIME_COMPETING_BOUNDARIES, node.path, " | ".join(boundaries))
             self.odd = True
         boundary = boundaries[0].encode("utf-8", "replace").rstrip(b" \t\r")
         if boundary in self._boundaries:
-            self._budget.note("mime:same-boundary", node.path)
+            self._budget.note(MIME_SAME_BOUNDARY, node.path)
             self.odd = True
         self._boundaries[boundary] = len(self._stack) - 1
         self._names = frozenset(self._boundaries)
@@ -136,7 +145,7 @@ class Tree:
         if self._closed and at >= 0:
             self._after_end(at)
         if any(node.entity.is_multipart and node.children and not node.ended for node in self._stack):
-            budget.note("mime:missing-end", "message")
+            budget.note(MIME_MISSING_END, "message")
         self._close(0, len(source))
 
     def _next(self, boundary: bytes, at: int, after: int) -> bool:
@@ -191,17 +200,17 @@ class Tree:
     def _compare(self, line: bytes) -> None:
         """A line that is no open boundary: does it begin with one, or is it one that has ended?"""
         if not self.odd and line.startswith(tuple(self._boundaries)):
-            self._budget.note("mime:boundary-prefix", "message", ascii(line[:80]))
+            self._budget.note(MIME_BOUNDARY_PREFIX, "message", ascii(line[:80]))
             self.odd = True
         elif self._closed and (line in self._closed or line.removesuffix(b"--") in self._closed):
-            self._budget.note("mime:part-after-end", "message")
+            self._budget.note(MIME_PART_AFTER_END, "message")
             self.odd = True
 
     def _after_end(self, at: int) -> None:
         """Whether a boundary comes back after everything has ended."""
         for boundary in list(self._closed)[:_MOST_COMPARED]:
             if self.source.find(b"\n--" + boundary, at) >= 0:
-                self._budget.note("mime:part-after-end", "message")
+                self._budget.note(MIME_PART_AFTER_END, "message")
                 self.odd = True
 
     def _line_end(self, at: int) -> int:

@@ -13,8 +13,7 @@ from itertools import chain
 
 import msgspec
 
-from gatepost.checks import TITLES
-from gatepost.findings import Finding
+from gatepost.kinds import TITLES, Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, Definition
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TypeVar
 
 from gatepost.files.pictures import dimensions
-from gatepost.mail.message import DEFECTS, Field, Link, Message, Part, Text
+from gatepost.kinds import TITLES
+from gatepost.mail.message import Field, Link, Message, Part, Text
 from gatepost.mail.reader import read
-from gatepost.mail.text import DEFECTS as TEXT_DEFECTS
 from gatepost.view import values
 from gatepost.view.picture import pictures, refusal
 from gatepost.view.values import Allowance, HeaderLine, LinkLine, PartLine, Passage, PictureLine, View
@@ -20,7 +20,6 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 KNOWN_FIELDS = ("from", "sender", "reply-to", "to", "cc", "date", "subject", "message-id")
-_TITLES = DEFECTS | TEXT_DEFECTS
 # Fetched without a click, or not at all: they come after what a person can follow.
 _EMBEDDED = frozenset({"image", "css", "script"})
 
@@ -151,4 +150,4 @@ def _listed(
 def _unread(message: Message) -> Iterator[str]:
     """What the reader itself had no budget for."""
     kinds = dict.fromkeys(defect.kind for defect in message.defects if defect.kind.startswith("limit:"))
-    return (_TITLES.get(kind, kind)[: values.MAX_NAME] for kind in kinds)
+    return (TITLES.get(kind, kind)[: values.MAX_NAME] for kind in kinds)

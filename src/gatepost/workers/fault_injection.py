@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gatepost.findings import Check, Finding, Reading
+from gatepost.findings import Check, Reading
+from gatepost.kinds import Finding
 from gatepost.stages import Context
 
 _HEADER = re.compile(rb"(?im)^X-Gatepost-Trial:[ \t]*(check|parse|every):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")

@@ -28,7 +28,7 @@ from PIL import Image
 
 from gatepost import names
 from gatepost.analysis import analyse
-from gatepost.checks import wording
+from gatepost.checks import phrases
 from gatepost.mail import text
 from gatepost.mail.encodings import charset
 from gatepost.mail.message import Envelope
@@ -108,7 +108,7 @@ def warm_up() -> None:
     names.warm()
     text.warm()
     charset.preload()
-    wording.warm()
+    phrases.warm()
     for raw in specimens():
         report_on(raw)
         _look_at(raw)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
+from gatepost.kinds import LIMIT_HTML_SIZE
 from gatepost.mail.html.limits import FEW_TAGS, MAX_ATTRIBUTES, MAX_DEPTH, MAX_HTML, MAX_REBUILT, MAX_TAGS, tame
 
 
@@ -64,7 +65,7 @@ def test_large_ordinary_html_keeps_text_tags_and_style() -> None:
 )
 def test_bombs_become_small(html: str, limits: set[str]) -> None:
     tamed = tame(html)
-    assert set(tamed.limits) == limits
+    assert {kind.id for kind in tamed.limits} == limits
     assert tamed.tags <= MAX_TAGS + 1
     nodes, depth = size_of(tamed.html)
     assert nodes <= 2 * MAX_TAGS + 2 * MAX_REBUILT
@@ -73,7 +74,7 @@ def test_bombs_become_small(html: str, limits: set[str]) -> None:
 
 
 def test_size() -> None:
-    assert tame("x" * (MAX_HTML + 1)).limits == ("limit:html-size",)
+    assert tame("x" * (MAX_HTML + 1)).limits == (LIMIT_HTML_SIZE,)
     assert len(tame("x" * (MAX_HTML + 1)).html) == MAX_HTML
 
 

@@ -10,6 +10,19 @@ from html import unescape
 
 import msgspec
 
+from gatepost.kinds import (
+    HTML_BLOB_LINK,
+    HTML_CSS_SCRIPT,
+    HTML_DATA_LINK,
+    HTML_EVENT_HANDLER,
+    HTML_FILE_LINK,
+    HTML_LATENT_SCRIPT,
+    HTML_PROTOCOL_LINK,
+    HTML_SCRIPT,
+    HTML_SCRIPT_LINK,
+    HTML_SVG_SCRIPT,
+    Kind,
+)
 from gatepost.mail.message import Defect
 
 MAX_DETAIL = 120
@@ -38,29 +51,18 @@ _HANDLERS = frozenset(
 )
 _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
 
-DEFECTS: dict[str, str] = {
-    "html:script": "HTML contains a script",
-    "html:event-handler": "HTML runs a script on an event (onclick, onerror, …)",
-    "html:script-link": "A link runs a script (javascript:, vbscript:)",
-    "html:svg-script": "An SVG picture runs a script",
-    "html:css-script": "A style sheet runs code (expression, behavior, binding)",
-    "html:form": "HTML contains a form to fill in",
-    "html:password-field": "HTML asks for a password",
-    "html:meta-refresh": "HTML sends the reader on to another page by itself",
-    "html:base": "HTML changes where relative links lead (base)",
-    "html:frame": "HTML shows another page inside",
-    "html:object": "HTML embeds an object, applet or plug-in",
-    "html:data-link": "A link carries a whole document inside (data:)",
-    "html:blob-link": "A link leads to a document that a script made (blob:)",
-    "html:file-link": "A link leads to a file share (file:)",
-    "html:protocol-link": "A link starts a local program (ms-msdt:, search-ms:, …)",
-    "html:undeclared": "HTML stands in a part that is declared as plain text",
-    "html:latent-script": "HTML holds a script in disguise, to be set free by a program that rewrites it",
-    "html:in-header": "A header field or file name carries HTML that acts",
-}
-
-
-_RUNNING = frozenset(kind for kind in DEFECTS if "script" in kind or "handler" in kind)
+_RUNNING = frozenset(
+    kind.id
+    for kind in (
+        HTML_SCRIPT,
+        HTML_EVENT_HANDLER,
+        HTML_SCRIPT_LINK,
+        HTML_SVG_SCRIPT,
+        HTML_CSS_SCRIPT,
+        HTML_LATENT_SCRIPT,
+    )
+)
+_LINKS = {"data": HTML_DATA_LINK, "blob": HTML_BLOB_LINK, "file": HTML_FILE_LINK}
 
 
 class _Note(msgspec.Struct):
@@ -74,8 +76,8 @@ class Notes:
     def __init__(self) -> None:
         self._found: dict[str, _Note] = {}
 
-    def note(self, kind: str, detail: str = "") -> None:
-        entry = self._found.setdefault(kind, _Note())
+    def note(self, kind: Kind, detail: str = "") -> None:
+        entry = self._found.setdefault(kind.id, _Note())
         entry.count += 1
         if not entry.detail:
             entry.detail = detail[:MAX_DETAIL]
@@ -92,26 +94,26 @@ class Notes:
     def link(self, scheme: str, target: str, *, in_svg: bool = False) -> None:
         """A link that does something else than lead to a page."""
         if scheme in _SCRIPT_SCHEMES:
-            self.note("html:svg-script" if in_svg else "html:script-link", target)
-        elif scheme in {"data", "blob", "file"}:
-            self.note(f"html:{scheme}-link", target)
+            self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT_LINK, target)
+        elif scheme in _LINKS:
+            self.note(_LINKS[scheme], target)
         elif scheme in _HANDLERS:
-            self.note("html:protocol-link", target)
+            self.note(HTML_PROTOCOL_LINK, target)
 
     def handler(self, name: str, *, in_svg: bool = False) -> None:
         """An event handler attribute."""
-        self.note("html:svg-script" if in_svg else "html:event-handler", name)
+        self.note(HTML_SVG_SCRIPT if in_svg else HTML_EVENT_HANDLER, name)
 
     def script(self, kind: str, source: str, *, in_svg: bool = False) -> None:
         """A script element; data blocks (JSON-LD) are none."""
         if kind.strip().lower() not in _SAFE_SCRIPTS:
-            self.note("html:svg-script" if in_svg else "html:script", source)
+            self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT, source)
 
     def css(self, text: str) -> Iterator[str]:
         """What a style sheet or attribute fetches; code in it is noted."""
         low = text.lower()
         if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
-            self.note("html:css-script", script.group())
+            self.note(HTML_CSS_SCRIPT, script.group())
         if "url" in low or "@import" in low:
             for count, match in enumerate(_CSS_URL.finditer(text)):
                 if count >= MAX_CSS_URLS:

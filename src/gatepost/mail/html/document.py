@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from gatepost.kinds import HTML_LATENT_SCRIPT
 from gatepost.mail.html.active import Notes, has_latent_script
 from gatepost.mail.html.colours import UNKNOWN, colour
 from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, Gathering
@@ -116,7 +117,7 @@ class Page(Gathering):
         if parser.root is not None:
             self._walk(_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
-            notes.note("html:latent-script")
+            notes.note(HTML_LATENT_SCRIPT)
         self.is_whole = self.is_whole and self._sheet.is_whole
 
     def _read_sheets(self, parser: LexborHTMLParser) -> None:

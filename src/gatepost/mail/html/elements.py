@@ -11,6 +11,15 @@ from urllib.parse import unquote
 
 from selectolax.lexbor import LexborNode
 
+from gatepost.kinds import (
+    HTML_BASE,
+    HTML_FORM,
+    HTML_FRAME,
+    HTML_META_REFRESH,
+    HTML_OBJECT,
+    HTML_PASSWORD_FIELD,
+    TEXT_BIDI_OVERRIDE,
+)
 from gatepost.mail.html.active import Notes
 from gatepost.mail.html.style import Look
 from gatepost.mail.link_wrappers import base64_text
@@ -65,7 +74,7 @@ class Gathering:
         look = self.look
         if not look.unseen:
             if look.reversed:
-                self.notes.note("text:bidi-override", "style")
+                self.notes.note(TEXT_BIDI_OVERRIDE, "style")
                 text = text[::-1]
             self.visible.append(text)
             if not self._anchors and ("." in text or ":" in text):
@@ -122,7 +131,7 @@ def _href(page: Gathering, tag: str, value: str, attributes: Attributes) -> Clos
     elif tag == "link":
         page.link(value, "css")
         if "import" in (attributes.get("rel") or "").lower():
-            page.notes.note("html:frame", value)
+            page.notes.note(HTML_FRAME, value)
     elif tag in {"image", "use", "feImage"}:
         page.link(value, "image")
     elif tag == "area":
@@ -135,7 +144,7 @@ def _href(page: Gathering, tag: str, value: str, attributes: Attributes) -> Clos
 def _base(page: Gathering, value: str) -> None:
     if page.base is NOTHING and (base := parse(value)) is not NOTHING:
         page.base = base
-        page.notes.note("html:base", value)
+        page.notes.note(HTML_BASE, value)
 
 
 def _source(page: Gathering, tag: str, value: str, _: Attributes) -> None:
@@ -158,7 +167,7 @@ def _content(page: Gathering, _tag: str, value: str, attributes: Attributes) -> 
     if (attributes.get("http-equiv") or "").strip().lower() != "refresh":
         return
     if (match := _REFRESH.match(value)) and (target := match.group(1).rstrip("\"' ")):
-        page.notes.note("html:meta-refresh", target)
+        page.notes.note(HTML_META_REFRESH, target)
         page.link(target, "refresh")
 
 
@@ -186,21 +195,21 @@ def _picture(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
 def _input(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
     kind = (attributes.get("type") or "").strip().lower()
     if kind == "password":
-        page.notes.note("html:password-field", attributes.get("name") or "")
+        page.notes.note(HTML_PASSWORD_FIELD, attributes.get("name") or "")
     elif kind in {"submit", "button", "reset"}:
         page.text(attributes.get("value") or "")
 
 
 def _form(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
-    page.notes.note("html:form", f"action={attributes.get('action') or ''}")
+    page.notes.note(HTML_FORM, f"action={attributes.get('action') or ''}")
 
 
 def _frame(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
-    page.notes.note("html:frame", attributes.get("src") or "")
+    page.notes.note(HTML_FRAME, attributes.get("src") or "")
 
 
 def _object(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
-    page.notes.note("html:object", attributes.get("data") or attributes.get("src") or "")
+    page.notes.note(HTML_OBJECT, attributes.get("data") or attributes.get("src") or "")
 
 
 def _vector(page: Gathering, _: Attributes, __: LexborNode) -> Closing:

@@ -13,6 +13,8 @@ from collections import Counter
 
 import msgspec
 
+from gatepost.kinds import LIMIT_HTML_ATTRIBUTES, LIMIT_HTML_DEPTH, LIMIT_HTML_SIZE, Kind
+
 MAX_HTML = 16_000_000
 MAX_TAGS = 100_000
 MAX_DEPTH = 400
@@ -49,7 +51,7 @@ class Tamed(msgspec.Struct, frozen=True):
     """HTML that any parser reads in linear time, the `limit:` kinds that applied, and how many tags were looked at."""
 
     html: str
-    limits: tuple[str, ...] = ()
+    limits: tuple[Kind, ...] = ()
     tags: int = 0
 
 
@@ -62,8 +64,8 @@ def tame(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> Tamed:
         return Tamed(html, (), count)
     tamer = _Tamer(tags)
     tamer.read(html[:MAX_HTML])
-    limits = tamer.limits | ({"limit:html-size"} if len(html) > MAX_HTML else set())
-    return Tamed("".join(tamer.out), tuple(sorted(limits)), tamer.tags)
+    limits = tamer.limits | ({LIMIT_HTML_SIZE} if len(html) > MAX_HTML else set())
+    return Tamed("".join(tamer.out), tuple(sorted(limits, key=lambda kind: kind.id)), tamer.tags)
 
 
 def _is_calm(html: str) -> bool:
@@ -83,7 +85,7 @@ class _Tamer:
 
     def __init__(self, tags: int) -> None:
         self.out: list[str] = []
-        self.limits: set[str] = set()
+        self.limits: set[Kind] = set()
         self.tags = 0
         self._left = tags
         self._open: Counter[str] = Counter()
@@ -97,7 +99,7 @@ class _Tamer:
         while token := _TOKEN.search(html, at):
             self.tags += 1
             if self.tags > self._left:
-                self.limits.add("limit:html-size")
+                self.limits.add(LIMIT_HTML_SIZE)
                 return
             self._text(html[at : token.start()])
             at = token.end()
@@ -135,7 +137,7 @@ class _Tamer:
             self._rebuild()
         if name not in _VOID and name not in _UNNESTED:
             if self._depth >= MAX_DEPTH:
-                self.limits.add("limit:html-depth")
+                self.limits.add(LIMIT_HTML_DEPTH)
                 self._dropped[name] += 1
                 self._formatting -= name in _FORMATTING
                 return ""
@@ -159,7 +161,7 @@ class _Tamer:
         """Every element after open formatting may get a copy of all of it; too many copies, and it ends here."""
         self._rebuilt += self._formatting
         if self._rebuilt >= MAX_REBUILT:
-            self.limits.add("limit:html-depth")
+            self.limits.add(LIMIT_HTML_DEPTH)
             for name in _FORMATTING & self._open.keys():
                 self.out.append(f"</{name}>" * self._open.pop(name))
             self._depth -= self._formatting
@@ -169,7 +171,7 @@ class _Tamer:
         found: list[str] = []
         for attribute in _EACH_ATTRIBUTE.finditer(attributes):
             if len(found) == MAX_ATTRIBUTES:
-                self.limits.add("limit:html-attributes")
+                self.limits.add(LIMIT_HTML_ATTRIBUTES)
                 break
             found.append(attribute.group())
         return f"<{name} {' '.join(found)} >"

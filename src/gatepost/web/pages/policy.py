@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
-from gatepost.checks import TITLES
+from gatepost.kinds import TITLES
 from gatepost.policy.layers import Layer, Origin, Policies, lay_over
 from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import try_policy

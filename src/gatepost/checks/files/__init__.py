@@ -1,0 +1,1 @@
+"""Checks of attachments and of what is inside of them."""

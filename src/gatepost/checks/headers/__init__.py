@@ -1,0 +1,1 @@
+"""Checks of how the message was written: its header fields, its subject and its MIME structure."""

@@ -1,0 +1,1 @@
+"""Checks of where links lead and what they show."""

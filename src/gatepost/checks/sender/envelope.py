@@ -1,0 +1,107 @@
+"""Envelope senders that have nothing to do with From, or are missing (RFC 5321 section 3.6.3 and 4.5.5).
+
+Bulk senders, lists and forwarders use bounce addresses of their own, so a difference alone says little: such addresses
+are left out where they show what they are. A company that writes through a free mailbox, or through the own account of
+a web server (`nobody@`, `www-data@`: a script on a site that was broken into), is another matter.
+
+The empty reverse path `<>` is for reports on delivery and receipt, so that they cause no others. It also escapes SPF
+and every block list of senders, so spam uses it for letters.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.checks.known_names import is_freemail, is_tenant
+from gatepost.findings import Reading
+from gatepost.kinds import (
+    SENDER_ENVELOPE_FREEMAIL,
+    SENDER_ENVELOPE_SCRIPT,
+    SENDER_NULL_SENDER,
+    SENDER_RETURN_PATH_MISMATCH,
+    Finding,
+)
+from gatepost.names import normal_domain, org_domain
+
+KINDS = (SENDER_ENVELOPE_FREEMAIL, SENDER_ENVELOPE_SCRIPT, SENDER_NULL_SENDER, SENDER_RETURN_PATH_MISMATCH)
+
+# Addresses that are made for bounces: VERP, SRS and BATV have = or + in them, the others say so.
+_BOUNCE_MARKS = ("=", "+", "bounce", "return", "owner-", "-request", "-errors", "noreply", "no-reply", "mailer")
+_SERVER_ACCOUNTS = frozenset("nobody www-data apache httpd www root wwwrun daemon webmaster anonymous".split())
+_LIST_FIELDS = ("list-id", "list-unsubscribe", "list-post", "mailing-list", "precedence", "resent-from", "sender")
+_REPORT_TYPES = ("multipart/report", "message/delivery-status", "message/disposition-notification", "message/rfc822")
+_STATUS_TYPES = ("multipart/report", "message/delivery-status", "message/global-delivery-status")
+_REPORT_SENDERS = (
+    "mailer-daemon",
+    "postmaster",
+    "mail delivery",
+    "mdaemon",
+    "daemon",
+    "bounce",
+    "listserv",
+    "noreply",
+)
+_REPORT_MARKS = (
+    "undeliver",
+    "delivery",
+    "returned",
+    "failure",
+    "out of office",
+    "automatic",
+    "auto-reply",
+    "autoreply",
+    "read:",
+    "vacation",
+    "abwesen",
+    "absence",
+    "non remis",
+    "unzustellbar",
+    "warning",
+    "rejected",
+)
+
+
+def is_report(reading: Reading) -> bool:
+    """Return whether the mail is a report on delivery (RFC 3464): no envelope sender, and a part that is a report."""
+    if reading.envelope.sender.strip("<> "):
+        return False
+    return any(part.content_type in _STATUS_TYPES for part in reading.message.parts)
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    if reading.envelope.sender.strip("<> "):
+        yield from _compare_with_from(reading)
+    # Without the border MTA's word the envelope is simply not known.
+    elif reading.envelope.remote_address and reading.sites and not _may_be_report(reading):
+        yield SENDER_NULL_SENDER.at("envelope", subject=reading.message.subject)
+
+
+def _compare_with_from(reading: Reading) -> Iterator[Finding]:
+    local, _, envelope = reading.envelope.sender.strip("<> ").lower().rpartition("@")
+    senders = reading.message.senders
+    if not local or not senders or not senders[0].domain:
+        return
+    shown = normal_domain(senders[0].domain)
+    if org_domain(envelope) == org_domain(shown) or any(mark in local for mark in _BOUNCE_MARKS):
+        return
+    if is_tenant(envelope) or any(name in reading.fields for name in _LIST_FIELDS):
+        return
+    if local in _SERVER_ACCOUNTS:
+        kind = SENDER_ENVELOPE_SCRIPT
+    else:
+        kind = (
+            SENDER_ENVELOPE_FREEMAIL
+            if is_freemail(envelope) and not is_freemail(shown)
+            else SENDER_RETURN_PATH_MISMATCH
+        )
+    yield kind.at("envelope", envelope=reading.envelope.sender, sender=senders[0])
+
+
+def _may_be_report(reading: Reading) -> bool:
+    """Return whether anything marks the mail as a report or an automatic answer, which have no envelope sender."""
+    message = reading.message
+    if any(part.content_type in _REPORT_TYPES for part in message.parts):
+        return True
+    if any(name in reading.fields for name in ("auto-submitted", "x-failed-recipients", "list-id")):
+        return True
+    sender = " ".join(f"{each.name} {each}" for each in message.senders[:3]).casefold()
+    subject = message.subject.casefold()
+    return any(mark in sender for mark in _REPORT_SENDERS) or any(mark in subject for mark in _REPORT_MARKS)

@@ -1,0 +1,1 @@
+"""Checks of what the text says and how it is written."""

@@ -1,0 +1,70 @@
+"""The vocabulary of unsolicited advertising: pills, casinos, loans, fake watches, penny stocks, quick money.
+
+One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
+ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a long
+text; an advertisement has nothing else. Talk on discussion lists counts less.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.checks.phrases import WARES, Phrases, find_phrases, quote
+from gatepost.findings import Reading
+from gatepost.kinds import TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY, Finding
+from gatepost.strengths import coefficients
+
+KINDS = (TEXT_SPAM_VOCABULARY, TEXT_SPAM_EXCUSE)
+
+_NO_WARE = frozenset({"excuse", "pitch"})
+_WARES = tuple(theme for theme in WARES if theme not in _NO_WARE)
+THEMES = frozenset({*_WARES, "excuse"})
+_NOTE = 500
+(
+    _SCALE,
+    _IN_SUBJECT,
+    _OTHER_WARE,
+    _PER_PITCH,
+    _PER_URGENCY,
+    _MOST_HELP,
+    _EXPECTED,
+    _ROOM,
+    _DISCUSSION,
+    _LEAST,
+) = coefficients(
+    TEXT_SPAM_VOCABULARY,
+    "scale",
+    "in_subject",
+    "other_ware",
+    "per_pitch",
+    "per_urgency",
+    "most_help",
+    "expected",
+    "room",
+    "discussion",
+    "least",
+)
+(_PER_EXCUSE,) = coefficients(TEXT_SPAM_EXCUSE, "per_phrase")
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    phrases = find_phrases(reading)
+    ware = max(_WARES, key=phrases.count_of)
+    degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_discussion else 1.0)
+    if degree >= _LEAST:
+        yield TEXT_SPAM_VOCABULARY.at(
+            "text", strength=round(min(1.0, degree), 2), ware=ware, words=quote(phrases.of(ware, "pitch"))
+        )
+    excuses = phrases.of("excuse")
+    if len(excuses) >= 2 and not reading.is_discussion:
+        yield TEXT_SPAM_EXCUSE.at("text", strength=min(1.0, _PER_EXCUSE * len(excuses)), words=quote(excuses))
+
+
+def _measure(phrases: Phrases, ware: str) -> float:
+    """Return how much of the text is advertising for a ware: its phrases, less those that any text of its size has."""
+    count = phrases.count_of(ware) + _IN_SUBJECT * (ware in phrases.in_subject)
+    # One phrase in a letter is a mention.
+    if not phrases.count_of(ware) or (count == 1 and phrases.length > _NOTE):
+        return 0.0
+    count += _OTHER_WARE * (phrases.count_of(*_WARES) - phrases.count_of(ware))
+    pitch = _PER_PITCH * phrases.count_of("pitch", "excuse") + _PER_URGENCY * phrases.count_of("urgency")
+    expected = _EXPECTED + phrases.length / _ROOM
+    return _SCALE * (count + min(_MOST_HELP, pitch) - expected)

@@ -1,0 +1,72 @@
+"""The words of advertising, in advertising and elsewhere."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gatepost.checks.text.spam_vocabulary import check
+from gatepost.findings import Reading
+from gatepost.kinds import TEXT_SPAM_VOCABULARY
+
+Letter = Callable[..., Reading]
+
+AWAY = "https://elsewhere.example/x"
+HOME = "https://www.sender.example/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "Viagra and Cialis from our online pharmacy. Cheap meds, no prescription needed, worldwide shipping!",
+            "Cheap pills",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Online casino: 200 free spins, welcome bonus, no deposit required. Play now and win the jackpot!",
+            "Casino bonus",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Willkommensbonus im Casino: 150 Freispiele ohne Einzahlung, Jackpot, jetzt spielen!",
+            "Freispiele",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            (
+                "Rolex replica watches, luxury watches that look exactly like the real ones. High quality "
+                "replicas, order now."
+            ),
+            "Replica watches",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Refinance your mortgage, lowest rates, bad credit ok, you have been approved by our lenders. Apply now.",
+            "Low rates",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Our pharmacy is open on Sunday. Flu shots are available; ask your doctor.",
+            "Opening hours",
+            HOME,
+            [],
+        ),  # a pharmacy's newsletter
+        (
+            "The bitcoin mailing list discussed a mining pool and the block size again.",
+            "[list] block size",
+            AWAY,
+            [],
+        ),  # people who talk about it
+        ("We need to talk about the mortgage before Friday.", "House", "", []),
+        ("Shall we go to the casino in town on Saturday?", "Saturday", "", []),
+        ("Mein Arzt hat mir Tabletten verschrieben.", "Arzt", "", []),
+    ],
+)
+def test_spam_vocabulary(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in check(reading) if finding.strength >= 0.5] == kinds

@@ -1,0 +1,101 @@
+"""The numbers of the strengths: what the file says and what the checks use is the same, and a fault names its table."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import gatepost
+from gatepost import kinds, strengths
+from gatepost.checks.registry import CHECKS
+from gatepost.kinds import BY_ID, TEXT_EXTORTION, Kind
+from gatepost.strengths import StrengthsError, calculations, coefficients, parse
+
+CHECK_MODULES = sorted((Path(gatepost.__file__).parent / "checks").rglob("*.py"))
+
+
+def uses() -> list[tuple[str, tuple[str, ...]]]:
+    """Every `coefficients(…)` in the checks: its table, and the names that it asks for."""
+    found = []
+    for path in CHECK_MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "coefficients":
+                of, *names = node.args
+                table = getattr(kinds, of.id).id if isinstance(of, ast.Name) else ast.literal_eval(of)
+                found.append((table, tuple(ast.literal_eval(name) for name in names)))
+    return found
+
+
+def test_every_number_is_used_by_one_check_and_every_used_number_is_there() -> None:
+    stated = {name: set(each.coefficients) for name, each in calculations().items() if each.coefficients}
+    assert {table: set(names) for table, names in uses()} == stated
+    assert len(uses()) == len(stated), "a table is asked for twice"
+
+
+def test_every_shared_table_is_shared() -> None:
+    shared = {name for each in calculations().values() for name in each.shares}
+    assert shared == {name for name in calculations() if ":" not in name}
+
+
+def test_a_formula_names_every_number_and_every_shared_table() -> None:
+    for name, each in calculations().items():
+        words = set(re.findall(r"[\w-]+", each.formula))
+        assert words >= {*each.coefficients, *each.shares}, f"[{name}] does not say how it uses all of its numbers"
+
+
+def test_every_number_is_described() -> None:
+    for each in calculations().values():
+        assert all(number.about and not number.about.endswith(".") for number in each.coefficients.values())
+
+
+def test_no_check_scales_a_strength_by_a_number_of_its_own() -> None:
+    """Floats in checks are 0, 1, shares of a text, seconds of an hour, or part of the search for phrases."""
+    allowed = {0.0, 1.0}
+    elsewhere = {"phrasebook.py": {100.0, 0.5, 0.04, 0.2}, "subject.py": {0.2}, "date_field.py": {3600.0}}
+    for path in CHECK_MODULES:
+        numbers = {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.Constant) and isinstance(node.value, float)
+        }
+        assert numbers <= allowed | elsewhere.get(path.name, set()), f"{path.name}: put these into strengths.toml"
+
+
+def test_kinds_of_the_file_are_registered() -> None:
+    registered = {kind.id for check in CHECKS for kind in check.kinds}
+    assert {name for name in calculations() if ":" in name} <= registered <= BY_ID.keys()
+
+
+@pytest.mark.parametrize(
+    ("of", "names", "fault"),
+    [
+        (TEXT_EXTORTION, ("per_phrase", "wallet", "per_site", "least", "colour"), "[text:extortion] lacks colour"),
+        (TEXT_EXTORTION, ("per_phrase", "wallet", "least"), "[text:extortion] has per_site, which no check uses"),
+        (kinds.TEXT_WORD_SALAD, ("least",), "has no table [text:word-salad]"),
+        ("no-such", ("least",), "has no table [no-such]"),
+    ],
+)
+def test_a_disagreement_is_an_error_that_names_it(of: Kind | str, names: tuple[str, ...], fault: str) -> None:
+    with pytest.raises(StrengthsError, match=re.escape(fault)):
+        coefficients(of, *names)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('["text:nonsense"]\nstrength = "x"', "[text:nonsense] is no kind of finding"),
+        ('["text:urgency"]\nstrength = "x"\nshares = ["gone"]', "[text:urgency] shares 'gone'"),
+        ("[lure]\nleast = { value = 0.1, about = 'x' }", "[lure] Expected `str`"),
+        ('[lure]\nstrength = "x"\nleast = { value = "much", about = "x" }', "[lure] Expected `float`"),
+        ('[lure]\nstrength = "x"\nleast = 0.1', "[lure] Expected `object`"),
+    ],
+)
+def test_a_fault_of_the_file_names_its_table(text: str, fault: str) -> None:
+    with pytest.raises(StrengthsError, match=re.escape(fault)):
+        parse(text)
+
+
+def test_explain_gives_the_calculation_and_those_that_it_shares() -> None:
+    assert [each.name for each in strengths.explain("text:parcel-lure")] == ["text:parcel-lure", "link-away", "lure"]
+    assert strengths.explain("auth:spf-fail") == ()
