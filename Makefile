@@ -1,6 +1,7 @@
 # The two commands are `make serve` and `make test`; everything else is for people who work on Gatepost.
 PYTHON ?= python3
 DATA ?= data
+WORKERS ?= logical
 VENV := .venv
 BIN := $(VENV)/bin
 COMPILE = $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
@@ -16,8 +17,8 @@ help: ## Show what can be made
 serve: $(VENV)/run.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere)
 	@exec $(BIN)/gatepost serve --data $(DATA)
 
-test: $(VENV)/dev.ready ## Set up and run the tests (ARGS=… is passed to pytest)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/dev.ready ## Set up and run the tests, one worker for each core (WORKERS=0 for none, ARGS=… is passed to pytest)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
 
 lint: $(VENV)/dev.ready ## Check style and types
 	$(BIN)/ruff check .

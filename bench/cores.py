@@ -26,7 +26,8 @@ from pathlib import Path
 import asyncpg
 
 from bench import load
-from bench.scanning import TOKEN, await_port, free_port
+from bench.ports import free_port
+from bench.scanning import TOKEN, await_port
 
 SCANS = int(os.environ.get("BENCH_CORES_SCANS", "1000"))
 CORES = 3

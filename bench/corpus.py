@@ -1,12 +1,14 @@
 """Real mail to measure with, from the data folder beside the checkout."""
 
 import csv
+import fcntl
 import hashlib
 import os
 import random
-import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,20 +39,31 @@ def unpacked(name: str) -> Path:
         raise NotPresentError(f"{name} is not present in ../shared/data")
     stamp = f"{archive.name}:{archive.stat().st_size}:{archive.stat().st_mtime_ns}:{os.getuid()}"
     place = Path(tempfile.gettempdir()) / f"gatepost-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}"
-    if not place.exists():
-        fresh = Path(tempfile.mkdtemp(dir=place.parent))
-        with (
-            archive.open("rb") as packed,
-            zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed) as stream,
-            tarfile.open(fileobj=stream, mode="r|") as tree,
-        ):
-            tree.extractall(fresh, filter="data")
-        try:
-            fresh.rename(place)
-        except OSError:  # another run was quicker
-            shutil.rmtree(fresh)
+    with _alone(place):
+        if not place.exists():
+            _unpack(archive, place)
     (inside,) = [entry for entry in place.iterdir() if entry.is_dir()]
     return inside
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """While one process unpacks, others wait for what it makes."""
+    with place.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _unpack(archive: Path, place: Path) -> None:
+    """The tree gets its name when it is whole, so that an interrupted run leaves no half of one."""
+    fresh = Path(tempfile.mkdtemp(dir=place.parent))
+    with (
+        archive.open("rb") as packed,
+        zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tree,
+    ):
+        tree.extractall(fresh, filter="data")
+    fresh.rename(place)
 
 
 def mail(count: int, seed: int = 7, max_bytes: int = 2_000_000) -> list[Mail]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.scanning import free_port
+from bench.ports import free_port
 
 POSTFIX_MASTER = Path("/usr/lib/postfix/sbin/master")
 RECIPES = Path(__file__).parents[1] / "docs" / "postfix.md"
@@ -40,11 +40,11 @@ class Sink:
         self._stop: asyncio.Event
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -121,7 +121,7 @@ class Gateway:
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
-    def start(self, seconds: float = 60.0) -> None:
+    def start(self, seconds: float = 90.0) -> None:
         """Start it, and return when it answers."""
         file = self.folder / "guard" / "core" / "guard.yml"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -135,13 +135,17 @@ class Gateway:
         log = (self.folder / "guard.log").open("ab")
         self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
         log.close()
-        await_greeting(self.port, seconds, self.process)
+        try:
+            await_greeting(self.port, seconds, self.process)
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """As a power cut does it."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(90)
 
     def stop(self) -> int:
         assert self.process is not None
@@ -157,7 +161,7 @@ class Gateway:
             self.stop()
 
 
-def await_greeting(port: int, seconds: float = 30.0, process: subprocess.Popen[bytes] | None = None) -> None:
+def await_greeting(port: int, seconds: float = 60.0, process: subprocess.Popen[bytes] | None = None) -> None:
     """Wait until somebody says 220."""
     import socket
 
@@ -210,11 +214,11 @@ def postfix(folder: Path, main: str, master: str, port: int) -> Iterator[Path]:
     # It ends its children as one process group, so it needs one of its own.
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
-            await_greeting(port, 30)
+            await_greeting(port)
             yield log
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(90)
 
 
 _PLUMBING = """

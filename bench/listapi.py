@@ -27,7 +27,8 @@ import psutil
 
 from bench import corpus, load
 from bench.lists import CALL, SELECT, TURN, UPSERT, UPSERT_ALL, batches, made, postgres_server, rows
-from bench.scanning import TOKEN, await_port, configure, cpu, free_port, pss
+from bench.ports import free_port
+from bench.scanning import TOKEN, await_port, configure, cpu, pss
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import CLI

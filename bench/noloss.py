@@ -5,6 +5,7 @@ next hop, in the quarantine, or refused with a 5xx that the sender saw. A messag
 off the reply to it (RFC 1047).
 """
 
+import contextlib
 import os
 import queue
 import smtplib
@@ -55,11 +56,15 @@ class Result:
 
 def trial(messages: int, connections: int, kills: int, folder: Path, failing: float = FAILING) -> Result:
     """Send so many messages and kill guard so often in between."""
-    sink, account = Sink(failing, stall=3.0), Account()
+    sink = Sink(failing, stall=3.0)
     sink.keep = False
     gateway = Gateway(folder, sink.port, timeout=400, smtp=", maxConnections: 100")
-    gateway.start()
-    started = time.monotonic()
+    with contextlib.closing(sink), gateway:
+        return _send_and_kill(messages, connections, kills, gateway, sink)
+
+
+def _send_and_kill(messages: int, connections: int, kills: int, gateway: Gateway, sink: Sink) -> Result:
+    started, account = time.monotonic(), Account()
     names = [f"m{number}@noloss.example" for number in range(messages)]
     todo: queue.Queue[str] = queue.Queue()
     for name in names:
@@ -68,17 +73,16 @@ def trial(messages: int, connections: int, kills: int, folder: Path, failing: fl
     senders = [threading.Thread(target=_send, args=(gateway.port, todo, account, done)) for _ in range(connections)]
     for sender in senders:
         sender.start()
-    _kill_in_between(gateway, account, messages, kills)
-    while len(account.accepted | account.refused) < messages:
-        time.sleep(0.05)
-    done.set()
+    try:
+        _kill_in_between(gateway, account, messages, kills)
+        while len(account.accepted | account.refused) < messages:
+            time.sleep(0.05)
+    finally:
+        done.set()
     for sender in senders:
         sender.join(60)
     seconds = time.monotonic() - started
-    held = _held(folder)
-    gateway.stop()
-    sink.close()
-    return _judged(names, account, sink, held, seconds)
+    return _judged(names, account, sink, _held(gateway.folder), seconds)
 
 
 def _judged(names: list[str], account: Account, sink: Sink, held: Counter[str], seconds: float) -> Result:

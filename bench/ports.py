@@ -1,7 +1,9 @@
 """Loopback ports for services that are about to start.
 
 They are taken from below the range that the system gives to clients, so that no connection takes one before the service
-has bound it.
+has bound it. A port that was given out is not given out again while this process runs, neither here nor by another
+process on this machine that asks this module: the name of an abstract socket stands for the claim, and the system drops
+it with the process. So tests that run in parallel never get the same one.
 """
 
 import random
@@ -9,17 +11,41 @@ import socket
 from contextlib import ExitStack
 
 CHOICE = range(15_000, 32_000)
+_claims: list[socket.socket] = []
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports that nothing listens on now, neither with TCP nor with UDP."""
     found: list[int] = []
-    with ExitStack() as held:
-        while len(found) < count:
-            port = random.choice(CHOICE)
-            try:
-                held.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
+    while len(found) < count:
+        port = random.choice(CHOICE)
+        if _is_free(port) and _claim(port):
             found.append(port)
     return found
+
+
+def free_port() -> int:
+    """One such port."""
+    return free_ports(1)[0]
+
+
+def _is_free(port: int) -> bool:
+    with ExitStack() as held:
+        try:
+            held.enter_context(socket.create_server(("127.0.0.1", port)))
+            datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            datagrams.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _claim(port: int) -> bool:
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0gatepost-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True

@@ -21,6 +21,7 @@ from statistics import mean
 import psutil
 
 from bench import corpus, load
+from bench.ports import free_port
 
 MESSAGES = int(os.environ.get("BENCH_MESSAGES", "1500"))
 SLOW_MESSAGES = 150
@@ -160,7 +161,7 @@ def gatepost(messages: list[corpus.Mail]) -> Iterator[Server]:
                 yield Server("Gatepost", f"https://127.0.0.1:{port}", psutil.Process(process.pid), requests)
             finally:
                 process.terminate()
-                process.wait(30)
+                process.wait(90)
 
 
 TOKEN = "b" * 64
@@ -194,7 +195,7 @@ def nothing(messages: list[corpus.Mail]) -> Iterator[Server]:
             yield Server("nothing", f"https://127.0.0.1:{port}", psutil.Process(process.pid), requests)
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(90)
 
 
 @contextlib.contextmanager
@@ -233,13 +234,6 @@ def rspamd_request(mail: corpus.Mail) -> bytes:
 
 def spamd_request(mail: corpus.Mail) -> bytes:
     return b"SYMBOLS SPAMC/1.5\r\nContent-length: %d\r\n\r\n" % len(mail.raw) + mail.raw
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def await_port(port: int) -> None:

@@ -23,7 +23,8 @@ import psutil
 
 from bench import corpus
 from bench.gateway import Gateway, Sink, await_greeting, postfix, postfix_missing
-from bench.scanning import cpu, free_port
+from bench.ports import free_port
+from bench.scanning import cpu
 
 MESSAGES = int(os.environ.get("BENCH_SMTP_MESSAGES", "1000"))
 CONNECTIONS = 8

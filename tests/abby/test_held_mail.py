@@ -47,7 +47,7 @@ from gatepost.workers.pool import PoolSettings, WorkerPool
 ANN = Actor("user", "ann")
 SECRET = "a shared secret"
 REPORT = Report("spam", "quarantine", (), 730, "it adds up")
-OURS, THEIRS = new_id(), new_id()
+OURS, THEIRS = "0198c5a2-7c11-7d3e-9f00-00000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa02"
 
 
 def message() -> bytes:
@@ -126,18 +126,17 @@ async def served(house: House) -> AsyncIterator[RemoteCore]:
     (house.folder / "key.pem").write_bytes(key)
     app = build_rest_app(house.guard, SECRET, Spool(house.folder / "spool"), CollectorRegistry(), house.custody)
     server = uvicorn.Server(server_config(app, certificate=house.folder / "cert.pem", key=house.folder / "key.pem"))
-    listener = socket.create_server(("127.0.0.1", 0))
-    serving = asyncio.ensure_future(server._serve([listener]))
-    while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
-        await asyncio.sleep(0.01)
-    remote = RemoteCore(f"https://127.0.0.1:{listener.getsockname()[1]}", SECRET, house.folder / "cert.pem")
-    try:
-        yield remote
-    finally:
-        await remote.close()
-        server.should_exit = True
-        await serving
-        listener.close()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.ensure_future(server._serve([listener]))
+        while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        remote = RemoteCore(f"https://127.0.0.1:{listener.getsockname()[1]}", SECRET, house.folder / "cert.pem")
+        try:
+            yield remote
+        finally:
+            await remote.close()
+            server.should_exit = True
+            await serving
 
 
 Scenario = Callable[[House], Awaitable[None]]
@@ -155,7 +154,7 @@ def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
                 stack.push_async_callback(store.close)
                 pool = None
                 if workers:
-                    pool = WorkerPool(PoolSettings(1, 20.0, 1.2, 192 << 20, trial=True), from_zone, shipped_policy())
+                    pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 192 << 20, trial=True), from_zone, shipped_policy())
                     await pool.start()
                     stack.push_async_callback(pool.stop)
                 house = House(store, tmp_path, next_hop.url, pool)

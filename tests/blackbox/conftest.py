@@ -124,6 +124,7 @@ class Service:
         self.encrypted = encrypted
         self.cores = cores
         self.core = cores[0]
+        self.queue: Cores
         self.spool = spool
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.socket.getsockname()[1]
@@ -133,7 +134,7 @@ class Service:
         chain, key = certificate if encrypted else (None, None)
         self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
-        self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=30, trust_env=False)
+        self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=60, trust_env=False)
 
     def start(self) -> None:
         self.thread.start()
@@ -142,12 +143,12 @@ class Service:
     def stop(self) -> None:
         self.client.close()
         self.server.should_exit = True
-        self.thread.join(20)
+        self.thread.join(60)
         self.socket.close()
 
     def connect(self) -> socket.socket:
         """A bare connection, for what no client would send."""
-        plain = socket.create_connection(("127.0.0.1", self.port), 30)
+        plain = socket.create_connection(("127.0.0.1", self.port), 60)
         return self.tls.wrap_socket(plain, server_hostname="127.0.0.1") if self.encrypted else plain
 
     def submit(self, parameters: Any = None, email: bytes = b"Subject: x\r\n\r\ny", **options: Any) -> httpx.Response:
@@ -161,7 +162,7 @@ class Service:
 PARAMETERS = {"borderMtaData": {"envelopeFrom": "a@example.org", "envelopeRecipients": ["b@example.net"]}}
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -214,6 +215,7 @@ def launched(
     store: Any = FakeStore()
     app = create_app(cores=made, store=store, tokens=tokens, spool=Spool(folder), **options)
     service = Service(app, certificate, fakes, folder, encrypted)
+    service.queue = made
     service.start()
     return service
 
@@ -269,8 +271,8 @@ class Lists:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
         self._thread.start()
-        assert self._ready.wait(30)
-        self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=30, trust_env=False)
+        assert self._ready.wait(60)
+        self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=60, trust_env=False)
         self.key = self.new_key()
 
     async def _serve(self) -> None:
@@ -287,12 +289,12 @@ class Lists:
     def stop(self) -> None:
         self.client.close()
         self.server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._socket.close()
 
     def run(self, coroutine: Any) -> Any:
         """Have the store do something."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
 
     def new_tenant(self) -> str:
         uid: str = self.run(self.store.create_tenant(f"tenant {new_id()}")).uid

@@ -17,7 +17,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from bench.scanning import TOKEN, await_port, configure, free_port, pss
+from bench.ports import free_port
+from bench.scanning import TOKEN, await_port, configure, pss
 
 LIMIT = 52_428_800
 ANALYSIS_TIMEOUT = 15.0

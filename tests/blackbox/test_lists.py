@@ -567,7 +567,7 @@ def test_a_stream_that_breaks_has_no_end(lists: Any, tenant: str, monkeypatch: p
     head = f"POST {BASE}/listEntries HTTP/1.1\r\nHost: x\r\nAuthorization: apikey {lists.key}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     with lists.tls.wrap_socket(
-        socket.create_connection(("127.0.0.1", lists.port), 30), server_hostname="127.0.0.1"
+        socket.create_connection(("127.0.0.1", lists.port), 60), server_hostname="127.0.0.1"
     ) as connection:
         connection.sendall(head.encode() + body)
         received = b""

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from bench.ports import free_ports
+from bench.processes import await_output
 
 from gatepost.client import Client
 from gatepost.client.exchange import Retries
@@ -47,11 +47,7 @@ def started(folder: Path, storage: str, api_key: str) -> Node:
     with output.open("wb") as sink:
         command = [sys.executable, "-m", "gatepost", "serve", "--config", str(folder), "--data", str(folder)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink, env={**os.environ})
-    end = time.monotonic() + 60
-    while '"listening"' not in output.read_text():
-        assert process.poll() is None, output.read_text()
-        assert time.monotonic() < end, output.read_text()
-        time.sleep(0.05)
+    await_output(process, output, '"listening"')
     url, ca = f"https://127.0.0.1:{abby_port}", folder / "tls/certificate.pem"
     return Node(process, Client(url, "t", api_key=api_key, ca=ca, timeout=60, retries=Retries(attempts=1)))
 
@@ -86,7 +82,7 @@ def nodes(storage: str, tmp_path: Path) -> Iterator[tuple[Node, Node, str]]:
             node.client.close()
             node.process.send_signal(signal.SIGTERM)
         for node in running:
-            node.process.wait(30)
+            node.process.wait(90)
 
 
 def test_a_change_through_one_holds_for_the_next_message_of_the_other(nodes: tuple[Node, Node, str]) -> None:

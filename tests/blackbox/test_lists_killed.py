@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.ports import free_port
+from bench.processes import await_output
 
 from gatepost.client import Client
 from gatepost.client.exchange import ClientError, Retries
@@ -32,8 +33,7 @@ class Abby:
 
     def __init__(self, folder: Path, storage: str, key: str) -> None:
         self._folder, self._key = folder, key
-        with socket.create_server(("127.0.0.1", 0)) as held:
-            self._port = int(held.getsockname()[1])
+        self._port = free_port()
         (folder / ABBY_FILE).parent.mkdir(parents=True)
         (folder / ABBY_FILE).write_text(
             f"listen: {{host: 127.0.0.1, port: {self._port}}}\n"
@@ -50,20 +50,16 @@ class Abby:
             self.process = subprocess.Popen(
                 [*command, "--data", str(self._folder)], stdout=sink, stderr=sink, env={**os.environ}
             )
-        end = time.monotonic() + 60
-        while '"listening"' not in self._output.read_text():
-            assert self.process.poll() is None, self._output.read_text()
-            assert time.monotonic() < end, self._output.read_text()
-            time.sleep(0.02)
+        await_output(self.process, self._output, '"listening"')
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(90)
 
     def client(self) -> Client:
         ca = self._folder / "tls/certificate.pem"
         url = f"https://127.0.0.1:{self._port}"
-        return Client(url, api_key=self._key, ca=ca, timeout=30, retries=Retries(attempts=1))
+        return Client(url, api_key=self._key, ca=ca, timeout=60, retries=Retries(attempts=1))
 
 
 class Tally:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from bench.gateway import Gateway, Sink, postfix, postfix_missing, recipe
-from bench.scanning import free_port
+from bench.ports import free_port
 
 pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")
 
@@ -23,12 +23,28 @@ def message(identity: str, text: str = "Hello Bob", subject: str = "Minutes") ->
     ).encode()
 
 
+Chain = tuple[int, Sink, Gateway, Path]
+
+
+@pytest.fixture(scope="module")
+def before() -> Iterator[Chain]:
+    with chain("before") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def after() -> Iterator[Chain]:
+    with chain("after") as made:
+        yield made
+
+
 @contextlib.contextmanager
-def chain(kind: str) -> Iterator[tuple[int, Sink, Gateway, Path]]:
+def chain(kind: str) -> Iterator[Chain]:
     """Postfix → guard → Postfix → sink; the port of the first, and the rest."""
-    outer, inner, sink = free_port(), free_port(), Sink()
+    outer, inner = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="gatepost-postfix-") as name, contextlib.ExitStack() as stack:
-        folder = Path(name)
+        folder, sink = Path(name), Sink()
+        stack.callback(sink.close)
         smtp = ", xclientHosts: ['127.0.0.1'], hostname: gate.example"
         smtp += ", afterQueue: true" if kind == "after" else ""
         (folder / "gate").mkdir()
@@ -42,10 +58,9 @@ def chain(kind: str) -> Iterator[tuple[int, Sink, Gateway, Path]]:
         main += placed(recipe("main.cf", "after")) if kind == "after" else ""
         log = stack.enter_context(postfix(folder / "postfix", main, placed(recipe("master.cf", kind)), outer))
         yield outer, sink, gateway, log
-    sink.close()
 
 
-def arrived(sink: Sink, identity: str, seconds: float = 20.0) -> bytes:
+def arrived(sink: Sink, identity: str, seconds: float = 60.0) -> bytes:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for raw in list(sink.messages):
@@ -56,49 +71,52 @@ def arrived(sink: Sink, identity: str, seconds: float = 20.0) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
-def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str) -> None:
-    with chain(kind) as (port, sink, gateway, log):
-        with smtplib.SMTP("127.0.0.1", port, local_hostname="client.example") as client:
-            client.sendmail("ann@example.org", ["bob@example.com", "eve@example.com"], message("one@x"))
-            raw = arrived(sink, "one@x")
-            assert b"X-Gatepost-Verdict: clean" in raw, log.read_text()
-            assert raw.count(b"X-Gatepost-Id:") == 1
-            # XFORWARD told who the client was: without it, the sending host would not be known.
-            assert b"sending host unknown" not in raw
-            client.sendmail("ann@example.org", ["bob@example.com"], message("virus@x", EICAR))
-            client.sendmail("", ["bob@example.com"], message("bounce@x"))
-            client.sendmail("ann@example.org", ["bob@example.com"], message("dots@x", ".\r\n..\r\n.x"))
-        arrived(sink, "bounce@x")
-        assert b"\r\n..\r\n...\r\n..x\r\n" in arrived(sink, "dots@x")
-        end = time.monotonic() + 20
-        while time.monotonic() < end and not _held(gateway, b"<virus@x>"):
-            time.sleep(0.02)
-        assert _held(gateway, b"<virus@x>")
-        assert sink.taken["virus@x"] == 0
+def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str, request: pytest.FixtureRequest) -> None:
+    port, sink, gateway, log = request.getfixturevalue(kind)
+    with smtplib.SMTP("127.0.0.1", port, local_hostname="client.example") as client:
+        client.sendmail("ann@example.org", ["bob@example.com", "eve@example.com"], message("one@x"))
+        raw = arrived(sink, "one@x")
+        assert b"X-Gatepost-Verdict: clean" in raw, log.read_text()
+        assert raw.count(b"X-Gatepost-Id:") == 1
+        # XFORWARD told who the client was: without it, the sending host would not be known.
+        assert b"sending host unknown" not in raw
+        client.sendmail("ann@example.org", ["bob@example.com"], message("virus@x", EICAR))
+        client.sendmail("", ["bob@example.com"], message("bounce@x"))
+        client.sendmail("ann@example.org", ["bob@example.com"], message("dots@x", ".\r\n..\r\n.x"))
+    arrived(sink, "bounce@x")
+    assert b"\r\n..\r\n...\r\n..x\r\n" in arrived(sink, "dots@x")
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not _held(gateway, b"<virus@x>"):
+        time.sleep(0.02)
+    assert _held(gateway, b"<virus@x>")
+    assert sink.taken["virus@x"] == 0
 
 
-def test_while_guard_is_away_senders_are_told_to_try_again_before_the_queue() -> None:
-    with chain("before") as (port, sink, gateway, _):
-        gateway.kill()
-        with smtplib.SMTP("127.0.0.1", port) as client, pytest.raises(smtplib.SMTPException):
-            client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
-        gateway.start()
-        with smtplib.SMTP("127.0.0.1", port) as client:
-            client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
-        arrived(sink, "away@x")
-        assert sink.taken["away@x"] == 1
+def test_while_guard_is_away_senders_are_told_to_try_again_before_the_queue(before: Chain) -> None:
+    port, sink, gateway, _ = before
+    gateway.kill()
+    with smtplib.SMTP("127.0.0.1", port) as client, pytest.raises(smtplib.SMTPException):
+        client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+    gateway.start()
+    with smtplib.SMTP("127.0.0.1", port) as client:
+        client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+    arrived(sink, "away@x")
+    assert sink.taken["away@x"] == 1
 
 
-def test_while_guard_is_away_the_queue_keeps_the_mail() -> None:
-    with chain("after") as (port, sink, gateway, _):
-        gateway.kill()
-        with smtplib.SMTP("127.0.0.1", port) as client:
-            client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
-        time.sleep(1)
-        assert sink.taken["away@x"] == 0
-        gateway.start()
-        arrived(sink, "away@x", 60)
-        assert sink.taken["away@x"] == 1
+def test_while_guard_is_away_the_queue_keeps_the_mail(after: Chain) -> None:
+    port, sink, gateway, log = after
+    gateway.kill()
+    with smtplib.SMTP("127.0.0.1", port) as client:
+        client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+    end = time.monotonic() + 60
+    while "status=deferred" not in log.read_text():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+    assert sink.taken["away@x"] == 0
+    gateway.start()
+    arrived(sink, "away@x")
+    assert sink.taken["away@x"] == 1
 
 
 def _held(gateway: Gateway, identity: bytes) -> bool:

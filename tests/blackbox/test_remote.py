@@ -56,7 +56,7 @@ class Far:
         self.server = uvicorn.Server(server_config(app, certificate=certificate[0], key=certificate[1]))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not self.server.started:
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -70,7 +70,7 @@ class Far:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(20)
+        self.thread.join(60)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`gatepost model` from the keyboard: train, evaluate, feedback."""
 
 import random
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from gatepost.near_duplicates import signature_of
 from gatepost.textmodel.deployed import load_models
 from gatepost.textmodel.model import load_model
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
 
 GOOD = "agenda minutes patch review lunch draft budget question attached thanks meeting tomorrow".split()
 BAD = "winner casino pills rolex lottery urgent verify wallet bonus claim prize offer".split()

@@ -9,6 +9,7 @@ it, too, that is what the tenant knew before; without one nothing is remembered.
 import json
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,14 @@ def answer(question: Question, known: Memory) -> Answer:
     return DnsAnswer("found", tuple(records)) if records else DnsAnswer("no-data")
 
 
-def analysed(file: Path) -> Report:
+@cache
+def report_on(file: Path) -> Report:
+    """The report on a message: each is analysed once, however many tests look at it."""
+    return analyse_file(file)
+
+
+def analyse_file(file: Path) -> Report:
+    """Analyse a message with its envelope, its DNS, its lists and its memory."""
     raw, known, case = file.read_bytes(), memory(file), CASES.get(file.stem, {})
     sender = (read(raw).headers.first("return-path") or "").strip("<> ")
     host, helo = case.get("host", "192.0.2.25"), case.get("helo", "mx.example.com")
@@ -118,7 +126,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 @pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_the_ledger_is_as_it_was(file: Path, request: pytest.FixtureRequest) -> None:
-    found = ledger(analysed(file))
+    found = ledger(report_on(file))
     expected = file.with_suffix(".json")
     if request.config.getoption("--regold"):
         expected.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -128,18 +136,18 @@ def test_the_ledger_is_as_it_was(file: Path, request: pytest.FixtureRequest) -> 
 @pytest.mark.parametrize("file", ATTACKS, ids=lambda file: file.stem)
 def test_an_attack_gets_its_tag(file: Path) -> None:
     area, _, thing = file.stem.partition("-")
-    assert f"{area}:{thing}" in analysed(file).tags
+    assert f"{area}:{thing}" in report_on(file).tags
 
 
 @pytest.mark.parametrize("file", TWINS, ids=lambda file: file.stem)
 def test_a_twin_is_delivered(file: Path) -> None:
-    report = analysed(file)
+    report = report_on(file)
     assert report.decision == "deliver", report.reason
 
 
 @pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_ledger_adds_up(file: Path) -> None:
-    report = analysed(file)
+    report = report_on(file)
     assert sum(line.counted for line in report.lines) == report.score
     assert report.outcomes == ()
 
@@ -147,10 +155,10 @@ def test_a_ledger_adds_up(file: Path) -> None:
 @pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_check_that_is_not_called_would_find_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`NEEDS` and `THEMES` save work and change nothing: the ledger is the same where every check is called."""
-    called = analysed(file)
+    called = report_on(file)
     always = tuple(msgspec.structs.replace(check, needs=frozenset(), themes=frozenset()) for check in CHECKS)
     monkeypatch.setattr(stages, "CHECK_STAGES", stages.name_stages(always))
-    assert analysed(file) == called
+    assert analyse_file(file) == called
 
 
 def test_every_check_has_its_attack() -> None:

@@ -171,16 +171,15 @@ async def served(core: Core, folder: Path) -> AsyncIterator[tuple[str, Path]]:
     transport = app(core, folder / "spool")
     config = server_config(transport.app, certificate=folder / "cert.pem", key=folder / "key.pem")
     server = uvicorn.Server(config)
-    listener = socket.create_server(("127.0.0.1", 0))
-    serving = asyncio.ensure_future(server._serve([listener]))
-    while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
-        await asyncio.sleep(0.01)
-    try:
-        yield f"https://127.0.0.1:{listener.getsockname()[1]}", folder / "cert.pem"
-    finally:
-        server.should_exit = True
-        await serving
-        listener.close()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.ensure_future(server._serve([listener]))
+        while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        try:
+            yield f"https://127.0.0.1:{listener.getsockname()[1]}", folder / "cert.pem"
+        finally:
+            server.should_exit = True
+            await serving
 
 
 def over_https(folder: Path, core: Core, test: Callable[[RemoteCore, httpx.AsyncClient], Awaitable[None]]) -> None:

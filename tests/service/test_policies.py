@@ -8,15 +8,15 @@ import io
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from bench.ports import free_ports
+from bench.processes import await_output
 
 from gatepost.cli import main
 from gatepost.client import Client
@@ -50,10 +50,7 @@ class Running(NamedTuple):
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     data = tmp_path_factory.mktemp("policies") / "data"
     prepare(DataFolder(data), None)
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    core, port = (int(each.getsockname()[1]) for each in held)
-    for each in held:
-        each.close()
+    core, port = free_ports(2)
     for name in (GUARD_FILE, ABBY_FILE):
         (data / name).write_text((data / name).read_text().replace("9785", str(core)).replace("9081", str(port)))
     uid = gatepost("tenant", "create", "acme", "--data", data)
@@ -68,14 +65,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         process = subprocess.Popen(
             [sys.executable, "-m", "gatepost", "serve", "--data", data], stdout=sink, stderr=sink
         )
-    end = time.monotonic() + 60
-    while '"listening"' not in output.read_text():
-        assert process.poll() is None, output.read_text()
-        assert time.monotonic() < end, output.read_text()
-        time.sleep(0.05)
+    await_output(process, output, '"listening"')
     yield Running(data, port, tenant)
     process.send_signal(signal.SIGTERM)
-    process.wait(30)
+    process.wait(90)
 
 
 def gatepost(*arguments: object, status: int = 0) -> str:

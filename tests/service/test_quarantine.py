@@ -105,7 +105,7 @@ def start(place: Place, tmp_path: Path) -> Iterator[Start]:
     yield begin
     for process in started:
         process.kill()
-        process.wait(30)
+        process.wait(90)
 
 
 def test_held_by_one_process_and_released_through_another(place: Place, start: Start, next_hop: Any) -> None:
@@ -128,7 +128,7 @@ def test_held_by_one_process_and_released_through_another(place: Place, start: S
 
         # What was answered survives a kill of the core that holds it.
         guard.send_signal(signal.SIGKILL)
-        guard.wait(30)
+        guard.wait(90)
         assert release(client, third).status_code == 503
         start("guard")
         end = time.monotonic() + 60
@@ -152,7 +152,7 @@ def test_both_in_one_process(place: Place, start: Start, next_hop: Any) -> None:
         assert release(client, ggrid).status_code == 200
     assert len(next_hop.mail) == 1
     served.terminate()
-    assert served.wait(30) == 0
+    assert served.wait(90) == 0
 
 
 def test_what_smtp_answered_250_for_outlives_the_process(place: Place, start: Start, next_hop: Any) -> None:
@@ -161,7 +161,7 @@ def test_what_smtp_answered_250_for_outlives_the_process(place: Place, start: St
     with smtplib.SMTP("127.0.0.1", place.smtp, timeout=60) as client:
         assert client.sendmail("a@x.example", ["b@y.example"], MAIL) == {}
         served.kill()
-        served.wait(30)
+        served.wait(90)
         client.close()
     assert next_hop.mail == []
     (held,) = json.loads(place.command("list", "--json"))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 from bench.ports import free_ports
+from bench.processes import await_output
 
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError, Retries, UnreachableError
@@ -50,19 +51,14 @@ class Process:
     def text(self) -> str:
         return self._output.read_text()
 
-    def until(self, words: str, seconds: float = 60) -> str:
+    def until(self, words: str) -> str:
         """Wait for words in the output."""
-        end = time.monotonic() + seconds
-        while words not in self.text:
-            assert self.popen.poll() is None, f"it ended: {self.text}"
-            assert time.monotonic() < end, self.text
-            time.sleep(0.05)
-        return self.text
+        return await_output(self.popen, self._output, words)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.popen.poll() is None:
             self.popen.send_signal(number)
-        return self.popen.wait(30)
+        return self.popen.wait(90)
 
 
 class Service(NamedTuple):
@@ -157,7 +153,7 @@ def test_a_scan_has_its_ledger_and_both_services_count(service: Service) -> None
 
 def test_a_second_one_on_the_same_folder_is_refused(service: Service, start: Start) -> None:
     other = start("serve", "--data", service.data)
-    assert other.popen.wait(30) == 1
+    assert other.popen.wait(90) == 1
     assert other.text == f"Another Gatepost (process {service.process.popen.pid}) already runs on {service.data}.\n"
 
 
@@ -165,7 +161,7 @@ def test_a_busy_port_is_one_sentence(service: Service, start: Start, tmp_path: P
     (free,) = free_ports(1)
     configure(tmp_path, "scanSources:\n  restApi {}\n", abby_yml(service.port, free))
     other = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
-    assert other.popen.wait(30) == 1
+    assert other.popen.wait(90) == 1
     assert other.text.count("\n") == 1
     assert f"cannot listen on 127.0.0.1:{service.port}" in other.text
 
@@ -173,7 +169,7 @@ def test_a_busy_port_is_one_sentence(service: Service, start: Start, tmp_path: P
 def test_a_faulty_file_is_reported_and_nothing_starts(start: Start, tmp_path: Path) -> None:
     configure(tmp_path, "mainWorkerCont: 3\n", abby_yml(1, 2) + "listen: 3\n")
     other = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
-    assert other.popen.wait(30) == 1
+    assert other.popen.wait(90) == 1
     assert "guard.yml:1: mainWorkerCont is not a known key; did you mean mainWorkerCount?" in other.text
     assert "abby.yml:4: listen is already set in line 1" in other.text
     assert "Traceback" not in other.text
@@ -236,7 +232,7 @@ def _stop_twice_at_once(service: Service, token: str) -> None:
 def _until_in_processing(service: Service) -> None:
     core = re.search(r"https://127\.0\.0\.1:(\d+)", (service.data / ABBY_FILE).read_text())
     assert core
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while "\ngatepost_in_processing 1.0" not in fetch(service.data, int(core[1]), "/metrics").text:
         assert time.monotonic() < end
         time.sleep(0.02)

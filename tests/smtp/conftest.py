@@ -167,7 +167,7 @@ class Talker:
     async def reply(self) -> str:
         """One whole reply, its lines joined with "|"; "" where the server closed."""
         lines = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while line := await self.reader.readline():
                 lines.append(line.decode("utf-8").removesuffix("\r\n"))
                 if line[3:4] != b"-":
@@ -182,7 +182,7 @@ class Talker:
         self.writer.write(data if isinstance(data, bytes) else data.encode() + b"\r\n")
 
     async def closed(self) -> bool:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.reader.read(1) == b""
 
     async def up_to_data(self, sender: str = "a@x.example", recipient: str = "b@y.example") -> None:
@@ -216,7 +216,7 @@ class House:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what no event tells."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
@@ -237,7 +237,7 @@ async def housed(
     after_queue: bool = False,
     max_connections: int = 100,
     delivery_tls: Any = "opportunistic",
-    patience: float = 5.0,
+    patience: float = 60.0,
     hop_context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[House]:
     """A gateway before this next hop."""

@@ -2,13 +2,13 @@
 that cannot be used."""
 
 import asyncio
-import socket
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
 import asyncpg
 import pytest
+from bench.ports import free_port
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store
@@ -107,10 +107,8 @@ def test_addresses_that_are_none(url: str) -> None:
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     with pytest.raises(StorageError, match="cannot be reached") as refusal:
-        open_store(f"postgresql://u:secret@127.0.0.1:{port}/db", tmp_path)
+        open_store(f"postgresql://u:secret@127.0.0.1:{free_port()}/db", tmp_path)
     assert "secret" not in str(refusal.value)
 
 

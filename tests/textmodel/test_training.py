@@ -1,6 +1,7 @@
 """Learning on a small made-up world: what carries over is learnt, what names a collection is not."""
 
 import random
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gatepost.textmodel.labels import campaigns, kind_of
 from gatepost.textmodel.model import parse_model
 from gatepost.textmodel.training import Example, TrainingError, family_of, heaviest, learn, spread, vocabulary
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
 
 GOOD = "agenda minutes patch review lunch draft budget question attached thanks".split()
 BAD = "winner casino pills rolex lottery urgent verify wallet bonus claim".split()

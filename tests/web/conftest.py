@@ -133,7 +133,7 @@ class Visitor:
     def __init__(self, site: "Site", who: str, password: str = PASSWORD) -> None:
         self.who = who
         self._client = httpx.Client(
-            base_url=site.url, headers={"Accept": "text/html"}, timeout=30, trust_env=False, verify=site.no_tls
+            base_url=site.url, headers={"Accept": "text/html"}, timeout=60, trust_env=False, verify=site.no_tls
         )
         answer = self._client.post("/sign-in", data={"name": who, "password": password})
         assert answer.status_code == 303, answer.text
@@ -192,7 +192,7 @@ class Site:
         self._entered: list[Visitor] = []
         self.learnt: list[tuple[bytes, bool]] = []
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(60)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -217,12 +217,12 @@ class Site:
         for visitor in (*self._visitors.values(), *self._entered):
             visitor.close()
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._socket.close()
 
     def run(self, coroutine: Any) -> Any:
         """Have the store do something."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
 
     def new_tenant(self, name: str = "") -> str:
         uid: str = self.run(self.store.create_tenant(name or f"tenant {new_id()}")).uid

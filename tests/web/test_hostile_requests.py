@@ -99,7 +99,7 @@ MANY = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n'
 def raw(site: Any, request: bytes) -> bytes:
     """What the server says to bytes that no client library would send."""
     host, port = site.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         said = b""
@@ -235,12 +235,12 @@ def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:
 
 @pytest.mark.parametrize("path", ["/sign-in", "/scan"])
 def test_a_body_that_stops_arriving_is_not_waited_for(site: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.abby.upload.IDLE_SECONDS", 0.2)
     visitor = site.visitor()
+    monkeypatch.setattr("gatepost.abby.upload.IDLE_SECONDS", 0.2)
     kind = "multipart/form-data; boundary=x" if path == "/scan" else "application/x-www-form-urlencoded"
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {visitor.cookie}\r\nContent-Type: {kind}\r\n"
     port = int(site.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(f"{head}Content-Length: 100000\r\n\r\n--x".encode())
         answer = connection.recv(4096)
     assert answer.startswith(b"HTTP/1.1 400")

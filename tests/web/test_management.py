@@ -27,7 +27,7 @@ def test_a_key_is_shown_once_and_works_as_printed(site: Any, tenant: str) -> Non
     found = re.search(r'<code id="curl">(.*?)</code>', made.text, re.DOTALL)
     assert found
     command = found[1].replace("&#39;", "'").replace("&#34;", '"')
-    answer = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=30, check=True)
+    answer = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=True)
     assert '"blocked-urls"' in answer.stdout
     later = visitor.get("/keys").text
     assert secret not in later

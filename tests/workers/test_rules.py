@@ -44,7 +44,7 @@ def mail(content: bytes) -> bytes:
 
 
 async def reports(rules: Path, *raws: bytes) -> list[Report]:
-    pool = WorkerPool(PoolSettings(1, 20.0, 5.0, 256 << 20, rules=str(rules)), from_zone, shipped_policy())
+    pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 256 << 20, rules=str(rules)), from_zone, shipped_policy())
     await pool.start()
     try:
         return [await pool.analyse(AnalysisJob("x", warmup.ENVELOPE, Body(raw), warmup.NOW)) for raw in raws]
@@ -80,7 +80,7 @@ def test_the_antivirus_is_asked_where_there_is_one() -> None:
         )
 
     async def main(antivirus: bool) -> Report:
-        pool = WorkerPool(PoolSettings(1, 20.0, 5.0, 256 << 20, antivirus=antivirus), answer, shipped_policy())
+        pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 256 << 20, antivirus=antivirus), answer, shipped_policy())
         await pool.start()
         try:
             return await pool.analyse(AnalysisJob("x", warmup.ENVELOPE, Body(mail(b"x")), warmup.NOW))

@@ -99,7 +99,7 @@ def inside(code: str) -> Any:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         process = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)], stdin=theirs.fileno(), timeout=30, check=False
+            [sys.executable, "-c", textwrap.dedent(code)], stdin=theirs.fileno(), timeout=60, check=False
         )
         assert process.returncode == 0
         theirs.close()

@@ -76,7 +76,7 @@ class FakeNursery:
         pass
 
     def spawn(self, order: Spawn, sock: socket.socket, page: int) -> None:
-        process = subprocess.Popen(["sleep", "60"])
+        process = subprocess.Popen(["sleep", "600"])
         self._processes.append(process)
         mapped = StatusPage(page)
         evil = self._evil.pop(0) if self._evil else None
@@ -87,7 +87,7 @@ class FakeNursery:
 
     async def stop(self) -> None:
         for process in self._processes:
-            assert process.wait(5) == -9
+            assert process.wait(90) == -9
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
@@ -123,7 +123,7 @@ async def slowly(_job: AnalysisJob, questions: Questions) -> Answers:
 @pytest.mark.parametrize("name", EVIL)
 def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LoaderClient", lambda born, lost, _rules: FakeNursery([EVIL[name]] * TURNS, born))
-    settings = PoolSettings(processes=1, analysis_timeout=5.0, stage_limit=1.0, memory=1 << 30)
+    settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
 
     async def main() -> Any:
         pool = WorkerPool(settings, slowly, shipped_policy())
@@ -141,7 +141,7 @@ def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.Mon
 
 def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LoaderClient", lambda born, lost, _rules: FakeNursery([blaming, blaming], born))
-    settings = PoolSettings(processes=1, analysis_timeout=5.0, stage_limit=1.0, memory=1 << 30)
+    settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
 
     async def main() -> Any:
         pool = WorkerPool(settings, slowly, shipped_policy())

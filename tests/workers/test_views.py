@@ -21,7 +21,7 @@ from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import MAX_REPORT, FrameError, Looked, Purpose
 
-SETTINGS = PoolSettings(processes=2, analysis_timeout=20.0, stage_limit=1.2, memory=192 << 20, trial=True)
+SETTINGS = PoolSettings(processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, trial=True)
 PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
 
 
@@ -104,7 +104,7 @@ def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
     }
 
     async def main() -> tuple[list[Looked], list[Report], int]:
-        async with running(analysis_timeout=60.0, stage_limit=20.0) as pool:
+        async with running() as pool:
             looks = asyncio.gather(*(pool.look(trial(way, purpose)) for way in ways))
             scans = asyncio.gather(*(pool.analyse(job(purpose="judge")) for _ in range(20)))
             looked, reports = await looks, await scans
@@ -120,7 +120,7 @@ def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
 
 def test_what_does_not_end_is_not_shown() -> None:
     async def main() -> tuple[Looked, Looked, int]:
-        async with running(processes=1) as pool:
+        async with running(processes=1, stage_limit=1.2) as pool:
             return await pool.look(trial("parse:spin")), await pool.look(job()), pool.counters().kills["stall"]
 
     looked, after, kills = asyncio.run(main())

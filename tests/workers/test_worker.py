@@ -74,14 +74,14 @@ def running(monkeypatch: pytest.MonkeyPatch, analyse: Analyse) -> Iterator[Guard
     page, theirs = StatusPage(descriptor), StatusPage(descriptor)
     os.close(descriptor)
     ours, other = socket.socketpair()
-    ours.settimeout(10)
+    ours.settimeout(60)
     thread = threading.Thread(target=worker.Worker(other, theirs).loop)
     thread.start()
     try:
         yield Guard(ours, page)
     finally:
         ours.close()
-        thread.join(10)
+        thread.join(60)
         other.close()
         page.close()
         theirs.close()

@@ -57,7 +57,7 @@ def test_order_and_duplicates() -> None:
 def test_the_share_of_time_is_for_all_steps_of_a_message() -> None:
     async def run() -> None:
         names = Names()
-        answerer = Answerer(names, max_seconds=0.05)
+        answerer = Answerer(names, max_seconds=0.5)
         assert records(await answerer.answer(Job(), questions("a slow b cached"))) == "a failed b cached"
         asked = len(names.asked)
         assert records(await answerer.answer(Job(), questions("c cached"))) == "failed cached"

@@ -6,10 +6,11 @@ import struct
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal, cast, get_args
 
 import pytest
+from bench.ports import free_port
 
 from gatepost.guard.answers import dns
 from gatepost.guard.answers.dns import AnswerCache, Resolver
@@ -123,17 +124,15 @@ class NameServer(asyncio.DatagramProtocol):
 async def resolving(
     ttl: int = 300, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[tuple[Resolver, NameServer]]:
-    loop, server = asyncio.get_running_loop(), NameServer(ttl)
-    listener = await asyncio.start_server(server.tcp, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    transport, _ = await loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
-    resolver = Resolver([f"127.0.0.1:{port}"], seconds, clock=clock)
-    try:
+    loop, server, port = asyncio.get_running_loop(), NameServer(ttl), free_port()
+    async with AsyncExitStack() as stack:
+        listener = await asyncio.start_server(server.tcp, "127.0.0.1", port)
+        stack.callback(listener.close)
+        transport, _ = await loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
+        stack.callback(transport.close)
+        resolver = Resolver([f"127.0.0.1:{port}"], seconds, clock=clock)
+        stack.push_async_callback(resolver.close)
         yield resolver, server
-    finally:
-        await resolver.close()
-        transport.close()
-        listener.close()
 
 
 CASES: list[tuple[str, RecordType, DnsAnswer]] = [
@@ -158,7 +157,7 @@ CASES: list[tuple[str, RecordType, DnsAnswer]] = [
 
 def test_statuses_and_records() -> None:
     async def run() -> None:
-        async with resolving(seconds=1.0) as (resolver, server):
+        async with resolving(seconds=10.0) as (resolver, server):
             answers = await asyncio.gather(*(resolver.ask(Dns(name, kind)) for name, kind, _ in CASES))
             for (name, kind, expected), answer in zip(CASES, answers, strict=True):
                 assert answer == expected, (name, kind)
@@ -169,7 +168,7 @@ def test_statuses_and_records() -> None:
 
 def test_an_answer_that_cannot_be_read_is_a_failure() -> None:
     async def run() -> None:
-        async with resolving(seconds=1.0) as (resolver, _):
+        async with resolving(seconds=10.0) as (resolver, _):
             assert await resolver.ask(Dns("garbage.test", "A")) == DnsAnswer("failed")
             assert (await resolver.ask(Dns("host.test", "A"))).status == "found"
 

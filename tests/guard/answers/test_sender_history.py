@@ -288,7 +288,7 @@ def test_it_writes_by_itself_and_at_the_end(tmp_path: Path, monkeypatch: pytest.
     async def test(house: House) -> None:
         house.memory.start()
         await house.scan()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await house.store.count_sightings(None):  # noqa: ASYNC110  somebody else's work
                 await asyncio.sleep(0.01)
         await house.scan(asked=AskSightings((22,)))

@@ -13,13 +13,12 @@ from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.core_state import Down
 from gatepost.guard.http_source import MAX_ORDER, build_rest_app
 from gatepost.guard.quarantine.held_mail import HeldMailOperations
-from gatepost.ids import new_id
 from gatepost.scanning.held_mail import Outcome, Released
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.store.audit import Actor
 
-GGRID = new_id()
+GGRID = "0198c5a2-7c11-7d3e-9f00-00000000bb01"
 ORDER = msgspec.json.encode({"ggrid": GGRID, "by": {"kind": "token", "name": "desk"}})
 
 

@@ -120,12 +120,12 @@ def encrypting(folder: Path) -> Iterator[str]:
     loops: list[asyncio.AbstractEventLoop] = []
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert up.wait(20)
+    assert up.wait(60)
     try:
         yield told[0]
     finally:
         loops[0].call_soon_threadsafe(over.set)
-        thread.join(20)
+        thread.join(60)
 
 
 def test_the_certificate_of_the_next_hop(tmp_path: Path) -> None:
