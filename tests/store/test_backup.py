@@ -9,7 +9,7 @@ import pytest
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import CLI
-from gatepost.store.backup import backup, restore
+from gatepost.store.copy import backup, restore
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
@@ -80,7 +80,7 @@ def test_a_backup_of_one_engine_is_restored_into_the_other(tmp_path: Path, postg
 
 def test_a_backup_is_complete_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever writes meanwhile neither starts it over nor gets half a call into it."""
-    monkeypatch.setattr("gatepost.store.backup.PAGES", 100)
+    monkeypatch.setattr("gatepost.store.copy.PAGES", 100)
 
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)

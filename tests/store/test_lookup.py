@@ -13,9 +13,9 @@ from gatepost.lists.values import network_keys
 from gatepost.questions import Hit
 from gatepost.store import lookup, open_store
 from gatepost.store.audit import Actor
+from gatepost.store.engine import Read, Work
 from gatepost.store.entries import NewEntry
 from gatepost.store.lists import prefix_length
-from gatepost.store.statements import Read, Work
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 

@@ -13,10 +13,10 @@ from bench.ports import free_port
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
+from gatepost.store.engine import Read, Work, Write
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
 from gatepost.store.postgres import MAX_STREAMS, PostgresEngine, public_url
-from gatepost.store.statements import Read, Work, Write
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 

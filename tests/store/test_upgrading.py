@@ -12,7 +12,7 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.store import message_index, messages, open_store, sqlite_file
+from gatepost.store import message_search, messages, open_store, sqlite_file
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
@@ -113,7 +113,7 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
     storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the newest on, in small steps; one that was kept before the upgrade is counted once."""
-    monkeypatch.setattr(message_index, "STEP", 10)
+    monkeypatch.setattr(message_search, "STEP", 10)
     tenant = new_id()
 
     def made(n: int) -> MessageRecord:

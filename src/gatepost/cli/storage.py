@@ -47,7 +47,7 @@ def backup(
     force: ForceOption = False,
 ) -> None:
     """Write everything that is kept to one file, while the service runs."""
-    from gatepost.store import backup as backups
+    from gatepost.store import copy as backups
 
     url, folder = _configured(config, data)
     goal = file.expanduser().absolute()
@@ -62,7 +62,7 @@ def restore(
     force: ForceOption = False,
 ) -> None:
     """Put the content of a backup in the place of everything that is kept, while the service runs."""
-    from gatepost.store import backup as backups
+    from gatepost.store import copy as backups
 
     url, folder = _configured(config, data)
     taken = file.expanduser().absolute()

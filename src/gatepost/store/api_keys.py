@@ -14,9 +14,20 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, write_audit
-from gatepost.store.engine import Engine, Operations, change, normalize_scope, now, query
+from gatepost.store.engine import (
+    Engine,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
 from gatepost.store.errors import NotFound, StorageError
-from gatepost.store.statements import Read, Row, Work, Write, storable
 from gatepost.store.tenants import tenant_exists
 
 PREFIX = "gp_"

@@ -6,9 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.store.engine import Operations, snapshot
+from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, snapshot, storable
 from gatepost.store.paging import Condition, PageQuery, find_page, key_range, parse_time_cursor
-from gatepost.store.statements import Many, Read, Row, Work, Write, storable
 
 # Enough to recognise a call by; the entries themselves are in the lists.
 SAMPLE = 5

@@ -5,12 +5,11 @@ the table `departed`. The steps here delete what is hidden. A kill in between lo
 on with them.
 """
 
-from gatepost.store.engine import Operations
+from gatepost.store.engine import Operations, Read, Work, Write
 from gatepost.store.held_mail import delete_tenant_held
-from gatepost.store.message_index import index_old_messages
+from gatepost.store.message_search import index_old_messages
 from gatepost.store.messages import delete_tenant_messages
 from gatepost.store.sightings import delete_tenant_sightings
-from gatepost.store.statements import Read, Work, Write
 from gatepost.store.traffic import delete_tenant_traffic
 
 BATCH = 2_000

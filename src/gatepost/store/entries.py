@@ -1,4 +1,4 @@
-"""Entries of lists: adding, deleting and reading them, and deleting those that have expired.
+"""Entries of lists: adding, deleting, reading and paging them, and deleting those that have expired.
 
 The row of the list is locked first. So calls on one list come one after the other, its size is exact, and two calls
 never wait for each other in a circle. New entries are the usual case and cost one statement each; only where some were
@@ -6,6 +6,10 @@ there already does a second pass update them.
 
 An entry is gone at the moment in which it expires: it is not shown, not counted, and adding it again makes a new one.
 Where a call meets expired entries that are still in the table, it deletes them first.
+
+Pages of entries are read by an index. Entries of lists that may be large are shown as they are compared, so the primary
+key has them in order. People and phrases are shown otherwise; such a list has at most 100,000 entries, and they are put
+in order for each page.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -18,8 +22,20 @@ from msgspec.structs import replace
 
 from gatepost.lists.catalogue import KINDS, Definition
 from gatepost.store.audit import SYSTEM, Actor, write_audit
-from gatepost.store.engine import change, convert_each, normalize_scope, now, query, snapshot
-from gatepost.store.entry_search import make_cursor, plan_search
+from gatepost.store.engine import (
+    Bulk,
+    Many,
+    Read,
+    Row,
+    Work,
+    change,
+    convert_each,
+    normalize_scope,
+    now,
+    query,
+    snapshot,
+    storable,
+)
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.lists import (
     ListRow,
@@ -30,8 +46,7 @@ from gatepost.store.lists import (
     lock_lists,
     raise_unkeyed_version,
 )
-from gatepost.store.paging import find_page
-from gatepost.store.statements import Bulk, Many, Read, Row, Work, storable
+from gatepost.store.paging import Condition, Keys, PageQuery, find_page
 from gatepost.store.tenants import tenant_exists
 
 T = TypeVar("T")
@@ -291,3 +306,62 @@ def _find_existing(row: ListRow, keys: tuple[str, ...]) -> Work[set[str] | None]
 def _columns(list_id: int, key: str, entry: NewEntry, label: str, now: int) -> Row:
     shown = None if entry.shown == entry.key else storable(entry.shown)
     return (list_id, key, shown, storable(entry.comment), now, now, label, entry.expires)
+
+
+_ENTRIES = "entries"
+_SORTED_ENTRIES = "(SELECT list_id, COALESCE(shown, key) AS shown, key, comment FROM entries) AS people"
+
+_cursors = msgspec.json.Decoder(tuple[str, str])
+
+
+def plan_search(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
+    """How to find a page of entries that begin with `prefix` and contain `part`, after a cursor."""
+    after = _parse_cursor(cursor)
+    sort_by_shown = not KINDS[row.kind].keyed
+    within = [Condition("list_id = {}", (row.id,))]
+    order = ("shown", "key") if sort_by_shown else ("key",)
+    if after is not None:
+        within.append(
+            Condition("(shown, key) > ({}, {})", after) if sort_by_shown else Condition("key > {}", after[1:])
+        )
+    if prefix:
+        within += _starts_with(order[0], storable(prefix))
+    tests = [_contains(storable(part))] if part else []
+    if sort_by_shown:
+        # All of the list is read for its order anyway.
+        return PageQuery(_SORTED_ENTRIES, order, [*within, *tests], descending=False)
+    return PageQuery(_ENTRIES, order, within, tests, ("shown", "comment") if part else (), descending=False)
+
+
+def make_cursor(keys: Keys) -> str | None:
+    """Where the next page begins, as text; None after the last page."""
+    return msgspec.json.encode((keys.next[0], keys.next[-1])).decode() if keys.next else None
+
+
+def _parse_cursor(text: str | None) -> tuple[str, str] | None:
+    try:
+        shown, key = _cursors.decode(text or "")
+    except msgspec.DecodeError:
+        return None
+    return storable(shown), storable(key)
+
+
+def _starts_with(column: str, prefix: str) -> list[Condition]:
+    """A range, as an index has it: up to the next text of the same length."""
+    conditions = [Condition(f"{column} >= {{}}", (prefix,))]
+    end = _next_text(prefix)
+    return [*conditions, Condition(f"{column} < {{}}", (end,))] if end else conditions
+
+
+def _next_text(prefix: str) -> str:
+    """The least text that is greater than all that begin with `prefix`; "" where there is none."""
+    shortened = prefix.rstrip("\U0010ffff")
+    if not shortened:
+        return ""
+    following = ord(shortened[-1]) + 1
+    return shortened[:-1] + chr(0xE000 if following == 0xD800 else following)
+
+
+def _contains(part: str) -> Condition:
+    texts = ("key", "lower(COALESCE(shown, ''))", "lower(comment)")
+    return Condition(f"({' OR '.join(f'strpos({text}, {{}}) > 0' for text in texts)})", (part.lower(),) * len(texts))

@@ -9,10 +9,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, change, normalize_scope, now, query
+from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
-from gatepost.store.statements import Read, Row, Work
 
 ACTION = "message.reported"
 MAX_PAGE = 1_000

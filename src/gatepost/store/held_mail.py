@@ -14,12 +14,25 @@ from typing import Literal
 import msgspec
 
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, change, normalize_scope, now, query, snapshot
+from gatepost.store.engine import (
+    Bulk,
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    normalize_scope,
+    now,
+    query,
+    snapshot,
+    storable,
+)
 from gatepost.store.held_search import HeldFilter, normalize_address, plan_search
-from gatepost.store.message_index import domain_of, fold
+from gatepost.store.message_search import domain_of, fold
 from gatepost.store.messages import MessageRecord, Release, pack, parse_record, parse_release
 from gatepost.store.paging import ROW_BUDGET, find_page
-from gatepost.store.statements import Bulk, Many, Read, Row, Work, Write, storable
 
 MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000

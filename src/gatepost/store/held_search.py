@@ -7,9 +7,9 @@ filters ask for. A sender or recipient has an index of its own, in the order of 
 import msgspec
 
 from gatepost.ids import canonical
-from gatepost.store.message_index import fold
+from gatepost.store.engine import Read, Work, storable
+from gatepost.store.message_search import fold
 from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range
-from gatepost.store.statements import Read, Work, storable
 
 # What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
 MAX_ADDRESS = 500

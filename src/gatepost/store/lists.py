@@ -16,9 +16,8 @@ from gatepost.lists.hosts import DOMAIN
 from gatepost.lists.values import NETWORK, PERSON, PHRASE
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
-from gatepost.store.engine import change, normalize_scope, now, query, snapshot
+from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, snapshot, storable
 from gatepost.store.errors import NameTaken, NotFound
-from gatepost.store.statements import Many, Read, Row, Work, Write, storable
 from gatepost.store.tenants import tenant_exists
 
 _COLUMNS = "id, scope, name, kind, category, display_name, description, max_size, custom, size"

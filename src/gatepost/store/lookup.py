@@ -15,9 +15,21 @@ import msgspec
 from gatepost.lists.unkeyed import Listed, Unkeyed
 from gatepost.lists.values import NETWORK
 from gatepost.questions import Hit, Scope
-from gatepost.store.engine import Engine, Operations, normalize_scope, now, query, snapshot
+from gatepost.store.engine import (
+    Bulk,
+    Engine,
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    normalize_scope,
+    now,
+    query,
+    snapshot,
+    storable,
+)
 from gatepost.store.lists import ListRow, find_list, find_lists, lock_lists, prefix_length
-from gatepost.store.statements import Bulk, Many, Read, Row, Work, storable
 
 # A look-up that meets a new version each time answers as of the last one.
 ATTEMPTS = 3

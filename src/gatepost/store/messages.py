@@ -13,11 +13,9 @@ import msgspec
 
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.store import message_index, traffic
-from gatepost.store.engine import convert_each, normalize_scope, now, query
-from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_texts
-from gatepost.store.message_search import MessageSearch
-from gatepost.store.statements import Many, Read, Work, in_sqlite, storable
+from gatepost.store import message_search, traffic
+from gatepost.store.engine import Many, Read, Work, convert_each, in_sqlite, normalize_scope, now, query, storable
+from gatepost.store.message_search import IndexedMessage, IndexedTexts, MessageSearch, index_texts
 from gatepost.store.traffic import BINS, CountedMessage
 
 PLAIN, DEFLATED = b"\x00", b"\x01"
@@ -52,7 +50,7 @@ _INSERT = f"""WITH kept AS (
     INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({_PLACEHOLDERS})
     ON CONFLICT (ggrid) DO NOTHING RETURNING id, completed, tenant, verdict, decision, size
 ), found AS (
-    INSERT INTO message_search ({", ".join(message_index.COLUMNS)})
+    INSERT INTO message_search ({", ".join(message_search.COLUMNS)})
     SELECT completed, id, tenant, verdict, decision, $15::text, $16::text, $17::text, $18::text, $19::text FROM kept
 ), addressed AS (
     INSERT INTO message_recipients (address, completed, id) SELECT unnest($20::text[]), completed, id FROM kept
@@ -130,7 +128,7 @@ class MessageStore(MessageSearch):
 
     async def purge_messages(self, before: int) -> int:
         """Delete results that were completed before that time, and the traffic counts; returns how many results."""
-        await self._repeat(message_index.index_old_messages)
+        await self._repeat(message_search.index_old_messages)
         deleted = await self._repeat(partial(_delete_old, before))
         await self._repeat(partial(traffic.delete_old, before, PURGE_BATCH))
         await self._repeat(partial(traffic.merge_parts, now()))
@@ -147,7 +145,7 @@ def insert_all(connection: apsw.Connection, records: Sequence[MessageRecord]) ->
         left = len(records) - len(stored)
         chunk = records[len(stored) : len(stored) + (1 << left.bit_length() - 1)]
         stored += _insert_chunk(connection, chunk, fresh)
-    message_index.insert_in_sqlite(connection, [_indexed(uid, record) for uid, record in fresh])
+    message_search.insert_in_sqlite(connection, [_indexed(uid, record) for uid, record in fresh])
     traffic.count_in_sqlite(connection, [_counted(record) for _, record in fresh])
     return stored
 
@@ -161,7 +159,7 @@ def find_message(ggrid: str) -> Work[MessageRecord | None]:
 def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
     """Delete at most `limit` records of a deleted tenant."""
     rows = yield Read(_DELETE_TENANT, (tenant, limit))
-    yield from message_index.delete(rows)
+    yield from message_search.delete(rows)
     return len(rows)
 
 
@@ -200,7 +198,7 @@ def _insert(record: MessageRecord) -> Work[MessageRecord]:
 
 def _delete_old(before: int) -> Work[int]:
     rows = yield Read(_DELETE_OLD, (before, PURGE_BATCH))
-    yield from message_index.delete(rows)
+    yield from message_search.delete(rows)
     return len(rows)
 
 

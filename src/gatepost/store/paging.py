@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gatepost.store.statements import Read, Row, Work
+from gatepost.store.engine import Read, Row, Work
 
 # How many rows a request reads at most.
 ROW_BUDGET = 30_000

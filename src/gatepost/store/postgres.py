@@ -20,10 +20,9 @@ from typing import Any, TypeVar
 import apsw
 import asyncpg
 
-from gatepost.store.engine import Engine, StoreCounters, cancel_read
+from gatepost.store.engine import Bulk, Engine, Many, Read, Rollback, Row, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
 from gatepost.store.sqlite_file import schema_files
-from gatepost.store.statements import Bulk, Many, Read, Rollback, Row, Step, Work
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -10,9 +10,8 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, change, now, query
+from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
 from gatepost.store.errors import NotFound, StorageError
-from gatepost.store.statements import Read, Row, Work, Write, storable
 from gatepost.store.users import USER_COLUMNS, User, delete_sessions, parse_user
 
 # A session that is not used for so long is over, whatever its cookie says.

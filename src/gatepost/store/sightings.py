@@ -13,8 +13,7 @@ from functools import partial
 import msgspec
 
 from gatepost.sender_history import EVERYTHING, scope_key
-from gatepost.store.engine import Operations, change, query
-from gatepost.store.statements import Many, Read, Work, Write
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, query
 
 # As many keys as one message has; longer lists are asked for in several statements.
 _KEYS_PER_STATEMENT = 500

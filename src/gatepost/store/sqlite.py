@@ -15,11 +15,21 @@ from typing import Any, TypeVar
 
 import apsw
 
-from gatepost.store.engine import Engine, StoreCounters, cancel_read
+from gatepost.store.engine import (
+    Bulk,
+    Engine,
+    Many,
+    Read,
+    Rollback,
+    Row,
+    Step,
+    StoreCounters,
+    Work,
+    cancel_read,
+    in_sqlite,
+)
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite_file import explain_errors, open_file, open_reader
-from gatepost.store.sqlite_writer import Writer
-from gatepost.store.statements import Bulk, Many, Read, Rollback, Row, Step, Work, in_sqlite
+from gatepost.store.sqlite_file import Writer, explain_errors, open_file, open_reader
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -11,9 +11,8 @@ import msgspec
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
-from gatepost.store.engine import change, now, query, snapshot
+from gatepost.store.engine import Many, Read, Rollback, Row, Work, Write, change, now, query, snapshot, storable
 from gatepost.store.errors import NameTaken, NotFound
-from gatepost.store.statements import Many, Read, Rollback, Row, Work, Write, storable
 
 _INSERT = "INSERT INTO tenants (uid, name, created) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING"
 _SELECT = "SELECT uid, name, created FROM tenants WHERE uid = $1"

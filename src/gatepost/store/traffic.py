@@ -15,8 +15,18 @@ from typing import TypeAlias
 import apsw
 import msgspec
 
-from gatepost.store.engine import Operations, normalize_scope, query
-from gatepost.store.statements import Bulk, Read, Row, Work, Write, in_sqlite, insert_rows
+from gatepost.store.engine import (
+    Bulk,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    in_sqlite,
+    insert_rows,
+    normalize_scope,
+    query,
+)
 
 BUCKET_MILLISECONDS = 300_000
 BINS = 18

@@ -12,9 +12,20 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, change, normalize_scope, now, query
+from gatepost.store.engine import (
+    Operations,
+    Read,
+    Rollback,
+    Row,
+    Work,
+    Write,
+    change,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
-from gatepost.store.statements import Read, Rollback, Row, Work, Write, storable
 from gatepost.store.tenants import tenant_exists
 
 USER_COLUMNS = "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.store.statements import in_sqlite, storable
+from gatepost.store.engine import in_sqlite, storable
 
 
 @pytest.mark.parametrize(
