@@ -21,8 +21,8 @@ from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.textmodel.deployed import Models, shipped_models
-from gatepost.view import picture
 from gatepost.view.message import view
+from gatepost.view.picture import picture
 from gatepost.workers import protocol
 from gatepost.workers.fault_injection import rigged
 from gatepost.workers.protocol import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame, Job, Looked, RecentSnapshots
