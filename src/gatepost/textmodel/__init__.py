@@ -1,1 +1,1 @@
-"""A linear model of the words and marks of unwanted mail: features, scoring, training, and the figures of its model card."""
+"""A linear model of the words and marks of unwanted mail: features, scoring, training, and the model card's figures."""

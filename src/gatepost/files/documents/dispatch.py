@@ -7,18 +7,7 @@ the zip comes to them, and each is recognised by what it is.
 from collections.abc import Callable, Iterable
 
 from gatepost.files.budget import Budget
-from gatepost.files.documents import (
-    calendar,
-    excel_binary,
-    office_xml,
-    ole,
-    onenote,
-    pdf,
-    rtf,
-    shortcut,
-    text_tables,
-    web_page,
-)
+from gatepost.files.documents import calendar, office_xml, ole, onenote, pdf, rtf, shortcut, spreadsheets, web_page
 from gatepost.files.documents.insight import Insight
 from gatepost.files.values import Contents, File
 
@@ -34,7 +23,7 @@ _READERS: dict[str, Callable[[File, Budget], Contents]] = {
     "svg": web_page.inspect,
     "xml": office_xml.inspect,
 }
-_BINARY_PARTS = (excel_binary.SUPBOOK_PART, excel_binary.WORKBOOK_PART)
+_BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
 
 def inspect(file: File, budget: Budget, passwords: Iterable[str] = ()) -> Contents:
@@ -70,8 +59,8 @@ def _text(file: File, budget: Budget) -> Contents:
         return _NOTHING
     if shortcut.is_internet_shortcut(file.content):
         return shortcut.inspect_internet(file, budget)
-    if text_tables.is_table(file):
-        return text_tables.inspect(file, budget)
+    if spreadsheets.is_text_table(file):
+        return spreadsheets.inspect_text_table(file, budget)
     if web_page.is_page(file):
         return web_page.inspect(file, budget)
     return office_xml.inspect(file, budget) if office_xml.is_xml(file.content) else _NOTHING
@@ -80,7 +69,7 @@ def _text(file: File, budget: Budget) -> Contents:
 def _data(file: File, budget: Budget) -> Contents:
     if file.content.startswith(_BINARY_PARTS):
         insight = Insight(file, budget)
-        excel_binary.inspect_workbook_part(file.content, insight)
+        spreadsheets.inspect_workbook_part(file.content, insight)
         return insight.contents()
     if b"\0" in file.content[:4] and office_xml.is_xml(file.content):
         return office_xml.inspect(file, budget)

@@ -4,6 +4,8 @@ Office documents in compound files (.doc, .xls, .ppt), their embedded objects, a
 
 One file may be several things at once: a Word document with a spreadsheet and a packaged program inside has streams of
 all three. So nothing is decided by the file's name or class: every stream is looked at for what its name says it is.
+
+Outlook's saved messages (.msg, MS-OXMSG): each property is a stream, each attachment a storage of such streams.
 """
 
 import re
@@ -13,7 +15,7 @@ import msgspec
 
 from gatepost.files.archives import decompress
 from gatepost.files.budget import Budget
-from gatepost.files.documents import excel_binary, office_encryption, outlook_msg, powerpoint_binary, vba
+from gatepost.files.documents import office_encryption, powerpoint_binary, spreadsheets, vba
 from gatepost.files.documents.compound import ROOT, STREAM, Compound, Entry
 from gatepost.files.documents.insight import Insight
 from gatepost.files.documents.script_strings import addresses_in, commands
@@ -90,7 +92,7 @@ def inspect(file: File, budget: Budget, passwords: Iterable[str] = ()) -> Conten
             read(_read(document, entry, insight), insight)
     _open_package(document, streams, insight)
     if any(entry.path.startswith("__PROPERTIES") for entry in streams):
-        outlook_msg.inspect(document, insight)
+        _inspect_msg(document, insight)
     vba.inspect(document, insight)
     if not document.is_whole:
         insight.unread("damaged")
@@ -186,8 +188,8 @@ def _link(content: bytes, insight: Insight) -> None:
 _READERS: dict[str, Callable[[bytes, Insight], None]] = {
     "ENCRYPTEDSUMMARY": _encrypted,
     "WORDDOCUMENT": _word,
-    "WORKBOOK": excel_binary.inspect,
-    "BOOK": excel_binary.inspect,
+    "WORKBOOK": spreadsheets.inspect_workbook,
+    "BOOK": spreadsheets.inspect_workbook,
     "POWERPOINT DOCUMENT": powerpoint_binary.inspect,
     "CURRENT USER": powerpoint_binary.inspect_user,
     "\x01OLE10NATIVE": _native,
@@ -197,3 +199,39 @@ _READERS: dict[str, Callable[[bytes, Insight], None]] = {
     "\x01OLE": _link,
     "\x03LINKINFO": _link,
 }
+
+
+MAX_ATTACHMENTS = 500
+_MSG_VALUE = "__SUBSTG1.0_"
+_MSG_DATA, _LONG_NAME, _SHORT_NAME = "37010102", "3707", "3704"
+_MSG_BODIES = {"1000001F": "body.txt", "1000001E": "body.txt", "10130102": "body.html", "1013001F": "body.html"}
+
+
+def _inspect_msg(document: Compound, insight: Insight) -> None:
+    """Attachments and bodies as files."""
+    folders: dict[str, dict[str, Entry]] = {}
+    for entry in document.entries:
+        folder, _, name = entry.path.rpartition("/")
+        if entry.kind == STREAM and name.startswith(_MSG_VALUE) and len(folders) <= MAX_ATTACHMENTS:
+            folders.setdefault(folder, {})[name[len(_MSG_VALUE) :]] = entry
+    for folder, values in folders.items():
+        if folder.rpartition("/")[2].startswith("__ATTACH") and _MSG_DATA in values:
+            _msg_attachment(document, values[_MSG_DATA], _msg_name(document, values), insight)
+        for tag, name in _MSG_BODIES.items():
+            if tag in values:
+                _msg_attachment(document, values[tag], name, insight)
+
+
+def _msg_attachment(document: Compound, entry: Entry, name: str, insight: Insight) -> None:
+    content = document.read(entry, insight.room(entry.size))
+    if entry.path.endswith("001F"):
+        content = content.decode("utf-16-le", "replace").encode()
+    insight.member(name, content, len(content))
+
+
+def _msg_name(document: Compound, values: dict[str, Entry]) -> str:
+    for tag in (_LONG_NAME, _SHORT_NAME):
+        for form, charset in (("001F", "utf-16-le"), ("001E", "cp1252")):
+            if entry := values.get(tag + form):
+                return document.read(entry, 1_000).decode(charset, "replace").strip("\0") or "attachment"
+    return "attachment"

@@ -2,13 +2,19 @@
 
 Macros were cells once: a sheet of formulas (Excel 4.0, "XLM") runs without any Visual Basic. A link to another
 program (DDE) stands among the workbook's links to other files.
+
+Tables as text: .csv, and SYLK (.slk), which Excel opens with formulas, links to programs and even old macros.
 """
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 
+from gatepost.files.budget import Budget
 from gatepost.files.documents import office_encryption
 from gatepost.files.documents.insight import Insight
 from gatepost.files.documents.script_strings import addresses_in, commands
+from gatepost.files.values import Contents, File
 
 MAX_RECORDS = 500_000
 FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK = 0x2F, 0x85, 0x1AE, 0x17, 0x18, 0x1B8
@@ -20,9 +26,9 @@ _HIDDEN = {1: "hidden", 2: "very hidden"}
 _AUTORUN = {1: "Auto_Open", 2: "Auto_Close", 10: "Auto_Activate", 11: "Auto_Deactivate"}
 
 
-def inspect(content: bytes, insight: Insight) -> None:
+def inspect_workbook(content: bytes, insight: Insight) -> None:
     """The stream `Workbook` or `Book`."""
-    for kind, data in _records(content, insight):
+    for kind, data in _workbook_records(content, insight):
         if kind == FILEPASS:
             _encrypted(content, insight)
             return  # from here on records are unreadable
@@ -43,7 +49,7 @@ def _encrypted(content: bytes, insight: Insight) -> None:
         office_encryption.DEFAULT, 1, lambda password: office_encryption.workbook(content, password)
     )
     if plain:
-        inspect(plain, insight)
+        inspect_workbook(plain, insight)
     else:
         insight.trait("encrypted", "Excel")
 
@@ -63,7 +69,7 @@ def inspect_workbook_part(content: bytes, insight: Insight) -> None:
         _dde(service, topic, insight)
 
 
-def _records(content: bytes, insight: Insight) -> Iterator[tuple[int, bytes]]:
+def _workbook_records(content: bytes, insight: Insight) -> Iterator[tuple[int, bytes]]:
     place = 0
     for _ in range(MAX_RECORDS):
         if place + 4 > len(content):
@@ -120,3 +126,44 @@ def _packed(content: bytes, place: int, most: int) -> tuple[int, int]:
 def _wide(data: bytes, place: int) -> tuple[str, int]:
     end = place + 4 + 2 * int.from_bytes(data[place : place + 4], "little")
     return data[place + 4 : end].decode("utf-16-le", "replace"), end
+
+
+MAX_TEXT = 8 << 20
+MAX_CELLS = 200
+MAX_LINKS = 10_000
+MAX_COMMAND = 2_000
+_TABLE_NAMES = (".csv", ".slk", ".tsv", ".dif", ".iqy")
+# A cell that starts a formula, then `program|topic`: Excel asks another program for the value.
+_DDE_CELL = re.compile(
+    r"(?:^|(?<=[,;\t\"']))[ ]{0,3}+(?:[=+@-]|(?<=;)E)[\w.\\/:()+ -]{1,200}+\|[ ]?['\"\w/\\.-]", re.MULTILINE
+)
+_MACRO = re.compile(r"^(?:O;[^\r\n]{0,200}\bE\b|NN;Nauto_?open)", re.IGNORECASE | re.MULTILINE)
+_FORMULA_LINK = re.compile(r"(?:HYPERLINK|WEBSERVICE)\(\s{0,5}\"{1,2}([^\"\r\n]{4,2000})", re.IGNORECASE)
+_QUERY = re.compile(r"\AWEB\s{1,4}\d{1,3}\s{1,4}(\S{1,2000})", re.IGNORECASE)
+
+
+def is_text_table(file: File) -> bool:
+    """By its start (SYLK) or its name: text is a table only to the program that opens it as one."""
+    return file.content.startswith(b"ID;") or any(name.lower().endswith(_TABLE_NAMES) for name in file.names)
+
+
+def inspect_text_table(file: File, budget: Budget) -> Contents:
+    """Links to programs, macros, links."""
+    insight = Insight(file, budget)
+    content = file.content[:MAX_TEXT]
+    if b"|" in content or b"(" in content or content.startswith(b"ID;") or content[:3].upper() == b"WEB":
+        text = content.decode("utf-8", "replace")
+        for match in islice(_DDE_CELL.finditer(text), MAX_CELLS):
+            command = text[match.start() : match.end() + MAX_COMMAND].lstrip("=+@- ").splitlines()[0]
+            insight.trait("dde", command)
+            insight.member("DDE command", commands(command))
+        if text.startswith("ID;"):
+            for match in islice(_MACRO.finditer(text), MAX_CELLS):
+                is_autorun = match.group().upper().startswith("NN")
+                insight.trait("macro-autorun" if is_autorun else "macro", "SYLK")
+                insight.trait("macro-cells", "SYLK")
+        insight.links(match.group(1) for match in islice(_FORMULA_LINK.finditer(text), MAX_LINKS))
+        if query := _QUERY.match(text):
+            insight.link(query.group(1))
+            insight.trait("remote-object", query.group(1))
+    return insight.contents()
