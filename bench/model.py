@@ -31,7 +31,7 @@ def run() -> str:
         mail = corpus.mail(COUNT)
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
-    names.warm()
+    names.preload_suffixes()
     model = shipped_model()
     read_mail = [(message, unfold(message)) for message in (read(each.raw) for each in mail)]
     seen = [features(message, files) for message, files in read_mail]

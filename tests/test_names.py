@@ -16,12 +16,12 @@ from gatepost.names import (
     normal_address,
     normal_domain,
     org_domain,
+    preload_suffixes,
     public_suffix,
     remove_accents,
     scripts,
     skeleton,
     unicode_domain,
-    warm,
 )
 
 
@@ -79,7 +79,7 @@ def test_unicode_domain(domain: str, expected: str) -> None:
     ],
 )
 def test_owner(domain: str, suffix: str, owner: str) -> None:
-    warm()
+    preload_suffixes()
     assert (public_suffix(domain), org_domain(domain)) == (suffix, owner)
 
 

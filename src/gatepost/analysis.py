@@ -28,7 +28,7 @@ from gatepost.lists.subjects import Subject, questions
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, hit_of
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
-from gatepost.near_duplicates import Signature, signature_of
+from gatepost.near_duplicates import Signature, compute_signature
 from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.questions import (
     Analysis,
@@ -40,7 +40,7 @@ from gatepost.questions import (
     Lookup,
     LookupAnswer,
     Questions,
-    Sighted,
+    Sightings,
     together,
 )
 from gatepost.report import FileSeen, Outcome, Report, undecided
@@ -152,7 +152,7 @@ def _sketched(message: Message, context: Context, outcomes: list[Outcome]) -> tu
     if not context.campaigns:
         return nothing
     return _run(
-        "campaign", lambda: (words := body_words(message.texts), signature_of(words)), nothing, context, outcomes
+        "campaign", lambda: (words := body_words(message.texts), compute_signature(words)), nothing, context, outcomes
     )
 
 
@@ -176,7 +176,7 @@ def _met(facets: Facets | None) -> Analysis[SenderHistory]:
     if facets is None:
         return NO_HISTORY
     (said,) = yield (sender_history.history_question(facets),)
-    return sender_history.read_history(facets, said) if isinstance(said, Sighted) else NO_HISTORY
+    return sender_history.read_history(facets, said) if isinstance(said, Sightings) else NO_HISTORY
 
 
 def _spread(mine: Signature) -> Analysis[Campaign]:
@@ -221,7 +221,7 @@ def _told(
     said = (yield wanted) if wanted else ()
     answer = next((each for each in said if isinstance(each, LookupAnswer)), LookupAnswer())
     antivirus = next((each for each in said if isinstance(each, Antivirus)), Antivirus())
-    known = next((each for each in said if isinstance(each, Sighted)), Sighted())
+    known = next((each for each in said if isinstance(each, Sightings)), Sightings())
     return answer, antivirus, sender_history.join_histories(met, sender_history.read_history(inside, known))
 
 

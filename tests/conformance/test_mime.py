@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from gatepost.mail import addresses, entity, headers
-from gatepost.mail.budget import Budget
-from gatepost.mail.encodings.charset import decode
-from gatepost.mail.headers import unfolded
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.headers import unfold
 from gatepost.mail.message import Field, Part
-from gatepost.mail.reader import Parts, read
+from gatepost.mail.reader import MessageParts, read
 
 PAIRS = {"rfc": 10, "legacy": 54}
 STRAY = "bytes outside the declared charset are read as Windows-1252, not as replacement marks: no letter is lost"
@@ -59,7 +59,7 @@ def test_pair(shared: Callable[[str], Path], name: str, form: str) -> None:
     if form == "crlf":
         raw = raw.replace(b"\n", b"\r\n")
     expected = json.loads((folder / f"{name}{'.crlf' if form == 'crlf' else ''}.json").read_text("utf-8"))
-    compare(expected, 0, Parts(raw, Budget()).flat[0])
+    compare(expected, 0, MessageParts(raw, ReadBudget()).flat[0])
 
 
 def test_no_pair_is_left_out(shared: Callable[[str], Path]) -> None:
@@ -82,7 +82,7 @@ def compare(message: Any, index: int, part: Part) -> None:
         (inner,) = part.children
         compare(body, 0, inner)
     elif kind in {"Text", "Html"}:
-        assert lines(decode(part.content, part.charset)[0]) == lines(body)
+        assert lines(decode_charset(part.content, part.charset)[0]) == lines(body)
     else:
         assert lines(part.content.decode("latin-1")) == lines(bytes(body).decode("latin-1"))
 
@@ -99,16 +99,16 @@ def compare_field(field: Field, header: Any) -> None:
     elif kind == "Address":
         compare_addresses(field, value)
     elif kind == "ContentType":
-        parsed = entity.parse_parameters(unfolded(field))
+        parsed = entity.parse_parameters(unfold(field))
         assert parsed.main == "/".join(filter(None, (value["c_type"], value.get("c_subtype")))).lower()
         for attribute in value.get("attributes") or ():
-            assert attribute["value"] in map(headers.decode, parsed.spellings(attribute["name"].lower()))
+            assert attribute["value"] in map(headers.decode_words, parsed.spellings(attribute["name"].lower()))
 
 
 def compare_addresses(field: Field, value: Any) -> None:
     members = value.get("List") or [one for group in value["Group"] for one in group["addresses"]]
     expected = [(one.get("name") or "", (one.get("address") or "").lower()) for one in members]
-    found, _ = addresses.parse(unfolded(field), 1000)
+    found, _ = addresses.parse_addresses(unfold(field), 1000)
     assert [(address.name, str(address).lower()) for address in found] == expected
 
 
@@ -135,11 +135,11 @@ def test_odd_messages_lose_no_byte(shared: Callable[[str], Path]) -> None:
     """Each byte of an odd message is in a header, on a delimiter's line, or in the body of a part."""
     for path in odd_messages(suite(shared)):
         raw = path.read_bytes()
-        parts = Parts(raw, Budget())
+        parts = MessageParts(raw, ReadBudget())
         assert uncovered(raw, parts) == [], path.name
 
 
-def uncovered(raw: bytes, parts: Parts) -> list[bytes]:
+def uncovered(raw: bytes, parts: MessageParts) -> list[bytes]:
     """The lines of a message that are nowhere in its tree."""
     tree = parts.trees[0]
     spans = [*tree.header_bytes]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gatepost.findings import Finding, Kind, Reading
 from gatepost.names import org_domain
-from gatepost.near_duplicates import signature_of
+from gatepost.near_duplicates import compute_signature
 
 MARKED = Kind("campaign:marked", "The text is nearly that of a mail which the operator marked as unwanted")
 BURST = Kind("campaign:burst", "Many recipients got nearly the same text within hours")
@@ -21,7 +21,7 @@ _BULK = frozenset({"list-unsubscribe", "list-id", "list-post"})
 
 def check(reading: Reading) -> Iterator[Finding]:
     marked = reading.models.marked
-    if marked.by_hash and marked.near(signature_of(reading.written)):
+    if marked.by_hash and marked.has_near_duplicate(compute_signature(reading.written)):
         yield MARKED.at("text")
     if reading.campaign.recipients >= MANY and _BULK.isdisjoint(reading.fields) and not _is_own(reading):
         yield BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)

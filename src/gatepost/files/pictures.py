@@ -32,7 +32,7 @@ from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugi
 
 from gatepost.files.budget import BrokenError, Budget, ByteSource
 from gatepost.files.values import Contents, File, Trait, Unread
-from gatepost.mail.links import Links, targets_in
+from gatepost.mail.links import Links, find_targets
 from gatepost.mail.message import Link
 
 _MAX_MARKERS = 1_000
@@ -127,7 +127,7 @@ def code_contents(texts: Iterable[str], where: str, unread: tuple[Unread, ...] =
 def _links(texts: Iterable[str], where: str) -> tuple[Link, ...]:
     found = Links()
     for text in texts:
-        for target in targets_in(text):
+        for target in find_targets(text):
             found.add(target, where, "qr")
     return tuple(found)
 

@@ -7,8 +7,8 @@ from binascii import Error
 from gatepost.files.budget import Budget
 from gatepost.files.documents.insight import Insight
 from gatepost.files.values import Contents, File
-from gatepost.mail.links import targets_in
-from gatepost.mail.text import calendar, lines
+from gatepost.mail.links import find_targets
+from gatepost.mail.text import normalise_lines, unfold_calendar
 
 MAX_TEXT = 4 << 20
 MAX_LINES = 100_000
@@ -23,7 +23,7 @@ def inspect(file: File, budget: Budget) -> Contents:
     insight = Insight(file, budget)
     if len(file.content) > MAX_TEXT:
         insight.unread("size")
-    text = _FOLD.sub("", lines(file.content[:MAX_TEXT].decode("utf-8", "replace")))
+    text = _FOLD.sub("", normalise_lines(file.content[:MAX_TEXT].decode("utf-8", "replace")))
     attendees = 0
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
         head, _, value = line.partition(":")
@@ -37,7 +37,7 @@ def inspect(file: File, budget: Budget) -> Contents:
         elif name == "ATTACH":
             _attachment(head, value, insight)
         elif name in _READABLE:
-            insight.links(targets_in(calendar(value)))
+            insight.links(find_targets(unfold_calendar(value)))
     if attendees:
         insight.trait("calendar-attendees", str(attendees))
     return insight.contents()

@@ -14,7 +14,7 @@ from gatepost.files.documents.office_xml import report_field
 from gatepost.files.documents.ole import read_package
 from gatepost.files.documents.script_strings import addresses_in
 from gatepost.files.values import Contents, File
-from gatepost.mail.text import rich_text
+from gatepost.mail.text import strip_rtf
 
 MAX_TOKENS = 200_000
 MAX_FIELDS = 1 << 20  # characters of fields and templates in all
@@ -81,7 +81,7 @@ class _Text:
         self._chars -= end - place
         # A backslash that is written twice is one; it must not begin a control word.
         text = self._content[place:end].decode("latin-1").replace("\\\\", "\1")
-        return rich_text(text).replace("\1", "\\").strip()
+        return strip_rtf(text).replace("\1", "\\").strip()
 
     def _object(self, place: int) -> bool:
         """One object; False where there is nothing left to pay for it."""

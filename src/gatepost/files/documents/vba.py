@@ -13,7 +13,7 @@ import msgspec
 from gatepost.files.documents.compound import STREAM, Compound, Entry
 from gatepost.files.documents.insight import Insight
 from gatepost.files.documents.script_strings import basic_strings, commands
-from gatepost.mail.encodings.charset import decode
+from gatepost.mail.encodings.charset import decode_charset
 
 MAX_SOURCE = 4 << 20
 MAX_MODULES = 500
@@ -77,7 +77,7 @@ def _project(document: Compound, entries: dict[str, Entry], folder: str, insight
 
 
 def _source(document: Compound, entry: Entry, offset: int, charset: str, insight: Insight) -> str:
-    return decode(_decompressed(document, entry, offset, insight), charset)[0]
+    return decode_charset(_decompressed(document, entry, offset, insight), charset)[0]
 
 
 def _decompressed(document: Compound, entry: Entry, offset: int, insight: Insight) -> bytes:
@@ -142,7 +142,7 @@ def listed(listing: bytes) -> tuple[str, list[Module]]:
         if kind == 0x0003:
             charset = f"cp{int.from_bytes(data[:2], 'little')}"
         elif kind == 0x001A:
-            stream = decode(data, charset)[0]
+            stream = decode_charset(data, charset)[0]
         elif kind == 0x0032:
             stream = data.decode("utf-16-le", "replace") or stream
         elif kind == 0x0031:

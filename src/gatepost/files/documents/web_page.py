@@ -16,9 +16,9 @@ from gatepost.files.budget import Budget
 from gatepost.files.documents.insight import Insight
 from gatepost.files.signatures import identify
 from gatepost.files.values import Contents, File
-from gatepost.mail.encodings.charset import decode
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.message import Part
-from gatepost.mail.text import Reader
+from gatepost.mail.text import TextReader
 
 MAX_PAGE = 16 << 20
 MAX_LITERALS = 100
@@ -63,7 +63,7 @@ def inspect(file: File, budget: Budget) -> Contents:
         insight.unread("size")
     raw = file.content[:MAX_PAGE]
     if _is_active(raw):
-        text, _ = decode(raw, None)
+        text, _ = decode_charset(raw, None)
         _payloads(text, text.lower(), insight)
     if not _is_body(file):
         _page(file, insight)
@@ -85,7 +85,7 @@ def _is_body(file: File) -> bool:
 
 def _page(file: File, insight: Insight) -> None:
     kind = "image/svg+xml" if file.type == "svg" else "text/html"
-    reader = Reader()
+    reader = TextReader()
     reader.read(Part(file.path, content_type=kind, content=file.content))
     for defect in reader.defects:
         if defect.kind.startswith("html:"):
