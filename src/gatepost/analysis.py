@@ -19,8 +19,8 @@ from gatepost.checks import CHECKS, TITLES
 from gatepost.checks.wording import wording
 from gatepost.files.pictures import find_qr_codes
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
-from gatepost.files.yara import Rules, mark_matches
+from gatepost.files.walk import find_files
+from gatepost.files.yara import YaraRules, mark_matches
 from gatepost.findings import Check, Finding, Protected, Reading
 from gatepost.lists.lookup import subjects_of
 from gatepost.lists.rulings import Ruling, rule_on
@@ -90,7 +90,7 @@ class Context(msgspec.Struct, frozen=True):
     lists: Compiled = NO_LISTS
     checks: frozenset[str] | tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
-    rules: Rules | None = None
+    rules: YaraRules | None = None
     antivirus: bool = False
     acquaintance: bool = False
     models: Models = msgspec.field(default_factory=shipped_models)
@@ -105,7 +105,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     facets = _facets(message, envelope, context, outcomes)
     words, mine = _sketched(message, context, outcomes)
     authentication, met, campaign = yield from _introduced(message, envelope, facets, mine, context, outcomes)
-    files: tuple[File, ...] = _run("files", lambda: unfold(message), (), context, outcomes)
+    files: tuple[File, ...] = _run("files", lambda: find_files(message), (), context, outcomes)
     files = _run("pictures", lambda: find_qr_codes(files), files, context, outcomes)
     if rules := context.rules:
         files = _run("yara", lambda: mark_matches(files, rules), files, context, outcomes)

@@ -7,7 +7,7 @@ do write the password under the archive; theirs are opened, looked at, and let t
 
 from collections.abc import Iterator
 
-from gatepost.files.values import Unread
+from gatepost.files.values import UnreadReason
 from gatepost.findings import Finding, Kind, Reading
 
 ENCRYPTED = Kind("file:encrypted-archive", "An archive is encrypted, so its content could not be read")
@@ -22,7 +22,7 @@ OPENED = Kind("file:encrypted-archive-opened", "An archive is encrypted, and the
 KINDS = (ENCRYPTED, DEPTH, COUNT, SIZE, RATIO, DAMAGED, UNSUPPORTED, PIXELS, OPENED)
 NEEDS = frozenset({"trait", "unread"})
 
-_BY_REASON: dict[Unread, Kind] = {
+_BY_REASON: dict[UnreadReason, Kind] = {
     "encrypted": ENCRYPTED,
     "depth": DEPTH,
     "count": COUNT,

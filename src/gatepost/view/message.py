@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from gatepost.files.pictures import dimensions
+from gatepost.files.pictures import read_dimensions
 from gatepost.mail.message import DEFECTS, Field, Link, Message, Part, Text
 from gatepost.mail.reader import read
 from gatepost.mail.text import DEFECTS as TEXT_DEFECTS
@@ -121,7 +121,7 @@ def _pictures(message: Message, left_out: list[str]) -> tuple[PictureLine, ...]:
 
 
 def _picture(index: int, part: Part, kind: str, allowance: Allowance) -> PictureLine:
-    width, height = dimensions(part.content, kind)
+    width, height = read_dimensions(part.content, kind)
     return PictureLine(
         index=index,
         where=allowance.line(part.path, values.MAX_NAME),

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import Context, analyse
-from gatepost.files.yara import Rules
+from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, compile_lists
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
@@ -56,7 +56,7 @@ class Worker:
         self,
         sock: socket.socket,
         page: StatusPage,
-        rules: Rules | None = None,
+        rules: YaraRules | None = None,
         models: Models | None = None,
         *,
         trial: bool = False,
@@ -212,7 +212,13 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def live(
-    sock: int, page: StatusPage, memory: int, rules: Rules | None = None, models: Models | None = None, *, trial: bool
+    sock: int,
+    page: StatusPage,
+    memory: int,
+    rules: YaraRules | None = None,
+    models: Models | None = None,
+    *,
+    trial: bool,
 ) -> NoReturn:
     """A forked child becomes a worker: sealed, tested from inside, then at work until guard lets go."""
     os.dup2(sock, SOCKET)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import office_encryption
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.script_strings import addresses_in, commands
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import expand_commands, find_addresses
 from gatepost.files.values import Contents, File
 
 MAX_RECORDS = 500_000
@@ -26,50 +26,50 @@ _HIDDEN = {1: "hidden", 2: "very hidden"}
 _AUTORUN = {1: "Auto_Open", 2: "Auto_Close", 10: "Auto_Activate", 11: "Auto_Deactivate"}
 
 
-def inspect_workbook(content: bytes, insight: Insight) -> None:
+def inspect_workbook(content: bytes, builder: ContentsBuilder) -> None:
     """The stream `Workbook` or `Book`."""
-    for kind, data in _workbook_records(content, insight):
+    for kind, data in _read_records(content, builder):
         if kind == FILEPASS:
-            _encrypted(content, insight)
+            _inspect_encrypted(content, builder)
             return  # from here on records are unreadable
         if kind == BOUNDSHEET and len(data) > 6 and data[5] == MACRO_SHEET:
-            insight.trait("macro", "Excel 4.0")
-            insight.trait("macro-cells", _HIDDEN.get(data[4] & 3, "visible"))
+            builder.add_trait("macro", "Excel 4.0")
+            builder.add_trait("macro-cells", _HIDDEN.get(data[4] & 3, "visible"))
         elif kind == NAME:
-            _name(data, insight)
+            _inspect_name(data, builder)
         elif kind in (SUPBOOK, EXTERNSHEET):
-            _book(data, kind, insight)
+            _inspect_external_book(data, kind, builder)
         elif kind == HLINK:
-            insight.links(addresses_in(data))
+            builder.add_links(find_addresses(data))
 
 
-def _encrypted(content: bytes, insight: Insight) -> None:
+def _inspect_encrypted(content: bytes, builder: ContentsBuilder) -> None:
     """What a password opens has the record of encryption no more."""
-    plain = insight.unlocked(
-        office_encryption.DEFAULT, 1, lambda password: office_encryption.workbook(content, password)
+    plain = builder.try_passwords(
+        office_encryption.EXCEL_DEFAULT, 1, lambda password: office_encryption.decrypt_workbook(content, password)
     )
     if plain:
-        inspect_workbook(plain, insight)
+        inspect_workbook(plain, builder)
     else:
-        insight.trait("encrypted", "Excel")
+        builder.add_trait("encrypted", "Excel")
 
 
-def inspect_workbook_part(content: bytes, insight: Insight) -> None:
+def inspect_workbook_part(content: bytes, builder: ContentsBuilder) -> None:
     """A part of an .xlsb: links to other programs, macros that start by themselves."""
     if content.startswith(WORKBOOK_PART):
         if "Auto_Open".encode("utf-16-le").lower() in content.lower():
-            insight.trait("macro-autorun", "Auto_Open")
+            builder.add_trait("macro-autorun", "Auto_Open")
         return
-    _, place = _packed(content, 0, 2)
-    size, place = _packed(content, place, 4)
+    _, place = _read_packed_number(content, 0, 2)
+    size, place = _read_packed_number(content, place, 4)
     data = content[place : place + size]
     if data[:2] == b"\x01\0":
-        service, place = _wide(data, 2)
-        topic, _ = _wide(data, place)
-        _dde(service, topic, insight)
+        service, place = _read_wide_string(data, 2)
+        topic, _ = _read_wide_string(data, place)
+        _report_dde(service, topic, builder)
 
 
-def _workbook_records(content: bytes, insight: Insight) -> Iterator[tuple[int, bytes]]:
+def _read_records(content: bytes, builder: ContentsBuilder) -> Iterator[tuple[int, bytes]]:
     place = 0
     for _ in range(MAX_RECORDS):
         if place + 4 > len(content):
@@ -79,24 +79,24 @@ def _workbook_records(content: bytes, insight: Insight) -> Iterator[tuple[int, b
         if kind in _WANTED:
             yield kind, content[place + 4 : place + 4 + size]
         place += 4 + size
-    insight.unread("count")
+    builder.add_unread("count")
 
 
 _WANTED = frozenset({FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK})
 
 
-def _name(data: bytes, insight: Insight) -> None:
+def _inspect_name(data: bytes, builder: ContentsBuilder) -> None:
     """A defined name; built-in ones are a number (MS-XLS section 2.5.66)."""
     text = data[14:] if len(data) < 400 else data[14:400]
     if data[:1] and data[0] & 0x20 and text[:1] == b"\0" and text[1:2] and text[1] in _AUTORUN:
-        insight.trait("macro-autorun", _AUTORUN[text[1]])
+        builder.add_trait("macro-autorun", _AUTORUN[text[1]])
     elif data[:1] and data[0] & 0x20 and text[:1] and text[0] in _AUTORUN:  # BIFF5: no flag byte
-        insight.trait("macro-autorun", _AUTORUN[text[0]])
+        builder.add_trait("macro-autorun", _AUTORUN[text[0]])
     elif text.lower().replace(b"\0", b"").startswith((b"auto_open", b"auto_close")):
-        insight.trait("macro-autorun", "Auto_Open")
+        builder.add_trait("macro-autorun", "Auto_Open")
 
 
-def _book(data: bytes, kind: int, insight: Insight) -> None:
+def _inspect_external_book(data: bytes, kind: int, builder: ContentsBuilder) -> None:
     """A link to something outside; `program<03>topic` is one to another program."""
     if kind == SUPBOOK and len(data) > 5:
         text = data[5:].decode("utf-16-le" if data[4] & 1 else "latin-1", "replace")
@@ -104,15 +104,15 @@ def _book(data: bytes, kind: int, insight: Insight) -> None:
         text = data[1:].decode("latin-1")
     service, mark, topic = text.partition("\x03")
     if mark and service and len(service) < 200:  # before a name alone, the mark means this very book
-        _dde(service, topic, insight)
+        _report_dde(service, topic, builder)
 
 
-def _dde(service: str, topic: str, insight: Insight) -> None:
-    insight.trait("dde", f"{service} {topic}")
-    insight.member("DDE command", commands(f"{service} {topic}"))
+def _report_dde(service: str, topic: str, builder: ContentsBuilder) -> None:
+    builder.add_trait("dde", f"{service} {topic}")
+    builder.add_member("DDE command", expand_commands(f"{service} {topic}"))
 
 
-def _packed(content: bytes, place: int, most: int) -> tuple[int, int]:
+def _read_packed_number(content: bytes, place: int, most: int) -> tuple[int, int]:
     """A number in bytes of seven bits."""
     value = 0
     for index in range(most):
@@ -123,7 +123,7 @@ def _packed(content: bytes, place: int, most: int) -> tuple[int, int]:
     return value, place + most
 
 
-def _wide(data: bytes, place: int) -> tuple[str, int]:
+def _read_wide_string(data: bytes, place: int) -> tuple[str, int]:
     end = place + 4 + 2 * int.from_bytes(data[place : place + 4], "little")
     return data[place + 4 : end].decode("utf-16-le", "replace"), end
 
@@ -147,23 +147,23 @@ def is_text_table(file: File) -> bool:
     return file.content.startswith(b"ID;") or any(name.lower().endswith(_TABLE_NAMES) for name in file.names)
 
 
-def inspect_text_table(file: File, budget: Budget) -> Contents:
+def inspect_text_table(file: File, budget: UnpackBudget) -> Contents:
     """Links to programs, macros, links."""
-    insight = Insight(file, budget)
+    builder = ContentsBuilder(file, budget)
     content = file.content[:MAX_TEXT]
     if b"|" in content or b"(" in content or content.startswith(b"ID;") or content[:3].upper() == b"WEB":
         text = content.decode("utf-8", "replace")
         for match in islice(_DDE_CELL.finditer(text), MAX_CELLS):
             command = text[match.start() : match.end() + MAX_COMMAND].lstrip("=+@- ").splitlines()[0]
-            insight.trait("dde", command)
-            insight.member("DDE command", commands(command))
+            builder.add_trait("dde", command)
+            builder.add_member("DDE command", expand_commands(command))
         if text.startswith("ID;"):
             for match in islice(_MACRO.finditer(text), MAX_CELLS):
                 is_autorun = match.group().upper().startswith("NN")
-                insight.trait("macro-autorun" if is_autorun else "macro", "SYLK")
-                insight.trait("macro-cells", "SYLK")
-        insight.links(match.group(1) for match in islice(_FORMULA_LINK.finditer(text), MAX_LINKS))
+                builder.add_trait("macro-autorun" if is_autorun else "macro", "SYLK")
+                builder.add_trait("macro-cells", "SYLK")
+        builder.add_links(match.group(1) for match in islice(_FORMULA_LINK.finditer(text), MAX_LINKS))
         if query := _QUERY.match(text):
-            insight.link(query.group(1))
-            insight.trait("remote-object", query.group(1))
-    return insight.contents()
+            builder.add_link(query.group(1))
+            builder.add_trait("remote-object", query.group(1))
+    return builder.build()
