@@ -85,8 +85,8 @@ def run() -> str:
         messages = corpus.mail(ALL)
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
-    names.warm()
-    text.warm()
+    names.preload_suffixes()
+    text.preload_texts()
     verdicts: dict[Group, Counter[str]] = defaultdict(Counter)
     held: Counter[Group] = Counter()
     ours: dict[str, peers.Opinion] = {}

@@ -40,8 +40,8 @@ def run() -> str:
         mail = corpus.mail(COUNT * 4)
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
-    names.warm()
-    text.warm()
+    names.preload_suffixes()
+    text.preload_texts()
     unwanted = [each for each in mail if each.label in ("spam", "phish")][:COUNT]
     read_mail = [(each, read(each.raw)) for each in unwanted]
     chosen = [(each, message) for each, message in read_mail if len(_visible(message)) > 200]

@@ -23,9 +23,9 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from gatepost.lists.addresses import sender_keys, url_keys
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.hosts import sender_keys, url_keys
-from gatepost.lists.values import network_keys
+from gatepost.lists.entries import network_keys
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import Actor
 from gatepost.store.entries import ListEntry, NewEntry

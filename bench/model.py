@@ -15,7 +15,7 @@ import numpy as np
 from bench import corpus
 from gatepost import names
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message
 from gatepost.mail.reader import read
 from gatepost.textmodel.features import Features, features
@@ -31,9 +31,9 @@ def run() -> str:
         mail = corpus.mail(COUNT)
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
-    names.warm()
+    names.preload_suffixes()
     model = shipped_model()
-    read_mail = [(message, unfold(message)) for message in (read(each.raw) for each in mail)]
+    read_mail = [(message, find_files(message)) for message in (read(each.raw) for each in mail)]
     seen = [features(message, files) for message, files in read_mail]
     hits = [model.hits(each) for each in seen]
     ours, mine = _timed(lambda: [model.score(each).logit for each in seen])

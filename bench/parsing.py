@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 
 from bench.corpus import NotPresentError, mail
 from bench.nasty import GIANTS
-from gatepost.mail.budget import Budget
-from gatepost.mail.reader import Parts, read_within
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.reader import MessageParts, read_within
 
 MESSAGES = 4_000
 MOST_SECONDS = 2.0
@@ -48,8 +48,8 @@ def compiled(raw: bytes) -> None:
 
 
 READERS: dict[str, Callable[[bytes], object]] = {
-    "Gatepost, MIME": lambda raw: Parts(raw, Budget()),
-    "Gatepost, read": lambda raw: read_within(raw, Budget()),
+    "Gatepost, MIME": lambda raw: MessageParts(raw, ReadBudget()),
+    "Gatepost, read": lambda raw: read_within(raw, ReadBudget()),
     "email (compat32)": library,
 }
 if importlib.util.find_spec("fast_mail_parser"):
@@ -84,7 +84,7 @@ def giant(name: str) -> tuple[float, float, str]:
 def _alone(name: str, answers: Connection) -> None:
     raw = GIANTS[name]()[:MESSAGE_LIMIT]
     start = time.process_time()
-    message = read_within(raw, Budget())
+    message = read_within(raw, ReadBudget())
     seconds = time.process_time() - start
     kinds = sorted({defect.kind for defect in message.defects if defect.kind.startswith("limit:")})
     answers.send((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, ", ".join(kinds)))

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from bench.visiting import Service
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, Definition
-from gatepost.lists.entry import Refused
+from gatepost.lists.entries import Refused
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import NameTaken, NotFound

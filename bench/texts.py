@@ -19,10 +19,10 @@ from selectolax.lexbor import LexborHTMLParser
 from bench.corpus import NotPresentError, mail
 from gatepost import names
 from gatepost.mail import text
-from gatepost.mail.budget import Budget
-from gatepost.mail.encodings.charset import decode
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.message import Part
-from gatepost.mail.reader import Parts
+from gatepost.mail.reader import MessageParts
 
 Item = TypeVar("Item")
 
@@ -64,11 +64,11 @@ def run(count: int = 2_000) -> str:
 
 
 def _real(count: int) -> str:
-    names.warm()
-    text.warm()
-    messages = [Parts(message.raw, Budget()).flat for message in mail(count)]
+    names.preload_suffixes()
+    text.preload_texts()
+    messages = [MessageParts(message.raw, ReadBudget()).flat for message in mail(count)]
     pages = [
-        decode(part.content, part.charset)[0]
+        decode_charset(part.content, part.charset)[0]
         for parts in messages
         for part in parts
         if part.content_type == "text/html" and not part.children
@@ -106,8 +106,8 @@ def _hostile(name: str) -> str:
 
 
 def _measured(name: str) -> str:
-    names.warm()
-    text.warm()
+    names.preload_suffixes()
+    text.preload_texts()
     part = HOSTILE[name]()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of making the page
     before = _peak()

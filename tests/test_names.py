@@ -1,5 +1,8 @@
 """Addresses, domains and look-alikes: each attack beside what honest senders write."""
 
+import re
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +16,12 @@ from gatepost.names import (
     normal_address,
     normal_domain,
     org_domain,
+    preload_suffixes,
     public_suffix,
+    remove_accents,
     scripts,
     skeleton,
     unicode_domain,
-    warm,
 )
 
 
@@ -75,7 +79,7 @@ def test_unicode_domain(domain: str, expected: str) -> None:
     ],
 )
 def test_owner(domain: str, suffix: str, owner: str) -> None:
-    warm()
+    preload_suffixes()
     assert (public_suffix(domain), org_domain(domain)) == (suffix, owner)
 
 
@@ -204,3 +208,28 @@ def test_names_are_total(text: str) -> None:
     assert isinstance(unicode_domain(text), str)
     assert isinstance(is_mixed_script(text), bool)
     assert all(isinstance(found, Address) for found in addresses_in(text))
+
+
+MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufe00-\ufe0f\ufeff]+")
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Crème brûlée", "Creme brulee"),
+        ("Größe\xa0Ærø, 5 £ © º", "Große Ærø, 5 £ © o"),
+        ("", ""),
+        ("½ cup", None),
+        ("soft\xadhyphen", None),
+        ("\0", None),
+        ("Привет", None),
+        ("e\u0301", None),
+    ],
+)
+def test_accents_go_and_the_rest_stays(text: str, plain: str | None) -> None:
+    assert remove_accents(text) == plain
+
+
+@given(st.text(st.characters(max_codepoint=0x17F)))
+def test_it_never_disagrees_with_the_normal_form(text: str) -> None:
+    assert remove_accents(text) in (None, MARKS.sub("", unicodedata.normalize("NFKD", text)))

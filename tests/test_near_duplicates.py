@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.near_duplicates import MIN_WORDS, RUN, SIZE, load_marked, signature_of, similarity
+from gatepost.near_duplicates import MIN_WORDS, RUN, SIZE, compute_signature, index_marked, is_near_duplicate
 
 WORDS = [first + second + third for first in "bdfgklmnprst" for second in "aeiou" for third in "lmnrst"]
 TEXT = random.Random(1).choices(WORDS, k=120)
@@ -25,37 +25,37 @@ OTHER = random.Random(2).choices(WORDS, k=120)
     ],
 )
 def test_near_copies_are_alike(copy: list[str]) -> None:
-    assert similarity(signature_of(TEXT), signature_of(copy))
+    assert is_near_duplicate(compute_signature(TEXT), compute_signature(copy))
 
 
 @pytest.mark.parametrize("different", [OTHER, TEXT[:60] + OTHER[:100], list(reversed(TEXT))])
 def test_other_texts_are_not(different: list[str]) -> None:
-    assert not similarity(signature_of(TEXT), signature_of(different))
+    assert not is_near_duplicate(compute_signature(TEXT), compute_signature(different))
 
 
 @pytest.mark.parametrize("words", [TEXT, ["größe", "straße", *TEXT], ["слово"] * 7 + OTHER])
 def test_the_signature_is_made_of_the_hashes_of_all_runs(words: list[str]) -> None:
     """Signatures are kept: those of today must be those of tomorrow, whatever way they are worked out."""
     runs = {crc32(" ".join(words[place : place + RUN]).encode()) for place in range(len(words) - RUN + 1)}
-    assert list(signature_of(words)) == sorted(runs)[:SIZE]
+    assert list(compute_signature(words)) == sorted(runs)[:SIZE]
 
 
 def test_a_short_note_has_no_signature() -> None:
-    assert signature_of(TEXT[: MIN_WORDS - 1]) == ()
-    assert signature_of(["4711"] * 100) == ()
-    assert not similarity((), ())
+    assert compute_signature(TEXT[: MIN_WORDS - 1]) == ()
+    assert compute_signature(["4711"] * 100) == ()
+    assert not is_near_duplicate((), ())
 
 
 def test_marked_texts_are_found_among_many() -> None:
     dice = random.Random(3)
-    many = [signature_of(dice.choices(WORDS, k=100)) for _ in range(500)]
-    known = load_marked([*many, signature_of(TEXT)])
-    assert known.near(signature_of(["hello", *TEXT]))
-    assert not known.near(signature_of(OTHER))
-    assert not known.near(())
-    assert not load_marked([]).near(signature_of(TEXT))
+    many = [compute_signature(dice.choices(WORDS, k=100)) for _ in range(500)]
+    known = index_marked([*many, compute_signature(TEXT)])
+    assert known.has_near_duplicate(compute_signature(["hello", *TEXT]))
+    assert not known.has_near_duplicate(compute_signature(OTHER))
+    assert not known.has_near_duplicate(())
+    assert not index_marked([]).has_near_duplicate(compute_signature(TEXT))
 
 
 @given(st.lists(st.text(max_size=8), max_size=80))
 def test_any_words_have_a_signature_or_none(words: list[str]) -> None:
-    assert len(signature_of(words)) in range(SIZE + 1)
+    assert len(compute_signature(words)) in range(SIZE + 1)

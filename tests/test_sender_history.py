@@ -10,7 +10,17 @@ from gatepost.analysis import analyse
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.questions import MAX_FACETS, Answer, AskSightings, Dns, DnsAnswer, Known, Question, Questions, Sighted
+from gatepost.questions import (
+    MAX_FACETS,
+    Answer,
+    AskSightings,
+    Dns,
+    DnsAnswer,
+    FacetAge,
+    Question,
+    Questions,
+    Sightings,
+)
 from gatepost.report import Outcome, Report
 from gatepost.sender_history import (
     EVERYTHING,
@@ -73,14 +83,14 @@ def test_a_sender_is_asked_for_as_proven_and_as_claimed() -> None:
 
 def test_answers_come_back_to_what_was_asked() -> None:
     asked = Facets("eve@partner.example", "partner.example", True, ("a.example", "b.example"))
-    one, two, three, four, five, six, seven = (Known(n, n) for n in range(1, 8))
-    met = read_history(asked, Sighted(True, (one, two, three), (four, five), (six, seven)))
+    one, two, three, four, five, six, seven = (FacetAge(n, n) for n in range(1, 8))
+    met = read_history(asked, Sightings(True, (one, two, three), (four, five), (six, seven)))
     assert met.hosts == {"a.example": one, "b.example": two}
     assert met.redirection == three
     assert (met.address, met.domain) == (Standing(four, six), Standing(five, seven))
-    assert read_history(asked, Sighted()) == NO_HISTORY, "too young to tell"
-    assert read_history(asked, Sighted(True, (one,))) == NO_HISTORY, "an answer to something else"
-    inside = read_history(Facets(hosts=("c.example",)), Sighted(True, (one,)))
+    assert read_history(asked, Sightings()) == NO_HISTORY, "too young to tell"
+    assert read_history(asked, Sightings(True, (one,))) == NO_HISTORY, "an answer to something else"
+    inside = read_history(Facets(hosts=("c.example",)), Sightings(True, (one,)))
     assert join_histories(met, inside).hosts.keys() == {"a.example", "b.example", "c.example"}
     assert join_histories(met, NO_HISTORY) == met
 
@@ -125,7 +135,9 @@ def steps(raw: bytes, context: Context, answer: Callable[[Question], Answer]) ->
 
 def unknown(question: Question) -> Answer:
     if isinstance(question, AskSightings):
-        return Sighted(True, *((Known(),) * len(keys) for keys in (question.keys, question.proven, question.claimed)))
+        return Sightings(
+            True, *((FacetAge(),) * len(keys) for keys in (question.keys, question.proven, question.claimed))
+        )
     return DnsAnswer("no-name")
 
 
@@ -172,7 +184,10 @@ def test_nobody_is_asked_where_nobody_remembers() -> None:
     assert not {"sender:first-contact", "url:new-host"} & set(report.tags)
 
 
-@pytest.mark.parametrize("said", [Sighted(), DnsAnswer("failed"), Sighted(True), Sighted(True, (Known(),) * 64)])
+@pytest.mark.parametrize(
+    "said",
+    [Sightings(), DnsAnswer("failed"), Sightings(True), Sightings(True, (FacetAge(),) * 64)],
+)
 def test_too_young_or_odd_answers_say_nothing(said: Answer) -> None:
     _, report = steps(
         LETTER,

@@ -83,7 +83,7 @@ _TOGETHER = (
 )
 
 
-def _remembered(function: Callable[[str], str]) -> Callable[[str], str]:
+def _cache_short(function: Callable[[str], str]) -> Callable[[str], str]:
     """Keep the answers for short texts: the same few domains come again and again, and a long text is no domain."""
     known = lru_cache(8192)(function)
 
@@ -141,7 +141,7 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", text.casefold())
 
 
-@_remembered
+@_cache_short
 def normal_domain(text: str) -> str:
     """Lower case, A-labels, no trailing dot. What IDNA refuses is kept in lower case."""
     domain = text.strip().rstrip(".").lower()
@@ -155,16 +155,16 @@ def normal_domain(text: str) -> str:
     return encoded or domain
 
 
-@_remembered
+@_cache_short
 def unicode_domain(domain: str) -> str:
     """The domain as a person may see it: A-labels decoded, those that do not decode kept."""
     domain = normal_domain(domain)
     if "xn--" not in domain:
         return domain
-    return ".".join(_unicode_label(label) for label in domain.split("."))
+    return ".".join(_decode_label(label) for label in domain.split("."))
 
 
-def _unicode_label(label: str) -> str:
+def _decode_label(label: str) -> str:
     if not label.startswith("xn--"):
         return label
     try:
@@ -173,38 +173,38 @@ def _unicode_label(label: str) -> str:
         return label
 
 
-def warm() -> None:
+def preload_suffixes() -> None:
     """Load the public suffix list now: a process that will lose its access to files must call this before."""
-    _suffixes()
-    _icann_suffixes()
+    _load_suffixes()
+    _load_icann_suffixes()
 
 
 @cache
-def _suffixes() -> PublicSuffixList:
+def _load_suffixes() -> PublicSuffixList:
     return PublicSuffixList()
 
 
 @cache
-def _icann_suffixes() -> PublicSuffixList:
+def _load_icann_suffixes() -> PublicSuffixList:
     return PublicSuffixList(only_icann=True, accept_unknown=False)
 
 
 def is_icann_suffix(domain: str) -> bool:
     """Whether a domain is a suffix of a registry (`com`, `co.uk`), not of a company that gives names away."""
-    return bool(domain) and _icann_suffixes().publicsuffix(domain) == domain
+    return bool(domain) and _load_icann_suffixes().publicsuffix(domain) == domain
 
 
-@_remembered
+@_cache_short
 def public_suffix(domain: str) -> str:
     """The suffix under which anybody may register a name (`co.uk`, `github.io`), "" for an IP address.
 
     An unknown top-level domain is a suffix itself, as the list's own default rule says.
     """
     domain = normal_domain(domain)
-    return "" if not domain or is_ip(domain) else _suffixes().publicsuffix(domain) or ""
+    return "" if not domain or is_ip(domain) else _load_suffixes().publicsuffix(domain) or ""
 
 
-@_remembered
+@_cache_short
 def org_domain(domain: str) -> str:
     """The name that its owner registered: one label below the public suffix (ICANN and private sections).
 
@@ -213,7 +213,7 @@ def org_domain(domain: str) -> str:
     domain = normal_domain(domain)
     if not domain or is_ip(domain):
         return domain
-    return _suffixes().privatesuffix(domain) or domain
+    return _load_suffixes().privatesuffix(domain) or domain
 
 
 def is_ip(host: str) -> bool:
@@ -227,7 +227,7 @@ def is_ip(host: str) -> bool:
         return False
 
 
-@_remembered
+@_cache_short
 def skeleton(text: str) -> str:
     """Two texts that a person may take for each other have the same skeleton (after UTS 39 section 4).
 
@@ -245,11 +245,11 @@ def scripts(text: str) -> frozenset[str]:
     if text.isascii():
         return frozenset({"LATIN"}) if any(map(str.isalpha, text)) else frozenset()
     letters = {char for char in unicodedata.normalize("NFKC", text) if char.isalpha()}
-    return frozenset(_script(char) for char in letters)
+    return frozenset(_find_script(char) for char in letters)
 
 
 @lru_cache(4096)
-def _script(char: str) -> str:
+def _find_script(char: str) -> str:
     name = unicodedata.name(char, "UNKNOWN")
     return "KATAKANA" if name.startswith("KATAKANA-HIRAGANA") else name.split(" ", 1)[0]
 
@@ -268,12 +268,12 @@ _ACCENTS = re.compile(r"[\u0300-\u036f\u00ad]+")
 _UNLIKE = "\0"
 
 
-def _plain(character: str) -> str:
+def _remove_accent(character: str) -> str:
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", character))
     return plain if len(plain) == 1 and plain <= "\xff" else _UNLIKE
 
 
-_PLAIN = "".join(_plain(chr(code)) for code in range(256)).encode("latin-1")
+_PLAIN = "".join(_remove_accent(chr(code)) for code in range(256)).encode("latin-1")
 
 
 def remove_accents(text: str) -> str | None:

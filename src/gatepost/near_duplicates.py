@@ -24,7 +24,7 @@ MIN_WORDS = 25
 MAX_COMPARED = 200
 
 
-def signature_of(words: Sequence[str]) -> Signature:
+def compute_signature(words: Sequence[str]) -> Signature:
     """The signature of a text; empty for one that is too short to have one."""
     plain = [word for word in words if word.isalpha()]
     return tuple(smallest_hashes(plain, SIZE)) if len(plain) >= MIN_WORDS else ()
@@ -40,27 +40,27 @@ def smallest_hashes(words: Sequence[str], count: int) -> list[int]:
     return nsmallest(count, runs)
 
 
-def similarity(one: Signature, other: Signature) -> bool:
+def is_near_duplicate(one: Signature, other: Signature) -> bool:
     """Whether two texts share most of what they say: of the smallest hashes of both, most are in each."""
     both = sorted({*one, *other})[:SIZE]
     return len(both) == SIZE and len(set(both).intersection(one).intersection(other)) >= NEAR
 
 
-class Marked(msgspec.Struct, frozen=True):
+class MarkedSignatures(msgspec.Struct, frozen=True):
     """Signatures that an operator marked as unwanted, by each of their hashes."""
 
     by_hash: Mapping[int, tuple[Signature, ...]] = {}
 
-    def near(self, mine: Signature) -> bool:
+    def has_near_duplicate(self, mine: Signature) -> bool:
         """Whether one of them is alike."""
         found = dict.fromkeys(other for each in mine for other in self.by_hash.get(each, ()))
-        return any(similarity(mine, other) for other in islice(found, MAX_COMPARED))
+        return any(is_near_duplicate(mine, other) for other in islice(found, MAX_COMPARED))
 
 
-def load_marked(sketches: Iterable[Signature]) -> Marked:
+def index_marked(signatures: Iterable[Signature]) -> MarkedSignatures:
     """These signatures, ready to be asked."""
     by_hash: dict[int, list[Signature]] = {}
-    for each in sketches:
+    for each in signatures:
         for one in each:
             by_hash.setdefault(one, []).append(each)
-    return Marked({one: tuple(those) for one, those in by_hash.items()})
+    return MarkedSignatures({one: tuple(those) for one, those in by_hash.items()})

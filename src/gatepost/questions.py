@@ -86,7 +86,7 @@ def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:
 # Far more than one message has facets; what a worker asks beyond it is refused with the frame.
 MAX_FACETS = 64
 # Hashes in the signature of a text (see `textmodel.sketch`).
-MAX_SKETCH = 8
+MAX_SIGNATURE = 8
 
 
 class Lookup(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
@@ -109,7 +109,7 @@ class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
 class AskCampaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
     """Who else got near-copies of the message lately? `sketch` is the signature of its text."""
 
-    sketch: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SKETCH)]
+    sketch: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SIGNATURE)]
 
 
 class Campaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
@@ -137,24 +137,24 @@ class AskSightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings
     claimed: _Keys = ()
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True):
+class FacetAge(msgspec.Struct, frozen=True, array_like=True):
     """On how many days before today a facet was seen in delivered mail, and how many days ago first; 0 for never."""
 
     days: int = 0
     age: int = 0
 
 
-class Sighted(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
+class Sightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
     """One `Known` for each key asked for. Not `ready` where the tenant remembers too little to tell old from new."""
 
     ready: bool = False
-    keys: tuple[Known, ...] = ()
-    proven: tuple[Known, ...] = ()
-    claimed: tuple[Known, ...] = ()
+    keys: tuple[FacetAge, ...] = ()
+    proven: tuple[FacetAge, ...] = ()
+    claimed: tuple[FacetAge, ...] = ()
 
 
 Question: TypeAlias = Dns | Lookup | AskSightings | AskAntivirus | AskCampaign
-Answer: TypeAlias = DnsAnswer | LookupAnswer | Sighted | Antivirus | Campaign
+Answer: TypeAlias = DnsAnswer | LookupAnswer | Sightings | Antivirus | Campaign
 Questions: TypeAlias = tuple[Question, ...]
 Answers: TypeAlias = tuple[Answer, ...]
 Analysis: TypeAlias = Generator[Questions, Answers, T]

@@ -21,12 +21,12 @@ import msgspec
 
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import normal_address, org_domain
-from gatepost.questions import AskSightings, Known, Sighted
+from gatepost.questions import AskSightings, FacetAge, Sightings
 
 MAX_HOSTS = 20
 MAX_LINKS = 500
 MAX_REPLIES = 5
-_UNKNOWN = Known()
+_UNKNOWN = FacetAge()
 _UNFOLLOWED = frozenset({"image", "script", "css"})
 _KIND_BITS = 15
 
@@ -55,8 +55,8 @@ class Facets(msgspec.Struct, frozen=True):
 class Standing(msgspec.Struct, frozen=True):
     """How well a name is known: by mail that proved it, and by mail that only claimed it."""
 
-    proven: Known = _UNKNOWN
-    claimed: Known = _UNKNOWN
+    proven: FacetAge = _UNKNOWN
+    claimed: FacetAge = _UNKNOWN
 
     @property
     def known(self) -> bool:
@@ -74,8 +74,8 @@ class SenderHistory(msgspec.Struct, frozen=True):
     ready: bool = False
     address: Standing = Standing()
     domain: Standing = Standing()
-    redirection: Known | None = None
-    hosts: dict[str, Known] = {}
+    redirection: FacetAge | None = None
+    hosts: dict[str, FacetAge] = {}
 
 
 NO_HISTORY = SenderHistory()
@@ -119,7 +119,7 @@ def history_question(asked: Facets) -> AskSightings:
     )
 
 
-def read_history(asked: Facets, answer: Sighted) -> SenderHistory:
+def read_history(asked: Facets, answer: Sightings) -> SenderHistory:
     """What the answer to a message's question says."""
     if not answer.ready or len(answer.keys) != len(asked.hosts) + asked.redirects:
         return NO_HISTORY

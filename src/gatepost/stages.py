@@ -17,8 +17,8 @@ from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
 from gatepost.files.pictures import find_qr_codes
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
-from gatepost.files.yara import Rules, mark_matches
+from gatepost.files.walk import find_files
+from gatepost.files.yara import YaraRules, mark_matches
 from gatepost.findings import Check, Protected, Reading
 from gatepost.kinds import Finding
 from gatepost.lists.rulings import Ruling, rule_on
@@ -26,7 +26,7 @@ from gatepost.lists.subjects import Subject, questions
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, hit_of
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
-from gatepost.near_duplicates import Signature, signature_of
+from gatepost.near_duplicates import Signature, compute_signature
 from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.questions import (
     Analysis,
@@ -38,7 +38,7 @@ from gatepost.questions import (
     Lookup,
     LookupAnswer,
     Questions,
-    Sighted,
+    Sightings,
     together,
 )
 from gatepost.report import Outcome
@@ -100,7 +100,7 @@ class Context(msgspec.Struct, frozen=True):
     lists: Compiled = NO_LISTS
     checks: frozenset[str] | tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
-    rules: Rules | None = None
+    rules: YaraRules | None = None
     antivirus: bool = False
     acquaintance: bool = False
     models: Models = msgspec.field(default_factory=shipped_models)
@@ -130,7 +130,7 @@ class Stages:
         nothing: tuple[list[str] | None, Signature] = (None, ())
         if not self.context.campaigns:
             return nothing
-        return self._run("campaign", lambda: (words := body_words(message.texts), signature_of(words)), nothing)
+        return self._run("campaign", lambda: (words := body_words(message.texts), compute_signature(words)), nothing)
 
     def ask_about_sender(
         self, message: Message, envelope: Envelope, facets: Facets | None, signature: Signature
@@ -163,7 +163,7 @@ class Stages:
     def open_files(self, message: Message) -> tuple[File, ...]:
         """Every file of the message, with what is inside archives and documents."""
         nothing: tuple[File, ...] = ()
-        return self._run("files", lambda: unfold(message), nothing)
+        return self._run("files", lambda: find_files(message), nothing)
 
     def find_qr_codes(self, files: tuple[File, ...]) -> tuple[File, ...]:
         """The files, with the links of QR codes in pictures. Image decoders are large: this is a stage of its own."""
@@ -191,7 +191,7 @@ class Stages:
         answers = (yield asked) if asked else ()
         hits = next((each for each in answers if isinstance(each, LookupAnswer)), LookupAnswer())
         antivirus = next((each for each in answers if isinstance(each, Antivirus)), Antivirus())
-        known = next((each for each in answers if isinstance(each, Sighted)), Sighted())
+        known = next((each for each in answers if isinstance(each, Sightings)), Sightings())
         return hits, antivirus, join_histories(history, read_history(in_files, known))
 
     def find_protected(self, authentication: Authentication) -> Protected:
@@ -262,7 +262,7 @@ def _ask_history(facets: Facets | None) -> Analysis[SenderHistory]:
     if facets is None:
         return NO_HISTORY
     (answer,) = yield (history_question(facets),)
-    return read_history(facets, answer) if isinstance(answer, Sighted) else NO_HISTORY
+    return read_history(facets, answer) if isinstance(answer, Sightings) else NO_HISTORY
 
 
 def _ask_campaign(signature: Signature) -> Analysis[Campaign]:

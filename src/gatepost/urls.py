@@ -32,7 +32,7 @@ class Url(msgspec.Struct, frozen=True, gc=False):
         return self.scheme in _HTTP and bool(self.host)
 
 
-NOTHING = Url()
+NO_URL = Url()
 
 
 def scheme_of(target: str) -> str:
@@ -41,30 +41,30 @@ def scheme_of(target: str) -> str:
     return match.group(1).translate(_BLANK).lower() if match else ""
 
 
-def parse(target: str, base: Url = NOTHING) -> Url:
+def parse_url(target: str, base: Url = NO_URL) -> Url:
     """The URL that following `target` leads to, `NOTHING` where a browser would refuse."""
     if target[:5].lower() == "data:":
         # A picture of megabytes: what it is stands in front, and nobody resolves it.
         return Url(target[:MAX_DATA], "", "data")
-    found = _parse(target)
-    if found is NOTHING and not scheme_of(target):
-        found = _parse(_resolved(target, base))
+    found = _parse_absolute(target)
+    if found is NO_URL and not scheme_of(target):
+        found = _parse_absolute(_resolve(target, base))
     return found
 
 
-def _parse(text: str) -> Url:
+def _parse_absolute(text: str) -> Url:
     try:
         url = can_ada.parse(text)
     except (ValueError, TypeError):  # the latter for lone surrogates
-        return NOTHING
+        return NO_URL
     scheme = url.protocol[:-1]
     href = url.href
     if scheme == "blob":
-        return Url(href[:MAX_URL], _parse(href[5:]).host, scheme)
+        return Url(href[:MAX_URL], _parse_absolute(href[5:]).host, scheme)
     return Url(href[:MAX_URL], url.hostname.rstrip("."), scheme)
 
 
-def _resolved(target: str, base: Url) -> str:
+def _resolve(target: str, base: Url) -> str:
     """A relative reference made whole by its base; without one, by what mail programs suppose."""
     text = target.strip("\x00\t\n\r\f\v ").translate(_BLANK)
     slashed = text[:2].replace("\\", "/")

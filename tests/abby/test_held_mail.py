@@ -37,8 +37,8 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
-from gatepost.view import picture
 from gatepost.view.message import view
+from gatepost.view.picture import picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import warmup
 from gatepost.workers.jobs import AnalysisJob

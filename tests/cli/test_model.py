@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gatepost.cli.app import app
-from gatepost.near_duplicates import signature_of
+from gatepost.near_duplicates import compute_signature
 from gatepost.textmodel.deployed import load_models
 from gatepost.textmodel.model import load_model
 
@@ -78,9 +78,9 @@ def test_feedback_marks_near_copies(tmp_path: Path) -> None:
     wrong.write_bytes(f"From: a@b.example\nSubject: x\n\n{words}\n".encode())
     said = run("feedback", "--spam", wrong, "--data", tmp_path)
     assert "Near-copies" in said
-    assert load_models(tmp_path / "models").marked.near(signature_of(["hello", *words.split()]))
+    assert load_models(tmp_path / "models").marked.has_near_duplicate(compute_signature(["hello", *words.split()]))
     run("feedback", "--ham", wrong, "--data", tmp_path)
-    assert not load_models(tmp_path / "models").marked.near(signature_of(words.split()))
+    assert not load_models(tmp_path / "models").marked.has_near_duplicate(compute_signature(words.split()))
 
 
 def test_feedback_says_what_it_was(mail: list[Path], tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from gatepost.mail import addresses, entity, headers
-from gatepost.mail.budget import Budget
-from gatepost.mail.encodings.charset import decode
-from gatepost.mail.headers import unfolded
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.headers import unfold
 from gatepost.mail.message import Field, Part
-from gatepost.mail.reader import Parts, read
+from gatepost.mail.reader import MessageParts, read
 
 PAIRS = {"rfc": 10, "legacy": 54}
 FORMS = ("lf", "crlf")
@@ -115,7 +115,7 @@ def compared(folder: Path, name: str, form: str) -> list[Difference]:
     if form == "crlf":
         raw = raw.replace(b"\n", b"\r\n")
     expected = json.loads((folder / f"{name}{'.crlf' if form == 'crlf' else ''}.json").read_text("utf-8"))
-    return list(differences(expected, 0, Parts(raw, Budget()).flat[0]))
+    return list(differences(expected, 0, MessageParts(raw, ReadBudget()).flat[0]))
 
 
 @pytest.mark.parametrize(("name", "form"), list(cases()))
@@ -157,7 +157,7 @@ def differences(message: Any, index: int, part: Part, place: str = "0") -> Itera
         (inner,) = part.children
         yield from differences(body, 0, inner, f"{place}.m")
     elif kind in {"Text", "Html"}:
-        yield from unequal_text(f"{place} text", lines(body), lines(decode(part.content, part.charset)[0]))
+        yield from unequal_text(f"{place} text", lines(body), lines(decode_charset(part.content, part.charset)[0]))
     else:
         theirs, ours = bytes(body).decode("latin-1"), part.content.decode("latin-1")
         yield from unequal_text(f"{place} bytes", lines(theirs), lines(ours))
@@ -188,11 +188,11 @@ def field_differences(field: Field, header: Any, place: str) -> Iterator[Differe
     elif kind == "Address":
         yield from unequal(place, *both_addresses(field, value))
     elif kind == "ContentType":
-        parsed = entity.parse_parameters(unfolded(field))
+        parsed = entity.parse_parameters(unfold(field))
         theirs = "/".join(filter(None, (value["c_type"], value.get("c_subtype")))).lower()
         yield from unequal(place, theirs, parsed.main)
         for attribute in value.get("attributes") or ():
-            ours = [headers.decode(each) for each in parsed.spellings(attribute["name"].lower())]
+            ours = [headers.decode_words(each) for each in parsed.spellings(attribute["name"].lower())]
             if attribute["value"] not in ours:
                 yield Difference(f"{place} {attribute['name']}", attribute["value"], ours)
 
@@ -200,7 +200,7 @@ def field_differences(field: Field, header: Any, place: str) -> Iterator[Differe
 def both_addresses(field: Field, value: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """The addresses of a field as the dump has them, and as we read them."""
     members = value.get("List") or [one for group in value["Group"] for one in group["addresses"]]
-    found, _ = addresses.parse(unfolded(field), 1000)
+    found, _ = addresses.parse_addresses(unfold(field), 1000)
     theirs = [(one.get("name") or "", (one.get("address") or "").lower()) for one in members]
     return theirs, [(address.name, str(address).lower()) for address in found]
 
@@ -228,11 +228,11 @@ def test_odd_messages_lose_no_byte(shared: Callable[[str], Path]) -> None:
     """Each byte of an odd message is in a header, on a delimiter's line, or in the body of a part."""
     for path in odd_messages(suite(shared)):
         raw = path.read_bytes()
-        parts = Parts(raw, Budget())
+        parts = MessageParts(raw, ReadBudget())
         assert uncovered(raw, parts) == [], path.name
 
 
-def uncovered(raw: bytes, parts: Parts) -> list[bytes]:
+def uncovered(raw: bytes, parts: MessageParts) -> list[bytes]:
     """The lines of a message that are nowhere in its tree."""
     tree = parts.trees[0]
     spans = [*tree.header_bytes]

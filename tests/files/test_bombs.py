@@ -13,20 +13,20 @@ import zstandard
 
 from gatepost.files.archives import unpack
 from gatepost.files.archives.decompress import MAX_MEMBERS
-from gatepost.files.budget import MAX_BYTES, MAX_DEPTH, MAX_FILES, MAX_READ, MAX_SLOW, Budget
-from gatepost.files.values import File, Member, Unread
-from gatepost.files.walk import unfold
+from gatepost.files.budget import MAX_BYTES, MAX_DEPTH, MAX_FILES, MAX_READ, MAX_SLOW, UnpackBudget
+from gatepost.files.values import File, Member, UnreadReason
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 MEGABYTE = bytes(1 << 20)
 GIGABYTE = 1 << 30
 
 
-def files_of(content: bytes, budget: Budget) -> tuple[File, ...]:
-    return unfold(Message(parts=(Part("1", names=("bomb",), content=content),)), budget)
+def files_of(content: bytes, budget: UnpackBudget) -> tuple[File, ...]:
+    return find_files(Message(parts=(Part("1", names=("bomb",), content=content),)), budget)
 
 
-def within_the_purse(budget: Budget) -> bool:
+def within_the_purse(budget: UnpackBudget) -> bool:
     return budget.spent <= MAX_BYTES and budget.read <= MAX_READ and budget.files <= MAX_FILES
 
 
@@ -67,7 +67,7 @@ def cab_bomb() -> bytes:
     return head + struct.pack("<IHH", 44 + len(entry), count, 1) + entry + data
 
 
-BOMBS: dict[str, tuple[Callable[[], bytes], Unread]] = {
+BOMBS: dict[str, tuple[Callable[[], bytes], UnreadReason]] = {
     "zip": (zip_bomb, "size"),
     "gzip": (lambda: b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + deflated_gigabyte() + bytes(8), "size"),
     "bzip2": (lambda: bz2.compress(MEGABYTE) * 1024, "ratio"),
@@ -82,7 +82,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], Unread]] = {
 def test_a_gigabyte_of_zeros(name: str) -> None:
     make, reason = BOMBS[name]
     content = make()
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *_ = files_of(content, budget)
     assert outer.type == name
     assert len(content) < 4 << 20
@@ -93,7 +93,7 @@ def test_a_gigabyte_of_zeros(name: str) -> None:
 
 def test_a_million_streams_one_after_the_other() -> None:
     one = zlib.compress(b"", wbits=31)
-    budget = Budget()
+    budget = UnpackBudget()
     outer, inner = files_of(one * 100_000, budget)
     assert (outer.unread, inner.content) == (("count",), b"")
     assert MAX_MEMBERS < 100_000
@@ -112,7 +112,7 @@ def test_sixteen_zips_in_each_of_sixteen_zips() -> None:
     content = zip_bomb()
     for _ in range(5):
         content = zipped(*((f"{number}.zip", content) for number in range(16)))
-    budget = Budget()
+    budget = UnpackBudget()
     found = files_of(content, budget)
     assert {reason for file in found for reason in file.unread} & {"size", "ratio"}
     assert budget.files <= 16 * 5 + 1
@@ -125,7 +125,7 @@ def test_a_million_different_nested_files() -> None:
             return path.encode()
         return zipped(*((f"{n}", level(depth - 1, f"{path}{n}")) for n in range(2 if depth > 3 else 10)))
 
-    budget = Budget()
+    budget = UnpackBudget()
     found = files_of(level(5, ""), budget)
     assert budget.files == MAX_FILES
     assert any("count" in file.unread for file in found)
@@ -135,7 +135,7 @@ def test_a_very_deep_nest() -> None:
     content = b"bottom"
     for number in range(200):
         content = zipped((f"{number}.zip", content))
-    budget = Budget()
+    budget = UnpackBudget()
     found = files_of(content, budget)
     assert (len(found), found[-1].unread) == (MAX_DEPTH + 1, ("depth",))
 
@@ -147,7 +147,7 @@ def test_an_archive_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         yield Member(("again.ace",), content)
 
     monkeypatch.setitem(unpack._READERS, "ace", itself)
-    budget = Budget()
+    budget = UnpackBudget()
     found = files_of(b"1234567**ACE**", budget)
     assert [file.path for file in found] == ["1/bomb", "1/bomb/again.ace"]
 
@@ -175,7 +175,7 @@ def overlapping(count: int) -> bytes:
 
 def test_entries_that_share_their_data() -> None:
     content = overlapping(250)
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *inner = files_of(content, budget)
     assert len(content) < 100_000
     assert 21 << 20 > len(inner[0].content) > 1 << 20
@@ -212,7 +212,7 @@ def folders_of_nothing() -> bytes:
     ids=["rar4", "rar5", "ace", "iso", "7z"],
 )
 def test_headers_that_hold_nothing_are_not_all_read(content: bytes) -> None:
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *_ = files_of(content, budget)
     assert outer.unread == ("count",)
     assert budget.files <= 1
@@ -226,7 +226,7 @@ def test_blocks_that_hold_nothing_are_not_all_read() -> None:
     head = b"MSCF" + bytes(12) + struct.pack("<I", start) + bytes(4) + b"\x03\x01"
     head += struct.pack("<HHHI", count, count, 0, 0)
     folders = struct.pack("<IHH", start + len(entry), 65_535, 0) * count
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *_ = files_of(head + folders + entry + bytes(8 * 65_535), budget)
     assert outer.type == "cab"
     assert "size" in outer.unread or "ratio" in outer.unread
@@ -245,7 +245,7 @@ def test_two_hundred_thousand_files_in_fifty_megabytes() -> None:
     directory = b"".join(centrals)
     start = b"".join(locals_)
     content = start + directory + b"PK\x05\x06" + bytes(8) + struct.pack("<IIH", len(directory), len(start), 0)
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *inner = files_of(content, budget)
     assert len(content) > 50_000_000
     assert (outer.unread, len(inner)) == (("count",), MAX_FILES)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gatepost.files.budget import MAX_IMAGES, Budget
+from gatepost.files.budget import MAX_IMAGES, UnpackBudget
 from gatepost.files.pictures import MAX_PAGE_SIZE, MAX_PAGES, find_qr_codes
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 ADDRESS = "https://evil.example/pay"
@@ -57,9 +57,9 @@ def as_picture() -> bytes:
     return out.getvalue()
 
 
-def files_of(content: bytes, budget: Budget | None = None) -> tuple[File, ...]:
+def files_of(content: bytes, budget: UnpackBudget | None = None) -> tuple[File, ...]:
     message = Message(parts=(Part("1", names=("a.pdf",), content=content),))
-    return find_qr_codes(unfold(message), budget)
+    return find_qr_codes(find_files(message), budget)
 
 
 def codes(content: bytes) -> list[str]:
@@ -83,13 +83,13 @@ def test_codes_on_pages(content: bytes, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("box", [b"0 0 1e9 1e9", b"0 0 0 0", b"0 0 -5 1", b"0 0 1e30 1", b"0 0 20000000 1"])
 def test_a_page_of_any_size_costs_the_same(box: bytes) -> None:
-    budget = Budget()
+    budget = UnpackBudget()
     (file,) = files_of(pdf(as_rectangles()).replace(b"0 0 595 842", box), budget)
     assert (file.type, budget.images) == ("pdf", 1)
 
 
 def test_pages_count_as_pictures() -> None:
-    budget = Budget()
+    budget = UnpackBudget()
     budget.images = MAX_IMAGES
     assert files_of(pdf(as_rectangles()), budget)[0].unread == ("pixels",)
     assert files_of(pdf(b"") + bytes(MAX_PAGE_SIZE))[0].unread[-1] == "pixels"

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from gatepost.files.budget import MAX_IMAGES, MAX_PIXELS, Budget
-from gatepost.files.pictures import dimensions, find_qr_codes
+from gatepost.files.budget import MAX_IMAGES, MAX_PIXELS, UnpackBudget
+from gatepost.files.pictures import find_qr_codes, read_dimensions
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 ADDRESS = "https://evil.example/login?x=1"
@@ -49,9 +49,9 @@ def on_a_large_page() -> Image.Image:
     return page
 
 
-def files_of(*contents: bytes, budget: Budget | None = None) -> tuple[File, ...]:
+def files_of(*contents: bytes, budget: UnpackBudget | None = None) -> tuple[File, ...]:
     parts = tuple(Part(str(n), names=(f"{n}.png",), content=content) for n, content in enumerate(contents, 1))
-    return find_qr_codes(unfold(Message(parts=parts)), budget)
+    return find_qr_codes(find_files(Message(parts=parts)), budget)
 
 
 def urls(content: bytes) -> list[str]:
@@ -105,7 +105,7 @@ def test_only_links_become_links(text: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (39, 39), (600, 20)])
 def test_what_cannot_hold_a_code_is_not_decoded(size: tuple[int, int]) -> None:
-    budget = Budget()
+    budget = UnpackBudget()
     (file,) = files_of(saved(Image.new("L", size)), budget=budget)
     assert (file.unread, budget.images) == ((), 0)
 
@@ -142,7 +142,7 @@ COSTLY: dict[str, tuple[Callable[[], bytes], str]] = {
 @pytest.mark.parametrize("picture", COSTLY)
 def test_a_picture_that_costs_too_much_is_said(picture: str) -> None:
     draw, reason = COSTLY[picture]
-    budget = Budget()
+    budget = UnpackBudget()
     (file,) = files_of(draw(), budget=budget)
     assert (file.unread, file.links, budget.pixels) == ((reason,), (), 0)
 
@@ -151,7 +151,7 @@ def test_only_the_first_frames_of_a_film_are_looked_at() -> None:
     blank = Image.new("L", (100, 100), 255)
     noise = tuple(Image.new("L", (100, 100), shade) for shade in range(200))
     content = saved(blank, "GIF", noise)
-    budget = Budget()
+    budget = UnpackBudget()
     (file,) = files_of(content, budget=budget)
     assert (file.unread, budget.images, budget.pixels) == ((), 1, 10_000)
 
@@ -172,7 +172,7 @@ def test_a_picture_that_cannot_be_decoded_is_marked() -> None:
 
 def test_pictures_have_a_budget() -> None:
     many = [saved(Image.new("L", (100, 100), shade)) for shade in range(MAX_IMAGES + 3)]
-    budget = Budget()
+    budget = UnpackBudget()
     found = files_of(*many, budget=budget)
     assert [file.unread for file in found] == [()] * MAX_IMAGES + [("pixels",)] * 3
     assert budget.images == MAX_IMAGES
@@ -180,7 +180,7 @@ def test_pictures_have_a_budget() -> None:
 
 def test_pixels_have_a_budget() -> None:
     many = [saved(Image.new("1", (3900, 4000), shade)) for shade in (0, 1)]
-    budget = Budget()
+    budget = UnpackBudget()
     assert [file.unread for file in files_of(*many, budget=budget)] == [(), ("pixels",)]
     assert budget.pixels <= MAX_PIXELS
 
@@ -189,8 +189,8 @@ def test_pixels_have_a_budget() -> None:
 def test_dimensions_come_from_the_header(form: str) -> None:
     image = Image.new("RGB", (123, 45))
     kind = form.lower()
-    assert dimensions(saved(image, form), kind) == (123, 45)
-    assert dimensions(b"", kind) == (0, 0)
+    assert read_dimensions(saved(image, form), kind) == (123, 45)
+    assert read_dimensions(b"", kind) == (0, 0)
 
 
 @settings(max_examples=150, deadline=None)
@@ -201,6 +201,6 @@ def test_no_damage_raises(form: str, data: st.DataObject) -> None:
         content[data.draw(st.integers(0, min(2_000, len(content) - 1)))] = data.draw(st.integers(0, 255))
     if data.draw(st.booleans()):
         del content[data.draw(st.integers(1, len(content))) :]
-    budget = Budget()
+    budget = UnpackBudget()
     assert files_of(bytes(content), budget=budget)
     assert budget.pixels <= MAX_PIXELS

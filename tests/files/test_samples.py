@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.analysis import analyse
-from gatepost.files.budget import Budget
-from gatepost.files.walk import unfold
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope, Message, Part
 from gatepost.questions import Answer, DnsAnswer, Lookup, LookupAnswer, Question
 from gatepost.report import Report
@@ -44,9 +44,9 @@ def _answer(question: Question) -> Answer:
     return LookupAnswer() if isinstance(question, Lookup) else DnsAnswer("no-name")
 
 
-def traits(content: bytes, name: str, budget: Budget | None = None) -> set[str]:
+def traits(content: bytes, name: str, budget: UnpackBudget | None = None) -> set[str]:
     part = Part("1", content_type="application/octet-stream", names=(name,), content=content)
-    return {trait.name for file in unfold(Message(parts=(part,)), budget) for trait in file.traits}
+    return {trait.name for file in find_files(Message(parts=(part,)), budget) for trait in file.traits}
 
 
 def samples(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -149,7 +149,7 @@ def test_protected_documents_are_recognised(shared: Shared) -> None:
 def test_embedded_files_are_unfolded(shared: Shared) -> None:
     for name, content in samples(shared("files") / "office/oleobj"):
         part = Part("1", content_type="application/octet-stream", names=(name,), content=content)
-        names = {each for file in unfold(Message(parts=(part,))) for each in file.names}
+        names = {each for file in find_files(Message(parts=(part,))) for each in file.names}
         if name.startswith("embedded-simple"):
             assert "simple-text-file.txt" in names, name
         elif "calc_embedded" in name:
@@ -188,7 +188,7 @@ def test_no_damage_to_a_real_document_raises(shared: Shared, name: str) -> None:
         for _ in range(data.draw(st.integers(1, 40))):
             place = data.draw(st.integers(0, len(content) - 1))
             content[place : place + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
-        budget = Budget()
+        budget = UnpackBudget()
         traits(bytes(content), "a.bin", budget)
         assert budget.spent <= budget.max_bytes
 

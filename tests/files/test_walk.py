@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.budget import MAX_DEPTH, Budget
+from gatepost.files.budget import MAX_DEPTH, UnpackBudget
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 PAYLOAD = b"the payload that must be found"
 
 
-def files_of(content: bytes, name: str = "a.bin", budget: Budget | None = None) -> tuple[File, ...]:
-    return unfold(Message(parts=(Part("1", names=(name,), content=content),)), budget)
+def files_of(content: bytes, name: str = "a.bin", budget: UnpackBudget | None = None) -> tuple[File, ...]:
+    return find_files(Message(parts=(Part("1", names=(name,), content=content),)), budget)
 
 
 def zipped(*entries: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -100,7 +100,7 @@ def test_encryption_that_both_headers_state_is_said() -> None:
 
 def test_a_bomb_is_cut_off_by_its_ratio() -> None:
     content = zipped(("zeros", bytes(64 << 20)))
-    budget = Budget()
+    budget = UnpackBudget()
     outer, inner = files_of(content, budget=budget)
     assert outer.unread == ("ratio",)
     assert len(inner.content) == budget.spent < 64 << 20
@@ -108,7 +108,7 @@ def test_a_bomb_is_cut_off_by_its_ratio() -> None:
 
 def test_the_purse_is_one_for_all_files() -> None:
     content = zipped(*((f"{n}", n.to_bytes(2, "big") * 50_000) for n in range(20)))
-    budget = Budget(max_bytes=1_000_000)
+    budget = UnpackBudget(max_bytes=1_000_000)
     outer, *_ = files_of(content, budget=budget)
     assert outer.unread == ("size",)
     assert budget.spent == 1_000_000
@@ -116,7 +116,7 @@ def test_the_purse_is_one_for_all_files() -> None:
 
 def test_too_many_files_are_said() -> None:
     content = zipped(*((f"{n}.txt", b"%d" % n) for n in range(100)))
-    outer, *inner = files_of(content, budget=Budget(max_files=50))
+    outer, *inner = files_of(content, budget=UnpackBudget(max_files=50))
     assert outer.unread == ("count",)
     assert len(inner) == 50
 
@@ -134,7 +134,7 @@ def test_entries_that_overlap_cost_no_more_than_the_purse() -> None:
     """Each of 2,000 local headers claims all that follows it: read naively, that is 2,000 times the archive."""
     header = b"PK\x03\x04\x14\0\x08\0\x08\0" + bytes(16) + b"\x01\0\0\0a"
     empty_blocks = b"\0\0\0\xff\xff" * 100_000
-    budget = Budget()
+    budget = UnpackBudget()
     files_of(header * 2_000 + empty_blocks, budget=budget)
     assert budget.read <= 256 << 20
 

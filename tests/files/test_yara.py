@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.files.values import File, Trait
-from gatepost.files.yara import RulesError, compile_rules, mark_matches, rule_faults
+from gatepost.files.yara import YaraRulesError, compile_rules, find_rule_faults, mark_matches
 
 RULE = 'rule Payload { strings: $a = "payload" nocase condition: $a }'
 
@@ -22,14 +22,14 @@ def file(content: bytes, sha: str = "0" * 64) -> File:
 
 def test_every_rule_that_matches_is_named(tmp_path: Path) -> None:
     rules = compile_rules(folder(tmp_path, a=RULE, b=RULE + " rule Small { condition: filesize < 100 }"))
-    assert rules.matching(b"the PAYLOAD") == ("a.yar: Payload", "b.yar: Payload", "b.yar: Small")
-    assert rules.matching(b"x" * 200) == ()
+    assert rules.match(b"the PAYLOAD") == ("a.yar: Payload", "b.yar: Payload", "b.yar: Small")
+    assert rules.match(b"x" * 200) == ()
 
 
 def test_other_endings_are_no_rules(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("rule {", "utf-8")
     (tmp_path / "upper.YARA").write_text(RULE, "utf-8")
-    assert compile_rules(tmp_path).matching(b"payload") == ("upper.YARA: Payload",)
+    assert compile_rules(tmp_path).match(b"payload") == ("upper.YARA: Payload",)
 
 
 @pytest.mark.parametrize(
@@ -41,26 +41,26 @@ def test_other_endings_are_no_rules(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_names_file_and_line(tmp_path: Path, source: str, fault: str) -> None:
-    (found,) = rule_faults(folder(tmp_path, a=source))
+    (found,) = find_rule_faults(folder(tmp_path, a=source))
     assert found.startswith(fault)
 
 
 def test_all_faults_are_told(tmp_path: Path) -> None:
     place = folder(tmp_path, a="rule x {", b=RULE, c="rule y { condition: foo }")
     (tmp_path / "d.yar").write_bytes(b"\xff")
-    assert [fault.split(",")[0] for fault in rule_faults(place)] == [
+    assert [fault.split(",")[0] for fault in find_rule_faults(place)] == [
         "has a faulty rule in a.yar",
         "has a faulty rule in c.yar",
         "has a file that is not UTF-8",
     ]
-    with pytest.raises(RulesError, match=r"a\.yar.*c\.yar.*d\.yar"):
+    with pytest.raises(YaraRulesError, match=r"a\.yar.*c\.yar.*d\.yar"):
         compile_rules(place)
 
 
 def test_no_rules_at_all_is_a_fault(tmp_path: Path) -> None:
-    assert rule_faults(tmp_path) == ("holds no file that ends in .yar or .yara",)
-    assert rule_faults(tmp_path / "nowhere") == ("cannot be read: No such file or directory",)
-    assert rule_faults(folder(tmp_path, a=RULE)) == ()
+    assert find_rule_faults(tmp_path) == ("holds no file that ends in .yar or .yara",)
+    assert find_rule_faults(tmp_path / "nowhere") == ("cannot be read: No such file or directory",)
+    assert find_rule_faults(folder(tmp_path, a=RULE)) == ()
 
 
 def test_files_are_marked_and_keep_what_they_had(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from bench.nasty import message, mutation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.mail.budget import Budget, Limits
+from gatepost.mail.budget import ReadBudget, ReadLimits
 from gatepost.mail.defects import DEFECTS
-from gatepost.mail.reader import Parts, read
+from gatepost.mail.reader import MessageParts, read
 
 WORDS = (
     b"Content-Type: ", b"multipart/mixed", b"text/html", b"message/rfc822", b"; boundary=", b"b", b'"', b"--b",
@@ -56,12 +56,14 @@ def test_grammar_and_mutations(seed: int) -> None:
 def test_identity_leaves_hold_every_word_that_was_sent(body: bytes) -> None:
     """Nothing after an ordinary header is lost."""
     raw = b"From: a@example.org\r\n\r\n" + body
-    assert Parts(raw, Budget()).flat[0].content == body
+    assert MessageParts(raw, ReadBudget()).flat[0].content == body
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 6), st.integers(1, 4))
 def test_any_limits(seed: int, parts: int, depth: int) -> None:
-    budget = Budget(Limits(parts=parts, depth=depth, header_fields=3, header_bytes=200, alternatives=2, defects=2))
-    Parts(message(random.Random(seed)), budget)
+    budget = ReadBudget(
+        ReadLimits(parts=parts, depth=depth, header_fields=3, header_bytes=200, alternatives=2, defects=2)
+    )
+    MessageParts(message(random.Random(seed)), budget)
     assert budget.work.parts <= parts
     assert budget.work.alternatives <= 2

@@ -28,11 +28,11 @@ from gatepost.questions import (
     AskSightings,
     Dns,
     DnsAnswer,
-    Known,
+    FacetAge,
     Lookup,
     LookupAnswer,
     Question,
-    Sighted,
+    Sightings,
 )
 from gatepost.report import Line, Report
 from gatepost.sender_history import Facet, facet_key
@@ -47,7 +47,7 @@ ELSEWHERE = frozenset({"scanners", "campaign", "bulk_mail"})
 # Ten minutes after the messages were written.
 NOW = 1_794_302_520.0
 
-Memory = dict[int, Known]
+Memory = dict[int, FacetAge]
 
 
 def memory(file: Path) -> Memory | None:
@@ -57,7 +57,7 @@ def memory(file: Path) -> Memory | None:
         return None
     books = tomllib.loads(beside.read_text("utf-8"))
     return {
-        facet_key(Facet[name.upper()], text): Known(*known)
+        facet_key(Facet[name.upper()], text): FacetAge(*known)
         for name, book in books.items()
         for text, known in book.items()
     }
@@ -68,7 +68,7 @@ def answer(question: Question, known: Memory) -> Answer:
         return LookupAnswer()
     if isinstance(question, AskSightings):
         asked = (question.keys, question.proven, question.claimed)
-        return Sighted(True, *(tuple(known.get(each, Known()) for each in keys) for keys in asked))
+        return Sightings(True, *(tuple(known.get(each, FacetAge()) for each in keys) for keys in asked))
     if not isinstance(question, Dns):
         return Antivirus()
     if question.name not in ZONE:

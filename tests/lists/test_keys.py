@@ -2,8 +2,8 @@
 
 import pytest
 
-from gatepost.lists.hosts import sender_keys, url_keys
-from gatepost.lists.values import network_keys
+from gatepost.lists.addresses import sender_keys, url_keys
+from gatepost.lists.entries import network_keys
 
 
 @pytest.mark.parametrize(

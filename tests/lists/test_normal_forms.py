@@ -1,11 +1,16 @@
-"""Normal forms: any spelling of the same entry is the same entry, and what is too wide is refused."""
+"""Normal forms: any spelling of the same entry is the same entry, what is too wide is refused, and the short way for
+entries that are their own normal form leads where the long one does."""
+
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.lists import addresses, entries
+from gatepost.lists.addresses import _PLAIN_URL, normalise_sender, normalise_url
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, is_custom_name
-from gatepost.lists.entry import Normal, Refused
+from gatepost.lists.entries import Normal, Refused, normalise_network
 
 HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
 
@@ -150,3 +155,53 @@ def test_a_normal_form_is_its_own_normal_form(definition: object, text: str) -> 
         again = definition.normalise(form.shown)
         assert isinstance(again, Normal)
         assert again.key == form.key
+
+
+HOST = st.text(alphabet="axn0123-._XÄ*", min_size=1, max_size=20)
+PATHS = st.text(alphabet="/ab.~-_?%#\\ A:é", max_size=20)
+
+
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text is plain."""
+    never = re.compile(r"(?!)")
+    for name in ("_PLAIN_SENDER", "_PLAIN_URL"):
+        monkeypatch.setattr(addresses, name, never)
+    monkeypatch.setattr(entries, "_is_plain", lambda _text: False)
+
+
+@given(HOST, PATHS)
+def test_links(host: str, path: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        quick = normalise_url(host + path)
+        slow(patch)
+        assert normalise_url(host + path) == quick
+
+
+@given(st.text(alphabet="ab0.+_=-'\"<@ Ä", max_size=10), HOST)
+def test_senders(local: str, host: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        quick = normalise_sender(f"{local}@{host}")
+        slow(patch)
+        assert normalise_sender(f"{local}@{host}") == quick
+
+
+@given(st.from_regex(r"[0-9]{1,3}(\.0?[0-9]{1,3}){0,4}(/[0-9]{1,2})?[ :a\x00]?", fullmatch=True))
+def test_networks(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        quick = normalise_network(text)
+        slow(patch)
+        assert normalise_network(text) == quick
+
+
+@pytest.mark.parametrize("text", ["example.com", "a.b-c.example/Path/x.html", "a.example/b/"])
+def test_the_usual_links_are_plain(text: str) -> None:
+    assert _PLAIN_URL.match(text)
+    assert normalise_url(text) == Normal(text, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1.2.3.4", "a.0x7f", "host.1", "xn--a.example", "a..example", "a.example/../b", "a.example/", "a.example//b"],
+)
+def test_what_has_to_be_parsed_is_not_plain(text: str) -> None:
+    assert not _PLAIN_URL.match(text)

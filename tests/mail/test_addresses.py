@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.addresses import parse
+from gatepost.mail.addresses import parse_addresses
 
 
 def seen(text: str) -> list[tuple[str, str]]:
-    return [(address.name, str(address)) for address in parse(text, 100)[0]]
+    return [(address.name, str(address)) for address in parse_addresses(text, 100)[0]]
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def test_parse(text: str, expected: list[tuple[str, str]]) -> None:
 
 
 def test_more_than_are_read_is_said() -> None:
-    found, more = parse("u@x.org, " * 50, 10)
+    found, more = parse_addresses("u@x.org, " * 50, 10)
     assert len(found) == 10
     assert more
-    assert parse("u@x.org, " * 9 + "u@x.org", 11) == (found, False)
+    assert parse_addresses("u@x.org, " * 9 + "u@x.org", 11) == (found, False)
 
 
 @given(st.text(alphabet='a@.<>()",;:\\ =?\n', max_size=60))
 def test_any_text_parses(text: str) -> None:
-    parse(text, 20)
+    parse_addresses(text, 20)
 
 
 @given(st.text(alphabet='ab@.<>()",;:\\ =?\n\u00a0', max_size=40))
 def test_the_short_way_reads_what_the_long_way_does(text: str) -> None:
     # An empty member in front is dropped, and no list with a comma goes the short way.
-    assert parse(text, 100) == parse(f",{text}", 100)
+    assert parse_addresses(text, 100) == parse_addresses(f",{text}", 100)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from gatepost.kinds import MIME_BARE_CR, MIME_NUL
-from gatepost.mail.budget import Budget, Limits
+from gatepost.mail.budget import ReadBudget, ReadLimits
 from gatepost.mail.defects import DEFECTS
-from gatepost.mail.reader import Parts, read_within
+from gatepost.mail.reader import MessageParts, read_within
 
 HEAD = b"From: a@example.org\r\n"
 MIXED = HEAD + b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n'
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_limit_is_named_and_work_is_bounded(name: str) -> None:
     make, kind = CASES[name]
     raw = make()
-    budget = Budget()
+    budget = ReadBudget()
     message = read_within(raw, budget)
     assert kind in {defect.kind for defect in message.defects}
     limits, work = budget.limits, budget.work
@@ -70,8 +70,8 @@ def test_limit_is_named_and_work_is_bounded(name: str) -> None:
 )
 def test_twice_the_message_is_at_most_twice_the_work(make: Callable[[int], bytes]) -> None:
     def work(size: int) -> int:
-        budget = Budget()
-        Parts(make(size), budget)
+        budget = ReadBudget()
+        MessageParts(make(size), budget)
         done = budget.work
         return done.parts + done.fields + done.delimiters + done.decoded_bytes + done.alternative_bytes + done.segments
 
@@ -80,28 +80,28 @@ def test_twice_the_message_is_at_most_twice_the_work(make: Callable[[int], bytes
 
 def test_what_is_past_the_limit_of_parts_is_still_scanned() -> None:
     raw = MIXED + b"--b\r\n\r\nx\r\n" * 20 + b"--b\r\n\r\nthe last one\r\n--b--"
-    parts = Parts(raw, Budget(Limits(parts=10))).flat
+    parts = MessageParts(raw, ReadBudget(ReadLimits(parts=10))).flat
     assert b"the last one" in parts[-1].content
 
 
 def test_what_is_too_deep_is_still_scanned() -> None:
     raw = HEAD + b"Content-Type: message/rfc822\r\n\r\n" * 20 + b"\r\nthe deepest one"
-    parts = Parts(raw, Budget(Limits(depth=5))).flat
+    parts = MessageParts(raw, ReadBudget(ReadLimits(depth=5))).flat
     assert len(parts) == 6
     assert b"the deepest one" in parts[-1].content
 
 
 def test_what_is_past_the_limit_of_a_header_is_still_scanned() -> None:
     raw = HEAD + b"X: y\r\n" * 200 + b"Y: the last one\r\n\r\nbody"
-    parts = Parts(raw, Budget(Limits(header_fields=10))).flat
+    parts = MessageParts(raw, ReadBudget(ReadLimits(header_fields=10))).flat
     assert [part.path for part in parts] == ["1", "1~header"]
     assert b"the last one" in parts[1].content
     assert parts[0].content == b"body"
 
 
 def test_decoded_size_has_a_limit() -> None:
-    budget = Budget(Limits(decoded_bytes=1000))
-    parts = Parts(MIXED + b"--b\r\n\r\n" + b"x" * 900 + b"\r\n--b\r\n\r\n" + b"y" * 900, budget).flat
+    budget = ReadBudget(ReadLimits(decoded_bytes=1000))
+    parts = MessageParts(MIXED + b"--b\r\n\r\n" + b"x" * 900 + b"\r\n--b\r\n\r\n" + b"y" * 900, budget).flat
     assert [len(part.content) for part in parts] == [0, 900, 0]
     assert "limit:decoded-size" in {defect.kind for defect in budget.defects}
 
@@ -111,14 +111,14 @@ def test_compressed_content_expands_no_further_than_allowed() -> None:
     import gzip
 
     bomb = base64.encodebytes(gzip.compress(bytes(64 << 20)))
-    budget = Budget()
-    parts = Parts(HEAD + GZIPPED + bomb, budget).flat
+    budget = ReadBudget()
+    parts = MessageParts(HEAD + GZIPPED + bomb, budget).flat
     assert max(len(part.content) for part in parts) <= 16 << 20
     assert "mime:broken-base64" in {defect.kind for defect in budget.defects}
 
 
 def test_defects_are_capped_but_no_kind_is_lost() -> None:
-    budget = Budget(Limits(defects=3))
+    budget = ReadBudget(ReadLimits(defects=3))
     for number in range(10):
         budget.note(MIME_NUL, f"1.{number}")
     budget.note(MIME_BARE_CR, "1")

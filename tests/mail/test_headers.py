@@ -1,13 +1,15 @@
+"""Header sections: which lines are fields, where the body begins, and encoded words (RFC 2047)."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.budget import Budget, Limits
-from gatepost.mail.headers import Section, read_section, unfolded
+from gatepost.mail.budget import ReadBudget, ReadLimits
+from gatepost.mail.headers import HeaderSection, decode_words, read_section, unfold
 
 
-def section(raw: bytes, budget: Budget | None = None, boundaries: frozenset[bytes] = frozenset()) -> Section:
-    return read_section(raw, 0, boundaries, "1", budget or Budget())
+def section(raw: bytes, budget: ReadBudget | None = None, boundaries: frozenset[bytes] = frozenset()) -> HeaderSection:
+    return read_section(raw, 0, boundaries, "1", budget or ReadBudget())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_fields_and_body(raw: bytes, fields: list[tuple[str, str]], body: bytes)
     ],
 )
 def test_defects(raw: bytes, kinds: list[str]) -> None:
-    budget = Budget()
+    budget = ReadBudget()
     section(raw, budget)
     assert [defect.kind for defect in budget.defects] == kinds
 
@@ -65,10 +67,10 @@ def test_a_delimiter_ends_a_header() -> None:
 
 def test_limits_are_named_and_the_body_is_still_found() -> None:
     for limits, kind in (
-        (Limits(header_bytes=100), "limit:header-size"),
-        (Limits(header_fields=5), "limit:header-fields"),
+        (ReadLimits(header_bytes=100), "limit:header-size"),
+        (ReadLimits(header_fields=5), "limit:header-fields"),
     ):
-        budget = Budget(limits)
+        budget = ReadBudget(limits)
         raw = b"\xffA: 1\r\n" * 0 + b"X: \xff\r\n" * 100 + b"\r\nbody"
         read = section(raw, budget)
         assert [defect.kind for defect in budget.defects] == [kind]
@@ -78,14 +80,14 @@ def test_limits_are_named_and_the_body_is_still_found() -> None:
 
 
 def test_encoded_words_have_a_limit() -> None:
-    budget = Budget(Limits(encoded_words=3))
+    budget = ReadBudget(ReadLimits(encoded_words=3))
     section(b"A: " + b"=?utf-8?q?a?= " * 10 + b"\r\n\r\n", budget)
     assert [defect.kind for defect in budget.defects] == ["limit:encoded-words"]
 
 
 def test_unfolded_keeps_encoded_words() -> None:
     (field,) = section(b"A: =?utf-8?q?a=3Bb?=;\r\n c\r\n\r\n").headers.fields
-    assert (field.value, unfolded(field)) == ("a;b; c", "=?utf-8?q?a=3Bb?=; c")
+    assert (field.value, unfold(field)) == ("a;b; c", "=?utf-8?q?a=3Bb?=; c")
 
 
 @given(
@@ -95,8 +97,45 @@ def test_both_ways_to_read_agree_and_lose_no_byte(lines: list[bytes]) -> None:
     """The quick way for ordinary sections and the slow way see the same fields; fields are the section's bytes."""
     raw = b"".join(line + b"\r\n" for line in lines)
     read = section(raw)
-    slow = section(raw[: read.body] + raw[read.body :], Budget(), frozenset({b"never"}))
+    slow = section(raw[: read.body] + raw[read.body :], ReadBudget(), frozenset({b"never"}))
     assert slow.headers == read.headers
     joined = b"".join(field.raw for field in read.headers.fields)
     assert raw.startswith(joined)
     assert raw[len(joined) : read.body] in {b"", b"\r\n"}
+
+
+@pytest.mark.parametrize(
+    ("text", "decoded"),
+    [
+        ("plain", "plain"),
+        ("=?utf-8?q?caf=C3=A9?=", "café"),
+        ("=?UTF-8?B?Y2Fmw6k=?=", "café"),
+        ("=?iso-8859-1*en?Q?caf=E9_au_lait?=", "café au lait"),  # RFC 2231 section 5
+        ("a =?utf-8?q?b?= c", "a b c"),
+        ("=?utf-8?q?a?= =?utf-8?q?b?=", "ab"),  # RFC 2047 section 6.2
+        ("=?utf-8?q?a?=\t=?iso-8859-1?q?b?=", "ab"),
+        ("=?utf-8?q?=C3?= =?utf-8?q?=A9?=", "é"),  # one character over two words
+        ("=?utf-8?b?w6?==?utf-8?b?qQ==?=", "é"),  # each word is base64 of its own, then their bytes join
+        ('"=?utf-8?q?quoted?="', '"quoted"'),
+        ("x=?utf-8?q?glued?=y", "xgluedy"),
+        ("=?utf-8?b?Y2Fmw6k?=", "café"),  # padding lost
+        ("=?utf-8?q?a b?=", "a b"),  # white space that should not be there
+        ("=?utf-8?q?a=0D=0ABcc:_x?=", "a  Bcc: x"),  # no new line gets into a header this way
+        ("=?iso-8859-1?q?J\u00fcrgen?=", "Jürgen"),
+        ("=?utf-8?x?abc?=", "=?utf-8?x?abc?="),
+        ("=?utf-8?q?abc", "=?utf-8?q?abc"),
+        ("=?no-such?q?=41?=", "A"),
+        ("1 =? 2 ?= 3", "1 =? 2 ?= 3"),
+    ],
+)
+def test_decode(text: str, decoded: str) -> None:
+    assert decode_words(text) == decoded
+
+
+def test_words_past_the_limit_stay() -> None:
+    assert decode_words("=?utf-8?q?a?= " * 3, most=2) == "aa =?utf-8?q?a?= "
+
+
+@given(st.text(alphabet="=?utf-8bBqQ*_ \u00e9\n", max_size=80))
+def test_any_text_decodes(text: str) -> None:
+    decode_words(text).encode("utf-8")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.link_wrappers import CODECS, MAX_LAYERS, Wrapper, _index, carried, unwrap
-from gatepost.urls import NOTHING, parse
+from gatepost.mail.link_wrappers import CODECS, MAX_LAYERS, Wrapper, _load_index, find_carried_url, unwrap
+from gatepost.urls import NO_URL, parse_url
 
 INNER = "https://evil.test/a?b=1"
 QUOTED = "https%3A%2F%2Fevil.test%2Fa%3Fb%3D1"
@@ -48,7 +48,7 @@ ENCODED = base64.urlsafe_b64encode(INNER.encode()).decode().rstrip("=")
     ],
 )
 def test_known_wrappers(wrapped: str) -> None:
-    outer = parse(wrapped)
+    outer = parse_url(wrapped)
     inner, peeled = unwrap(outer)
     assert inner.href == INNER
     assert peeled == (outer.host,)
@@ -71,7 +71,7 @@ def test_known_wrappers(wrapped: str) -> None:
     ],
 )
 def test_what_is_no_wrapper_stays(plain: str) -> None:
-    url = parse(plain)
+    url = parse_url(plain)
     assert unwrap(url) == (url, ())
 
 
@@ -79,9 +79,9 @@ def test_layers_are_peeled_to_a_limit() -> None:
     url = INNER
     for _ in range(3):
         url = f"https://l.facebook.com/l.php?u={quote(url, safe='')}"
-    assert unwrap(parse(url)) == (parse(INNER), ("l.facebook.com",) * 3)
+    assert unwrap(parse_url(url)) == (parse_url(INNER), ("l.facebook.com",) * 3)
     endless = "https://web.archive.org/web/" * 1_000
-    assert len(unwrap(parse(endless))[1]) <= MAX_LAYERS
+    assert len(unwrap(parse_url(endless))[1]) <= MAX_LAYERS
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_layers_are_peeled_to_a_limit() -> None:
     ],
 )
 def test_carried(url: str, inner: str) -> None:
-    assert carried(parse(url)).href == inner
+    assert find_carried_url(parse_url(url)).href == inner
 
 
 def test_rules_are_sound() -> None:
     wrappers: set[Wrapper] = set()
-    index = _index()
+    index = _load_index()
     for table in (index.hosts, index.parents, index.labels):
         for found in table.values():
             wrappers.update(found)
@@ -122,9 +122,9 @@ def test_codecs_are_total(text: str, codec: str) -> None:
     assert isinstance(CODECS[codec](text), str)
 
 
-@given(st.sampled_from(sorted(_index().hosts)), st.text())
+@given(st.sampled_from(sorted(_load_index().hosts)), st.text())
 def test_unwrap_is_total(host: str, rest: str) -> None:
-    url = parse(f"https://{host}/{rest}")
+    url = parse_url(f"https://{host}/{rest}")
     inner, peeled = unwrap(url)
-    assert inner is not NOTHING or url is NOTHING
+    assert inner is not NO_URL or url is NO_URL
     assert len(peeled) <= MAX_LAYERS

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.links import MAX_LINKS, MAX_SHOWN, Links, targets_in
+from gatepost.mail.links import MAX_LINKS, MAX_SHOWN, Links, find_targets
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ from gatepost.mail.links import MAX_LINKS, MAX_SHOWN, Links, targets_in
     ],
 )
 def test_targets(text: str, targets: list[str]) -> None:
-    assert list(targets_in(text)) == targets
+    assert list(find_targets(text)) == targets
 
 
 def collected(*targets: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -116,13 +116,13 @@ def test_links_are_bounded() -> None:
 )
 def test_bait_yields_little(bait: str) -> None:
     """Each is read in one pass: the suite's time limit is far above what they take, and far below a quadratic pass."""
-    assert sum(1 for _ in targets_in(bait)) <= 100_000
+    assert sum(1 for _ in find_targets(bait)) <= 100_000
 
 
 @given(st.text())
 def test_targets_are_total(text: str) -> None:
     links = Links()
-    for target in targets_in(text):
+    for target in find_targets(text):
         links.add(target, "1", "text")
     assert all(link.where == "1" for link in links)
 
@@ -136,4 +136,4 @@ def test_targets_are_total(text: str) -> None:
 def test_no_link_is_passed_over(pieces: list[str]) -> None:
     # The mark in front has every word looked at; `<` keeps it out of what follows.
     word = "".join(pieces)
-    assert list(targets_in(word)) == list(targets_in(f":/<{word}"))
+    assert list(find_targets(word)) == list(find_targets(f":/<{word}"))

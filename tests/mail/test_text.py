@@ -13,7 +13,7 @@ from gatepost.mail.html.document import MAX_NODES
 from gatepost.mail.html.limits import MAX_TAGS
 from gatepost.mail.links import MAX_LINKS
 from gatepost.mail.message import Defect, Field, Headers, Part, Text
-from gatepost.mail.text import MAX_TEXT, Reader, read_texts
+from gatepost.mail.text import MAX_TEXT, TextReader, read_texts
 
 
 def part(content: str | bytes, kind: str = "text/plain", path: str = "1", **fields: object) -> Part:
@@ -68,7 +68,7 @@ def test_html_that_is_declared_as_text() -> None:
 
 
 def test_the_same_text_is_read_once() -> None:
-    reader = Reader()
+    reader = TextReader()
     for path in ("1", "1~b64"):
         reader.read(html("<p>x", path))
     assert [text.where for text in reader.texts] == ["1"]
@@ -159,7 +159,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_html_bombs(name: str) -> None:
-    reader = Reader()
+    reader = TextReader()
     reader.read(html(BOMBS[name]))
     assert reader.tags <= MAX_TAGS + 3
     assert reader.nodes <= MAX_NODES
@@ -168,7 +168,7 @@ def test_html_bombs(name: str) -> None:
 
 
 def test_a_thousand_small_bombs_share_one_budget() -> None:
-    reader = Reader()
+    reader = TextReader()
     for number in range(1_000):
         reader.read(html("<div>" * 1_000 + str(number), str(number)))
     assert reader.tags <= MAX_TAGS + 1_000
@@ -176,7 +176,7 @@ def test_a_thousand_small_bombs_share_one_budget() -> None:
 
 
 def test_a_million_links() -> None:
-    reader = Reader()
+    reader = TextReader()
     reader.read(part("".join(f"http://x{number}.test/ " for number in range(200_000))))
     assert len(reader.links) == MAX_LINKS == reader.links.followed
     assert {defect.kind for defect in reader.defects} == {"limit:links", "limit:text-size"}

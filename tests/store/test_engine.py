@@ -10,7 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.values import network_keys
+from gatepost.lists.entries import network_keys
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter, AuditPage
 from gatepost.store.entries import ListEntry, NewEntry

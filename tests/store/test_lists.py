@@ -6,7 +6,7 @@ from typing import get_args
 import msgspec
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition, categories_of
-from gatepost.lists.entry import Category, Refused
+from gatepost.lists.entries import Category, Refused
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, questions
 from gatepost.questions import Hit

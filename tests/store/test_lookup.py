@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from gatepost.lists.catalogue import BY_NAME, KINDS
+from gatepost.lists.entries import network_keys
 from gatepost.lists.unkeyed import Listed
-from gatepost.lists.values import network_keys
 from gatepost.questions import Hit
 from gatepost.store import lookup, open_store
 from gatepost.store.audit import Actor

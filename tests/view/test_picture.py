@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
 from gatepost.files.pictures import MAX_SCANS
-from gatepost.view import picture
 from gatepost.view.message import view
-from gatepost.view.picture import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE
+from gatepost.view.picture import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE, picture
 from gatepost.view.values import MAX_PNG, NotShown, Picture
 
 SECRET = b"<script>alert('a comment')</script>"
@@ -139,7 +138,7 @@ def test_a_jpeg_of_many_scans_is_not_decoded() -> None:
 
 
 def test_a_size_that_only_the_decoder_sees_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.files.pictures.dimensions", lambda *_: (1, 1))
+    monkeypatch.setattr("gatepost.files.pictures.read_dimensions", lambda *_: (1, 1))
     assert picture(mail(bomb(65_000, 65_000)), 0) == NotShown(TOO_LARGE)
 
 

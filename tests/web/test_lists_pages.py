@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition
-from gatepost.lists.entry import Normal
+from gatepost.lists.entries import Normal
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
 from gatepost.store.lookup import HitCount

@@ -19,7 +19,7 @@ def test_own_models_and_marks_are_taken(tmp_path: Path) -> None:
     save_mark(tmp_path, {"a.eml": tuple(range(8))})
     models = loader._models(str(tmp_path))
     assert len(models.everybody.models) == 2
-    assert models.marked.near(tuple(range(8)))
+    assert models.marked.has_near_duplicate(tuple(range(8)))
 
 
 @pytest.mark.parametrize("name", ["own.npz", MARKS])

@@ -13,8 +13,9 @@ import pytest
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report
-from gatepost.view import picture, values
+from gatepost.view import values
 from gatepost.view.message import view
+from gatepost.view.picture import picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import protocol, warmup
 from gatepost.workers.jobs import AnalysisJob

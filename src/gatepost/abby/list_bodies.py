@@ -30,7 +30,7 @@ from gatepost.api.lists import (
     ListEntriesRequest,
 )
 from gatepost.ids import canonical
-from gatepost.lists.entry import MAX_ENTRY
+from gatepost.lists.entries import MAX_ENTRY
 from gatepost.times import milliseconds
 
 SHOWN = 20

@@ -55,7 +55,7 @@ from gatepost.api.lists import (
 from gatepost.api.operations import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import Definition
-from gatepost.lists.entry import Refused
+from gatepost.lists.entries import Refused
 from gatepost.rejudge.dry_run import ListDryRuns, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor

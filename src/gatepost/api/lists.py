@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from gatepost.api.scanning import DateTime, Uuid
-from gatepost.lists.entry import MAX_ENTRY
+from gatepost.lists.entries import MAX_ENTRY
 
 MAX_BODY = 8 << 20
 MAX_ENTRIES = 500

@@ -68,8 +68,8 @@ def judged(
     folders: Sequence[Path], chosen: Sequence[Sample], mode: Mode, model: Model, seed: int, step: Step
 ) -> list[Judged]:
     """Every message of the corpora, judged by the whole analysis."""
-    names.warm()
-    text.warm()
+    names.preload_suffixes()
+    text.preload_texts()
     groups = _groups(chosen, mode)
     models = [model] if mode == "as-is" else _unseeing(chosen, groups, seed, step)
     wanted = {(sample.corpus, sample.path): number for number, sample in enumerate(chosen)}

@@ -208,7 +208,7 @@ def create(
     """Make a list of your own, directly in the storage of the configuration."""
     from gatepost.cli.list_files import define_list, describe_list
     from gatepost.cli.printing import print_json
-    from gatepost.lists.entry import Refused
+    from gatepost.lists.entries import Refused
     from gatepost.store.audit import CLI
     from gatepost.store.errors import NameTaken
 

@@ -103,7 +103,7 @@ def feedback(
     """Keep messages with what they really were, for the next training."""
     from gatepost.cli.scan_files import messages_in
     from gatepost.mail.reader import read
-    from gatepost.near_duplicates import Signature, signature_of
+    from gatepost.near_duplicates import Signature, compute_signature
     from gatepost.textmodel import deployed as kept
     from gatepost.textmodel.deployed import FOLDER, save_mark
     from gatepost.textmodel.features import body_words
@@ -114,7 +114,7 @@ def feedback(
     changes: dict[str, Signature] = {}
     for mail in messages_in(files):
         name = kept.save_feedback(place, mail.raw, ham)
-        changes[name] = signature_of(body_words(read(mail.raw).texts)) if spam else ()
+        changes[name] = compute_signature(body_words(read(mail.raw).texts)) if spam else ()
     save_mark(place / FOLDER, changes)
     print(f"{len(changes)} kept as {'ham' if ham else 'spam'}; gatepost model train learns them.")
     if spam and any(changes.values()):

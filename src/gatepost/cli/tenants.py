@@ -100,8 +100,8 @@ def domains(
 
 
 def _normal(names: Sequence[str]) -> list[str]:
-    from gatepost.lists.entry import Refused
-    from gatepost.lists.hosts import DOMAIN
+    from gatepost.lists.addresses import DOMAIN
+    from gatepost.lists.entries import Refused
 
     normal = []
     for name in names:

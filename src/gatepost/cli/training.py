@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gatepost.cli.printing import console
 from gatepost.cli.scan_files import messages_in
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.service.data_folder import StartError
@@ -142,7 +142,7 @@ def is_left_out(corpus: str, without: Sequence[str]) -> bool:
 
 def _sample(mail: Labelled) -> Sample:
     message = read(mail.raw)
-    return Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), features(message, unfold(message)))
+    return Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), features(message, find_files(message)))
 
 
 def learnt(chosen: Sequence[Sample], seed: int, step: Step) -> Model:

@@ -8,7 +8,7 @@ worked on one by one in Python have purses of their own, since they cost time ra
 A place in hostile bytes: every read is checked, and running out of bytes is one exception for readers to catch.
 """
 
-from gatepost.files.values import Unread
+from gatepost.files.values import UnreadReason
 
 MAX_DEPTH = 12
 MAX_FILES = 2_000
@@ -22,7 +22,7 @@ MAX_SLOW = 1 << 20  # about a second
 RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
 
 
-class Budget:
+class UnpackBudget:
     """The purse of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images` and `pixels` are what was
     used of it."""
 
@@ -43,7 +43,7 @@ class Budget:
             return 0
         return min(self.max_bytes - self.spent, max(RATIO_FREE, packed * MAX_RATIO))
 
-    def shortage(self, packed: int) -> Unread:
+    def shortage(self, packed: int) -> UnreadReason:
         """Which limit it was that `allowance(packed)` ran into."""
         if self.read + packed > MAX_READ:
             return "size"
@@ -54,21 +54,21 @@ class Budget:
         self.read += packed
         self.spent += size
 
-    def another_file(self) -> bool:
+    def take_file(self) -> bool:
         """Take room for one more file; False when there is none."""
         if self.files >= self.max_files:
             return False
         self.files += 1
         return True
 
-    def try_password(self, cost: int = 1) -> bool:
+    def take_attempt(self, cost: int = 1) -> bool:
         """Take room for one more attempt; False when there is none."""
         if self.attempts + cost > MAX_ATTEMPTS:
             return False
         self.attempts += cost
         return True
 
-    def another_image(self, pixels: int) -> bool:
+    def take_image(self, pixels: int) -> bool:
         """Take room for looking at one more picture; False when there is none."""
         if self.images >= MAX_IMAGES or self.pixels + pixels > MAX_PIXELS:
             return False
@@ -76,7 +76,7 @@ class Budget:
         self.pixels += pixels
         return True
 
-    def slowly(self, size: int) -> bool:
+    def take_slow(self, size: int) -> bool:
         """Take room for work on so many single bytes; False when there is none."""
         if self.slow + size > MAX_SLOW:
             return False
@@ -97,7 +97,7 @@ class TooManyError(BrokenError):
     """There is more than is read."""
 
 
-class Count:
+class StepLimit:
     """So many steps through headers, and no more: millions of empty ones cost seconds and hold nothing."""
 
     def __init__(self, most: int) -> None:

@@ -30,9 +30,9 @@ import pypdfium2  # type: ignore[import-untyped]
 import zxingcpp
 from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from gatepost.files.budget import BrokenError, Budget, ByteSource
-from gatepost.files.values import Contents, File, Trait, Unread
-from gatepost.mail.links import Links, targets_in
+from gatepost.files.budget import BrokenError, ByteSource, UnpackBudget
+from gatepost.files.values import Contents, File, Trait, UnreadReason
+from gatepost.mail.links import Links, find_targets
 from gatepost.mail.message import Link
 
 _MAX_MARKERS = 1_000
@@ -41,7 +41,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _BARE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
 
 
-def dimensions(content: bytes, kind: str) -> tuple[int, int]:
+def read_dimensions(content: bytes, kind: str) -> tuple[int, int]:
     """Width and height; zeros where the header does not tell."""
     try:
         return _READERS[kind](content)
@@ -49,17 +49,17 @@ def dimensions(content: bytes, kind: str) -> tuple[int, int]:
         return 0, 0
 
 
-def _png(content: bytes) -> tuple[int, int]:
+def _measure_png(content: bytes) -> tuple[int, int]:
     source = ByteSource(content, 16)
     return int.from_bytes(source.take(4), "big"), int.from_bytes(source.take(4), "big")
 
 
-def _gif(content: bytes) -> tuple[int, int]:
+def _measure_gif(content: bytes) -> tuple[int, int]:
     source = ByteSource(content, 6)
     return source.number(2), source.number(2)
 
 
-def _bmp(content: bytes) -> tuple[int, int]:
+def _measure_bmp(content: bytes) -> tuple[int, int]:
     source = ByteSource(content, 14)
     if source.number(4) == 12:
         return source.number(2), source.number(2)
@@ -67,7 +67,7 @@ def _bmp(content: bytes) -> tuple[int, int]:
     return width, min(height, (1 << 32) - height)  # a negative height means top row first
 
 
-def _webp(content: bytes) -> tuple[int, int]:
+def _measure_webp(content: bytes) -> tuple[int, int]:
     source = ByteSource(content, 12)
     form = source.take(4)
     source.skip(4)
@@ -82,7 +82,7 @@ def _webp(content: bytes) -> tuple[int, int]:
     return source.number(2) & 0x3FFF, source.number(2) & 0x3FFF
 
 
-def _jpeg(content: bytes) -> tuple[int, int]:
+def _measure_jpeg(content: bytes) -> tuple[int, int]:
     source = ByteSource(content, 2)
     for _ in range(_MAX_MARKERS):
         if source.number(1) != 0xFF:
@@ -101,7 +101,7 @@ def _jpeg(content: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-_READERS = {"png": _png, "gif": _gif, "bmp": _bmp, "webp": _webp, "jpeg": _jpeg}
+_READERS = {"png": _measure_png, "gif": _measure_gif, "bmp": _measure_bmp, "webp": _measure_webp, "jpeg": _measure_jpeg}
 
 
 MAX_CODES = 20
@@ -119,15 +119,15 @@ def find_codes(image: Image.Image) -> list[str]:
     return [code.text[:MAX_CODE_TEXT] for code in found[:MAX_CODES] if code.text]
 
 
-def code_contents(texts: Iterable[str], where: str, unread: tuple[Unread, ...] = ()) -> Contents:
+def make_code_contents(texts: Iterable[str], where: str, unread: tuple[UnreadReason, ...] = ()) -> Contents:
     """That there are codes, what they say, and every link that a telephone would open."""
-    return Contents((), tuple(Trait("qr-code", text) for text in texts), _links(texts, where), unread)
+    return Contents((), tuple(Trait("qr-code", text) for text in texts), _find_links(texts, where), unread)
 
 
-def _links(texts: Iterable[str], where: str) -> tuple[Link, ...]:
+def _find_links(texts: Iterable[str], where: str) -> tuple[Link, ...]:
     found = Links()
     for text in texts:
-        for target in targets_in(text):
+        for target in find_targets(text):
             found.add(target, where, "qr")
     return tuple(found)
 
@@ -154,17 +154,17 @@ ImageFile.LOAD_TRUNCATED_IMAGES = True
 
 def is_picture(file: File) -> bool:
     """Whether it is a picture that can be looked at."""
-    return reads_image(file.type)
+    return is_image_type(file.type)
 
 
-def reads_image(kind: str) -> bool:
+def is_image_type(kind: str) -> bool:
     """Whether there is a decoder for this type of file."""
     return kind in _IMAGE_FORMATS
 
 
-def is_kept_out(content: bytes, kind: str, size: tuple[int, int] | None = None) -> bool:
+def is_too_large(content: bytes, kind: str, size: tuple[int, int] | None = None) -> bool:
     """Whether a picture is not decoded because of what it would cost; `size` where its decoder has told it."""
-    width, height = size or dimensions(content, kind)
+    width, height = size or read_dimensions(content, kind)
     return width * height > MAX_PIXELS or (kind == "jpeg" and content.count(b"\xff\xda") > MAX_SCANS)
 
 
@@ -179,31 +179,31 @@ def open_image(content: bytes, kind: str) -> ImageFile.ImageFile:
     return _IMAGE_FORMATS[kind](BytesIO(content))
 
 
-def find_codes_in_image(file: File, budget: Budget) -> Contents:
+def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
     """The codes in a picture."""
-    width, height = dimensions(file.content, file.type)
+    width, height = read_dimensions(file.content, file.type)
     if min(width, height) < MIN_SIDE:
         return Contents()
     if is_bomb(file.content, width * height):
         return Contents(unread=("ratio",))
-    if is_kept_out(file.content, file.type) or not budget.another_image(width * height):
+    if is_too_large(file.content, file.type) or not budget.take_image(width * height):
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}
     broken: tuple[Trait, ...] = ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            for frame in _frames(file):
+            for frame in _decode_frames(file):
                 codes.update(dict.fromkeys(find_codes(frame)))
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
             broken = (Trait("broken-picture", type(fault).__name__),)
-    found = code_contents(codes, file.path)
+    found = make_code_contents(codes, file.path)
     return msgspec.structs.replace(found, traits=(*found.traits, *broken))
 
 
-def _frames(file: File) -> Iterator[Image.Image]:
+def _decode_frames(file: File) -> Iterator[Image.Image]:
     """The picture, or the first few of a moving one, in grey."""
     with open_image(file.content, file.type) as image:
         if file.type == "jpeg":
@@ -214,10 +214,10 @@ def _frames(file: File) -> Iterator[Image.Image]:
             except EOFError:
                 return
             if min(image.size) >= MIN_SIDE and image.width * image.height <= MAX_PIXELS:
-                yield _grey(image)
+                yield _convert_to_grey(image)
 
 
-def _grey(image: Image.Image) -> Image.Image:
+def _convert_to_grey(image: Image.Image) -> Image.Image:
     """In grey on white paper, and not larger than it need be."""
     if "A" in image.getbands() or "transparency" in image.info:
         full = image.convert("RGBA")
@@ -235,7 +235,7 @@ MAX_PAGE_SIZE = 10 << 20
 _MAX_SCALE = 3.0
 
 
-def find_codes_in_pages(file: File, budget: Budget) -> Contents:
+def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
     """The codes on the first pages. What cannot be opened is the PDF reader's to say."""
     if len(file.content) > MAX_PAGE_SIZE:
         return Contents(unread=("pixels",))
@@ -244,14 +244,14 @@ def find_codes_in_pages(file: File, budget: Budget) -> Contents:
         document = pypdfium2.PdfDocument(file.content)
         try:
             for number in range(min(len(document), MAX_PAGES)):
-                if not budget.another_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
-                    return code_contents(codes, file.path, ("pixels",))
+                if not budget.take_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
+                    return make_code_contents(codes, file.path, ("pixels",))
                 codes.update(dict.fromkeys(find_codes(_draw_page(document, number))))
         finally:
             document.close()
     except (pypdfium2.PdfiumError, ValueError, OverflowError, ZeroDivisionError):
         pass
-    return code_contents(codes, file.path)
+    return make_code_contents(codes, file.path)
 
 
 def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
@@ -262,9 +262,9 @@ def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
     return image
 
 
-def find_qr_codes(files: tuple[File, ...], budget: Budget | None = None) -> tuple[File, ...]:
+def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
     """The files, those with codes in them with the links of these; the same bytes are looked at once."""
-    budget = budget or Budget()
+    budget = budget or UnpackBudget()
     known: dict[str, Contents] = {}
     seen = []
     for file in files:
@@ -276,11 +276,11 @@ def find_qr_codes(files: tuple[File, ...], budget: Budget | None = None) -> tupl
             found = known[file.sha256] = (
                 find_codes_in_image(file, budget) if is_picture(file) else find_codes_in_pages(file, budget)
             )
-        seen.append(_with(file, found))
+        seen.append(_add_findings(file, found))
     return tuple(seen)
 
 
-def _with(file: File, found: Contents) -> File:
+def _add_findings(file: File, found: Contents) -> File:
     return msgspec.structs.replace(
         file,
         unread=tuple(dict.fromkeys((*file.unread, *found.unread))),

@@ -16,7 +16,7 @@ class Family(msgspec.Struct, frozen=True):
     executable: bool = False
 
 
-def _family(extensions: str, *, executable: bool = False) -> Family:
+def _make_family(extensions: str, *, executable: bool = False) -> Family:
     return Family(frozenset(extensions.split()), executable)
 
 
@@ -25,49 +25,49 @@ _ZIP_FORMATS = (
     "xpi war ear whl vsix ipa key numbers pages thmx nupkg cbz usdz 3mf"
 )
 FAMILIES: dict[str, Family] = {
-    "exe": _family("exe dll scr com cpl ocx sys drv pif msstyles mui efi", executable=True),
-    "elf": _family("elf so o bin ko axf", executable=True),
-    "macho": _family("dylib bundle o", executable=True),
-    "java-class": _family("class", executable=True),
-    "lnk": _family("lnk", executable=True),
-    "script": _family("sh py pl rb bash zsh", executable=True),
-    "zip": _family(_ZIP_FORMATS),
-    "pdf": _family("pdf ai fdf"),
-    "ole": _family("doc dot xls xlt ppt pot pps msg msi msp mst vsd pub db thumbs wps hwp mpp"),
-    "msi": _family("msi msp mst", executable=True),
-    "rtf": _family("rtf doc"),
-    "onenote": _family("one onetoc2"),
-    "cab": _family("cab msu"),
-    "chm": _family("chm"),
-    "rar": _family("rar cbr r00"),
-    "7z": _family("7z cb7"),
-    "gzip": _family("gz tgz svgz emz gzip"),
-    "bzip2": _family("bz2 tbz tbz2"),
-    "xz": _family("xz txz"),
-    "zstd": _family("zst tzst"),
-    "tar": _family("tar ova gem"),
-    "iso": _family("iso img udf"),
-    "vhd": _family("vhd vhdx"),
-    "ace": _family("ace"),
-    "arj": _family("arj"),
-    "png": _family("png apng"),
-    "jpeg": _family("jpg jpeg jpe jfif"),
-    "gif": _family("gif"),
-    "bmp": _family("bmp dib"),
-    "tiff": _family("tif tiff"),
-    "webp": _family("webp"),
-    "heif": _family("heic heif avif"),
-    "html": _family("html htm xhtml shtml mht mhtml hta eml"),
-    "svg": _family("svg"),
-    "xml": _family("xml xsl xslt svg rss rels vcxproj plist xhtml html kml gpx wsdl xsd config mobileconfig"),
-    "eml": _family("eml mht mhtml nws"),
-    "ics": _family("ics ical ifb"),
-    "vcard": _family("vcf vcard"),
-    "pgp": _family("pgp gpg asc sig"),
-    "wav": _family("wav"),
-    "mp3": _family("mp3"),
-    "mp4": _family("mp4 m4a m4v mov 3gp"),
-    "eicar": _family("com txt"),
+    "exe": _make_family("exe dll scr com cpl ocx sys drv pif msstyles mui efi", executable=True),
+    "elf": _make_family("elf so o bin ko axf", executable=True),
+    "macho": _make_family("dylib bundle o", executable=True),
+    "java-class": _make_family("class", executable=True),
+    "lnk": _make_family("lnk", executable=True),
+    "script": _make_family("sh py pl rb bash zsh", executable=True),
+    "zip": _make_family(_ZIP_FORMATS),
+    "pdf": _make_family("pdf ai fdf"),
+    "ole": _make_family("doc dot xls xlt ppt pot pps msg msi msp mst vsd pub db thumbs wps hwp mpp"),
+    "msi": _make_family("msi msp mst", executable=True),
+    "rtf": _make_family("rtf doc"),
+    "onenote": _make_family("one onetoc2"),
+    "cab": _make_family("cab msu"),
+    "chm": _make_family("chm"),
+    "rar": _make_family("rar cbr r00"),
+    "7z": _make_family("7z cb7"),
+    "gzip": _make_family("gz tgz svgz emz gzip"),
+    "bzip2": _make_family("bz2 tbz tbz2"),
+    "xz": _make_family("xz txz"),
+    "zstd": _make_family("zst tzst"),
+    "tar": _make_family("tar ova gem"),
+    "iso": _make_family("iso img udf"),
+    "vhd": _make_family("vhd vhdx"),
+    "ace": _make_family("ace"),
+    "arj": _make_family("arj"),
+    "png": _make_family("png apng"),
+    "jpeg": _make_family("jpg jpeg jpe jfif"),
+    "gif": _make_family("gif"),
+    "bmp": _make_family("bmp dib"),
+    "tiff": _make_family("tif tiff"),
+    "webp": _make_family("webp"),
+    "heif": _make_family("heic heif avif"),
+    "html": _make_family("html htm xhtml shtml mht mhtml hta eml"),
+    "svg": _make_family("svg"),
+    "xml": _make_family("xml xsl xslt svg rss rels vcxproj plist xhtml html kml gpx wsdl xsd config mobileconfig"),
+    "eml": _make_family("eml mht mhtml nws"),
+    "ics": _make_family("ics ical ifb"),
+    "vcard": _make_family("vcf vcard"),
+    "pgp": _make_family("pgp gpg asc sig"),
+    "wav": _make_family("wav"),
+    "mp3": _make_family("mp3"),
+    "mp4": _make_family("mp4 m4a m4v mov 3gp"),
+    "eicar": _make_family("com txt"),
 }
 
 MIME_TYPES: dict[str, str] = {
@@ -159,12 +159,12 @@ def identify(content: bytes) -> str:
     if not content:
         return "empty"
     for magic, name in _BY_FIRST.get(content[0], ()):
-        if content.startswith(magic) and _holds(name, content):
-            return "msi" if name == "ole" and _installs(content) else name
-    return _further_in(content) or _textual(content)
+        if content.startswith(magic) and _is_confirmed(name, content):
+            return "msi" if name == "ole" and _is_installer(content) else name
+    return _identify_further_in(content) or _identify_text(content)
 
 
-def _holds(name: str, content: bytes) -> bool:
+def _is_confirmed(name: str, content: bytes) -> bool:
     """A second look where two bytes are too little: prose may start with "MZ" or "BM"."""
     if name == "exe":
         return (len(content) > 64 and not content[:64].isascii()) or b"\0" in content[:64]
@@ -177,14 +177,14 @@ def _holds(name: str, content: bytes) -> bool:
     return True
 
 
-def _installs(content: bytes) -> bool:
+def _is_installer(content: bytes) -> bool:
     """Whether a compound file is a Windows Installer package: by the class of its root ([MS-CFB] section 2.6.1)."""
     size = 1 << min(int.from_bytes(content[30:32], "little"), 16)
     root = (int.from_bytes(content[48:52], "little") + 1) * size
     return content[root + 80 : root + 96] in _INSTALLER
 
 
-def _further_in(content: bytes) -> str:
+def _identify_further_in(content: bytes) -> str:
     """Signatures that do not stand at the start."""
     if b"%PDF-" in content[:HEAD]:  # readers look for it in the first kilobyte
         return "pdf"
@@ -203,7 +203,7 @@ def _further_in(content: bytes) -> str:
     return ""
 
 
-def _textual(content: bytes) -> str:
+def _identify_text(content: bytes) -> str:
     head = content[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<script")):
         return "html"

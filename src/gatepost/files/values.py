@@ -7,7 +7,7 @@ import msgspec
 from gatepost.mail.message import Link
 
 # Why the inside of a file was not read, or not wholly.
-Unread = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels"]
+UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels"]
 
 
 class Trait(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class File(msgspec.Struct, frozen=True):
     sha256: str
     names: tuple[str, ...] = ()
     declared: str = ""
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadReason, ...] = ()
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
     within: str = ""
@@ -50,7 +50,7 @@ class Member(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     content: bytes
-    unread: Unread | None = None
+    unread: UnreadReason | None = None
     password: str = ""
 
 
@@ -60,4 +60,4 @@ class Contents(msgspec.Struct, frozen=True):
     members: tuple[Member, ...] = ()
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadReason, ...] = ()

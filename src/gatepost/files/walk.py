@@ -11,39 +11,39 @@ from itertools import chain
 import msgspec
 
 from gatepost.files.archives import unpack
-from gatepost.files.archives.passwords import Passwords
-from gatepost.files.budget import MAX_DEPTH, Budget
+from gatepost.files.archives.passwords import PasswordCandidates
+from gatepost.files.budget import MAX_DEPTH, UnpackBudget
 from gatepost.files.documents import dispatch
 from gatepost.files.signatures import identify
-from gatepost.files.values import Contents, File, Trait, Unread
+from gatepost.files.values import Contents, File, Trait, UnreadReason
 from gatepost.mail.message import Link, Message, Part
 
 
-class Opened(msgspec.Struct, frozen=True):
+class UnpackResult(msgspec.Struct, frozen=True):
     """What came of opening one file: the files directly inside, what was seen in it, and what was not read."""
 
     inside: tuple[File, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadReason, ...] = ()
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
 
 
-_NOTHING = Opened()
+_NOTHING = UnpackResult()
 _EMPTY = Contents()
 
 
-def unfold(message: Message, budget: Budget | None = None) -> tuple[File, ...]:
+def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[File, ...]:
     """Every file of the message and every file inside those, outermost first."""
-    budget = budget or Budget()
-    passwords = Passwords(message)
+    budget = budget or UnpackBudget()
+    passwords = PasswordCandidates(message)
     found: list[File] = []
-    known: dict[str, Opened] = {}
-    queue = deque((_attached(part), 0) for part in message.files)
+    known: dict[str, UnpackResult] = {}
+    queue = deque((_make_attached_file(part), 0) for part in message.files)
     while queue:
         file, depth = queue.popleft()
         opened = known.get(file.sha256)
         if opened is None:  # the same bytes under two names are opened once
-            opened = known[file.sha256] = _opened(file, depth, budget, passwords)
+            opened = known[file.sha256] = _unpack_file(file, depth, budget, passwords)
             queue.extend((child, depth + 1) for child in opened.inside)
         if opened is not _NOTHING:
             file = msgspec.structs.replace(file, unread=opened.unread, traits=opened.traits, links=opened.links)
@@ -51,37 +51,37 @@ def unfold(message: Message, budget: Budget | None = None) -> tuple[File, ...]:
     return tuple(found)
 
 
-def _attached(part: Part) -> File:
+def _make_attached_file(part: Part) -> File:
     path = f"{part.path}/{part.names[0]}" if part.names else part.path
-    return _file(path, part.content, part.names, part.content_type)
+    return _make_file(path, part.content, part.names, part.content_type)
 
 
-def _file(path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "") -> File:
+def _make_file(path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "") -> File:
     return File(path, content, identify(content), sha256(content).hexdigest(), names, declared, within=within)
 
 
-def _opened(file: File, depth: int, budget: Budget, passwords: Passwords) -> Opened:
+def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
     contents = dispatch.inspect(file, budget, passwords)
-    members = unpack.members(file, budget, passwords)
+    members = unpack.read_members(file, budget, passwords)
     if members is None and contents == _EMPTY:
         return _NOTHING
     if members is None and not contents.members:
-        return Opened((), contents.unread, contents.traits, contents.links)
+        return UnpackResult((), contents.unread, contents.traits, contents.links)
     if depth >= MAX_DEPTH:
-        return Opened((), ("depth",), contents.traits, contents.links)
+        return UnpackResult((), ("depth",), contents.traits, contents.links)
     inside: list[File] = []
-    unread: dict[Unread, None] = dict.fromkeys(contents.unread)
+    unread: dict[UnreadReason, None] = dict.fromkeys(contents.unread)
     traits: dict[Trait, None] = dict.fromkeys(contents.traits)
     within = file.document if file.within or dispatch.is_document(file) else ""
     for member in chain(contents.members, members or ()):
-        if not budget.another_file():
+        if not budget.take_file():
             unread["count"] = None
             break
         # Documents hold scraps of zip that are no archives: themes in .xls, shapes in .ppt.
-        if member.unread and (member.unread != "damaged" or not dispatch.reads(file)):
+        if member.unread and (member.unread != "damaged" or not dispatch.has_reader(file)):
             unread[member.unread] = None
         if member.password:
             traits[Trait("opened-with-password", member.password)] = None
         name = member.names[0] or "unnamed"
-        inside.append(_file(f"{file.path}/{name}", member.content, member.names, within=within))
-    return Opened(tuple(inside), tuple(unread), tuple(traits), contents.links)
+        inside.append(_make_file(f"{file.path}/{name}", member.content, member.names, within=within))
+    return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links)

@@ -18,7 +18,7 @@ MAX_MATCHES = 50
 MAX_FAULTS = 20
 
 
-class RulesError(ValueError):
+class YaraRulesError(ValueError):
     """Some rules are faulty; `faults` has a sentence for each."""
 
     def __init__(self, faults: Iterable[str]) -> None:
@@ -26,20 +26,20 @@ class RulesError(ValueError):
         super().__init__("; ".join(self.faults))
 
 
-class Rules:
+class YaraRules:
     """Compiled rules."""
 
     def __init__(self, compiled: yara_x.Rules) -> None:
         self._scanner = yara_x.Scanner(compiled)
         self._scanner.max_matches_per_pattern(1)
 
-    def matching(self, content: bytes) -> tuple[str, ...]:
+    def match(self, content: bytes) -> tuple[str, ...]:
         """The rules that match, as `file: Rule`."""
         found = self._scanner.scan(content).matching_rules
         return tuple(f"{rule.namespace}: {rule.identifier}" for rule in tuple(found)[:MAX_MATCHES])
 
 
-def compile_rules(folder: Path) -> Rules:
+def compile_rules(folder: Path) -> YaraRules:
     """The rules of a folder; raises `RulesError` with every fault."""
     compiler = yara_x.Compiler()
     compiler.enable_includes(False)
@@ -47,38 +47,38 @@ def compile_rules(folder: Path) -> Rules:
     try:
         sources = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
     except OSError as fault:
-        raise RulesError([f"cannot be read: {fault.strerror}"]) from None
+        raise YaraRulesError([f"cannot be read: {fault.strerror}"]) from None
     if not sources:
         faults.append("holds no file that ends in .yar or .yara")
     for source in sources:
-        faults += _added(compiler, source)
+        faults += _add_source(compiler, source)
     if faults:
-        raise RulesError(faults[:MAX_FAULTS])
-    return Rules(compiler.build())
+        raise YaraRulesError(faults[:MAX_FAULTS])
+    return YaraRules(compiler.build())
 
 
-def rule_faults(folder: Path) -> tuple[str, ...]:
+def find_rule_faults(folder: Path) -> tuple[str, ...]:
     """What is wrong with the rules of a folder, one sentence each."""
     try:
         compile_rules(folder)
-    except RulesError as fault:
+    except YaraRulesError as fault:
         return fault.faults
     return ()
 
 
-def mark_matches(files: tuple[File, ...], rules: Rules) -> tuple[File, ...]:
+def mark_matches(files: tuple[File, ...], rules: YaraRules) -> tuple[File, ...]:
     """The files, each with a trait for every rule that matches it; the same bytes are scanned once."""
     known: dict[str, tuple[Trait, ...]] = {}
     seen = []
     for file in files:
         traits = known.get(file.sha256)
         if traits is None:
-            traits = known[file.sha256] = tuple(Trait("yara", rule) for rule in rules.matching(file.content))
+            traits = known[file.sha256] = tuple(Trait("yara", rule) for rule in rules.match(file.content))
         seen.append(msgspec.structs.replace(file, traits=(*file.traits, *traits)) if traits else file)
     return tuple(seen)
 
 
-def _added(compiler: yara_x.Compiler, source: Path) -> list[str]:
+def _add_source(compiler: yara_x.Compiler, source: Path) -> list[str]:
     """One file's rules taken in, or a sentence for each of its faults."""
     known = len(compiler.errors())
     try:

@@ -8,9 +8,19 @@ from typing import get_args
 
 import msgspec
 
-from gatepost.lists.entry import MAX_ENTRY, Category, EntryKind, Normal, Refused, limited
-from gatepost.lists.hosts import DOMAIN, SENDER, URL
-from gatepost.lists.values import DIGEST, FILETYPE, NETWORK, PERSON, PHRASE
+from gatepost.lists.addresses import DOMAIN, PERSON, SENDER, URL
+from gatepost.lists.entries import (
+    DIGEST,
+    FILETYPE,
+    MAX_ENTRY,
+    NETWORK,
+    PHRASE,
+    Category,
+    EntryKind,
+    Normal,
+    Refused,
+    limited,
+)
 
 LARGE = 10_000_000
 SMALL = 100_000

@@ -8,7 +8,7 @@ from gatepost.auth.results import Authentication
 from gatepost.files.signatures import MIME_TYPES
 from gatepost.files.values import File
 from gatepost.lists.subjects import Role, Subject
-from gatepost.mail.addresses import parse
+from gatepost.mail.addresses import parse_addresses
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import Address, normal_address
 
@@ -30,7 +30,7 @@ def subjects_of(
     for author in message.senders:
         add("from", _address(author), "From")
     for value in message.headers.all("sender"):
-        for agent in parse(value, MAX_SENDERS)[0]:
+        for agent in parse_addresses(value, MAX_SENDERS)[0]:
             add("sender", _address(agent), "Sender")
     add("host", authentication.host, "sending host")
     for link in islice(chain(message.links, *(file.links for file in files)), MAX_LINKS):

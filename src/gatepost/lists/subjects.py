@@ -9,9 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.lists.entry import all_limited
-from gatepost.lists.hosts import sender_keys, url_keys
-from gatepost.lists.values import network_keys
+from gatepost.lists.addresses import sender_keys, url_keys
+from gatepost.lists.entries import all_limited, network_keys
 
 Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
 _KIND: dict[Role, str] = {

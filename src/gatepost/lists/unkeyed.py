@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
-from gatepost.lists.values import fold_phrase, network_keys
+from gatepost.lists.entries import fold_phrase, network_keys
 from gatepost.names import Address
 from gatepost.questions import Hit, Scope
 

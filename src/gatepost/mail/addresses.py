@@ -29,21 +29,21 @@ class _Mailbox:
         self.comments: list[str] = []
         self.angle: str | None = None
 
-    def address(self) -> Address | None:
+    def build(self) -> Address | None:
         bare = "".join(self.bare)
         comments = " ".join(self.comments)
         if self.angle is None and "@" in bare:
-            return _address(_shown(comments), bare)
+            return _make_address(_decode_name(comments), bare)
         phrase = " ".join(self.phrase)
         # Some programs show comments with the name, and a name is all that a reader sees.
-        name = _shown(f"{phrase} ({comments})" if phrase and comments else phrase or comments)
-        return _address(name, self.angle) if self.angle is not None else Address(name, "", "") if name else None
+        name = _decode_name(f"{phrase} ({comments})" if phrase and comments else phrase or comments)
+        return _make_address(name, self.angle) if self.angle is not None else Address(name, "", "") if name else None
 
 
-def parse(text: str, most: int) -> tuple[list[Address], bool]:
+def parse_addresses(text: str, most: int) -> tuple[list[Address], bool]:
     """The addresses in a field's value, and whether there were more than `most`. Total and linear."""
-    if most > 0 and (address := _ordinary(text)) is not None:
-        return ([address] if _says_something(address) else []), False
+    if most > 0 and (address := _parse_ordinary(text)) is not None:
+        return ([address] if _has_content(address) else []), False
     found: list[Address] = []
     mailbox = _Mailbox()
     position = 0
@@ -55,36 +55,36 @@ def parse(text: str, most: int) -> tuple[list[Address], bool]:
         position = token.end()
         if token[3] is None:
             if token[4]:
-                comment, position = _comment(text, position)
+                comment, position = _read_comment(text, position)
                 mailbox.comments.append(comment)
             else:
-                _take(mailbox, token)
+                _add_token(mailbox, token)
             continue
         if token[3] == ":" and "@" not in "".join(mailbox.bare):
             mailbox = _Mailbox()  # what stood before is the name of a group
             continue
         if len(found) >= most:
             return found, True
-        _finish(mailbox, found)
+        _finish_mailbox(mailbox, found)
         mailbox = _Mailbox()
     if len(found) >= most:
         return found, True
-    _finish(mailbox, found)
+    _finish_mailbox(mailbox, found)
     return found, False
 
 
-def _ordinary(text: str) -> Address | None:
+def _parse_ordinary(text: str) -> Address | None:
     """One mailbox as it is mostly written, `name <address>` or an address alone, in one match; None for all else."""
     match = _ORDINARY.fullmatch(text)
     if match is None:
         return None
     quoted, phrase, angle = match.groups()
     if angle is not None:
-        return _address(_shown(" ".join(phrase.split()) if phrase else quoted or ""), angle)
-    return _address("", "".join(phrase.split())) if phrase and "@" in phrase else None
+        return _make_address(_decode_name(" ".join(phrase.split()) if phrase else quoted or ""), angle)
+    return _make_address("", "".join(phrase.split())) if phrase and "@" in phrase else None
 
 
-def _take(mailbox: _Mailbox, token: re.Match[str]) -> None:
+def _add_token(mailbox: _Mailbox, token: re.Match[str]) -> None:
     if token[2] is not None:
         if mailbox.angle is None or not mailbox.angle.strip():
             mailbox.angle = token[2]
@@ -99,17 +99,17 @@ def _take(mailbox: _Mailbox, token: re.Match[str]) -> None:
         mailbox.bare.append("".join(pieces))
 
 
-def _finish(mailbox: _Mailbox, found: list[Address]) -> None:
-    address = mailbox.address()
-    if address is not None and _says_something(address):
+def _finish_mailbox(mailbox: _Mailbox, found: list[Address]) -> None:
+    address = mailbox.build()
+    if address is not None and _has_content(address):
         found.append(address)
 
 
-def _says_something(address: Address) -> bool:
+def _has_content(address: Address) -> bool:
     return bool(address.name or address.local or address.domain)
 
 
-def _comment(text: str, start: int) -> tuple[str, int]:
+def _read_comment(text: str, start: int) -> tuple[str, int]:
     """The comment that was opened just before `start`, and where it ends; comments nest (RFC 5322 section 3.2.2)."""
     depth, position = 1, start
     while edge := _COMMENT_EDGE.search(text, position):
@@ -123,11 +123,11 @@ def _comment(text: str, start: int) -> tuple[str, int]:
     return text[start:], len(text)
 
 
-def _shown(name: str) -> str:
-    return headers.decode(name).strip()[:_LONGEST]
+def _decode_name(name: str) -> str:
+    return headers.decode_words(name).strip()[:_LONGEST]
 
 
-def _address(name: str, address: str) -> Address:
+def _make_address(name: str, address: str) -> Address:
     address = address.strip()[:_LONGEST]
     if address.startswith("@") and ":" in address:
         address = address.rpartition(":")[2]  # a route (RFC 5322 section 4.4) is not part of the address

@@ -13,7 +13,7 @@ from gatepost.mail.message import Defect
 _MIB = 1 << 20
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ReadLimits(msgspec.Struct, frozen=True):
     """The limits of one reading; header limits hold for each entity, all others for the whole message."""
 
     parts: int = 2_000
@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True):
     defects: int = 200
 
 
-class Work(msgspec.Struct):
+class ReadWork(msgspec.Struct):
     """What a reading has done."""
 
     parts: int = 0
@@ -43,14 +43,14 @@ class Work(msgspec.Struct):
     addresses: int = 0
 
 
-class Budget:
+class ReadBudget:
     """The mutable account of one reading: limits, work done, and the defects found on the way."""
 
     __slots__ = ("_noted", "defects", "limits", "work")
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
-        self.work = Work()
+    def __init__(self, limits: ReadLimits | None = None) -> None:
+        self.limits = limits or ReadLimits()
+        self.work = ReadWork()
         self.defects: list[Defect] = []
         self._noted: set[tuple[str, str]] = set()
 
@@ -74,7 +74,7 @@ class Budget:
         """Return whether a defect of this kind was noted."""
         return any(defect.kind == kind.id for defect in self.defects)
 
-    def part(self, where: str) -> bool:
+    def take_part(self, where: str) -> bool:
         """Draw one part; False when there are no more to have."""
         if self.work.parts >= self.limits.parts:
             self.note(LIMIT_PARTS, where)
@@ -82,7 +82,7 @@ class Budget:
         self.work.parts += 1
         return True
 
-    def decoded(self, size: int, where: str) -> bool:
+    def take_decoded(self, size: int, where: str) -> bool:
         """Draw the bytes of one part's content."""
         if self.work.decoded_bytes + size > self.limits.decoded_bytes:
             self.note(LIMIT_DECODED_SIZE, where)
@@ -90,7 +90,7 @@ class Budget:
         self.work.decoded_bytes += size
         return True
 
-    def alternative(self, size: int, where: str) -> bool:
+    def take_alternative(self, size: int, where: str) -> bool:
         """Draw one more reading of bytes that were read already."""
         work, limits = self.work, self.limits
         if work.alternatives >= limits.alternatives or work.alternative_bytes + size > limits.alternative_bytes:
@@ -98,9 +98,9 @@ class Budget:
             return False
         work.alternatives += 1
         work.alternative_bytes += size
-        return self.decoded(size, where)
+        return self.take_decoded(size, where)
 
-    def delimiter(self, where: str) -> bool:
+    def take_delimiter(self, where: str) -> bool:
         """Draw one line that could be a boundary."""
         if self.work.delimiters >= self.limits.delimiters:
             self.note(LIMIT_BOUNDARIES, where)

@@ -25,9 +25,9 @@ from gatepost.kinds import (
     MIME_UNKNOWN_ENCODING,
 )
 from gatepost.mail import headers
-from gatepost.mail.budget import Budget
-from gatepost.mail.encodings.charset import decode as decode_charset
-from gatepost.mail.headers import unfolded
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.headers import unfold
 from gatepost.mail.message import Headers
 
 _MOST_TEXT = 16_384
@@ -64,26 +64,26 @@ class Parameters(msgspec.Struct, frozen=True):
         for key, value in self.pairs:
             if key == name:
                 return value
-        return next(_extended(self.pairs, name), None) if "*" in self.text else None
+        return next(_read_extended(self.pairs, name), None) if "*" in self.text else None
 
     def spellings(self, *names: str) -> tuple[str, ...]:
         """Every value that some mail program would take for one of these parameters, each once."""
         found = {value: None for key, value in self.pairs if value and key in names}
         if "*" in self.text:
-            found.update((value, None) for name in names for value in _extended(self.pairs, name))
+            found.update((value, None) for name in names for value in _read_extended(self.pairs, name))
         if self.odd:
             for name in names:
-                found.update(dict.fromkeys(_loosely(self.text, name)))
+                found.update(dict.fromkeys(_find_loosely(self.text, name)))
         return tuple(found)[:_MOST_SPELLINGS]
 
 
 def parse_parameters(text: str) -> Parameters:
     """Parse a value. Total and linear. Short ones are few and come again and again."""
-    return _known(text) if len(text) <= _MOST_KNOWN else _parse_parameters(text)
+    return _parse_cached(text) if len(text) <= _MOST_KNOWN else _parse_parameters(text)
 
 
 @lru_cache(1024)
-def _known(text: str) -> Parameters:
+def _parse_cached(text: str) -> Parameters:
     return _parse_parameters(text)
 
 
@@ -100,11 +100,11 @@ def _parse_parameters(text: str) -> Parameters:
     main, _, rest = plain.partition(";")
     if "=" in main:
         main, rest = re.split(r"[\s,;]", plain.strip(), maxsplit=1)[0], plain
-    pairs = tuple((key.strip("'\"").lower(), _unquoted(value)) for key, value in _LOOSE.findall(rest)[:_MOST_PAIRS])
+    pairs = tuple((key.strip("'\"").lower(), _unquote(value)) for key, value in _LOOSE.findall(rest)[:_MOST_PAIRS])
     return Parameters(main.strip(" \t\r\"',").lower(), pairs, text, True, True)
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     value = value.strip()
     if value.startswith('"'):
         closing = value.endswith('"') and len(value) > 1
@@ -122,7 +122,7 @@ def _strip_comments(text: str) -> str:
     return text
 
 
-def _extended(pairs: tuple[tuple[str, str], ...], name: str) -> Iterator[str]:
+def _read_extended(pairs: tuple[tuple[str, str], ...], name: str) -> Iterator[str]:
     """The values that `name*`, `name*0` and `name*0*` spell, whole, in order of number and in order of place."""
     pieces: list[tuple[int, bool, str]] = []
     for key, value in pairs:
@@ -130,18 +130,18 @@ def _extended(pairs: tuple[tuple[str, str], ...], name: str) -> Iterator[str]:
         if match is None or match[1] != name:
             continue
         if match[2] is None:
-            yield _percent(value)
+            yield _decode_percent(value)
         else:
             pieces.append((int(match[2]), bool(match[3]), value))
     seen: set[str] = set()
-    for order in _orders(pieces):
-        for value in _readings(order):
+    for order in _order_pieces(pieces):
+        for value in _join_pieces(order):
             if value not in seen:
                 seen.add(value)
                 yield value
 
 
-def _orders(pieces: list[tuple[int, bool, str]]) -> list[list[tuple[int, bool, str]]]:
+def _order_pieces(pieces: list[tuple[int, bool, str]]) -> list[list[tuple[int, bool, str]]]:
     """The orders in which programs join the pieces: by number, and where numbers are missing or astray, by place."""
     numbers = [number for number, _, _ in pieces]
     if numbers == list(range(len(pieces))):
@@ -150,16 +150,16 @@ def _orders(pieces: list[tuple[int, bool, str]]) -> list[list[tuple[int, bool, s
     return [by_number, pieces, pieces[::-1], list({piece[0]: piece for piece in pieces}.values())]
 
 
-def _readings(pieces: list[tuple[int, bool, str]]) -> Iterator[str]:
+def _join_pieces(pieces: list[tuple[int, bool, str]]) -> Iterator[str]:
     encoded = any(starred for _, starred, _ in pieces)
     joined = "".join(value for _, _, value in pieces)
     if encoded or "%" in joined or "''" in joined:
-        yield _percent(joined)
+        yield _decode_percent(joined)
     if not encoded:
         yield joined
 
 
-def _percent(value: str) -> str:
+def _decode_percent(value: str) -> str:
     """`utf-8'en'%e2%82%ac` (RFC 2231 section 4): the charset and language are often missing."""
     charset, quote, rest = value.partition("'")
     language, second, text = rest.partition("'")
@@ -168,7 +168,7 @@ def _percent(value: str) -> str:
     return decode_charset(unquote_to_bytes(text), charset or None)[0]
 
 
-def _loosely(text: str, name: str) -> Iterator[str]:
+def _find_loosely(text: str, name: str) -> Iterator[str]:
     """What follows every occurrence of `name` and an equals sign, cut at each place where some program cuts it."""
     squeezed = text.replace("\\", "")
     for variant in {text: None, squeezed: None, _strip_comments(text): None, _strip_comments(squeezed): None}:
@@ -179,10 +179,10 @@ def _loosely(text: str, name: str) -> Iterator[str]:
             count += 1
             skipped = re.compile(r"\*?\d{0,3}\*?[\s()\\]{0,80}=").match(variant, start)
             if skipped:
-                yield from _cuts(variant[skipped.end() : skipped.end() + 1000].strip())
+                yield from _cut_value(variant[skipped.end() : skipped.end() + 1000].strip())
 
 
-def _cuts(value: str) -> Iterator[str]:
+def _cut_value(value: str) -> Iterator[str]:
     for candidate in (value, value.partition(";")[0], _ENDS.split(value.lstrip("\"'"), maxsplit=1)[0]):
         bare = candidate.strip(" \t\"'")
         if bare:
@@ -191,9 +191,9 @@ def _cuts(value: str) -> Iterator[str]:
         yield from filter(None, (value[1:].rpartition('"')[0], value[1:].partition('"')[0]))
 
 
-def decoded_names(values: tuple[str, ...]) -> tuple[str, ...]:
+def decode_names(values: tuple[str, ...]) -> tuple[str, ...]:
     """File names with their encoded words decoded, without control bytes, each once."""
-    cleaned = (headers.decode(value[:4_000])[:1_000].translate(_CONTROLS).strip() for value in values)
+    cleaned = (headers.decode_words(value[:4_000])[:1_000].translate(_CONTROLS).strip() for value in values)
     return tuple(dict.fromkeys(filter(None, cleaned)))
 
 
@@ -243,7 +243,7 @@ class Entity(msgspec.Struct, frozen=True):
         return self.types[0] in {"message/rfc822", "message/global", "message/news"}
 
 
-def describe(headers: Headers, where: str, budget: Budget, default: str = "text/plain") -> Entity:
+def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: str = "text/plain") -> Entity:
     """Read the fields that describe a body."""
     types: list[Parameters] = []
     dispositions: list[Parameters] = []
@@ -251,32 +251,34 @@ def describe(headers: Headers, where: str, budget: Budget, default: str = "text/
     for field in headers.fields:
         name = field.name
         if name == "content-type":
-            types.append(parse_parameters(unfolded(field)))
+            types.append(parse_parameters(unfold(field)))
         elif name == "content-transfer-encoding":
-            encodings.append(_without_comments(field.value).lower())
+            encodings.append(_strip_comment(field.value).lower())
         elif name == "content-disposition":
-            dispositions.append(parse_parameters(unfolded(field)))
+            dispositions.append(parse_parameters(unfold(field)))
     if not types and not dispositions and not encodings:
         return Entity(headers=headers, types=(default,))
-    odd = _duplicated(types, dispositions, encodings, where, budget) | _odd(types, dispositions, where, budget)
-    found, known = _encodings(encodings, where, budget)
+    odd = _has_duplicates(types, dispositions, encodings, where, budget) | _has_odd_parameters(
+        types, dispositions, where, budget
+    )
+    found, known = _resolve_encodings(encodings, where, budget)
     return Entity(
         headers,
-        tuple(dict.fromkeys([_type(parsed.main, default) for parsed in types])) or (default,),
+        tuple(dict.fromkeys([_normalise_type(parsed.main, default) for parsed in types])) or (default,),
         tuple(dict.fromkeys([b for parsed in types if parsed.has("bound") for b in parsed.spellings("boundary")])),
         next(filter(None, [parsed.get("charset") for parsed in types]), None),
         dispositions[0].main if dispositions else "",
-        _names(types, dispositions),
+        _collect_names(types, dispositions),
         found,
         odd or not known,
     )
 
 
-def _without_comments(value: str) -> str:
+def _strip_comment(value: str) -> str:
     return _COMMENT.sub("", value).strip() if "(" in value else value
 
 
-def _type(main: str, default: str) -> str:
+def _normalise_type(main: str, default: str) -> str:
     """A type that is no type counts as unknown bytes when it is there, as the default when it is not."""
     main = main.strip()
     if not main:
@@ -286,12 +288,12 @@ def _type(main: str, default: str) -> str:
     return main[:100] if "/" in main else {"text": "text/plain", "html": "text/html"}.get(main, main[:100])
 
 
-def _duplicated(
+def _has_duplicates(
     types: list[Parameters],
     dispositions: list[Parameters],
     encodings: list[str],
     where: str,
-    budget: Budget,
+    budget: ReadBudget,
 ) -> bool:
     if len(types) < 2 and len(dispositions) < 2 and len(encodings) < 2:
         return False
@@ -306,7 +308,9 @@ def _duplicated(
     return bool(twice)
 
 
-def _odd(types: list[Parameters], dispositions: list[Parameters], where: str, budget: Budget) -> bool:
+def _has_odd_parameters(
+    types: list[Parameters], dispositions: list[Parameters], where: str, budget: ReadBudget
+) -> bool:
     odd_type = any(parsed.suspect for parsed in types)
     if odd_type:
         budget.note(MIME_ODD_CONTENT_TYPE, where, types[0].text)
@@ -315,15 +319,15 @@ def _odd(types: list[Parameters], dispositions: list[Parameters], where: str, bu
     return odd_type
 
 
-def _names(types: list[Parameters], dispositions: list[Parameters]) -> tuple[str, ...]:
+def _collect_names(types: list[Parameters], dispositions: list[Parameters]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for parsed in (*dispositions, *types):
         if parsed.has("name"):
-            found.update(dict.fromkeys(decoded_names(parsed.spellings("filename", "name"))))
+            found.update(dict.fromkeys(decode_names(parsed.spellings("filename", "name"))))
     return tuple(found)[:_MOST_NAMES]
 
 
-def _encodings(values: list[str], where: str, budget: Budget) -> tuple[tuple[str, ...], bool]:
+def _resolve_encodings(values: list[str], where: str, budget: ReadBudget) -> tuple[tuple[str, ...], bool]:
     """Every encoding that the fields name or hint at, and whether all of them were known."""
     if len(values) == 1 and values[0] in _STANDARD:
         return (values[0],), True

@@ -24,39 +24,38 @@ from gatepost.kinds import (
     MIME_JUNK_IN_HEADER,
     MIME_NUL,
 )
-from gatepost.mail.budget import Budget
-from gatepost.mail.encodings.charset import decode as decode_charset
-from gatepost.mail.encodings.charset import encode as encode_charset
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.charset import decode_charset, encode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.message import Field, Headers
 
-WORD = re.compile(r"=\?([^?\s]{1,80})\?([bBqQ])\?([^?]*)\?=")
+_WORD = re.compile(r"=\?([^?\s]{1,80})\?([bBqQ])\?([^?]*)\?=")
 _CONTROLS = dict.fromkeys((*range(9), *range(10, 32), 127), " ")
 
 
-def decode(text: str, most: int = 2_000) -> str:
+def decode_words(text: str, most: int = 2_000) -> str:
     """Decode the encoded words in a text, at most so many of them; what is none stays as it stands."""
     if "=?" not in text:
         return text
     pieces: list[str] = []
     run: list[tuple[str, bytes]] = []
     end = 0
-    for count, word in enumerate(WORD.finditer(text)):
+    for count, word in enumerate(_WORD.finditer(text)):
         if count >= most:
             break
         between = text[end : word.start()]
         # White space between two encoded words is not part of the text (RFC 2047 section 6.2).
         if between and not (run and between.isspace()):
-            pieces += (_joined(run), between)
+            pieces += (_join_words(run), between)
             run = []
         charset = word[1].partition("*")[0].lower()
-        run.append((charset, _content(word[2], word[3], charset)))
+        run.append((charset, _decode_word(word[2], word[3], charset)))
         end = word.end()
-    pieces += (_joined(run), text[end:])
+    pieces += (_join_words(run), text[end:])
     return "".join(pieces)
 
 
-def _content(encoding: str, text: str, charset: str) -> bytes:
+def _decode_word(encoding: str, text: str, charset: str) -> bytes:
     # Raw eight-bit characters do not belong here; where they are, they are in the charset that the word names.
     content = text.encode("ascii") if text.isascii() else encode_charset(text, charset)
     if encoding in "bB":
@@ -64,7 +63,7 @@ def _content(encoding: str, text: str, charset: str) -> bytes:
     return binascii.a2b_qp(content, header=True)
 
 
-def _joined(run: list[tuple[str, bytes]]) -> str:
+def _join_words(run: list[tuple[str, bytes]]) -> str:
     """Neighbours in the same charset are one string of bytes: a character may be split over them."""
     pieces: list[str] = []
     index = 0
@@ -89,7 +88,7 @@ _BARE_CR = re.compile(rb"\r(?!\n|\Z)")
 _ORDINARY_SIZE = 65_536
 
 
-class Section(msgspec.Struct, frozen=True):
+class HeaderSection(msgspec.Struct, frozen=True):
     """A header section as read: where the body begins, what was not read, and whether it reads in only one way.
 
     `junk` is the first line that was skipped, where another program would let the body begin; -1 if there is none.
@@ -102,14 +101,16 @@ class Section(msgspec.Struct, frozen=True):
     junk: int = -1
 
 
-def read_section(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: Budget) -> Section:
+def read_section(
+    source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: ReadBudget
+) -> HeaderSection:
     """Read the header section that begins at `start`; a line that is one of `boundaries` ends it too."""
     return _read_ordinary(source, start, where, budget) or _read_odd(source, start, boundaries, where, budget)
 
 
-def _read_ordinary(source: bytes, start: int, where: str, budget: Budget) -> Section | None:
+def _read_ordinary(source: bytes, start: int, where: str, budget: ReadBudget) -> HeaderSection | None:
     """The section in one go, if it is ASCII fields and nothing else up to an empty line; None if it is not."""
-    end, body = _empty_line(source, start)
+    end, body = _find_empty_line(source, start)
     section = source[start : end + 1]
     if end < 0 or not section.isascii() or b"\0" in section or b"\n--" in section or section.startswith(b"--"):
         return None
@@ -119,7 +120,7 @@ def _read_ordinary(source: bytes, start: int, where: str, budget: Budget) -> Sec
         until = place + len(name) + len(value) + 2
         text = value.replace("\r\n", "").replace("\n", "").strip() if "\n" in value else value.strip()
         if has_words and "=?" in text:
-            text = _words(text, where, budget)
+            text = _decode_field_words(text, where, budget)
         fields.append(Field(name.rstrip().lower(), text, section[place:until]))
         place = until
     limits = budget.limits
@@ -127,11 +128,11 @@ def _read_ordinary(source: bytes, start: int, where: str, budget: Budget) -> Sec
     if place != len(section) or len(fields) > most or len(section) > limits.header_bytes:
         return None
     budget.work.fields += len(fields)
-    odd = _line_ends(section, where, budget)
-    return Section(Headers(tuple(fields)), body, odd=odd)
+    odd = _check_line_ends(section, where, budget)
+    return HeaderSection(Headers(tuple(fields)), body, odd=odd)
 
 
-def _empty_line(source: bytes, start: int) -> tuple[int, int]:
+def _find_empty_line(source: bytes, start: int) -> tuple[int, int]:
     """Where the line before the first empty line ends, and where that one ends; -1 if there is none near."""
     window = start + _ORDINARY_SIZE
     first = source.find(b"\n", start, window)
@@ -142,7 +143,7 @@ def _empty_line(source: bytes, start: int) -> tuple[int, int]:
     return (sooner, sooner + len(other)) if sooner >= 0 else (end, end + len(likely))
 
 
-def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: Budget) -> Section:
+def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: ReadBudget) -> HeaderSection:
     """The section line by line, with everything that can be wrong with it."""
     fields: list[Field] = []
     position, odd, junk = start, False, -1
@@ -169,25 +170,25 @@ def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: st
             if fields:
                 budget.note(MIME_JUNK_IN_HEADER, where, ascii(line[0][:80]))
                 odd, junk = True, junk if junk >= 0 else position
-            fields.append(Field("", _text(line[0]), line[0]))
+            fields.append(Field("", _decode_text(line[0]), line[0]))
             position = line.end()
         else:
             if len(fields) >= most:
                 budget.note(LIMIT_HEADER_FIELDS, where)
-                return _ended(source, start, position, fields, budget)
-            fields.append(_field(match, where, budget))
+                return _end_early(source, start, position, fields, budget)
+            fields.append(_make_field(match, where, budget))
             position = match.end()
     if position >= limit and limit < len(source):
         budget.note(LIMIT_HEADER_SIZE, where)
-        return _ended(source, start, position, fields, budget)
+        return _end_early(source, start, position, fields, budget)
     budget.work.fields += len(fields)
-    odd |= _line_ends(source[start:position], where, budget)
-    return Section(Headers(tuple(fields)), position, odd=odd, junk=junk)
+    odd |= _check_line_ends(source[start:position], where, budget)
+    return HeaderSection(Headers(tuple(fields)), position, odd=odd, junk=junk)
 
 
-def unfolded(field: Field) -> str:
+def unfold(field: Field) -> str:
     """A field's value with its encoded words as they stand: what parameters are parsed from."""
-    return _text(field.raw.partition(b":")[2]) if b"=?" in field.raw else field.value
+    return _decode_text(field.raw.partition(b":")[2]) if b"=?" in field.raw else field.value
 
 
 def is_delimiter(source: bytes, position: int, boundaries: frozenset[bytes]) -> bool:
@@ -207,23 +208,23 @@ def _is_skipped(source: bytes, line: re.Match[bytes], fields: list[Field], start
     return _FIELD.match(source, after, limit) is not None
 
 
-def _field(match: re.Match[bytes], where: str, budget: Budget) -> Field:
+def _make_field(match: re.Match[bytes], where: str, budget: ReadBudget) -> Field:
     raw = match[0]
-    value = _text(match[2])
+    value = _decode_text(match[2])
     if "=?" in value:
-        value = _words(value, where, budget)
+        value = _decode_field_words(value, where, budget)
     if b"\0" in raw:
         budget.note(MIME_NUL, where)
     return Field(match[1].decode("ascii").lower(), value, raw)
 
 
-def _words(value: str, where: str, budget: Budget) -> str:
+def _decode_field_words(value: str, where: str, budget: ReadBudget) -> str:
     if value.count("=?") > budget.limits.encoded_words:
         budget.note(LIMIT_ENCODED_WORDS, where)
-    return decode(value, budget.limits.encoded_words)
+    return decode_words(value, budget.limits.encoded_words)
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     if b"\n" in value:
         value = value.replace(b"\r\n", b"").replace(b"\n", b"")
     if b"\0" in value:
@@ -232,15 +233,15 @@ def _text(value: bytes) -> str:
     return value.decode("ascii") if value.isascii() else decode_charset(value, None)[0]
 
 
-def _ended(source: bytes, start: int, position: int, fields: list[Field], budget: Budget) -> Section:
+def _end_early(source: bytes, start: int, position: int, fields: list[Field], budget: ReadBudget) -> HeaderSection:
     """A section of which only the beginning was read: its body is still where the first empty line is."""
     budget.work.fields += len(fields)
     end = _EMPTY_LINE.search(source, max(start, position - 1))
     body = end.end() if end else len(source)
-    return Section(Headers(tuple(fields)), body, unread=(position, body), odd=True)
+    return HeaderSection(Headers(tuple(fields)), body, unread=(position, body), odd=True)
 
 
-def _line_ends(section: bytes, where: str, budget: Budget) -> bool:
+def _check_line_ends(section: bytes, where: str, budget: ReadBudget) -> bool:
     crlf = section.count(b"\r\n")
     if section.count(b"\r") != crlf and _BARE_CR.search(section):
         budget.note(MIME_BARE_CR, where)

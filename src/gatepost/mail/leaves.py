@@ -37,17 +37,17 @@ from gatepost.kinds import (
     MIME_YENC,
 )
 from gatepost.mail import entity
-from gatepost.mail.budget import Budget
+from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings import embedded, tnef
-from gatepost.mail.encodings.charset import decode as decode_charset
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.embedded import MOST_EMBEDDED_FILES, EmbeddedFile
 from gatepost.mail.encodings.transfer import (
-    Decoded,
-    base64_readings,
+    DecodedBody,
     decode_base64,
     decode_quoted_printable,
-    looks_base64,
-    quoted_printable_readings,
+    is_likely_base64,
+    reread_base64,
+    reread_quoted_printable,
 )
 from gatepost.mail.entity import Entity
 from gatepost.mail.message import Headers, Part
@@ -73,7 +73,7 @@ _HINTS = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class RereadContent(msgspec.Struct, frozen=True):
     """One content that this reading sees."""
 
     label: str
@@ -83,7 +83,7 @@ class Found(msgspec.Struct, frozen=True):
     charset: str | None = None
 
 
-def reread(source: bytes, budget: Budget) -> Iterator[Found]:
+def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
     """Everything that the suspicious reading decodes or names in a source."""
     starts: list[int] = [0]
     ends: list[int] = []
@@ -99,7 +99,7 @@ def reread(source: bytes, budget: Budget) -> Iterator[Found]:
         ends.append(line.start())
     for start, end in zip(starts, [*ends, len(source)], strict=True):
         budget.work.segments += 1
-        yield from _segment(source, start, end, budget)
+        yield from _reread_segment(source, start, end, budget)
 
 
 def is_line_start(source: bytes, place: int) -> bool:
@@ -108,7 +108,7 @@ def is_line_start(source: bytes, place: int) -> bool:
     return not before or before[-1] in b"\r\n\0"
 
 
-def _segment(source: bytes, start: int, end: int, budget: Budget) -> Iterator[Found]:
+def _reread_segment(source: bytes, start: int, end: int, budget: ReadBudget) -> Iterator[RereadContent]:
     head_end = start
     while field := _FIELD.match(source, head_end, min(end, start + _LONGEST_HEADER)):
         head_end = field.end()
@@ -119,37 +119,37 @@ def _segment(source: bytes, start: int, end: int, budget: Budget) -> Iterator[Fo
         budget.note(LIMIT_ALTERNATIVES, "message")
         return
     empty = _EMPTY_LINE.search(source, max(start, head_end - 2), end)
-    kind, names, charset = _described(head)
+    kind, names, charset = _describe_head(head)
     places = [head_end] if empty is None or not source[head_end : empty.start()].strip() else [head_end, empty.end()]
     for place in places:
-        for label, content in _contents(head.lower(), source[place:end]):
+        for label, content in _decode_segment(head.lower(), source[place:end]):
             if content:
-                yield Found(label, kind, names, content, charset)
+                yield RereadContent(label, kind, names, content, charset)
 
 
-def _contents(head: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
+def _decode_segment(head: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
     declared = b" ".join(_ENCODING.findall(head))
     encodings = dict.fromkeys(name for hint, name in _HINTS if hint in declared)
-    if looks_base64(body):
+    if is_likely_base64(body):
         encodings["base64"] = None
     if len(_ESCAPE.findall(body[:4096])) > 3:
         encodings["quoted-printable"] = None
     for encoding in encodings:
-        decoded = decode(body, encoding)
+        decoded = decode_body(body, encoding)
         yield encoding, decoded.content
         if not decoded.whole:
-            for label, content in readings(body, encoding):
+            for label, content in reread_body(body, encoding):
                 yield f"{encoding}-{label}", content
     if b"name" in head:
         yield "as-is", body.strip(b"\r\n")
 
 
-def _described(head: bytes) -> tuple[str, tuple[str, ...], str | None]:
+def _describe_head(head: bytes) -> tuple[str, tuple[str, ...], str | None]:
     """Type, names and charset from header bytes that need not be well formed."""
     text = re.sub(r"[\r\n\0]+(?![ \t])", ";", decode_charset(head, None)[0])
     values = entity.Parameters("", (), text, True)
     kind = re.search(r"content-type[^a-z\"]{0,100}\"?([a-z]+/[\w.+-]+)", text, re.IGNORECASE)
-    names = entity.decoded_names(values.spellings("filename", "name"))
+    names = entity.decode_names(values.spellings("filename", "name"))
     charset = min(values.spellings("charset"), key=len, default=None)
     return kind[1].lower() if kind else "application/octet-stream", names, charset
 
@@ -172,55 +172,57 @@ _CARRIERS = (
 )
 
 
-def decode(body: bytes, encoding: str) -> Decoded:
+def decode_body(body: bytes, encoding: str) -> DecodedBody:
     """Decode a body by the name of its encoding; "" is identity."""
     if not encoding:
-        return Decoded(body)
+        return DecodedBody(body)
     if encoding == "base64":
         return decode_base64(body)
     if encoding == "quoted-printable":
         return decode_quoted_printable(body)
     if encoding == "uuencode":
-        return Decoded(*embedded.decode_uuencoded(body))
+        return DecodedBody(*embedded.decode_uuencoded(body))
     if encoding == "yenc":
-        carried = next(embedded.find_yenc(body), None)
-        return Decoded(carried.content, carried.whole) if carried else Decoded(embedded.decode_yenc(body), False)
+        file = next(embedded.find_yenc(body), None)
+        return DecodedBody(file.content, file.whole) if file else DecodedBody(embedded.decode_yenc(body), False)
     if encoding == "binhex":
         fork = embedded.decode_binhex(body)
-        return Decoded(fork.content, fork.whole)
-    return _gunzipped(decode_base64(body))
+        return DecodedBody(fork.content, fork.whole)
+    return _gunzip(decode_base64(body))
 
 
-def read_leaf(path: str, entity: Entity, body: bytes, budget: Budget) -> list[Part]:
+def read_leaf(path: str, entity: Entity, body: bytes, budget: ReadBudget) -> list[Part]:
     """The part, then its other readings and the files inside it."""
-    decoded = decode(body, entity.encodings[0])
-    if not budget.decoded(len(decoded.content), path):
-        return [_part(path, entity, b"")]
+    decoded = decode_body(body, entity.encodings[0])
+    if not budget.take_decoded(len(decoded.content), path):
+        return [_make_part(path, entity, b"")]
     content = decoded.content
-    parts = [_part(path, entity, content)]
+    parts = [_make_part(path, entity, content)]
     seen: set[bytes] = set()
-    for label, other in _others(path, entity, body, decoded, budget):
-        if other and other not in seen and other != content and budget.alternative(len(other), path):
+    for label, other in _find_readings(path, entity, body, decoded, budget):
+        if other and other not in seen and other != content and budget.take_alternative(len(other), path):
             seen.add(other)
-            parts.append(_part(f"{path}~{label}", entity, other))
-    others = (kind for kind in entity.types[1:] if budget.alternative(0, path))
-    parts.extend(_part(f"{path}~{kind}", entity, content, kind) for kind in others)
-    for number, carried in enumerate(_carried(path, entity, content, budget), 1):
-        if budget.decoded(len(carried.content), path):
-            parts.append(_carried_part(f"{path}~{carried.label}{number}", carried))
-    _note(path, entity, content, budget)
+            parts.append(_make_part(f"{path}~{label}", entity, other))
+    others = (kind for kind in entity.types[1:] if budget.take_alternative(0, path))
+    parts.extend(_make_part(f"{path}~{kind}", entity, content, kind) for kind in others)
+    for number, file in enumerate(_find_embedded(path, entity, content, budget), 1):
+        if budget.take_decoded(len(file.content), path):
+            parts.append(_make_embedded_part(f"{path}~{file.label}{number}", file))
+    _note_defects(path, entity, content, budget)
     return parts
 
 
-def readings(body: bytes, encoding: str) -> Iterator[tuple[str, bytes]]:
+def reread_body(body: bytes, encoding: str) -> Iterator[tuple[str, bytes]]:
     """Every reading of a body in one encoding but the first."""
     if encoding == "base64":
-        yield from base64_readings(body)
+        yield from reread_base64(body)
     elif encoding == "quoted-printable":
-        yield from quoted_printable_readings(body)
+        yield from reread_quoted_printable(body)
 
 
-def _others(path: str, entity: Entity, body: bytes, decoded: Decoded, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _find_readings(
+    path: str, entity: Entity, body: bytes, decoded: DecodedBody, budget: ReadBudget
+) -> Iterator[tuple[str, bytes]]:
     first, *more = entity.encodings
     if not decoded.whole:
         budget.note(_BROKEN[first], path)
@@ -229,24 +231,24 @@ def _others(path: str, entity: Entity, body: bytes, decoded: Decoded, budget: Bu
             budget.note(LIMIT_ALTERNATIVES, path)
             return
         for encoding in entity.encodings:
-            yield from readings(body, encoding)
+            yield from reread_body(body, encoding)
     for encoding in more:
-        yield encoding or "as-is", decode(body, encoding).content
-    if not first and looks_base64(body) and len(body) <= MOST_REREAD:
+        yield encoding or "as-is", decode_body(body, encoding).content
+    if not first and is_likely_base64(body) and len(body) <= MOST_REREAD:
         if not more:
             budget.note(MIME_UNDECLARED_ENCODING, path)
         yield "base64", decode_base64(body).content
-    elif first == "base64" and not decoded.whole and not looks_base64(body):
+    elif first == "base64" and not decoded.whole and not is_likely_base64(body):
         yield "as-is", body
 
 
-def _carried(path: str, entity: Entity, content: bytes, budget: Budget) -> Iterator[EmbeddedFile]:
+def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> Iterator[EmbeddedFile]:
     if content.startswith(tnef.SIGNATURE):
         budget.note(MIME_TNEF, path)
-        for carried in tnef.find(content):
-            if not carried.whole:
+        for file in tnef.find_tnef(content):
+            if not file.whole:
                 budget.note(MIME_BROKEN_TNEF, path)
-            yield carried
+            yield file
         return
     # A binary file may hold such a line by chance; what is not text has its own reader.
     if entity.types[0].startswith(("image/", "audio/", "video/")):
@@ -255,16 +257,16 @@ def _carried(path: str, entity: Entity, content: bytes, budget: Budget) -> Itera
     for find, mark, name, kind in _CARRIERS if b"begin" in content else _CARRIERS[2:]:
         if mark not in content:
             continue
-        for carried in find(content):
+        for file in find(content):
             budget.note(kind, path)
-            if not carried.whole:
+            if not file.whole:
                 budget.note(_BROKEN[name], path)
-            yield carried
+            yield file
         if content.count(b"\n" + mark) > MOST_EMBEDDED_FILES:
             budget.note(LIMIT_ALTERNATIVES, path)
 
 
-def _note(path: str, entity: Entity, content: bytes, budget: Budget) -> None:
+def _note_defects(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> None:
     if len(entity.names) > 1:
         budget.note(MIME_SEVERAL_NAMES, path, " | ".join(entity.names))
     kind = entity.types[0]
@@ -276,7 +278,7 @@ def _note(path: str, entity: Entity, content: bytes, budget: Budget) -> None:
         budget.note(MIME_EXTERNAL_BODY, path)
 
 
-def _part(path: str, entity: Entity, content: bytes, kind: str | None = None) -> Part:
+def _make_part(path: str, entity: Entity, content: bytes, kind: str | None = None) -> Part:
     return Part(
         path=path,
         headers=entity.headers,
@@ -288,21 +290,21 @@ def _part(path: str, entity: Entity, content: bytes, kind: str | None = None) ->
     )
 
 
-def _carried_part(path: str, carried: EmbeddedFile) -> Part:
+def _make_embedded_part(path: str, file: EmbeddedFile) -> Part:
     return Part(
         path=path,
         headers=Headers(),
-        content_type=carried.content_type,
-        disposition="attachment" if carried.names else "",
-        names=carried.names,
-        content=carried.content,
+        content_type=file.content_type,
+        disposition="attachment" if file.names else "",
+        names=file.names,
+        content=file.content,
     )
 
 
-def _gunzipped(decoded: Decoded) -> Decoded:
+def _gunzip(decoded: DecodedBody) -> DecodedBody:
     stream = zlib.decompressobj(wbits=47)
     try:
         content = stream.decompress(decoded.content, _MOST_GUNZIPPED)
     except zlib.error:
-        return Decoded(decoded.content, False)
-    return Decoded(content, decoded.whole and stream.eof)
+        return DecodedBody(decoded.content, False)
+    return DecodedBody(content, decoded.whole and stream.eof)

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from gatepost.names import MAX_DOMAIN, public_suffix
-from gatepost.urls import NOTHING, Url, parse
+from gatepost.urls import NO_URL, Url, parse_url
 
 MAX_LAYERS = 6
 MAX_PARAMETERS = 100
@@ -55,13 +55,13 @@ class _Index(msgspec.Struct, frozen=True):
     labels: dict[str, tuple[Wrapper, ...]]
 
 
-def warm() -> None:
+def preload_wrappers() -> None:
     """Load the rules now: a process that will lose its access to files must call this before."""
-    _index()
+    _load_index()
 
 
 @cache
-def _index() -> _Index:
+def _load_index() -> _Index:
     text = files("gatepost.mail").joinpath("link_wrappers.toml").read_bytes()
     index = _Index({}, {}, {})
     for wrapper in msgspec.toml.decode(text, type=_Rules).wrapper:
@@ -74,8 +74,8 @@ def _index() -> _Index:
     return index
 
 
-def _wrappers(host: str) -> Iterator[Wrapper]:
-    index = _index()
+def _find_wrappers(host: str) -> Iterator[Wrapper]:
+    index = _load_index()
     yield from index.hosts.get(host, ())
     labels = host.split(".")[-8:]
     for start, label in enumerate(labels[:-1]):
@@ -88,13 +88,13 @@ def _wrappers(host: str) -> Iterator[Wrapper]:
 @lru_cache(8192)
 def _is_wrapping(host: str) -> bool:
     """Whether some rule might be for this host, which for most hosts is quickly denied."""
-    return len(host) <= MAX_DOMAIN and any(True for _ in _wrappers(host))
+    return len(host) <= MAX_DOMAIN and any(True for _ in _find_wrappers(host))
 
 
 def unwrap(url: Url) -> tuple[Url, tuple[str, ...]]:
     """The innermost destination, and the hosts that were peeled off, outermost first."""
     peeled: list[str] = []
-    while len(peeled) < MAX_LAYERS and (inner := _peel(url)) is not NOTHING:
+    while len(peeled) < MAX_LAYERS and (inner := _peel(url)) is not NO_URL:
         peeled.append(url.host)
         url = inner
     return url, tuple(peeled)
@@ -102,20 +102,20 @@ def unwrap(url: Url) -> tuple[Url, tuple[str, ...]]:
 
 def _peel(url: Url) -> Url:
     if not url.is_web or not _is_wrapping(url.host):
-        return NOTHING
-    for wrapper in _wrappers(url.host):
-        rest = _rest(url.href)
+        return NO_URL
+    for wrapper in _find_wrappers(url.host):
+        rest = _cut_path(url.href)
         if not rest.startswith(wrapper.path):
             continue
         decode = CODECS[wrapper.codec]
-        for text in _values(rest, wrapper.query) if wrapper.query else (rest[len(wrapper.path) :],):
-            inner = parse(decode(text) if wrapper.codec != "translated-host" else decode(url.href))
+        for text in _find_values(rest, wrapper.query) if wrapper.query else (rest[len(wrapper.path) :],):
+            inner = parse_url(decode(text) if wrapper.codec != "translated-host" else decode(url.href))
             if inner.is_web:
                 return inner
-    return NOTHING
+    return NO_URL
 
 
-def carried(url: Url) -> Url:
+def find_carried_url(url: Url) -> Url:
     """A whole web URL in the query or fragment of any other site, as such or in base64; `NOTHING` if there is none.
 
     It need not be where the link leads: the site itself stays the link's host, and this is told beside it.
@@ -123,23 +123,23 @@ def carried(url: Url) -> Url:
     href = url.href
     mark = href.find("?")
     if mark < 0 and (mark := href.find("#")) < 0:
-        return NOTHING
+        return NO_URL
     tail = href[mark:]
     if "http" not in tail and "aHR0c" not in tail and "%68" not in tail.lower():
-        return NOTHING
-    for _, text in _parameters(tail):
-        inner = parse(_whole_url(text))
+        return NO_URL
+    for _, text in _split_parameters(tail):
+        inner = parse_url(_decode_whole_url(text))
         if inner.is_web and inner.host != url.host:
             return inner
-    return NOTHING
+    return NO_URL
 
 
-def _rest(href: str) -> str:
+def _cut_path(href: str) -> str:
     start = href.find("/", href.find("://") + 3)
     return href[start:] if start >= 0 else "/"
 
 
-def _parameters(rest: str) -> Iterator[tuple[str, str]]:
+def _split_parameters(rest: str) -> Iterator[tuple[str, str]]:
     marks = [at for at in (rest.find("?"), rest.find("#")) if at >= 0]
     query = rest[min(marks) + 1 :].replace("#", "&") if marks else ""
     for pair in query.split("&", MAX_PARAMETERS)[:MAX_PARAMETERS]:
@@ -148,9 +148,9 @@ def _parameters(rest: str) -> Iterator[tuple[str, str]]:
         yield (key.rpartition("?")[2].removeprefix("amp;").lower(), value) if equals else ("", key)
 
 
-def _values(rest: str, keys: tuple[str, ...]) -> Iterator[str]:
+def _find_values(rest: str, keys: tuple[str, ...]) -> Iterator[str]:
     found: dict[str, str] = {}
-    for key, value in _parameters(rest):
+    for key, value in _split_parameters(rest):
         found.setdefault(key, value)
     for key in keys:
         if value := found.get(key, ""):
@@ -158,7 +158,7 @@ def _values(rest: str, keys: tuple[str, ...]) -> Iterator[str]:
             yield value
 
 
-def _url(text: str) -> str:
+def _decode_url(text: str) -> str:
     for _ in range(3):
         if _START.match(text):
             return text
@@ -166,54 +166,54 @@ def _url(text: str) -> str:
     return text if _START.match(text) else ""
 
 
-def _whole_url(text: str) -> str:
-    return _url(text) or _url(_base64(text))
+def _decode_whole_url(text: str) -> str:
+    return _decode_url(text) or _decode_url(_decode_base64(text))
 
 
-def _base64(text: str) -> str:
+def _decode_base64(text: str) -> str:
     text = unquote(text)
     if not (match := _ENCODED.match(text)):
         return ""
-    return base64_text(match.group())
+    return decode_base64_text(match.group())
 
 
-def _embedded(text: str) -> str:
+def _find_embedded(text: str) -> str:
     match = _EMBEDDED.search(text)
-    return _url(text[match.start() :].split("/RK=", 1)[0]) if match else ""
+    return _decode_url(text[match.start() :].split("/RK=", 1)[0]) if match else ""
 
 
-def _urldefense_v2(text: str) -> str:
+def _decode_urldefense_v2(text: str) -> str:
     return unquote(text.replace("-", "%").replace("_", "/"))
 
 
-def _urldefense_v3(text: str) -> str:
+def _decode_urldefense_v3(text: str) -> str:
     """`*` stands for one character of the base64 part, `**` and a letter for a run of them."""
     if not (match := _V3.match(text)):
         return ""
     url, encoded = match.groups()
-    letters = iter(base64_text(encoded))
+    letters = iter(decode_base64_text(encoded))
 
-    def restored(star: re.Match[str]) -> str:
+    def restore(star: re.Match[str]) -> str:
         run = star.group(1)
         return "".join(next(letters, "") for _ in range(_RUN_LENGTH.get(run[1], 1) if run else 1))
 
-    url = _RUNS.sub(restored, unquote(url))
+    url = _RUNS.sub(restore, unquote(url))
     return re.sub(r"\A(https?):/(?!/)", r"\1://", url)
 
 
-def base64_text(text: str) -> str:
+def decode_base64_text(text: str) -> str:
     """Base64 in either alphabet, padded or not, read as far as it goes."""
     digits = _NO_DIGIT.sub("", text.replace("-", "+").replace("_", "/"))
     digits = digits[: len(digits) - (len(digits) % 4 == 1)]
     return base64.b64decode(digits + "=" * (-len(digits) % 4)).decode("utf-8", "replace")
 
 
-def _underscores(text: str) -> str:
+def _decode_underscores(text: str) -> str:
     match = _UNDERSCORES.search(text)
-    return _url(match.group(1)) if match else ""
+    return _decode_url(match.group(1)) if match else ""
 
 
-def _amp(text: str) -> str:
+def _decode_amp(text: str) -> str:
     """`s/host/path` is https, `host/path` is http; an AMP cache puts `c/`, `v/` or `i/` before."""
     text = re.sub(r"\A(?:[cvi]/)?", "", text)
     secure = text.startswith("s/")
@@ -221,7 +221,7 @@ def _amp(text: str) -> str:
     return f"http{'s' * secure}://{rest}" if "." in rest.split("/", 1)[0] else ""
 
 
-def _translated_host(href: str) -> str:
+def _decode_translated_host(href: str) -> str:
     """`a--b-example-com.translate.goog` is a-b.example.com."""
     scheme, _, rest = href.partition("://")
     host, _, path = rest.partition("/")
@@ -230,13 +230,13 @@ def _translated_host(href: str) -> str:
 
 
 CODECS: dict[str, Callable[[str], str]] = {
-    "url": _url,
-    "base64": lambda text: _url(_base64(text)),
-    "bing": lambda text: _url(_base64(text[2:])),
-    "embedded": _embedded,
-    "urldefense-v2": _urldefense_v2,
-    "urldefense-v3": _urldefense_v3,
-    "underscores": _underscores,
-    "amp": _amp,
-    "translated-host": _translated_host,
+    "url": _decode_url,
+    "base64": lambda text: _decode_url(_decode_base64(text)),
+    "bing": lambda text: _decode_url(_decode_base64(text[2:])),
+    "embedded": _find_embedded,
+    "urldefense-v2": _decode_urldefense_v2,
+    "urldefense-v3": _decode_urldefense_v3,
+    "underscores": _decode_underscores,
+    "amp": _decode_amp,
+    "translated-host": _decode_translated_host,
 }

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal
 
-from gatepost.mail.link_wrappers import MAX_LAYERS, carried, unwrap
+from gatepost.mail.link_wrappers import MAX_LAYERS, find_carried_url, unwrap
 from gatepost.mail.message import Link
-from gatepost.urls import NOTHING, Url, parse
+from gatepost.urls import NO_URL, Url, parse_url
 
 MAX_LINKS = 10_000
 MAX_TARGET = 4_096
@@ -69,12 +69,12 @@ class Links:
         return self._count
 
     def add(
-        self, target: str, where: str, source: Source, *, shown: str = "", base: Url = NOTHING, hidden: bool = False
+        self, target: str, where: str, source: Source, *, shown: str = "", base: Url = NO_URL, hidden: bool = False
     ) -> Url:
         """Keep one link with what is inside it; the URL that the target itself is."""
         if self._count >= MAX_LINKS:
             self.is_whole = False
-            return NOTHING
+            return NO_URL
         known = (target, base.href)
         url, layers = self._known.get(known) or self._follow(target, base)
         self._known[known] = url, layers
@@ -95,7 +95,7 @@ class Links:
         lead anywhere: both are links.
         """
         self.followed += 1
-        url = parse(target, base)
+        url = parse_url(target, base)
         found: list[tuple[Url, tuple[str, ...]]] = []
         wrapped: tuple[str, ...] = ()
         inner = url
@@ -103,14 +103,14 @@ class Links:
             inner, peeled = unwrap(inner)
             wrapped += peeled
             found.append((inner, wrapped))
-            if not inner.is_web or (further := carried(inner)) is NOTHING:
+            if not inner.is_web or (further := find_carried_url(inner)) is NO_URL:
                 break
             wrapped += (inner.host,)
             inner = further
         return url, tuple(found)
 
 
-def targets_in(text: str) -> Iterator[str]:
+def find_targets(text: str) -> Iterator[str]:
     """What a mail program would make a link of in plain text, in its order; folded ones first."""
     for bracket, marks in _DEFANGED_MARKS.items():
         if bracket in text and any(mark in text for mark in marks):
@@ -129,32 +129,28 @@ def targets_in(text: str) -> Iterator[str]:
             start = max(end, flat.rfind(" ", end, at) + 1)
             end = flat.find(" ", at)
             end = len(flat) if end < 0 else end
-            yield from _targets(flat, start, end)
+            yield from _match_targets(flat, start, end)
 
 
-def _targets(text: str, start: int, end: int) -> Iterator[str]:
+def _match_targets(text: str, start: int, end: int) -> Iterator[str]:
     for match in _LINK.finditer(text, start, end):
         scheme, host, path = match.group("scheme", "host", "path")
         if host:
             ending = host.rpartition(".")[2].lower()
             if ending not in (_ENDINGS_WITH_PATH if path else _ENDINGS):
                 continue
-        if target := _trimmed(match.group()):
+        if target := _trim(match.group()):
             yield (
-                _refanged(target, scheme)
-                if scheme
-                else target
-                if target[:7].lower() == "mailto:"
-                else f"http://{target}"
+                _refang(target, scheme) if scheme else target if target[:7].lower() == "mailto:" else f"http://{target}"
             )
 
 
-def _refanged(target: str, scheme: str) -> str:
+def _refang(target: str, scheme: str) -> str:
     kind = "ftp" if scheme.lower() == "ftp" else "https" if scheme[-1] in "sS" else "http"
     return kind + target[len(scheme) :].replace("[:]", ":", 1)
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     """Without the punctuation of the sentence around it; a bracket stays if it was opened inside."""
     if not text.isascii() and (match := _IDEOGRAPHS.match(text)):
         text = match.group()

@@ -20,13 +20,13 @@ from gatepost.kinds import (
     MIME_OUTSIDE_PARTS,
 )
 from gatepost.mail import addresses
-from gatepost.mail.budget import Budget
-from gatepost.mail.encodings.transfer import Decoded
-from gatepost.mail.headers import unfolded
-from gatepost.mail.leaves import decode, is_line_start, read_leaf, reread
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.transfer import DecodedBody
+from gatepost.mail.headers import unfold
+from gatepost.mail.leaves import decode_body, is_line_start, read_leaf, reread
 from gatepost.mail.message import Field, Headers, Message, Part
 from gatepost.mail.text import read_texts
-from gatepost.mail.tree import Node, Tree
+from gatepost.mail.tree import MimeNode, MimeTree
 from gatepost.names import Address
 
 _CHUNK = 1 << 20
@@ -46,21 +46,21 @@ _GREETINGS = frozenset(
 )
 
 
-class Parts:
+class MessageParts:
     """All parts of one message: `flat` has every entity of every reading, depth first."""
 
     __slots__ = ("_budget", "_carriers", "_extra", "flat", "root", "trees")
 
-    def __init__(self, raw: bytes, budget: Budget) -> None:
+    def __init__(self, raw: bytes, budget: ReadBudget) -> None:
         self._budget = budget
-        self.trees: list[Tree] = []
+        self.trees: list[MimeTree] = []
         self._extra: dict[str, list[Part]] = {}
-        self._carriers: dict[str, list[Node]] = {}
-        budget.part("1")
+        self._carriers: dict[str, list[MimeNode]] = {}
+        budget.take_part("1")
         sources: deque[tuple[bytes, str, int]] = deque([(raw, "1", 0)])
         while sources:
             source, path, depth = sources.popleft()
-            tree = Tree(source, path, depth, budget)
+            tree = MimeTree(source, path, depth, budget)
             self.trees.append(tree)
             if path in self._carriers:
                 self._carriers[path].append(tree.nodes[0])
@@ -71,59 +71,59 @@ class Parts:
                     self._carriers[f"{node.path}.1"] = node.children
         self.root = self.trees[0].nodes[0]
         self.flat = self._flatten()
-        self._suspect()
+        self._add_suspicious_readings()
 
-    def _read(self, node: Node) -> bytes | None:
+    def _read(self, node: MimeNode) -> bytes | None:
         """Read one node's content; the bytes of a message inside it that must be read in turn."""
         if node.unread[1] > node.unread[0]:
             self._add(node, "header", node.source[node.unread[0] : node.unread[1]])
-        if node.junk >= 0 and self._budget.alternative(node.end - node.junk, node.path):
+        if node.junk >= 0 and self._budget.take_alternative(node.end - node.junk, node.path):
             self._add(node, "from-junk", node.source[node.junk : node.end])
         for number, (start, end) in enumerate(node.outside):
-            self._outside(node, "epilogue" if number else "preamble", start, end)
+            self._add_outside(node, "epilogue" if number else "preamble", start, end)
         if node.children:
             return None
         entity = node.entity
         encoding = entity.encodings[0]
         body = node.body
         if entity.is_multipart:
-            return self._childless(node, body)
+            return self._read_childless(node, body)
         if entity.is_message and encoding and node.depth < self._budget.limits.depth:
-            decoded = decode(body, encoding)
-            if self._budget.part(node.path) and self._budget.decoded(len(decoded.content), node.path):
-                self._leaf(node, body if not decoded.whole else b"")
+            decoded = decode_body(body, encoding)
+            if self._budget.take_part(node.path) and self._budget.take_decoded(len(decoded.content), node.path):
+                self._add_leaf(node, body if not decoded.whole else b"")
                 return decoded.content
-        self._leaf(node, body)
-        return self._attached_message(node)
+        self._add_leaf(node, body)
+        return self._find_attached_message(node)
 
-    def _attached_message(self, node: Node) -> bytes | None:
+    def _find_attached_message(self, node: MimeNode) -> bytes | None:
         """A message that is attached as a mere file: mail programs open it all the same."""
         part = node.part
         if part is None or not part.content or not any(name.lower().endswith(".eml") for name in part.names):
             return None
-        if node.depth >= self._budget.limits.depth or not self._budget.part(node.path):
+        if node.depth >= self._budget.limits.depth or not self._budget.take_part(node.path):
             return None
         return part.content
 
-    def _childless(self, node: Node, body: bytes) -> bytes | None:
+    def _read_childless(self, node: MimeNode, body: bytes) -> bytes | None:
         """A multipart in which no part was found: a leaf, or a multipart that is encoded as a whole."""
         encoding = node.entity.encodings[0]
-        decoded = decode(body, encoding) if encoding else Decoded(b"")
+        decoded = decode_body(body, encoding) if encoding else DecodedBody(b"")
         self._budget.note(MIME_NO_PARTS, node.path)
-        self._leaf(node, body)
+        self._add_leaf(node, body)
         self.trees[-1].odd = True
         if b"--" not in decoded.content or node.depth >= self._budget.limits.depth:
             return None
         self._budget.note(MIME_ENCODED_MULTIPART, node.path)
         fields = b"".join(field.raw for field in node.entity.headers.fields if field.name == "content-type")
-        return fields.rstrip(b"\r\n") + b"\r\n\r\n" + decoded.content if self._budget.part(node.path) else None
+        return fields.rstrip(b"\r\n") + b"\r\n\r\n" + decoded.content if self._budget.take_part(node.path) else None
 
-    def _leaf(self, node: Node, body: bytes) -> None:
+    def _add_leaf(self, node: MimeNode, body: bytes) -> None:
         node.part, *others = read_leaf(node.path, node.entity, body, self._budget)
         if others:
             self._extra.setdefault(node.path, []).extend(others)
 
-    def _outside(self, node: Node, label: str, start: int, end: int) -> None:
+    def _add_outside(self, node: MimeNode, label: str, start: int, end: int) -> None:
         if end - start <= 4:
             return
         text = node.source[start:end].strip()
@@ -133,8 +133,8 @@ class Parts:
             self._budget.note(MIME_OUTSIDE_PARTS, node.path)
         self._add(node, label, text)
 
-    def _add(self, node: Node, label: str, content: bytes) -> None:
-        if not self._budget.part(node.path):
+    def _add(self, node: MimeNode, label: str, content: bytes) -> None:
+        if not self._budget.take_part(node.path):
             return
         plain = type(node.entity)()
         parts = read_leaf(f"{node.path}~{label}", plain, content, self._budget)
@@ -145,7 +145,7 @@ class Parts:
         for tree in reversed(self.trees):
             for node in reversed(tree.nodes):
                 if node.children or node.part is None:
-                    node.part = _container(node)
+                    node.part = _make_container(node)
         flat: list[Part] = []
         waiting = [self.root]
         while waiting:
@@ -156,7 +156,7 @@ class Parts:
             waiting.extend(reversed(node.children))
         return tuple(flat)
 
-    def _suspect(self) -> None:
+    def _add_suspicious_readings(self) -> None:
         """Read odd sources again as a program would that believes nothing."""
         found: list[Part] = []
         known: set[bytes] | None = None
@@ -172,7 +172,7 @@ class Parts:
                     continue
                 if other.label == "as-is" and names.issuperset(other.names):
                     continue
-                if not self._budget.alternative(len(other.content), "message"):
+                if not self._budget.take_alternative(len(other.content), "message"):
                     return self._append(found)
                 known.add(other.content.strip())
                 names.update(other.names)
@@ -186,7 +186,7 @@ class Parts:
         self.flat += tuple(found)
 
 
-def _container(node: Node) -> Part:
+def _make_container(node: MimeNode) -> Part:
     entity = node.entity
     return Part(
         path=node.path,
@@ -200,11 +200,11 @@ def _container(node: Node) -> Part:
     )
 
 
-def _has_hidden_fields(tree: Tree) -> bool:
+def _has_hidden_fields(tree: MimeTree) -> bool:
     """Whether a content field stands at the beginning of a line that the tree did not read as a header."""
     source, start, count = tree.source, 0, 0
     for section, body in (*sorted(tree.header_bytes), (len(source), len(source))):
-        for place in _occurrences(source, start, section):
+        for place in _find_occurrences(source, start, section):
             count += 1
             if count > _MOST_OCCURRENCES or is_line_start(source, place):
                 return True
@@ -212,7 +212,7 @@ def _has_hidden_fields(tree: Tree) -> bool:
     return False
 
 
-def _occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
+def _find_occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
     """Where a content field may begin between two places."""
     for chunk in range(start, end, _CHUNK):
         piece = source[chunk : min(chunk + _CHUNK, end) + len(_FIELD_START) - 1].lower()
@@ -232,18 +232,18 @@ _ADDRESSED = frozenset({"from", "reply-to", "to", "cc"})
 
 def read(raw: bytes) -> Message:
     """Read one message. Total: no input raises, none costs more than linear time."""
-    return read_within(raw, Budget())
+    return read_within(raw, ReadBudget())
 
 
-def read_within(raw: bytes, budget: Budget) -> Message:
+def read_within(raw: bytes, budget: ReadBudget) -> Message:
     """Read one message within a budget that the caller can look at afterwards."""
-    parts = Parts(raw, budget)
+    parts = MessageParts(raw, budget)
     headers, end = parts.root.entity.headers, parts.root.start
     _check_header(headers, budget)
     addressed = [field for field in headers.fields if field.name in _ADDRESSED]
-    senders = _addresses(addressed, ("from",), budget)
-    reply_to = _addresses(addressed, ("reply-to",), budget)
-    recipients = _addresses(addressed, ("to", "cc"), budget)
+    senders = _read_addresses(addressed, ("from",), budget)
+    reply_to = _read_addresses(addressed, ("reply-to",), budget)
+    recipients = _read_addresses(addressed, ("to", "cc"), budget)
     texts, links, oddities = read_texts(parts.flat)
     return Message(
         raw=raw,
@@ -260,7 +260,7 @@ def read_within(raw: bytes, budget: Budget) -> Message:
     )
 
 
-def _check_header(headers: Headers, budget: Budget) -> None:
+def _check_header(headers: Headers, budget: ReadBudget) -> None:
     seen: dict[str, str] = {}
     for field in headers.fields:
         if field.name in _SINGLE and seen.setdefault(field.name, field.value) != field.value:
@@ -269,11 +269,11 @@ def _check_header(headers: Headers, budget: Budget) -> None:
         budget.note(MIME_NO_HEADER, "header")
 
 
-def _addresses(fields: list[Field], names: tuple[str, ...], budget: Budget) -> tuple[Address, ...]:
+def _read_addresses(fields: list[Field], names: tuple[str, ...], budget: ReadBudget) -> tuple[Address, ...]:
     found: list[Address] = []
     for field in fields:
         if field.name in names:
-            some, more = addresses.parse(unfolded(field), budget.limits.addresses - len(found))
+            some, more = addresses.parse_addresses(unfold(field), budget.limits.addresses - len(found))
             found.extend(some)
             if more:
                 budget.note(LIMIT_ADDRESSES, field.name)

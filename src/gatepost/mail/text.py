@@ -20,13 +20,13 @@ from gatepost.kinds import (
     TEXT_INVISIBLE_CHARACTERS,
 )
 from gatepost.mail import link_wrappers
-from gatepost.mail.encodings.charset import decode
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
-from gatepost.mail.html.active import Notes, has_markup
-from gatepost.mail.html.document import Page
-from gatepost.mail.html.elements import plain
-from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, tame
-from gatepost.mail.links import Links, targets_in
+from gatepost.mail.html.active import HtmlNotes, has_markup
+from gatepost.mail.html.document import HtmlPage
+from gatepost.mail.html.elements import join_chunks
+from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
+from gatepost.mail.links import Links, find_targets
 from gatepost.mail.message import Defect, Link, Part, Text
 
 _FLOWED = re.compile(r"format\s{0,9}=\s{0,9}\"?flowed", re.IGNORECASE)
@@ -41,14 +41,14 @@ _RTF = re.compile(
 )
 
 
-def lines(text: str) -> str:
+def normalise_lines(text: str) -> str:
     """The text with one kind of line end and no byte order mark."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removeprefix("\ufeff")
 
 
-def flowed(text: str, content_type: str) -> str:
+def unflow(text: str, content_type: str) -> str:
     """Paragraphs whole again where the content type says `format=flowed`."""
     if not _FLOWED.search(content_type):
         return text
@@ -56,21 +56,21 @@ def flowed(text: str, content_type: str) -> str:
     return _STUFFED.sub("", text)
 
 
-def calendar(text: str) -> str:
+def unfold_calendar(text: str) -> str:
     """A calendar or card with its lines unfolded and unescaped."""
-    return _ICALENDAR_ESCAPE.sub(_icalendar_character, _ICALENDAR_FOLD.sub("", text))
+    return _ICALENDAR_ESCAPE.sub(_unescape_icalendar, _ICALENDAR_FOLD.sub("", text))
 
 
-def _icalendar_character(match: re.Match[str]) -> str:
+def _unescape_icalendar(match: re.Match[str]) -> str:
     return "\n" if match.group(1) in "nN" else match.group(1)
 
 
-def rich_text(text: str) -> str:
+def strip_rtf(text: str) -> str:
     """The words of an RTF document: control words dropped, characters decoded, nothing laid out."""
-    return _RTF.sub(_rtf_character, text)
+    return _RTF.sub(_decode_rtf, text)
 
 
-def _rtf_character(match: re.Match[str]) -> str:
+def _decode_rtf(match: re.Match[str]) -> str:
     code, number, mark = match.groups()
     if code:
         return bytes.fromhex(code).decode("windows-1252", "replace")
@@ -95,20 +95,20 @@ _PAGE_START = re.compile(
 _SHOWN_HEADERS = frozenset({"subject", "from", "to", "sender", "reply-to", "content-type", "content-disposition"})
 
 
-def warm() -> None:
+def preload_texts() -> None:
     """Load what is read from files, for a process that will lose its access to them."""
-    link_wrappers.warm()
+    link_wrappers.preload_wrappers()
 
 
 def read_texts(parts: tuple[Part, ...]) -> tuple[tuple[Text, ...], tuple[Link, ...], tuple[Defect, ...]]:
     """Texts, links and oddities of every textual leaf among `parts`, which hold every reading of the message."""
-    reader = Reader()
+    reader = TextReader()
     for part in parts:
         reader.read(part)
     return tuple(reader.texts), tuple(reader.links), tuple(reader.defects)
 
 
-def form_of(part: Part) -> str:
+def detect_form(part: Part) -> str:
     """How a leaf is to be read: "html", "plain", or "" where it is no text."""
     kind = part.content_type
     if kind in _PAGE_TYPES or (part.names and any(name.lower().endswith(_PAGE_NAMES) for name in part.names)):
@@ -117,7 +117,7 @@ def form_of(part: Part) -> str:
     return "plain" if is_text else ""
 
 
-class Reader:
+class TextReader:
     """The reading of one message's texts, and what it may still cost. `nodes` counts the work on HTML."""
 
     def __init__(self) -> None:
@@ -132,101 +132,101 @@ class Reader:
 
     def read(self, part: Part) -> None:
         """Read one part, if it is text that was not read before in the same form."""
-        notes = Notes()
-        _read_names(part, notes)
-        if not part.children and part.content and (form := form_of(part)):
+        notes = HtmlNotes()
+        _check_names(part, notes)
+        if not part.children and part.content and (form := detect_form(part)):
             key = (form, part.charset or "", part.content)
             if key not in self._seen:
                 self._seen.add(key)
-                self._leaf(part, form, notes)
+                self._read_leaf(part, form, notes)
         self.defects.extend(notes.defects(part.path))
 
-    def _leaf(self, part: Part, form: str, notes: Notes) -> None:
-        text = self._decoded(part, MAX_HTML if form == "html" else MAX_TEXT, notes)
+    def _read_leaf(self, part: Part, form: str, notes: HtmlNotes) -> None:
+        text = self._decode_content(part, MAX_HTML if form == "html" else MAX_TEXT, notes)
         if form == "plain" and text.lstrip("\ufeff \t\r\n")[:1] == "<" and _PAGE_START.match(text):
             notes.note(HTML_UNDECLARED, part.content_type)
             form = "html"
         is_attached = part.disposition == "attachment" or part.content_type.partition("/")[0] not in {"text", "message"}
         if form == "html":
-            visible, hidden = self._html(text, part.path, notes)
+            visible, hidden = self._read_html(text, part.path, notes)
             self.texts.append(Text(part.path, "html", visible, hidden, is_attached))
         else:
-            visible = self._seen_text(_readable(text, part), notes)
+            visible = self._remove_invisible(_make_readable(text, part), notes)
             self.texts.append(Text(part.path, "plain", visible, "", is_attached))
-            self._loose_links(visible, part.path)
+            self._add_loose_links(visible, part.path)
         if not self.links.is_whole:
             notes.note(LIMIT_LINKS)
 
-    def _decoded(self, part: Part, limit: int, notes: Notes) -> str:
+    def _decode_content(self, part: Part, limit: int, notes: HtmlNotes) -> str:
         limit = min(limit, max(0, MAX_ALL_TEXT - self._chars))
         if len(part.content) > limit:
             notes.note(LIMIT_TEXT_SIZE, f"{limit} of {len(part.content)} bytes read")
-        text, _ = decode(part.content[:limit], part.charset)
+        text, _ = decode_charset(part.content[:limit], part.charset)
         self._chars += len(text)
         return text
 
-    def _html(self, html: str, where: str, notes: Notes) -> tuple[str, str]:
-        page = self._page(html, where, notes)
-        visible = plain(page.visible)
-        hidden = document.as_seen(plain(page.hidden)).text
+    def _read_html(self, html: str, where: str, notes: HtmlNotes) -> tuple[str, str]:
+        page = self._read_page(html, where, notes)
+        visible = join_chunks(page.visible)
+        hidden = document.remove_invisible(join_chunks(page.hidden)).text
         nested = page.nested
         for _ in range(MAX_NESTING):
             if not nested:
                 break
-            inner = self._page("\n".join(nested), where, notes)
-            visible = _joined(visible, plain(inner.visible))
+            inner = self._read_page("\n".join(nested), where, notes)
+            visible = _join_texts(visible, join_chunks(inner.visible))
             nested = inner.nested
         if nested:
             notes.note(LIMIT_HTML_PARTS)
-        if much := document.hidden_share(visible, hidden, page.unseen):
+        if much := document.describe_hidden(visible, hidden, page.unseen):
             notes.note(TEXT_HIDDEN, much)
-        return self._seen_text(visible, notes), hidden
+        return self._remove_invisible(visible, notes), hidden
 
-    def _page(self, html: str, where: str, notes: Notes) -> Page:
+    def _read_page(self, html: str, where: str, notes: HtmlNotes) -> HtmlPage:
         self._pages += 1
-        tamed = tame(html, MAX_TAGS - self.tags, is_strict=self._pages > MAX_PAGES)
-        self.tags += tamed.tags
-        for limit in tamed.limits:
+        limited = limit_html(html, MAX_TAGS - self.tags, is_strict=self._pages > MAX_PAGES)
+        self.tags += limited.tags
+        for limit in limited.limits:
             notes.note(limit)
-        page = Page(tamed.html, where, self.links, notes)
+        page = HtmlPage(limited.html, where, self.links, notes)
         self.nodes += page.nodes
         if not page.is_whole:
             notes.note(LIMIT_HTML_PARTS)
-        self._loose_links(" ".join(page.loose), where)
+        self._add_loose_links(" ".join(page.loose), where)
         return page
 
-    def _seen_text(self, text: str, notes: Notes) -> str:
-        seen = document.as_seen(text)
+    def _remove_invisible(self, text: str, notes: HtmlNotes) -> str:
+        seen = document.remove_invisible(text)
         if seen.broken_words:
             notes.note(TEXT_INVISIBLE_CHARACTERS, f"count={seen.broken_words}")
         if seen.is_overridden:
             notes.note(TEXT_BIDI_OVERRIDE)
         return seen.text
 
-    def _loose_links(self, text: str, where: str) -> None:
-        for target in targets_in(text):
+    def _add_loose_links(self, text: str, where: str) -> None:
+        for target in find_targets(text):
             self.links.add(target, where, "text", shown=target)
             if not self.links.is_whole:
                 return
 
 
-def _readable(text: str, part: Part) -> str:
-    text = lines(text)
+def _make_readable(text: str, part: Part) -> str:
+    text = normalise_lines(text)
     if part.content_type in {"text/calendar", "text/vcard", "text/x-vcard", "application/ics"}:
-        return calendar(text)
+        return unfold_calendar(text)
     if part.content_type in {"text/rtf", "application/rtf"}:
-        return rich_text(text)
-    return flowed(text, part.headers.first("content-type") or "")
+        return strip_rtf(text)
+    return unflow(text, part.headers.first("content-type") or "")
 
 
-def _joined(visible: str, more: str) -> str:
+def _join_texts(visible: str, more: str) -> str:
     """What only some mail programs show is added where it says something new."""
     shown = set(visible.split("\n"))
     fresh = [line for line in more.split("\n") if line and line not in shown]
     return "\n".join([visible, *fresh]) if fresh else visible
 
 
-def _read_names(part: Part, notes: Notes) -> None:
+def _check_names(part: Part, notes: HtmlNotes) -> None:
     """Header fields and file names that would act in a careless webmail."""
     for name in part.names:
         if has_markup(name):

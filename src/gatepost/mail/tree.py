@@ -14,15 +14,15 @@ from gatepost.kinds import (
     MIME_PART_AFTER_END,
     MIME_SAME_BOUNDARY,
 )
-from gatepost.mail.budget import Budget
-from gatepost.mail.entity import Entity, describe
-from gatepost.mail.headers import Section, read_section
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.entity import Entity, describe_entity
+from gatepost.mail.headers import HeaderSection, read_section
 from gatepost.mail.message import Part
 
 _MOST_COMPARED = 8
 
 
-class Node:
+class MimeNode:
     """One entity while the tree is built: where its body lies in its source."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Node:
         "unread",
     )
 
-    def __init__(self, source: bytes, path: str, depth: int, entity: Entity, section: Section) -> None:
+    def __init__(self, source: bytes, path: str, depth: int, entity: Entity, section: HeaderSection) -> None:
         self.source = source
         self.path = path
         self.depth = depth
@@ -51,7 +51,7 @@ class Node:
         self.junk = section.junk
         self.outside: list[tuple[int, int]] = []
         self.ended = False
-        self.children: list[Node] = []
+        self.children: list[MimeNode] = []
         self.part: Part | None = None
 
     @property
@@ -59,33 +59,33 @@ class Node:
         return self.source[self.start : self.end]
 
 
-class Tree:
+class MimeTree:
     """The entities of one source in order, and whether another program might see other ones."""
 
     __slots__ = ("_boundaries", "_budget", "_closed", "_names", "_stack", "header_bytes", "nodes", "odd", "source")
 
-    def __init__(self, source: bytes, path: str, depth: int, budget: Budget) -> None:
+    def __init__(self, source: bytes, path: str, depth: int, budget: ReadBudget) -> None:
         self.source = source
-        self.nodes: list[Node] = []
+        self.nodes: list[MimeNode] = []
         self.odd = False
         self.header_bytes: list[tuple[int, int]] = []
         self._budget = budget
-        self._stack: list[Node] = []
+        self._stack: list[MimeNode] = []
         self._boundaries: dict[bytes, int] = {}
         self._names: frozenset[bytes] = frozenset()
         self._closed: set[bytes] = set()
         self._open(0, path, depth, "text/plain")
         self._scan()
 
-    def _open(self, position: int, path: str, depth: int, default: str, parent: Node | None = None) -> None:
+    def _open(self, position: int, path: str, depth: int, default: str, parent: MimeNode | None = None) -> None:
         """Open the entity at `position`, and those that begin right inside it."""
         budget = self._budget
         while True:
             section = read_section(self.source, position, self._names, path, budget)
-            entity = describe(section.headers, path, budget, default)
+            entity = describe_entity(section.headers, path, budget, default)
             self.odd |= section.odd or entity.odd
             self.header_bytes.append((position, section.body))
-            node = Node(self.source, path, depth, entity, section)
+            node = MimeNode(self.source, path, depth, entity, section)
             self.nodes.append(node)
             if parent is not None:
                 parent.children.append(node)
@@ -98,11 +98,11 @@ class Tree:
             if depth >= budget.limits.depth:
                 budget.note(LIMIT_DEPTH, path)
                 return
-            if not budget.part(path):
+            if not budget.take_part(path):
                 return
             position, depth, path, default, parent = section.body, depth + 1, f"{path}.1", "text/plain", node
 
-    def _enter(self, node: Node) -> None:
+    def _enter(self, node: MimeNode) -> None:
         """Have the boundary of a multipart looked for from now on."""
         boundaries = node.entity.boundaries
         if node.depth >= self._budget.limits.depth:
@@ -127,14 +127,14 @@ class Tree:
         position = self._stack[-1].start
         at = source.find(b"\n--", max(0, position - 1)) if self._boundaries else -1
         while self._boundaries and at >= 0:
-            if not budget.delimiter("message"):
+            if not budget.take_delimiter("message"):
                 break
             eol = source.find(b"\n", at + 3)
             after = eol + 1 if eol >= 0 else len(source)
             line = source[at + 3 : min(after, at + 1000)].rstrip(b" \t\r\n")
             position = after
             if line in self._boundaries:
-                if not self._next(line, at, after):
+                if not self._begin_part(line, at, after):
                     return
                 position = max(after, self._stack[-1].start)
             elif line.endswith(b"--") and line[:-2] in self._boundaries:
@@ -143,21 +143,21 @@ class Tree:
                 self._compare(line)
             at = source.find(b"\n--", position - 1)
         if self._closed and at >= 0:
-            self._after_end(at)
+            self._check_after_end(at)
         if any(node.entity.is_multipart and node.children and not node.ended for node in self._stack):
             budget.note(MIME_MISSING_END, "message")
         self._close(0, len(source))
 
-    def _next(self, boundary: bytes, at: int, after: int) -> bool:
+    def _begin_part(self, boundary: bytes, at: int, after: int) -> bool:
         """Begin the next part of the multipart that has this boundary."""
         index = self._boundaries[boundary]
         node = self._stack[index]
-        self._close(index + 1, self._line_end(at))
+        self._close(index + 1, self._find_part_end(at))
         if not node.children:
             node.outside.append((node.start, max(node.start, at)))
-        if not self._budget.part(node.path):
+        if not self._budget.take_part(node.path):
             # What is left is one part, so that its bytes are scanned all the same.
-            rest = Node(self.source, f"{node.path}.{len(node.children) + 1}", node.depth + 1, Entity(), _AT_ONCE)
+            rest = MimeNode(self.source, f"{node.path}.{len(node.children) + 1}", node.depth + 1, Entity(), _NO_HEADER)
             rest.start = after
             node.children.append(rest)
             self.nodes.append(rest)
@@ -171,7 +171,7 @@ class Tree:
         """End the multipart that has this boundary; what follows is its epilogue."""
         index = self._boundaries[boundary]
         node = self._stack[index]
-        self._close(index + 1, self._line_end(at))
+        self._close(index + 1, self._find_part_end(at))
         if not node.children:
             node.outside.append((node.start, max(node.start, at)))
         node.outside.append((after, -1))
@@ -206,16 +206,16 @@ class Tree:
             self._budget.note(MIME_PART_AFTER_END, "message")
             self.odd = True
 
-    def _after_end(self, at: int) -> None:
+    def _check_after_end(self, at: int) -> None:
         """Whether a boundary comes back after everything has ended."""
         for boundary in list(self._closed)[:_MOST_COMPARED]:
             if self.source.find(b"\n--" + boundary, at) >= 0:
                 self._budget.note(MIME_PART_AFTER_END, "message")
                 self.odd = True
 
-    def _line_end(self, at: int) -> int:
+    def _find_part_end(self, at: int) -> int:
         """Where a part ends whose delimiter's line feed is at `at`: that line end belongs to the delimiter."""
         return at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0)
 
 
-_AT_ONCE = Section(Entity().headers, 0)
+_NO_HEADER = HeaderSection(Entity().headers, 0)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import BY_NAME, KINDS, Definition
-from gatepost.lists.entry import Refused
+from gatepost.lists.entries import Refused
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, questions
 from gatepost.lists.unkeyed import hit_of

@@ -15,9 +15,9 @@ import msgspec
 
 from gatepost.kinds import TITLES, Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, Definition
+from gatepost.lists.entries import PHRASE
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject
-from gatepost.lists.values import PHRASE
 from gatepost.policy.rules import Decision, Policy, Verdict, shipped_policy
 from gatepost.questions import Hit, Scope
 from gatepost.report import Line, Report

@@ -54,9 +54,9 @@ def guard_alone(guard: Guard) -> Iterator[Disagreement]:
     if rest and smtp and rest.port and (rest.host, rest.port) == (smtp.host, smtp.port):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
     if guard.yara:
-        from gatepost.files.yara import rule_faults
+        from gatepost.files.yara import find_rule_faults
 
-        yield from ((("yara", "folder"), fault) for fault in rule_faults(Path(guard.yara.folder)))
+        yield from ((("yara", "folder"), fault) for fault in find_rule_faults(Path(guard.yara.folder)))
 
 
 def abby_alone(abby: Abby) -> Iterator[Disagreement]:

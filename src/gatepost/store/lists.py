@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gatepost.lists.addresses import DOMAIN, PERSON
 from gatepost.lists.catalogue import BY_NAME, LISTS, Definition, counts_as, unused_reason
-from gatepost.lists.entry import Refused
-from gatepost.lists.hosts import DOMAIN
-from gatepost.lists.values import NETWORK, PERSON, PHRASE
+from gatepost.lists.entries import NETWORK, PHRASE, Refused
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, snapshot, storable

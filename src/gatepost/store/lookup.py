@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from gatepost.lists.entries import NETWORK
 from gatepost.lists.unkeyed import Listed, Unkeyed
-from gatepost.lists.values import NETWORK
 from gatepost.questions import Hit, Scope
 from gatepost.store.engine import (
     Bulk,

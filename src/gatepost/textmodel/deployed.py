@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.near_duplicates import Marked, Signature, load_marked
+from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.textmodel.features import Features
 from gatepost.textmodel.model import MAX_SHOWN, Hits, Model, ModelError, Score, load_model, shared, shipped_model
 
@@ -58,7 +58,7 @@ class Models(msgspec.Struct, frozen=True):
 
     everybody: Blend
     tenants: Mapping[str, Blend] = {}
-    marked: Marked = Marked()
+    marked: MarkedSignatures = MarkedSignatures()
 
     def of(self, tenant: str | None) -> Blend:
         """The models that speak about a tenant's mail."""
@@ -77,7 +77,7 @@ def load_models(folder: Path) -> Models:
     base = (shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
     files = sorted(path for path in folder.glob("*.npz") if path.name != OWN)
     tenants = {path.stem.lower(): Blend((*base, load_model(path))) for path in files}
-    return Models(Blend(base), tenants, load_marked(load_marks(folder).values()))
+    return Models(Blend(base), tenants, index_marked(load_marks(folder).values()))
 
 
 def load_marks(folder: Path) -> dict[str, Signature]:

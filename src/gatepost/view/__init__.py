@@ -1,7 +1,4 @@
-"""A message for somebody to look at, with nothing left in it that acts: plain text, lists, and pictures drawn anew."""
+"""A message made safe to look at: plain text, lists, and pictures drawn anew, with nothing left in it that acts.
 
-from gatepost.view.message import view
-from gatepost.view.picture import picture
-from gatepost.view.values import NotShown, Picture, View
-
-__all__ = ["NotShown", "Picture", "View", "picture", "view"]
+`message.view` and `picture.picture` build the values, in a worker; `values` holds them and loads no reader.
+"""

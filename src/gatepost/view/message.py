@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from gatepost.files.pictures import dimensions
+from gatepost.files.pictures import read_dimensions
 from gatepost.kinds import TITLES
 from gatepost.mail.message import Field, Link, Message, Part, Text
 from gatepost.mail.reader import read
@@ -120,7 +120,7 @@ def _pictures(message: Message, left_out: list[str]) -> tuple[PictureLine, ...]:
 
 
 def _picture(index: int, part: Part, kind: str, allowance: Allowance) -> PictureLine:
-    width, height = dimensions(part.content, kind)
+    width, height = read_dimensions(part.content, kind)
     return PictureLine(
         index=index,
         where=allowance.line(part.path, values.MAX_NAME),

@@ -12,7 +12,7 @@ from math import sqrt
 
 from PIL import Image
 
-from gatepost.files.pictures import is_kept_out, open_image, reads_image
+from gatepost.files.pictures import is_image_type, is_too_large, open_image
 from gatepost.files.signatures import identify
 from gatepost.mail.message import Message, Part
 from gatepost.mail.reader import read
@@ -30,16 +30,16 @@ def pictures(message: Message) -> Iterator[tuple[Part, str]]:
     seen: set[bytes] = set()
     for part in message.files:
         kind = identify(part.content)
-        if (reads_image(kind) or part.content_type.startswith("image/")) and part.content not in seen:
+        if (is_image_type(kind) or part.content_type.startswith("image/")) and part.content not in seen:
             seen.add(part.content)
             yield part, kind
 
 
 def refusal(content: bytes, kind: str) -> str:
     """Why a picture is not shown; "" if it is."""
-    if not reads_image(kind):
+    if not is_image_type(kind):
         return UNKNOWN
-    return TOO_LARGE if is_kept_out(content, kind) else ""
+    return TOO_LARGE if is_too_large(content, kind) else ""
 
 
 def picture(raw: bytes, index: int) -> Picture | NotShown:
@@ -65,7 +65,7 @@ def _drawn(content: bytes, kind: str) -> Picture | NotShown:
     with open_image(content, kind) as image:
         size = image.size
         # What the decoder reads may be larger than what the header said to us.
-        if is_kept_out(content, kind, size):
+        if is_too_large(content, kind, size):
             return NotShown(TOO_LARGE)
         if kind == "jpeg":
             image.draft("RGB", _goal(size))

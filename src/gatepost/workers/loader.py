@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.files.yara import Rules, RulesError, compile_rules
+from gatepost.files.yara import YaraRules, YaraRulesError, compile_rules
 from gatepost.textmodel.deployed import Models, load_models, shipped_models
 from gatepost.textmodel.model import ModelError
 from gatepost.workers import worker
@@ -29,7 +29,7 @@ from gatepost.workers.warmup import warm_up
 class Loader:
     """Forks workers and reaps them, until guard closes the control socket."""
 
-    def __init__(self, control: socket.socket, rules: Rules | None, models: Models) -> None:
+    def __init__(self, control: socket.socket, rules: YaraRules | None, models: Models) -> None:
         self._control = control
         self._rules = rules
         self._models = models
@@ -109,11 +109,11 @@ def main() -> None:
         pass
 
 
-def _rules(folder: str) -> Rules | None:
+def _rules(folder: str) -> YaraRules | None:
     """The operator's rules, compiled before any worker is sealed."""
     try:
         return compile_rules(Path(folder)) if folder else None
-    except RulesError as fault:  # they were in order when the configuration was read
+    except YaraRulesError as fault:  # they were in order when the configuration was read
         sys.exit(f"gatepost: yara.folder {fault}")
 
 

@@ -42,17 +42,17 @@ from gatepost.questions import (
     Campaign,
     Dns,
     DnsAnswer,
-    Known,
+    FacetAge,
     Lookup,
     LookupAnswer,
     Question,
     Questions,
-    Sighted,
+    Sightings,
 )
 from gatepost.report import Report
 from gatepost.stages import Context
-from gatepost.view import picture
 from gatepost.view.message import view
+from gatepost.view.picture import picture
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -105,9 +105,9 @@ def warm_up() -> None:
     for name in _LATE:
         importlib.import_module(name)
     time.localtime()
-    names.warm()
-    text.warm()
-    charset.preload()
+    names.preload_suffixes()
+    text.preload_texts()
+    charset.preload_codecs()
     phrases.warm()
     for raw in specimens():
         report_on(raw)
@@ -160,7 +160,7 @@ def _answer_to(question: Question) -> Answer:
     if isinstance(question, AskCampaign):
         return Campaign()
     if isinstance(question, AskSightings):
-        return Sighted(True, (Known(),) * len(question.keys), (Known(1, 9),) * 2, (Known(),) * 2)
+        return Sightings(True, (FacetAge(),) * len(question.keys), (FacetAge(1, 9),) * 2, (FacetAge(),) * 2)
     records = _ZONE.get(question)
     return DnsAnswer("found", records) if records else DnsAnswer("no-name")
 

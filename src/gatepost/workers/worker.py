@@ -15,15 +15,15 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
-from gatepost.files.yara import Rules
+from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, compile_lists
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.stages import Context
 from gatepost.textmodel.deployed import Models, shipped_models
-from gatepost.view import picture
 from gatepost.view.message import view
+from gatepost.view.picture import picture
 from gatepost.workers import protocol
 from gatepost.workers.fault_injection import rigged
 from gatepost.workers.protocol import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame, Job, Looked, RecentSnapshots
@@ -57,7 +57,7 @@ class Worker:
         self,
         sock: socket.socket,
         page: StatusPage,
-        rules: Rules | None = None,
+        rules: YaraRules | None = None,
         models: Models | None = None,
         *,
         trial: bool = False,
@@ -213,7 +213,13 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def live(
-    sock: int, page: StatusPage, memory: int, rules: Rules | None = None, models: Models | None = None, *, trial: bool
+    sock: int,
+    page: StatusPage,
+    memory: int,
+    rules: YaraRules | None = None,
+    models: Models | None = None,
+    *,
+    trial: bool,
 ) -> NoReturn:
     """A forked child becomes a worker: sealed, tested from inside, then at work until guard lets go."""
     os.dup2(sock, SOCKET)

@@ -3,14 +3,14 @@
 import pytest
 
 from gatepost.checks.files import archives, executables
-from gatepost.files.values import File, Trait, Unread
+from gatepost.files.values import File, Trait, UnreadReason
 from gatepost.findings import Reading
 from gatepost.kinds import FILE_EXECUTABLE, FILE_RUNNABLE_NAME
 
 PROGRAM_KINDS = {FILE_EXECUTABLE.id, FILE_RUNNABLE_NAME.id}
 
 
-def file(name: str, kind: str = "data", unread: tuple[Unread, ...] = ()) -> Reading:
+def file(name: str, kind: str = "data", unread: tuple[UnreadReason, ...] = ()) -> Reading:
     return Reading(files=(File(f"1/{name}", b"x", kind, "0" * 64, (name,), unread=unread),))
 
 
@@ -24,7 +24,7 @@ def file(name: str, kind: str = "data", unread: tuple[Unread, ...] = ()) -> Read
         ((), []),
     ],
 )
-def test_archives(unread: tuple[Unread, ...], kinds: list[str]) -> None:
+def test_archives(unread: tuple[UnreadReason, ...], kinds: list[str]) -> None:
     assert [finding.kind for finding in archives.check(file("a.zip", "zip", unread))] == kinds
 
 

@@ -8,14 +8,14 @@ import pytest
 from gatepost.checks.links.new_hosts import MAX_FOUND, check
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import URL_NEW_HOST
-from gatepost.questions import Known
+from gatepost.questions import FacetAge
 from gatepost.sender_history import SenderHistory
 
 Letter = Callable[..., Reading]
-NEVER, OFTEN = Known(), Known(9, 30)
+NEVER, OFTEN = FacetAge(), FacetAge(9, 30)
 
 
-def seen(reading: Reading, hosts: dict[str, Known], protected: Protected | None = None) -> list[str]:
+def seen(reading: Reading, hosts: dict[str, FacetAge], protected: Protected | None = None) -> list[str]:
     met = SenderHistory(ready=True, hosts=hosts)
     reading = msgspec.structs.replace(reading, acquaintance=met, protected=protected or Protected())
     return [finding.facts["host"] for finding in check(reading)]
@@ -30,7 +30,7 @@ def seen(reading: Reading, hosts: dict[str, Known], protected: Protected | None 
         ("https://a.pages.example/x", {}, []),  # was not asked for
     ],
 )
-def test_new_hosts(letter: Letter, link: str, hosts: dict[str, Known], found: list[str]) -> None:
+def test_new_hosts(letter: Letter, link: str, hosts: dict[str, FacetAge], found: list[str]) -> None:
     assert seen(letter("See", link=link), hosts) == found
 
 

@@ -10,14 +10,14 @@ from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.checks.sender.broken_habit import check
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import SENDER_BROKEN_HABIT, SENDER_NEW_REPLY_TO, Finding
-from gatepost.questions import Known
+from gatepost.questions import FacetAge
 from gatepost.sender_history import SenderHistory, Standing
 
 Letter = Callable[..., Reading]
 
 HOST = "192.0.2.1"
 FAILS = Authentication(HOST, spf=Spf("softfail"), dmarc=Dmarc("fail"))
-ALWAYS = Standing(proven=Known(40, 90))
+ALWAYS = Standing(proven=FacetAge(40, 90))
 
 
 def found(reading: Reading, met: SenderHistory, authentication: Authentication = FAILS, **more: Any) -> list[Finding]:
@@ -28,11 +28,14 @@ def found(reading: Reading, met: SenderHistory, authentication: Authentication =
     ("standing", "broken"),
     [
         (ALWAYS, True),
-        (Standing(Known(40, 90), Known(4, 80)), True),  # now and then through somebody who breaks signatures
-        (Standing(Known(40, 90), Known(5, 80)), False),
-        (Standing(Known(4, 90)), False),
-        (Standing(Known(8, 13)), False),
-        (Standing(claimed=Known(40, 90)), False),  # never proved anything
+        (
+            Standing(FacetAge(40, 90), FacetAge(4, 80)),
+            True,
+        ),  # now and then through somebody who breaks signatures
+        (Standing(FacetAge(40, 90), FacetAge(5, 80)), False),
+        (Standing(FacetAge(4, 90)), False),
+        (Standing(FacetAge(8, 13)), False),
+        (Standing(claimed=FacetAge(40, 90)), False),  # never proved anything
         (Standing(), False),
     ],
 )
@@ -68,16 +71,16 @@ def test_lists_break_signatures(letter: Letter) -> None:
 @pytest.mark.parametrize(
     ("address", "redirection", "broken"),
     [
-        (ALWAYS, Known(), True),
-        (Standing(claimed=Known(9, 30)), Known(), True),
-        (ALWAYS, Known(1, 3), False),  # it did so before
+        (ALWAYS, FacetAge(), True),
+        (Standing(claimed=FacetAge(9, 30)), FacetAge(), True),
+        (ALWAYS, FacetAge(1, 3), False),  # it did so before
         (ALWAYS, None, False),  # answers go to the sender
-        (Standing(proven=Known(2, 30)), Known(), False),  # hardly an acquaintance
-        (Standing(), Known(), False),
+        (Standing(proven=FacetAge(2, 30)), FacetAge(), False),  # hardly an acquaintance
+        (Standing(), FacetAge(), False),
     ],
 )
 def test_answers_that_never_went_elsewhere(
-    letter: Letter, address: Standing, redirection: Known | None, broken: bool
+    letter: Letter, address: Standing, redirection: FacetAge | None, broken: bool
 ) -> None:
     reading = letter("Hello", fields="Reply-To: me@elsewhere.example\n")
     met = SenderHistory(ready=True, address=address, redirection=redirection)

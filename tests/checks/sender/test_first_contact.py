@@ -8,12 +8,12 @@ import pytest
 from gatepost.checks.sender.first_contact import check
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import SENDER_FIRST_CONTACT
-from gatepost.questions import Known
+from gatepost.questions import FacetAge
 from gatepost.sender_history import NO_HISTORY, SenderHistory, Standing
 
 Letter = Callable[..., Reading]
-NEW, OLD = Standing(), Standing(proven=Known(3, 9))
-CLAIMED = Standing(claimed=Known(1, 1))
+NEW, OLD = Standing(), Standing(proven=FacetAge(3, 9))
+CLAIMED = Standing(claimed=FacetAge(1, 1))
 
 
 def met(address: Standing = NEW, domain: Standing = NEW) -> SenderHistory:

@@ -8,7 +8,7 @@ import pytest
 from gatepost.checks.sender.stranger_asks import check
 from gatepost.findings import Reading
 from gatepost.kinds import SENDER_STRANGER_ASKS, URL_NEW_HOST_ASKS
-from gatepost.questions import Known
+from gatepost.questions import FacetAge
 from gatepost.sender_history import NO_HISTORY, SenderHistory, Standing
 
 Letter = Callable[..., Reading]
@@ -16,12 +16,12 @@ Letter = Callable[..., Reading]
 PAY = "Our bank details have changed. Please send all future payments to our new bank account."
 LURE = "Your mailbox has been limited. Verify your account within 24 hours."
 PAGE = "https://sign-in.example/x"
-NEW = SenderHistory(ready=True, hosts={"sign-in.example": Known(), "sender.example": Known()})
+NEW = SenderHistory(ready=True, hosts={"sign-in.example": FacetAge(), "sender.example": FacetAge()})
 OLD = SenderHistory(
     ready=True,
-    address=Standing(Known(9, 90)),
-    domain=Standing(Known(9, 90)),
-    hosts={"sign-in.example": Known(9, 90), "sender.example": Known(9, 90)},
+    address=Standing(FacetAge(9, 90)),
+    domain=Standing(FacetAge(9, 90)),
+    hosts={"sign-in.example": FacetAge(9, 90), "sender.example": FacetAge(9, 90)},
 )
 
 
@@ -47,6 +47,6 @@ def test_stranger_asks(letter: Letter, text: str, link: str, met: SenderHistory,
 
 def test_a_known_sender_with_a_page_that_is_new(letter: Letter) -> None:
     """A mailbox that was taken over: the sender is known, where it leads to is not."""
-    met = msgspec.structs.replace(OLD, hosts={"sign-in.example": Known()})
+    met = msgspec.structs.replace(OLD, hosts={"sign-in.example": FacetAge()})
     reading = msgspec.structs.replace(letter(LURE, link=PAGE), acquaintance=met)
     assert [finding.kind for finding in check(reading)] == [URL_NEW_HOST_ASKS.id]

@@ -8,7 +8,7 @@ from gatepost.findings import Protected, Reading
 from gatepost.kinds import CAMPAIGN_BURST, CAMPAIGN_MARKED
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
-from gatepost.near_duplicates import load_marked, signature_of
+from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.questions import Campaign
 from gatepost.textmodel.deployed import Models, shipped_models
 from gatepost.textmodel.features import body_words
@@ -32,7 +32,7 @@ def kinds(raw: bytes, campaign: Campaign = Campaign(), **more: object) -> list[s
 
 @pytest.fixture(scope="module")
 def models() -> Models:
-    known = load_marked([signature_of(body_words(read(mail()).texts))])
+    known = index_marked([compute_signature(body_words(read(mail()).texts))])
     return Models(shipped_models().everybody, marked=known)
 
 

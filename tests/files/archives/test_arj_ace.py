@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives import arj_ace
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 PAYLOAD = b"the payload that must be found"
@@ -38,7 +38,7 @@ def ace(method: int = 0, flags: int = 1, name: bytes = b"in.txt") -> bytes:
 
 
 def files_of(content: bytes) -> tuple[File, ...]:
-    return unfold(Message(parts=(Part("1", names=("a.bin",), content=content),)))
+    return find_files(Message(parts=(Part("1", names=("a.bin",), content=content),)))
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_no_damage_raises(content: bytes, data: st.DataObject) -> None:
     damaged = bytearray(content)
     for _ in range(data.draw(st.integers(1, 6))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    list(arj_ace.arj(bytes(damaged), Budget()))
-    list(arj_ace.ace(bytes(damaged), Budget()))
+    list(arj_ace.read_arj(bytes(damaged), UnpackBudget()))
+    list(arj_ace.read_ace(bytes(damaged), UnpackBudget()))

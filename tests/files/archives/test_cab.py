@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives import cab, libarchive
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 PAYLOAD = b"the payload that must be found"
@@ -36,8 +36,8 @@ def cabinet(content: bytes, method: int = 0, name: bytes = b"in.txt", reserve: b
     return head + extra + folder + entry + data
 
 
-def files_of(content: bytes, budget: Budget | None = None) -> tuple[File, ...]:
-    return unfold(Message(parts=(Part("1", names=("a.cab",), content=content),)), budget)
+def files_of(content: bytes, budget: UnpackBudget | None = None) -> tuple[File, ...]:
+    return find_files(Message(parts=(Part("1", names=("a.cab",), content=content),)), budget)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_entries_that_overlap_pay_each_time() -> None:
     many = content[:28] + (50).to_bytes(2, "little") + content[30:start] + entry * 50 + content[start + 23 :]
     shift = 49 * len(entry)
     moved = (int.from_bytes(many[36:40], "little") + shift).to_bytes(4, "little")
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *inner = files_of(many[:36] + moved + many[40:], budget)
     assert len(inner) == 50
     assert budget.spent == 50 * 60_000
@@ -98,4 +98,4 @@ def test_no_damage_raises(sample: bytes, data: st.DataObject) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_header_raises(content: bytes) -> None:
-    list(cab.members(b"MSCF" + content, Budget()))
+    list(cab.read_members(b"MSCF" + content, UnpackBudget()))

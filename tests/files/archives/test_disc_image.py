@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.files.archives import disc_image
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 PAYLOAD = b"the payload that must be found"
@@ -77,8 +77,8 @@ def sample(name: str) -> bytes:
     return lzma.decompress(base64.b64decode(SAMPLES[name]))
 
 
-def files_of(content: bytes, budget: Budget | None = None) -> tuple[File, ...]:
-    return unfold(Message(parts=(Part("1", names=("a.iso",), content=content),)), budget)
+def files_of(content: bytes, budget: UnpackBudget | None = None) -> tuple[File, ...]:
+    return find_files(Message(parts=(Part("1", names=("a.iso",), content=content),)), budget)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_claim_of_gigabytes_gives_what_is_there() -> None:
     content = bytearray(sample("plain"))
     name = content.index(b"A_LONG_N.JS")
     content[name - 23 : name - 19] = b"\xff\xff\xff\x7f"
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *_ = files_of(bytes(content), budget)
     assert set(outer.unread) <= {"size", "damaged"}
     assert budget.spent <= 2 * len(content)
@@ -135,6 +135,6 @@ def test_no_damage_raises(name: str, data: st.DataObject) -> None:
         place = data.draw(st.sampled_from(used)) + data.draw(st.integers(0, 63))
         if place < len(content):
             content[place] = data.draw(st.integers(0, 255))
-    budget = Budget(max_bytes=1 << 20)
-    list(disc_image.members(bytes(content), budget))
+    budget = UnpackBudget(max_bytes=1 << 20)
+    list(disc_image.read_members(bytes(content), budget))
     assert budget.spent <= 1 << 20

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.archives.passwords import MAX_CANDIDATES, MAX_FAILURES, Passwords, Ring
-from gatepost.files.budget import MAX_ATTEMPTS, Budget
+from gatepost.files.archives.passwords import MAX_CANDIDATES, MAX_FAILURES, PasswordAttempts, PasswordCandidates
+from gatepost.files.budget import MAX_ATTEMPTS, UnpackBudget
 from gatepost.mail.message import Message, Part, Text
 
 
 def candidates(text: str, subject: str = "", name: str = "a.zip") -> list[str]:
     part = Part("2", names=(name,), content=b"x")
-    return list(Passwords(Message(subject=subject, texts=(Text("1", "plain", text),), parts=(part,))))
+    return list(PasswordCandidates(Message(subject=subject, texts=(Text("1", "plain", text),), parts=(part,))))
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_there_are_never_many(text: str, subject: str) -> None:
 
 
 def test_what_opened_one_entry_is_tried_first_on_the_next() -> None:
-    budget = Budget()
-    ring = Ring(("a", "b", "c"), budget)
+    budget = UnpackBudget()
+    ring = PasswordAttempts(("a", "b", "c"), budget)
     assert ring.unlock(lambda word: word if word == "c" else None) == "c"
     assert ring.unlock(lambda word: word) == "c"
     assert budget.attempts == 4
@@ -68,14 +68,14 @@ def test_what_opened_one_entry_is_tried_first_on_the_next() -> None:
 
 def test_a_ring_gives_up() -> None:
     tried: list[str] = []
-    ring = Ring(("a", "b"), Budget())
+    ring = PasswordAttempts(("a", "b"), UnpackBudget())
     for _ in range(MAX_FAILURES + 5):
         assert ring.unlock(tried.append) is None
     assert len(tried) == 2 * MAX_FAILURES
 
 
 def test_attempts_have_a_budget() -> None:
-    budget = Budget()
-    ring = Ring(map(str, range(MAX_ATTEMPTS)), budget, cost=100)
+    budget = UnpackBudget()
+    ring = PasswordAttempts(map(str, range(MAX_ATTEMPTS)), budget, cost=100)
     assert ring.unlock(lambda _: None) is None
     assert budget.attempts == MAX_ATTEMPTS

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives import libarchive, rar
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.values import File
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 
 PAYLOAD = b"the payload that must be found"
@@ -62,8 +62,8 @@ def newer(
     )
 
 
-def files_of(content: bytes, budget: Budget | None = None) -> tuple[File, ...]:
-    return unfold(Message(parts=(Part("1", names=("a.rar",), content=content),)), budget)
+def files_of(content: bytes, budget: UnpackBudget | None = None) -> tuple[File, ...]:
+    return find_files(Message(parts=(Part("1", names=("a.rar",), content=content),)), budget)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_what_nobody_can_unpack_is_said(content: bytes) -> None:
 @pytest.mark.skipif(not libarchive.is_installed(), reason="not run: libarchive is not installed")
 @pytest.mark.parametrize("content", [older(), newer()])
 def test_libarchive_reads_within_the_budget(content: bytes) -> None:
-    whole, short = Budget(), Budget(max_bytes=10)
-    assert [member.content for member in libarchive.members(content, "rar", whole, ["a"])] == [PAYLOAD]
-    (cut,) = libarchive.members(content, "rar", short, ["a"])
+    whole, short = UnpackBudget(), UnpackBudget(max_bytes=10)
+    assert [member.content for member in libarchive.read_members(content, "rar", whole, ["a"])] == [PAYLOAD]
+    (cut,) = libarchive.read_members(content, "rar", short, ["a"])
     assert (cut.names, cut.content, cut.unread, short.spent) == (("a",), PAYLOAD[:10], "size", 10)
 
 
@@ -125,7 +125,7 @@ def test_what_is_cut_short_is_said(content: bytes) -> None:
 def test_a_claim_of_many_files_ends_with_the_budget() -> None:
     one = newer()
     file = one[len(rar.RAR5) : -8]
-    outer, *inner = files_of(rar.RAR5 + file * 100, Budget(max_files=20))
+    outer, *inner = files_of(rar.RAR5 + file * 100, UnpackBudget(max_files=20))
     assert (len(inner), outer.unread) == (20, ("count",))
 
 
@@ -140,4 +140,4 @@ def test_no_damage_raises(sample: bytes, data: st.DataObject) -> None:
 @given(st.binary(max_size=200))
 def test_no_headers_raise(content: bytes) -> None:
     for mark in (rar.RAR4, rar.RAR5):
-        list(rar.members(mark + content, Budget()))
+        list(rar.read_members(mark + content, UnpackBudget()))

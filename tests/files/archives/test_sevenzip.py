@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives import libarchive, sevenzip
-from gatepost.files.archives.sevenzip_coders import bcj2
-from gatepost.files.budget import MAX_ATTEMPTS, MAX_READ, MAX_SLOW, Budget
+from gatepost.files.archives.sevenzip_coders import decode_bcj2
+from gatepost.files.budget import MAX_ATTEMPTS, MAX_READ, MAX_SLOW, UnpackBudget
 from gatepost.files.values import File, Trait
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part, Text
 
 PAYLOAD = b"the payload that must be found"
@@ -91,9 +91,9 @@ def branches() -> bytes:
     return bytes(code)
 
 
-def files_of(content: bytes, text: str = "", budget: Budget | None = None) -> tuple[File, ...]:
+def files_of(content: bytes, text: str = "", budget: UnpackBudget | None = None) -> tuple[File, ...]:
     message = Message(texts=(Text("1", "plain", text),), parts=(Part("2", names=("a.7z",), content=content),))
-    return unfold(message, budget)
+    return find_files(message, budget)
 
 
 @pytest.mark.parametrize("name", ["lzma2", "lzma1", "bz", "df", "cp"])
@@ -128,7 +128,7 @@ def test_the_password_in_the_mail_opens_it(name: str) -> None:
 
 
 def test_without_the_password_it_is_said() -> None:
-    budget = Budget()
+    budget = UnpackBudget()
     outer, inner = files_of(sample("aes"), "The password comes by telephone.", budget)
     assert (outer.unread, inner.names, inner.content) == (("encrypted",), ("in.txt",), b"")
     assert 0 < budget.attempts <= MAX_ATTEMPTS
@@ -148,7 +148,7 @@ def test_key_derivation_beyond_reason_is_not_tried() -> None:
 
 
 def test_branches_have_a_budget() -> None:
-    out, steps = bcj2([b"\xe8" * 10_000, b"", b"", bytes(10_000)], 10_000, 100)
+    out, steps = decode_bcj2([b"\xe8" * 10_000, b"", b"", bytes(10_000)], 10_000, 100)
     assert steps == 100
     assert len(out) <= 101
 
@@ -158,8 +158,8 @@ def test_no_damage_raises(name: str, data: st.DataObject) -> None:
     content = bytearray(sample(name))
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    budget = Budget(max_bytes=1 << 20)
-    list(sevenzip.members(bytes(content), budget, ("7361",)))
+    budget = UnpackBudget(max_bytes=1 << 20)
+    list(sevenzip.read_members(bytes(content), budget, ("7361",)))
     assert budget.spent <= 1 << 20
     assert budget.read <= MAX_READ
     assert budget.slow <= MAX_SLOW
@@ -168,5 +168,5 @@ def test_no_damage_raises(name: str, data: st.DataObject) -> None:
 @given(st.binary(max_size=300))
 def test_no_directory_raises(header: bytes) -> None:
     start = b"7z\xbc\xaf\x27\x1c\0\4" + bytes(4) + bytes(8) + len(header).to_bytes(8, "little") + bytes(4)
-    list(sevenzip.members(start + header, Budget()))
-    list(sevenzip.members(start + b"\x01" + header, Budget()))
+    list(sevenzip.read_members(start + header, UnpackBudget()))
+    list(sevenzip.read_members(start + b"\x01" + header, UnpackBudget()))

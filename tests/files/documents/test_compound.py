@@ -6,13 +6,13 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.documents.compound import STREAM, Compound
+from gatepost.files.documents.compound import STREAM, CompoundFile
 
 Compounds = Callable[..., bytes]
 
 
 def streams(content: bytes) -> dict[str, bytes]:
-    document = Compound(content)
+    document = CompoundFile(content)
     return {entry.path: document.read(entry, 1 << 20) for entry in document.entries if entry.kind == STREAM}
 
 
@@ -22,7 +22,7 @@ def test_streams_and_storages(compound: Compounds) -> None:
 
 
 def test_a_limit_is_a_limit(compound: Compounds) -> None:
-    document = Compound(compound({"a": bytes(100_000)}))
+    document = CompoundFile(compound({"a": bytes(100_000)}))
     entry = next(entry for entry in document.entries if entry.name == "A")
     assert len(document.read(entry, 1_000)) == 1_000
 
@@ -31,7 +31,7 @@ def test_a_table_in_a_circle_ends(compound: Compounds) -> None:
     content = bytearray(compound({"a": bytes(512 * 40)}))
     table = content.rfind(struct.pack("<II", 1, 2))
     content[table : table + 8] = struct.pack("<II", 1, 0)  # sector 1 leads back to 0
-    document = Compound(bytes(content))
+    document = CompoundFile(bytes(content))
     entry = next(entry for entry in document.entries if entry.name == "A")
     assert len(document.read(entry, 1 << 20)) == 1024
     assert not document.is_whole

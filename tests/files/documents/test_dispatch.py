@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import dispatch
 from gatepost.files.signatures import identify
 from gatepost.files.values import Contents, File
@@ -15,7 +15,7 @@ from gatepost.files.values import Contents, File
 
 def contents(content: bytes, name: str = "", declared: str = "") -> Contents:
     names = (name,) if name else ()
-    return dispatch.inspect(File("1", content, identify(content), "0" * 64, names, declared), Budget())
+    return dispatch.inspect(File("1", content, identify(content), "0" * 64, names, declared), UnpackBudget())
 
 
 def seen(content: bytes, name: str = "", declared: str = "") -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import office_xml
 from gatepost.files.values import Contents, File
 
@@ -15,7 +15,7 @@ OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 def contents(text: str | bytes) -> Contents:
     content = text.encode() if isinstance(text, str) else text
-    return office_xml.inspect(File("1", content, "xml", "0" * 64), Budget())
+    return office_xml.inspect(File("1", content, "xml", "0" * 64), UnpackBudget())
 
 
 def seen(text: str | bytes) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.files.budget import MAX_READ, Budget
+from gatepost.files.budget import MAX_READ, UnpackBudget
 from gatepost.files.documents import ole
 from gatepost.files.values import Contents, File
 
@@ -14,8 +14,8 @@ Compounds = Callable[..., bytes]
 Projects = Callable[..., dict[str, bytes]]
 
 
-def contents(content: bytes, budget: Budget | None = None) -> Contents:
-    return ole.inspect(File("1", content, "ole", "0" * 64), budget or Budget())
+def contents(content: bytes, budget: UnpackBudget | None = None) -> Contents:
+    return ole.inspect(File("1", content, "ole", "0" * 64), budget or UnpackBudget())
 
 
 def traits(content: bytes) -> dict[str, str]:
@@ -158,7 +158,7 @@ def test_streams_that_share_their_sectors_cost_no_more_than_the_purse(compound: 
     while place >= 0:
         content[place + 116 : place + 128] = struct.pack("<IQ", sector, 100_000)
         place = content.find(name, place + 128)
-    budget = Budget()
+    budget = UnpackBudget()
     budget.read = MAX_READ - 5_000_000
     assert contents(bytes(content), budget).unread == ("size",)
     assert budget.read <= MAX_READ

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import pdf
-from gatepost.files.documents.pdf_values import Name, Reference, parse
+from gatepost.files.documents.pdf_values import PdfName, PdfReference, parse_value
 from gatepost.files.values import Contents, File
 
 
@@ -36,8 +36,8 @@ def packed(*objects: bytes) -> bytes:
     return stream(head + body, b"/Type /ObjStm /N %d /First %d /Filter /FlateDecode" % (len(objects), len(head)))
 
 
-def contents(content: bytes, budget: Budget | None = None) -> Contents:
-    return pdf.inspect(File("1", content, "pdf", "0" * 64), budget or Budget())
+def contents(content: bytes, budget: UnpackBudget | None = None) -> Contents:
+    return pdf.inspect(File("1", content, "pdf", "0" * 64), budget or UnpackBudget())
 
 
 def seen(content: bytes) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_file_that_only_forbids_printing_is_read() -> None:
 
 
 def test_a_password_that_the_mail_gives_away_opens_it() -> None:
-    found = pdf.inspect(File("1", encrypted(b"7361"), "pdf", "0" * 64), Budget(), ("1234", "7361"))
+    found = pdf.inspect(File("1", encrypted(b"7361"), "pdf", "0" * 64), UnpackBudget(), ("1234", "7361"))
     assert [trait.name for trait in found.traits] == ["document-password"]
     assert [link.url for link in found.links] == ["https://a.test/secret"]
 
@@ -158,13 +158,16 @@ def test_a_file_that_needs_a_password_says_so() -> None:
 
 def test_values() -> None:
     text = b"<< /A [1 -2.5 (a\\)b) <6 1> /N#20m true null 3 0 R] /B << /C (x) >> /B2"
-    assert parse(text) == {"A": [1.0, -2.5, b"a)b", b"a", Name("N m"), True, None, Reference(3)], "B": {"C": b"x"}}
+    assert parse_value(text) == {
+        "A": [1.0, -2.5, b"a)b", b"a", PdfName("N m"), True, None, PdfReference(3)],
+        "B": {"C": b"x"},
+    }
 
 
 def test_a_bomb_is_cut_off() -> None:
     bomb = zlib.compress(zlib.compress(bytes(64 << 20)))
     spec = b"<< /F (a) /EF << /F 2 0 R >> >>"
-    budget = Budget()
+    budget = UnpackBudget()
     found = contents(document(spec, stream(bomb, b"/Filter [/Fl /Fl]", packed=False)), budget)
     assert found.unread == ("ratio",) or found.unread == ("size",)
     assert budget.spent <= budget.max_bytes

@@ -17,7 +17,7 @@ from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
-from gatepost.questions import MAX_FACETS, AskSightings, Dns, DnsAnswer, Known, Sighted
+from gatepost.questions import MAX_FACETS, AskSightings, Dns, DnsAnswer, FacetAge, Sightings
 from gatepost.report import Report, undecided
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.sender_history import EVERYTHING, Facet, facet_key
@@ -36,7 +36,7 @@ PROVEN, CLAIMED = (
 )
 HOST = facet_key(Facet.HOST, "shop.example")
 ASKED = AskSightings((HOST,), (PROVEN,), (CLAIMED,))
-NEVER = Known()
+NEVER = FacetAge()
 ALIGNED = Authentication(dmarc=Dmarc("pass", spf_aligned=True))
 DELIVERED = Report("clean", "deliver", (), 0, "", authentication=ALIGNED)
 UNPROVEN = Report("clean", "deliver", (), 0, "")
@@ -70,7 +70,9 @@ class House(SightingStore):
     async def count_sightings(self, tenant: str | None) -> int:
         return await self.store.count_sightings(tenant)
 
-    async def scan(self, report: Report = DELIVERED, tenant: str | None = None, asked: AskSightings = ASKED) -> Sighted:
+    async def scan(
+        self, report: Report = DELIVERED, tenant: str | None = None, asked: AskSightings = ASKED
+    ) -> Sightings:
         """One message, from its question to its decision."""
         answer = await self.memory.answer("g", tenant, asked)
         self.memory.concluded("g", report)
@@ -97,10 +99,10 @@ def test_what_was_delivered_on_days_before_is_known(tmp_path: Path) -> None:
         for _ in range(3):
             assert not (await house.scan()).ready
         await house.next_day()
-        assert await house.scan() == Sighted(True, (Known(1, 1),), (Known(1, 1),), (NEVER,))
+        assert await house.scan() == Sightings(True, (FacetAge(1, 1),), (FacetAge(1, 1),), (NEVER,))
         await house.next_day()
         await house.next_day()
-        assert await house.scan() == Sighted(True, (Known(2, 3),), (Known(2, 3),), (NEVER,))
+        assert await house.scan() == Sightings(True, (FacetAge(2, 3),), (FacetAge(2, 3),), (NEVER,))
 
     running(tmp_path, test)
 
@@ -110,10 +112,10 @@ def test_an_hour_of_sending_makes_nobody_known(tmp_path: Path) -> None:
         await house.scan(asked=AskSightings((1,)))
         await house.next_day()
         for _ in range(60):
-            assert await house.scan() == Sighted(True, (NEVER,), (NEVER,), (NEVER,))
+            assert await house.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,))
             await house.memory.flush()
         house.memory = house.made()
-        assert await house.scan() == Sighted(True, (NEVER,), (NEVER,), (NEVER,)), "nor a restart"
+        assert await house.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,)), "nor a restart"
 
     running(tmp_path, test)
 
@@ -122,7 +124,7 @@ def test_who_claims_is_not_who_proves(tmp_path: Path) -> None:
     async def test(house: House) -> None:
         await house.scan(UNPROVEN)
         await house.next_day()
-        assert await house.scan() == Sighted(True, (Known(1, 1),), (NEVER,), (Known(1, 1),))
+        assert await house.scan() == Sightings(True, (FacetAge(1, 1),), (NEVER,), (FacetAge(1, 1),))
 
     running(tmp_path, test)
 
@@ -132,15 +134,15 @@ def test_held_mail_makes_nobody_known_and_takes_it_from_those_who_are(tmp_path: 
         await house.scan(asked=AskSightings((1,)))
         await house.scan(HELD)
         await house.next_day()
-        assert await house.scan() == Sighted(True, (NEVER,), (NEVER,), (NEVER,))
+        assert await house.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,))
         await house.next_day()
-        assert (await house.scan()).proven == (Known(1, 1),)
+        assert (await house.scan()).proven == (FacetAge(1, 1),)
         for _ in range(5):
             await house.scan(HELD)
         await house.next_day()
         answer = await house.scan()
         assert answer.proven == (NEVER,)
-        assert answer.keys == (Known(2, 2),), "a site is known by what was delivered"
+        assert answer.keys == (FacetAge(2, 2),), "a site is known by what was delivered"
 
     running(tmp_path, test)
 
@@ -174,7 +176,7 @@ def test_a_known_sender_costs_no_statement(tmp_path: Path) -> None:
 def test_a_young_memory_is_not_asked_and_learns(tmp_path: Path) -> None:
     async def test(house: House) -> None:
         for _ in range(7):
-            assert await house.scan() == Sighted()
+            assert await house.scan() == Sightings()
             await house.scan()
             await house.next_day()
         assert {keys for _, keys in house.reads} == {(EVERYTHING,)}
@@ -188,7 +190,7 @@ def test_few_messages_are_no_memory(tmp_path: Path) -> None:
         await house.scan()
         house.day += 50
         await house.memory.flush()
-        assert await house.scan() == Sighted()
+        assert await house.scan() == Sightings()
 
     running(tmp_path, test, Settings(min_days=7, min_messages=10))
 
@@ -198,9 +200,9 @@ def test_tenants_do_not_share(tmp_path: Path) -> None:
         for tenant in ("a", "b"):
             await house.scan(tenant=tenant, asked=ASKED if tenant == "a" else AskSightings((1,)))
         await house.next_day()
-        assert (await house.scan(tenant="a")).proven == (Known(1, 1),)
+        assert (await house.scan(tenant="a")).proven == (FacetAge(1, 1),)
         assert (await house.scan(tenant="b")).proven == (NEVER,)
-        assert await house.scan(tenant=None) == Sighted()
+        assert await house.scan(tenant=None) == Sightings()
 
     running(tmp_path, test)
 
@@ -217,8 +219,10 @@ def test_the_tenant_is_the_message_s_whatever_a_worker_asks(tmp_path: Path) -> N
             house.memory.concluded("g", DELIVERED)
             await house.next_day()
         assert {tenant for tenant, _ in house.reads} == {"mine"}
-        assert (await answerer.answer(Job("h", Envelope(tenant="other")), (ASKED,)))[0] == Sighted()
-        assert await Answerer(Silent()).answer(Job("g", Envelope()), (ASKED,)) == (Sighted(),), "nothing is remembered"
+        assert (await answerer.answer(Job("h", Envelope(tenant="other")), (ASKED,)))[0] == Sightings()
+        assert await Answerer(Silent()).answer(Job("g", Envelope()), (ASKED,)) == (Sightings(),), (
+            "nothing is remembered"
+        )
 
     running(tmp_path, test)
 
@@ -261,7 +265,7 @@ def test_storage_that_fails_leaves_mail_alone(tmp_path: Path) -> None:
 
         house.sightings = broken  # type: ignore[assignment,method-assign]
         house.record_sightings = broken  # type: ignore[assignment,method-assign]
-        assert await house.scan() == Sighted()
+        assert await house.scan() == Sightings()
         await house.memory.flush()
         assert house.memory.counters().dropped == 3
 
@@ -310,7 +314,7 @@ def test_several_guards_share_what_they_know(postgres_url: str, tmp_path: Path) 
         one.concluded("g", DELIVERED)
         await one.flush()
         day += 1
-        assert (await two.answer("h", "t", ASKED)).proven == (Known(1, 1),)
+        assert (await two.answer("h", "t", ASKED)).proven == (FacetAge(1, 1),)
         for store in stores:
             await store.close()  # type: ignore[attr-defined]
 

@@ -34,20 +34,20 @@ from gatepost.mail.encodings import charset
     ],
 )
 def test_decode(content: bytes, declared: str | None, text: str, used: str) -> None:
-    assert charset.decode(content, declared) == (text, used)
+    assert charset.decode_charset(content, declared) == (text, used)
 
 
 @pytest.mark.parametrize(
     "label", ["zip", "idna", "punycode", "rot13", "unicode_escape", "undefined", "mbcs", "x" * 500]
 )
 def test_codecs_that_are_no_charsets_cannot_be_named(label: str) -> None:
-    assert charset.canonical(label) is None
-    assert charset.decode(b"abc\xff", label) == ("abcÿ", "windows-1252")
+    assert charset.find_charset(label) is None
+    assert charset.decode_charset(b"abc\xff", label) == ("abcÿ", "windows-1252")
 
 
 @given(st.binary(max_size=200), st.sampled_from((*charset.CHARSETS, None, "nonsense")))
 def test_any_bytes_become_text_without_surrogates(content: bytes, declared: str | None) -> None:
-    text, used = charset.decode(content, declared)
+    text, used = charset.decode_charset(content, declared)
     text.encode("utf-8")
     assert used in charset.CHARSETS
 
@@ -56,13 +56,13 @@ def test_any_bytes_become_text_without_surrogates(content: bytes, declared: str 
 def test_ascii_text_survives_every_ascii_charset(name: str) -> None:
     if name in {"cp037", "cp500"} or name.startswith(("utf-16", "utf-32")):
         return
-    assert charset.decode(b"Hello, world 123", name)[0] == "Hello, world 123"
+    assert charset.decode_charset(b"Hello, world 123", name)[0] == "Hello, world 123"
 
 
 def test_encode_gives_back_the_bytes_of_the_charset() -> None:
-    assert charset.encode("ü", "iso-8859-1") == b"\xfc"
-    assert charset.encode("中", "iso-8859-1") == "中".encode()
+    assert charset.encode_charset("ü", "iso-8859-1") == b"\xfc"
+    assert charset.encode_charset("中", "iso-8859-1") == "中".encode()
 
 
 def test_preload_knows_every_codec() -> None:
-    charset.preload()
+    charset.preload_codecs()

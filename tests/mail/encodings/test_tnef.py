@@ -3,9 +3,9 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.budget import Budget
-from gatepost.mail.encodings.tnef import SIGNATURE, find
-from gatepost.mail.reader import Parts
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.tnef import SIGNATURE, find_tnef
+from gatepost.mail.reader import MessageParts
 
 
 def attribute(level: int, name: int, value: bytes) -> bytes:
@@ -42,14 +42,14 @@ ATTACHED = (
 
 
 def test_attachment_with_all_its_names() -> None:
-    (file,) = find(container(*ATTACHED))
+    (file,) = find_tnef(container(*ATTACHED))
     assert file.names == ("INVOIC~1.EXE", "Invoice €.exe")
     assert (file.content, file.content_type, file.whole) == (b"MZ payload", "application/x-msdownload", True)
 
 
 def test_bodies_and_several_attachments() -> None:
     html = attribute(1, 0x9003, table(prop(0x0102, 0x1013, b"<b>hello</b>")))
-    files = list(find(container(html, *ATTACHED, *ATTACHED)))
+    files = list(find_tnef(container(html, *ATTACHED, *ATTACHED)))
     assert [(file.content_type, file.content) for file in files] == [
         ("text/html", b"<b>hello</b>"),
         ("application/x-msdownload", b"MZ payload"),
@@ -58,14 +58,14 @@ def test_bodies_and_several_attachments() -> None:
 
 
 def test_broken_container_gives_what_stands_before_the_break() -> None:
-    files = list(find(container(*ATTACHED) + struct.pack("<BHHI", 2, 0x800F, 6, 1 << 31) + b"x"))
+    files = list(find_tnef(container(*ATTACHED) + struct.pack("<BHHI", 2, 0x800F, 6, 1 << 31) + b"x"))
     assert not files[-1].whole
 
 
 def test_part_of_a_message() -> None:
     raw = b"From: a@b\r\nContent-Type: application/ms-tnef; name=winmail.dat\r\n\r\n" + container(*ATTACHED)
-    budget = Budget()
-    parts = Parts(raw, budget).flat
+    budget = ReadBudget()
+    parts = MessageParts(raw, budget).flat
     assert [part.path for part in parts] == ["1", "1~tnef1"]
     assert parts[1].content == b"MZ payload"
     assert [defect.kind for defect in budget.defects] == ["mime:tnef"]
@@ -73,5 +73,5 @@ def test_part_of_a_message() -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 150))
 def test_any_bytes(junk: bytes, cut: int) -> None:
-    list(find(SIGNATURE + junk))
-    list(find(container(*ATTACHED)[:cut] + junk))
+    list(find_tnef(SIGNATURE + junk))
+    list(find_tnef(container(*ATTACHED)[:cut] + junk))

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.encodings.transfer import (
-    Decoded,
-    base64_readings,
+    DecodedBody,
     decode_base64,
     decode_quoted_printable,
-    looks_base64,
-    quoted_printable_readings,
+    is_likely_base64,
+    reread_base64,
+    reread_quoted_printable,
 )
 
 SECRET = b"This is the file that only some mail programs find, 0123456789."
@@ -20,8 +20,8 @@ LINE = base64.b64encode(SECRET)
 
 @given(st.binary(max_size=500))
 def test_base64_round_trip(data: bytes) -> None:
-    assert decode_base64(base64.encodebytes(data)) == Decoded(data)
-    assert decode_base64(base64.encodebytes(data).replace(b"\n", b"\r\n")) == Decoded(data)
+    assert decode_base64(base64.encodebytes(data)) == DecodedBody(data)
+    assert decode_base64(base64.encodebytes(data).replace(b"\n", b"\r\n")) == DecodedBody(data)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_base64_round_trip(data: bytes) -> None:
     ],
 )
 def test_base64(content: bytes, decoded: bytes, whole: bool) -> None:
-    assert decode_base64(content) == Decoded(decoded, whole)
+    assert decode_base64(content) == DecodedBody(decoded, whole)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_base64(content: bytes, decoded: bytes, whole: bool) -> None:
 )
 def test_some_reading_of_broken_base64_finds_the_file(content: bytes) -> None:
     first = decode_base64(content).content
-    assert any(SECRET in reading for reading in (first, *(other for _, other in base64_readings(content))))
+    assert any(SECRET in reading for reading in (first, *(other for _, other in reread_base64(content))))
 
 
 @given(st.binary(max_size=300).map(lambda data: data.replace(b"\r", b"")))
@@ -91,22 +91,22 @@ def test_quoted_printable_round_trip(data: bytes) -> None:
     ],
 )
 def test_quoted_printable(content: bytes, decoded: bytes, whole: bool) -> None:
-    assert decode_quoted_printable(content) == Decoded(decoded, whole)
+    assert decode_quoted_printable(content) == DecodedBody(decoded, whole)
 
 
 @pytest.mark.parametrize("junk", [b"=X", b"=0X", b"=0", b"=", b"=0a"])
 def test_some_reading_of_broken_quoted_printable_finds_the_file(junk: bytes) -> None:
     secret = b"PQRSTUVWXYZ"
     content = b"".join(junk + b"=%02X=\r\n" % byte for byte in secret)
-    assert any(secret in reading for _, reading in quoted_printable_readings(content))
+    assert any(secret in reading for _, reading in reread_quoted_printable(content))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_decode_in_every_reading(content: bytes) -> None:
     decode_base64(content)
     decode_quoted_printable(content)
-    list(base64_readings(content))
-    list(quoted_printable_readings(content))
+    list(reread_base64(content))
+    list(reread_quoted_printable(content))
 
 
 @given(st.text(alphabet="=0aAfFgG\r\n \t_", max_size=60))
@@ -128,7 +128,7 @@ def test_nothing_but_equals_signs_and_digits_is_lost(text: str) -> None:
     ],
 )
 def test_looks_base64(content: bytes, looks: bool) -> None:
-    assert looks_base64(content) is looks
+    assert is_likely_base64(content) is looks
 
 
 @given(st.text(alphabet="QU0/=*\r\n ", max_size=24))

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.html.active import Notes, has_markup
-from gatepost.mail.html.document import Page
-from gatepost.mail.html.elements import plain
+from gatepost.mail.html.active import HtmlNotes, has_markup
+from gatepost.mail.html.document import HtmlPage
+from gatepost.mail.html.elements import join_chunks
 from gatepost.mail.links import Links
 
 
-def read(html: str) -> tuple[Page, Links, dict[str, str]]:
-    links, notes = Links(), Notes()
-    page = Page(html, "1", links, notes)
+def read(html: str) -> tuple[HtmlPage, Links, dict[str, str]]:
+    links, notes = Links(), HtmlNotes()
+    page = HtmlPage(html, "1", links, notes)
     return page, links, {defect.kind: defect.detail for defect in notes.defects("1")}
 
 
@@ -39,7 +39,7 @@ def read(html: str) -> tuple[Page, Links, dict[str, str]]:
     ],
 )
 def test_visible(html: str, visible: str) -> None:
-    assert plain(read(html)[0].visible) == visible
+    assert join_chunks(read(html)[0].visible) == visible
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_visible(html: str, visible: str) -> None:
 )
 def test_hidden(html: str, reason: str) -> None:
     page, _, _ = read(f"{html}")
-    assert "secret" not in plain(page.visible)
-    assert plain(page.hidden) == "secret"
+    assert "secret" not in join_chunks(page.visible)
+    assert join_chunks(page.hidden) == "secret"
     assert list(page.unseen) == [reason]
 
 
@@ -75,7 +75,7 @@ def test_hidden(html: str, reason: str) -> None:
     ],
 )
 def test_seen(html: str) -> None:
-    assert "seen" in plain(read(html)[0].visible)
+    assert "seen" in join_chunks(read(html)[0].visible)
 
 
 @pytest.mark.parametrize(

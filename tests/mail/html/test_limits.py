@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.kinds import LIMIT_HTML_SIZE
-from gatepost.mail.html.limits import FEW_TAGS, MAX_ATTRIBUTES, MAX_DEPTH, MAX_HTML, MAX_REBUILT, MAX_TAGS, tame
+from gatepost.mail.html.limits import FEW_TAGS, MAX_ATTRIBUTES, MAX_DEPTH, MAX_HTML, MAX_REBUILT, MAX_TAGS, limit_html
 
 
 def size_of(html: str) -> tuple[int, int]:
@@ -30,8 +30,8 @@ def size_of(html: str) -> tuple[int, int]:
 
 def test_ordinary_html_is_left_alone() -> None:
     html = "<html><body><p>Hello <b>you</b></body></html>"
-    assert tame(html).html is html
-    assert tame(html).limits == ()
+    assert limit_html(html).html is html
+    assert limit_html(html).limits == ()
 
 
 def test_large_ordinary_html_keeps_text_tags_and_style() -> None:
@@ -39,7 +39,7 @@ def test_large_ordinary_html_keeps_text_tags_and_style() -> None:
     html = (
         f"<style>p > a {{color:red}}</style><table>{rows}</table><!--[if mso]><a href=x>y</a><![endif]--><!-- gone -->"
     )
-    tamed = tame(html)
+    tamed = limit_html(html)
     assert tamed.limits == ()
     assert tamed.html == html.replace("<!-- gone -->", "<!---->")
 
@@ -64,7 +64,7 @@ def test_large_ordinary_html_keeps_text_tags_and_style() -> None:
     ],
 )
 def test_bombs_become_small(html: str, limits: set[str]) -> None:
-    tamed = tame(html)
+    tamed = limit_html(html)
     assert {kind.id for kind in tamed.limits} == limits
     assert tamed.tags <= MAX_TAGS + 1
     nodes, depth = size_of(tamed.html)
@@ -74,31 +74,31 @@ def test_bombs_become_small(html: str, limits: set[str]) -> None:
 
 
 def test_size() -> None:
-    assert tame("x" * (MAX_HTML + 1)).limits == (LIMIT_HTML_SIZE,)
-    assert len(tame("x" * (MAX_HTML + 1)).html) == MAX_HTML
+    assert limit_html("x" * (MAX_HTML + 1)).limits == (LIMIT_HTML_SIZE,)
+    assert len(limit_html("x" * (MAX_HTML + 1)).html) == MAX_HTML
 
 
 @pytest.mark.parametrize(
     "bait", ["<!--", "<a '", '<a x="', "<title><", "<", "</", "<!", "<a/", "<script>", "<a b=", "&lt"]
 )
 def test_bait_is_read_in_one_pass(bait: str) -> None:
-    assert tame(bait * 300_000).tags <= MAX_TAGS + 1
+    assert limit_html(bait * 300_000).tags <= MAX_TAGS + 1
 
 
 def test_text_survives_what_is_dropped() -> None:
     html = "<div>" * 1_000 + "deep" + "</div>" * 1_000 + "<p>end</p>"
-    text = LexborHTMLParser(tame(html, is_strict=True).html).root
+    text = LexborHTMLParser(limit_html(html, is_strict=True).html).root
     assert text is not None
     assert text.text() == "deepend"
 
 
 def test_nothing_left_out_makes_a_tag_of_its_surroundings() -> None:
-    assert "<div" not in tame("<<!-- -->div>" * 10_000).html
-    assert "<i " not in tame("<div>" * 2_000 + "<<div>i x", is_strict=True).html
+    assert "<div" not in limit_html("<<!-- -->div>" * 10_000).html
+    assert "<i " not in limit_html("<div>" * 2_000 + "<<div>i x", is_strict=True).html
 
 
 def test_links_are_never_dropped_for_depth() -> None:
-    assert "href=x" in tame("<div>" * 2_000 + "<a href=x>y</a>", is_strict=True).html
+    assert "href=x" in limit_html("<div>" * 2_000 + "<a href=x>y</a>", is_strict=True).html
 
 
 MARKUP = st.lists(
@@ -138,8 +138,8 @@ MARKUP = st.lists(
 @given(MARKUP | st.text())
 def test_what_is_written_reads_the_same_again(html: str) -> None:
     """The output is a fixed point: a tag that our tokenizer did not see cannot appear in it."""
-    once = tame(html, is_strict=True).html
-    assert tame(once, is_strict=True).html == once
+    once = limit_html(html, is_strict=True).html
+    assert limit_html(once, is_strict=True).html == once
 
 
 @given(MARKUP)
@@ -147,7 +147,7 @@ def test_visible_text_is_the_same(html: str) -> None:
     """Below the limits, taming changes nothing that a person sees (raw text and comments aside)."""
     if any(mark in html for mark in ("<style", "<title", "<textarea", "<!--", "<svg")):
         return
-    tamed = LexborHTMLParser(tame(html, is_strict=True).html).root
+    tamed = LexborHTMLParser(limit_html(html, is_strict=True).html).root
     plain = LexborHTMLParser(html).root
     assert tamed is not None
     assert plain is not None
@@ -165,5 +165,5 @@ def test_few_tags_is_below_the_limits() -> None:
 def test_a_bomb_does_not_hide_behind_its_surroundings(start: str) -> None:
     """Each start makes some tokenizer take the rest for text, and another one not."""
     bomb = f"{start}<a {' '.join(f'a{number}' for number in range(20_000))}>'-->"
-    found = LexborHTMLParser(tame(bomb).html).css("*")
+    found = LexborHTMLParser(limit_html(bomb).html).css("*")
     assert max(len(node.attributes) for node in found) <= MAX_ATTRIBUTES

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.html.colours import TRANSPARENT, UNKNOWN, alike, colour
-from gatepost.mail.html.style import MAX_RULES, MAX_SHEET, PLAIN, Look, Sheet, style
+from gatepost.mail.html.colours import TRANSPARENT, UNKNOWN, is_alike, parse_colour
+from gatepost.mail.html.style import MAX_RULES, MAX_SHEET, PLAIN, Appearance, StyleSheets, parse_style
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,19 @@ from gatepost.mail.html.style import MAX_RULES, MAX_SHEET, PLAIN, Look, Sheet, s
     ],
 )
 def test_what_is_unseen(declarations: str, unseen: str) -> None:
-    assert Look().inside(style(declarations)).unseen == unseen
+    assert Appearance().with_style(parse_style(declarations)).unseen == unseen
 
 
 def test_looks_are_inherited() -> None:
-    dark = Look().inside(style("background:#000;color:#fff"))
+    dark = Appearance().with_style(parse_style("background:#000;color:#fff"))
     assert dark.unseen == ""
-    assert dark.inside(style("color:#010101")).unseen == "colour"
-    hidden = Look().inside(style("visibility:hidden"))
-    assert hidden.inside(style("visibility:visible")).unseen == ""
-    gone = Look().inside(style("display:none"))
-    assert gone.inside(style("display:block")).unseen == "display"
-    tiny = Look().inside(style("font-size:0"))
-    assert tiny.inside(style("font-size:14px")).unseen == ""  # the spacing trick of honest newsletters
+    assert dark.with_style(parse_style("color:#010101")).unseen == "colour"
+    hidden = Appearance().with_style(parse_style("visibility:hidden"))
+    assert hidden.with_style(parse_style("visibility:visible")).unseen == ""
+    gone = Appearance().with_style(parse_style("display:none"))
+    assert gone.with_style(parse_style("display:block")).unseen == "display"
+    tiny = Appearance().with_style(parse_style("font-size:0"))
+    assert tiny.with_style(parse_style("font-size:14px")).unseen == ""  # the spacing trick of honest newsletters
 
 
 @pytest.mark.parametrize(
@@ -106,24 +106,24 @@ def test_looks_are_inherited() -> None:
     ],
 )
 def test_sheets(sheet: str, element: tuple[str, str, str, str], unseen: str) -> None:
-    rules = Sheet()
+    rules = StyleSheets()
     rules.read(sheet)
-    assert Look().inside(rules.style(*element)).unseen == unseen
+    assert Appearance().with_style(rules.style(*element)).unseen == unseen
 
 
 def test_sheets_are_bounded() -> None:
-    sheet = Sheet()
+    sheet = StyleSheets()
     sheet.read("".join(f".c{number}{{color:red}}" for number in range(2 * MAX_RULES)))
     assert len(sheet.rules) == MAX_RULES
     assert not sheet.is_whole
-    long = Sheet()
+    long = StyleSheets()
     long.read(".x{color:red}" + " " * MAX_SHEET)
     assert not long.is_whole
 
 
 @pytest.mark.parametrize("bait", ["@", "{", "}", "@media{", "/*", "a", "\\", "@a{b{", "--", "a{}", ";", "@a;"])
 def test_bait_leaves_nothing(bait: str) -> None:
-    sheet = Sheet()
+    sheet = StyleSheets()
     sheet.read(bait * MAX_SHEET)
     assert sheet.rules == {}
 
@@ -145,23 +145,23 @@ def test_bait_leaves_nothing(bait: str) -> None:
     ],
 )
 def test_colours(text: str, number: int | None) -> None:
-    assert colour(text) == number
+    assert parse_colour(text) == number
 
 
 def test_alike() -> None:
-    assert alike(0xFFFFFF, 0xF5F5F5)
-    assert not alike(0xFFFFFF, 0xEEEEEE)
-    assert not alike(0x0000FF, 0x000000)
+    assert is_alike(0xFFFFFF, 0xF5F5F5)
+    assert not is_alike(0xFFFFFF, 0xEEEEEE)
+    assert not is_alike(0x0000FF, 0x000000)
 
 
 @given(st.text())
 def test_styles_are_total(text: str) -> None:
-    own = style(text)
-    assert Look().inside(own) == Look().inside(own)
-    sheet = Sheet()
+    own = parse_style(text)
+    assert Appearance().with_style(own) == Appearance().with_style(own)
+    sheet = StyleSheets()
     sheet.read(text)
     sheet.style("p", text, text, text)
 
 
 def test_styles_that_say_nothing_are_one_value() -> None:
-    assert style("padding:0;border:1px solid red") is PLAIN
+    assert parse_style("padding:0;border:1px solid red") is PLAIN

@@ -7,7 +7,7 @@ do write the password under the archive; theirs are opened, looked at, and let t
 
 from collections.abc import Iterator
 
-from gatepost.files.values import Unread
+from gatepost.files.values import UnreadReason
 from gatepost.findings import Reading
 from gatepost.kinds import (
     FILE_DAMAGED_ARCHIVE,
@@ -36,7 +36,7 @@ KINDS = (
 )
 NEEDS = frozenset({"trait", "unread"})
 
-_BY_REASON: dict[Unread, Kind] = {
+_BY_REASON: dict[UnreadReason, Kind] = {
     "encrypted": FILE_ENCRYPTED_ARCHIVE,
     "depth": LIMIT_ARCHIVE_DEPTH,
     "count": LIMIT_ARCHIVE_FILES,

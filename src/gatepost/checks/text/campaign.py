@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gatepost.findings import Reading
 from gatepost.kinds import CAMPAIGN_BURST, CAMPAIGN_MARKED, Finding
 from gatepost.names import org_domain
-from gatepost.near_duplicates import signature_of
+from gatepost.near_duplicates import compute_signature
 
 KINDS = (CAMPAIGN_MARKED, CAMPAIGN_BURST)
 
@@ -20,7 +20,7 @@ _BULK = frozenset({"list-unsubscribe", "list-id", "list-post"})
 
 def check(reading: Reading) -> Iterator[Finding]:
     marked = reading.models.marked
-    if marked.by_hash and marked.near(signature_of(reading.written)):
+    if marked.by_hash and marked.has_near_duplicate(compute_signature(reading.written)):
         yield CAMPAIGN_MARKED.at("text")
     if reading.campaign.recipients >= MANY and _BULK.isdisjoint(reading.fields) and not _is_own(reading):
         yield CAMPAIGN_BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)

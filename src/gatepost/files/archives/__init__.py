@@ -1,1 +1,1 @@
-"""Archives: one reader for each format; `registry` chooses by content."""
+"""Archives: one reader for each format; `unpack` chooses the reader by the content."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from gatepost.files.budget import BrokenError, Budget, ByteSource, Count, TooManyError
-from gatepost.files.values import Member, Unread
+from gatepost.files.budget import BrokenError, ByteSource, StepLimit, TooManyError, UnpackBudget
+from gatepost.files.values import Member, UnreadReason
 
 _ARJ = b"\x60\xea"
 _ACE_FILE = 1
@@ -11,20 +11,20 @@ MAX_HEADERS = 20_000
 _MAX_EXTENSIONS = 16
 
 
-def arj(content: bytes, budget: Budget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
+def read_arj(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
     """The files of an ARJ archive; the first header is that of the archive."""
     source = ByteSource(content)
     try:
-        _arj_header(source)
-        while header := _arj_header(source):
+        _read_arj_header(source)
+        while header := _read_arj_header(source):
             garbled, method, packed = header[4] & 1, header[5], int.from_bytes(header[12:16], "little")
             name = header[header[0] :].split(b"\0", 1)[0].decode("cp437")
-            yield _member(source, name, packed, budget, stored=method == 0, encrypted=bool(garbled))
+            yield _read_member(source, name, packed, budget, stored=method == 0, encrypted=bool(garbled))
     except BrokenError:
         yield Member(("",), b"", "damaged")
 
 
-def _arj_header(source: ByteSource) -> bytes:
+def _read_arj_header(source: ByteSource) -> bytes:
     """One header without its checksum and extensions; empty at the end."""
     if source.take(2) != _ARJ:
         raise BrokenError("no header")
@@ -41,10 +41,10 @@ def _arj_header(source: ByteSource) -> bytes:
     return header
 
 
-def ace(content: bytes, budget: Budget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
+def read_ace(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
     """The files of an ACE archive."""
     source = ByteSource(content)
-    headers = Count(MAX_HEADERS)
+    headers = StepLimit(MAX_HEADERS)
     try:
         while source.left:
             headers.step()
@@ -59,19 +59,21 @@ def ace(content: bytes, budget: Budget, _passwords: Iterable[str] = ()) -> Itera
             method = header.number(1)
             header.skip(5)
             name = header.take(header.number(2)).decode("cp437")
-            yield _member(source, name, packed, budget, stored=method == 0, encrypted=bool(flags & 0x4000))
+            yield _read_member(source, name, packed, budget, stored=method == 0, encrypted=bool(flags & 0x4000))
     except TooManyError:
         yield Member(("",), b"", "count")
     except BrokenError:
         yield Member(("",), b"", "damaged")
 
 
-def _member(source: ByteSource, name: str, packed: int, budget: Budget, *, stored: bool, encrypted: bool) -> Member:
+def _read_member(
+    source: ByteSource, name: str, packed: int, budget: UnpackBudget, *, stored: bool, encrypted: bool
+) -> Member:
     start = source.place
     source.skip(packed)
     if encrypted or not stored:
         return Member((name,), b"", "encrypted" if encrypted else "unsupported")
     limit = min(budget.allowance(packed), packed)
     budget.pay(packed, limit)
-    short: Unread | None = "size" if limit < packed else None
+    short: UnreadReason | None = "size" if limit < packed else None
     return Member((name,), bytes(source.data[start : start + limit]), short)

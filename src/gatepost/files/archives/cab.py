@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gatepost.files.archives import libarchive
-from gatepost.files.budget import BrokenError, Budget, ByteSource
-from gatepost.files.values import Member, Unread
+from gatepost.files.budget import BrokenError, ByteSource, UnpackBudget
+from gatepost.files.values import Member, UnreadReason
 
 _NONE, _MSZIP = 0, 1
 _HAS_PREVIOUS, _HAS_NEXT, _HAS_RESERVE = 1, 2, 4
@@ -20,48 +20,48 @@ _BLOCK = 32_768
 _BLOCK_COST = 16
 
 
-class _Folder(msgspec.Struct, frozen=True):
+class _CabinetFolder(msgspec.Struct, frozen=True):
     start: int
     blocks: int
     method: int
     reserve: int
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _CabinetFile(msgspec.Struct, frozen=True):
     name: str
     size: int
     offset: int
     folder: int
 
 
-class _Run(msgspec.Struct, frozen=True):
+class _UnpackedFolder(msgspec.Struct, frozen=True):
     """A folder unpacked as far as it went, and why no further."""
 
     content: bytes
-    unread: Unread | None
+    unread: UnreadReason | None
 
 
-def members(content: bytes, budget: Budget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
+def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Every file."""
     try:
-        folders, entries = _directory(content, budget.max_files)
+        folders, entries = _read_directory(content, budget.max_files)
     except BrokenError:
         yield Member(("",), b"", "damaged")
         return
     if any(folder.method & 15 not in (_NONE, _MSZIP) for folder in folders) and libarchive.is_installed():
-        yield from libarchive.members(content, "cab", budget, [entry.name for entry in entries])
+        yield from libarchive.read_members(content, "cab", budget, [entry.name for entry in entries])
         return
-    runs: dict[int, _Run] = {}
+    runs: dict[int, _UnpackedFolder] = {}
     for entry in entries:
         run = runs.get(entry.folder)
         if run is None:
-            run = runs[entry.folder] = _run(content, folders, entry.folder, budget)
+            run = runs[entry.folder] = _unpack_folder(content, folders, entry.folder, budget)
         piece = run.content[entry.offset : entry.offset + entry.size]
         budget.pay(0, len(piece))  # entries may overlap
         yield Member((entry.name,), piece, (run.unread or "damaged") if len(piece) < entry.size else None)
 
 
-def _directory(content: bytes, limit: int) -> tuple[list[_Folder], list[_Entry]]:
+def _read_directory(content: bytes, limit: int) -> tuple[list[_CabinetFolder], list[_CabinetFile]]:
     source = ByteSource(content, 16)
     files_at = source.number(4)
     source.skip(6)
@@ -77,46 +77,46 @@ def _directory(content: bytes, limit: int) -> tuple[list[_Folder], list[_Entry]]
             source.text()
     folders = []
     for _ in range(folder_count):
-        folders.append(_Folder(source.number(4), source.number(2), source.number(2), block_reserve))
+        folders.append(_CabinetFolder(source.number(4), source.number(2), source.number(2), block_reserve))
         source.skip(folder_reserve)
     source.place = files_at
-    return folders, [_entry(source) for _ in range(min(file_count, limit + 1))]
+    return folders, [_read_entry(source) for _ in range(min(file_count, limit + 1))]
 
 
-def _entry(source: ByteSource) -> _Entry:
+def _read_entry(source: ByteSource) -> _CabinetFile:
     size, offset, folder = source.number(4), source.number(4), source.number(2)
     source.skip(4)
     attributes = source.number(2)
     raw = source.text()
     name = raw.decode("utf-8", "replace") if attributes & _UTF8_NAME else raw.decode("cp1252", "replace")
-    return _Entry(name, size, offset, folder)
+    return _CabinetFile(name, size, offset, folder)
 
 
-def _run(content: bytes, folders: list[_Folder], number: int, budget: Budget) -> _Run:
+def _unpack_folder(content: bytes, folders: list[_CabinetFolder], number: int, budget: UnpackBudget) -> _UnpackedFolder:
     if number >= len(folders):  # the file goes on in another cabinet, or is a lie
-        return _Run(b"", "damaged")
+        return _UnpackedFolder(b"", "damaged")
     folder = folders[number]
     if folder.method & 15 not in (_NONE, _MSZIP):
-        return _Run(b"", "unsupported")
+        return _UnpackedFolder(b"", "unsupported")
     packed = len(content) - min(folder.start, len(content))
     room, shortage = budget.allowance(packed), budget.shortage(packed)
-    if room <= 0 or not budget.slowly(folder.blocks * _BLOCK_COST):
-        return _Run(b"", shortage)
+    if room <= 0 or not budget.take_slow(folder.blocks * _BLOCK_COST):
+        return _UnpackedFolder(b"", shortage)
     budget.pay(packed, 0)
     out: list[bytes] = []
     size = 0
     try:
-        for block in _blocks(content, folder):
+        for block in _unpack_blocks(content, folder):
             out.append(block)
             size += len(block)
             if size > room:
-                return _Run(b"".join(out)[:room], shortage)
+                return _UnpackedFolder(b"".join(out)[:room], shortage)
     except (BrokenError, zlib.error):
-        return _Run(b"".join(out), "damaged")
-    return _Run(b"".join(out), None)
+        return _UnpackedFolder(b"".join(out), "damaged")
+    return _UnpackedFolder(b"".join(out), None)
 
 
-def _blocks(content: bytes, folder: _Folder) -> Iterator[bytes]:
+def _unpack_blocks(content: bytes, folder: _CabinetFolder) -> Iterator[bytes]:
     source = ByteSource(content, folder.start)
     before = b""
     for _ in range(folder.blocks):

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 import zstandard
 
-from gatepost.files.values import Unread
+from gatepost.files.values import UnreadReason
 
 STEP = 256 << 10
 MAX_MEMBERS = 1_000
@@ -32,7 +32,7 @@ class Decompressor(Protocol):
     def decompress(self, data: Bytes, max_length: int) -> bytes: ...
 
 
-class _Zlib:
+class _ZlibDecompressor:
     """zlib hands back what it has not processed yet; the others keep it inside."""
 
     def __init__(self, window: int) -> None:
@@ -54,32 +54,32 @@ class _Zlib:
         return self._inner.decompress(data or self._inner.unconsumed_tail, max_length)
 
 
-def stored(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+def stored(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """What is not packed at all."""
     return bytes(data[:limit]), "size" if len(data) > limit else None
 
 
-def deflate(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+def deflate(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """Raw deflate, as in zip (RFC 1951)."""
-    return _bounded(lambda: _Zlib(-15), data, limit)
+    return _decompress(lambda: _ZlibDecompressor(-15), data, limit)
 
 
-def gzip(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+def gzip(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """gzip (RFC 1952): all members, joined, as `gunzip` does; noise after the last one is no part of it."""
-    return _bounded(lambda: _Zlib(31), data, limit, b"\x1f\x8b\x08")
+    return _decompress(lambda: _ZlibDecompressor(31), data, limit, b"\x1f\x8b\x08")
 
 
-def bzip2(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+def bzip2(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """bzip2, all streams of it."""
-    return _bounded(bz2.BZ2Decompressor, data, limit, b"BZh")
+    return _decompress(bz2.BZ2Decompressor, data, limit, b"BZh")
 
 
-def xz(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+def xz(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """xz or the older .lzma, with a cap on the dictionary that the file may ask for."""
-    return _bounded(lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), data, limit, b"\xfd7zXZ\0")
+    return _decompress(lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), data, limit, b"\xfd7zXZ\0")
 
 
-def zstd(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+def zstd(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """zstd (RFC 8878), all frames, with a cap on the window."""
     out: list[bytes] = []
     left = limit + 1
@@ -94,12 +94,12 @@ def zstd(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
     return b"".join(out)[:limit], None if left > 0 else "size"
 
 
-def raw_lzma(data: Bytes, limit: int, chain: list[dict[str, int]]) -> tuple[bytes, Unread | None]:
+def raw_lzma(data: Bytes, limit: int, chain: list[dict[str, int]]) -> tuple[bytes, UnreadReason | None]:
     """A bare stream under a chain of LZMA's filters; the one who calls says how long it should be."""
-    return _bounded(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)
+    return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)
 
 
-def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
+def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """LZMA as in zip (APPNOTE section 5.8.8): two version bytes, a length, the properties, a raw stream."""
     size = int.from_bytes(data[2:4], "little")
     properties = data[4 : 4 + size]
@@ -109,12 +109,12 @@ def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, Unread | None]:
     pb, lp = divmod(rest, 5)
     dictionary = min(int.from_bytes(properties[1:5], "little"), 64 << 20)
     chain = [{"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 4096), "lc": lc, "lp": lp, "pb": pb}]
-    return _bounded(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data[4 + size :], limit)
+    return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data[4 + size :], limit)
 
 
-def _bounded(
+def _decompress(
     make: Callable[[], Decompressor], data: Bytes, limit: int, magic: bytes = b""
-) -> tuple[bytes, Unread | None]:
+) -> tuple[bytes, UnreadReason | None]:
     """What came out, and why there is not more. Damaged data still gives what stood before the damage. Where `magic`
     stands after the end of a stream, another one begins."""
     out: list[bytes] = []
@@ -124,14 +124,16 @@ def _bounded(
             worker = make()
         except (ValueError, lzma.LZMAError):
             return b"".join(out), "damaged"
-        place, unread = _one(worker, data, place, out, limit - sum(map(len, out)))
+        place, unread = _decompress_stream(worker, data, place, out, limit - sum(map(len, out)))
         if unread or not magic or data[place : place + len(magic)] != magic:
             return b"".join(out), unread
         out = [b"".join(out)] if len(out) > 64 else out
     return b"".join(out), "count"
 
 
-def _one(worker: Decompressor, data: Bytes, place: int, out: list[bytes], left: int) -> tuple[int, Unread | None]:
+def _decompress_stream(
+    worker: Decompressor, data: Bytes, place: int, out: list[bytes], left: int
+) -> tuple[int, UnreadReason | None]:
     """One stream from `place` on; where it ended, or why it did not."""
     try:
         while not worker.eof:

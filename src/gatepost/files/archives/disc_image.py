@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gatepost.files.budget import BrokenError, Budget, ByteSource, Count, TooManyError
-from gatepost.files.values import Member, Unread
+from gatepost.files.budget import BrokenError, ByteSource, StepLimit, TooManyError, UnpackBudget
+from gatepost.files.values import Member, UnreadReason
 
 SECTOR = 2048
 _ANCHOR_AT = 256
@@ -52,14 +52,14 @@ def is_udf(content: bytes) -> bool:
     return b"\0NSR02" in start or b"\0NSR03" in start
 
 
-def udf_files(content: bytes, limit: int) -> tuple[list[tuple[str, tuple[Extent, ...]]], Unread | None]:
+def find_udf_files(content: bytes, limit: int) -> tuple[list[tuple[str, tuple[Extent, ...]]], UnreadReason | None]:
     """The files with their paths and places, and why there are not more."""
     found: list[tuple[str, tuple[Extent, ...]]] = []
     try:
-        partition = _partition(content)
+        partition = _find_partition(content)
         if partition is None:
             return found, "unsupported"
-        for file in _udf_tree(content, partition):
+        for file in _walk_udf(content, partition):
             found.append(file)
             if len(found) > limit:
                 break
@@ -70,7 +70,7 @@ def udf_files(content: bytes, limit: int) -> tuple[list[tuple[str, tuple[Extent,
     return found, None
 
 
-def _tagged(content: bytes, place: int, *tags: int) -> ByteSource:
+def _read_descriptor(content: bytes, place: int, *tags: int) -> ByteSource:
     """A descriptor that must be one of these."""
     source = ByteSource(content, place)
     if source.number(2) not in tags:
@@ -79,71 +79,75 @@ def _tagged(content: bytes, place: int, *tags: int) -> ByteSource:
     return source
 
 
-def _at(content: bytes, place: int, size: int) -> int:
+def _read_number(content: bytes, place: int, size: int) -> int:
     return ByteSource(content, place).number(size)
 
 
-def _partition(content: bytes) -> _Partition | None:
-    _tagged(content, _ANCHOR_AT * SECTOR, _ANCHOR)
-    place = _at(content, _ANCHOR_AT * SECTOR + 20, 4) * SECTOR
+def _find_partition(content: bytes) -> _Partition | None:
+    _read_descriptor(content, _ANCHOR_AT * SECTOR, _ANCHOR)
+    place = _read_number(content, _ANCHOR_AT * SECTOR + 20, 4) * SECTOR
     starts: dict[int, int] = {}
     volume = -1
     for _ in range(_MAX_DESCRIPTORS):
-        tag = _at(content, place, 2)
+        tag = _read_number(content, place, 2)
         if tag == _TERMINATOR:
             break
         if tag == _PARTITION:
-            starts[_at(content, place + 22, 2)] = _at(content, place + 188, 4) * SECTOR
+            starts[_read_number(content, place + 22, 2)] = _read_number(content, place + 188, 4) * SECTOR
         elif tag == _VOLUME:
             volume = place
         place += SECTOR
     if volume < 0:
         raise BrokenError("no volume")
-    maps, kind = _at(content, volume + 268, 4), _at(content, volume + 440, 1)
-    start = starts.get(_at(content, volume + 444, 2))
+    maps, kind = _read_number(content, volume + 268, 4), _read_number(content, volume + 440, 1)
+    start = starts.get(_read_number(content, volume + 444, 2))
     if maps != 1 or kind != 1 or start is None:
         return None
-    return _Partition(start, start + _at(content, volume + 252, 4) * SECTOR)
+    return _Partition(start, start + _read_number(content, volume + 252, 4) * SECTOR)
 
 
-def _udf_tree(content: bytes, partition: _Partition) -> Iterator[tuple[str, tuple[Extent, ...]]]:
-    _tagged(content, partition.file_set, _FILE_SET)
-    queue = deque([("", _at(content, partition.file_set + 404, 4))])
-    names = Count(_MAX_NAMES)
+def _walk_udf(content: bytes, partition: _Partition) -> Iterator[tuple[str, tuple[Extent, ...]]]:
+    _read_descriptor(content, partition.file_set, _FILE_SET)
+    queue = deque([("", _read_number(content, partition.file_set + 404, 4))])
+    names = StepLimit(_MAX_NAMES)
     seen: set[int] = set()
     while queue and len(seen) < _MAX_FOLDERS:
         path, block = queue.popleft()
         if block in seen:
             continue
         seen.add(block)
-        _kind, extents = _entry(content, partition, block)
+        _kind, extents = _read_udf_entry(content, partition, block)
         size = sum(extent.size for extent in extents)
         if size > _MAX_FOLDER_SIZE:
             raise BrokenError("a folder beyond reason")
         data = b"".join(content[extent.start : extent.start + extent.size] for extent in extents)
-        for name, child, is_folder in _identifiers(data, names):
+        for name, child, is_folder in _read_identifiers(data, names):
             if is_folder:
                 queue.append((f"{path}{name}/", child))
             else:
-                yield path + name, _entry(content, partition, child)[1]
+                yield path + name, _read_udf_entry(content, partition, child)[1]
 
 
-def _entry(content: bytes, partition: _Partition, block: int) -> tuple[int, tuple[Extent, ...]]:
+def _read_udf_entry(content: bytes, partition: _Partition, block: int) -> tuple[int, tuple[Extent, ...]]:
     """What a file entry is of, and where its bytes are."""
     place = partition.start + block * SECTOR
-    tag = _tagged(content, place, _ENTRY, _EXTENDED).number(2)
-    kind, form, size = _at(content, place + 27, 1), _at(content, place + 34, 2) & 7, _at(content, place + 56, 8)
+    tag = _read_descriptor(content, place, _ENTRY, _EXTENDED).number(2)
+    kind, form, size = (
+        _read_number(content, place + 27, 1),
+        _read_number(content, place + 34, 2) & 7,
+        _read_number(content, place + 56, 8),
+    )
     head = 176 if tag == _ENTRY else 216
-    attributes, length = _at(content, place + head - 8, 4), _at(content, place + head - 4, 4)
+    attributes, length = _read_number(content, place + head - 8, 4), _read_number(content, place + head - 4, 4)
     start = place + head + attributes
     if form == _EMBEDDED:
         return kind, (Extent(start, min(size, length)),)
     if form not in (_SHORT, _LONG):
         raise BrokenError("extents of an unknown form")
-    return kind, tuple(_extents(ByteSource(content, start), length, form, partition, size))
+    return kind, tuple(_read_extents(ByteSource(content, start), length, form, partition, size))
 
 
-def _extents(source: ByteSource, length: int, form: int, partition: _Partition, size: int) -> Iterator[Extent]:
+def _read_extents(source: ByteSource, length: int, form: int, partition: _Partition, size: int) -> Iterator[Extent]:
     step = 8 if form == _SHORT else 16
     for _ in range(min(length // step, _MAX_EXTENTS)):
         run, block = source.number(4) & 0x3FFFFFFF, source.number(4)
@@ -154,12 +158,12 @@ def _extents(source: ByteSource, length: int, form: int, partition: _Partition, 
             yield Extent(partition.start + block * SECTOR, run)
 
 
-def _identifiers(data: bytes, names: Count) -> Iterator[tuple[str, int, bool]]:
+def _read_identifiers(data: bytes, names: StepLimit) -> Iterator[tuple[str, int, bool]]:
     """The names in a folder, with the block of each one's entry; without the parent and what was deleted."""
     place = 0
     while place + 38 <= len(data):
         names.step()
-        source = _tagged(data, place, _IDENTIFIER)
+        source = _read_descriptor(data, place, _IDENTIFIER)
         source.skip(18)
         marks, name_size = source.number(1), source.number(1)
         source.skip(4)
@@ -168,11 +172,11 @@ def _identifiers(data: bytes, names: Count) -> Iterator[tuple[str, int, bool]]:
         source.skip(source.number(2))
         name = source.take(name_size)
         if not marks & 0b1100:
-            yield _udf_name(name), block, bool(marks & 2)
+            yield _decode_udf_name(name), block, bool(marks & 2)
         place += (source.place - place + 3) & ~3
 
 
-def _udf_name(raw: bytes) -> str:
+def _decode_udf_name(raw: bytes) -> str:
     """The first byte says how many bits a character has."""
     return raw[1:].decode("utf-16-be" if raw[:1] == b"\x10" else "latin-1", "replace")
 
@@ -188,31 +192,33 @@ _JOLIET = (b"%/@", b"%/C", b"%/E")
 _IS_FOLDER = 2
 
 
-def members(content: bytes, budget: Budget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
+def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Every file of every tree, once."""
     found: dict[tuple[Extent, ...], dict[str, None]] = {}
-    unread: Unread | None = None
+    unread: UnreadReason | None = None
     try:
-        for wide, root in _roots(content):
-            _add(found, _tree(content, root, wide, budget.max_files))
+        for wide, root in _find_roots(content):
+            _add_files(found, _walk_iso(content, root, wide, budget.max_files))
     except TooManyError:
         unread = "count"
     if is_udf(content):
-        files, shortfall = udf_files(content, budget.max_files)
+        files, shortfall = find_udf_files(content, budget.max_files)
         unread = unread or shortfall
-        _add(found, files)
+        _add_files(found, files)
     for extents, names in found.items():
-        yield _member(content, tuple(names), extents, budget)
+        yield _read_member(content, tuple(names), extents, budget)
     if unread or not found:
         yield Member(("",), b"", unread or "damaged")
 
 
-def _add(found: dict[tuple[Extent, ...], dict[str, None]], files: Iterable[tuple[str, tuple[Extent, ...]]]) -> None:
+def _add_files(
+    found: dict[tuple[Extent, ...], dict[str, None]], files: Iterable[tuple[str, tuple[Extent, ...]]]
+) -> None:
     for name, extents in files:
         found.setdefault(extents, {})[name] = None
 
 
-def _member(content: bytes, names: tuple[str, ...], extents: tuple[Extent, ...], budget: Budget) -> Member:
+def _read_member(content: bytes, names: tuple[str, ...], extents: tuple[Extent, ...], budget: UnpackBudget) -> Member:
     size = sum(extent.size for extent in extents)
     limit = min(budget.allowance(min(size, len(content))), size)
     pieces: list[bytes] = []
@@ -225,7 +231,7 @@ def _member(content: bytes, names: tuple[str, ...], extents: tuple[Extent, ...],
     return Member(names, data, "size" if limit < size else "damaged" if len(data) < size else None)
 
 
-def _roots(content: bytes) -> Iterator[tuple[bool, bytes]]:
+def _find_roots(content: bytes) -> Iterator[tuple[bool, bytes]]:
     """The root record of each tree, and whether its names are Joliet's."""
     for number in range(_FIRST, _FIRST + _MAX_DESCRIPTORS):
         sector = content[number * SECTOR : (number + 1) * SECTOR]
@@ -237,11 +243,11 @@ def _roots(content: bytes) -> Iterator[tuple[bool, bytes]]:
             yield sector[88:91] in _JOLIET, sector[156:190]
 
 
-def _tree(content: bytes, root: bytes, wide: bool, limit: int) -> Iterator[tuple[str, tuple[Extent, ...]]]:
+def _walk_iso(content: bytes, root: bytes, wide: bool, limit: int) -> Iterator[tuple[str, tuple[Extent, ...]]]:
     """The files below a root, with their paths. A folder that leads back to itself is read once."""
-    queue = deque([("", _extent(root))])
+    queue = deque([("", _make_extent(root))])
     seen: set[int] = set()
-    steps = Count(MAX_STEPS)
+    steps = StepLimit(MAX_STEPS)
     count = 0
     while queue and len(seen) < _MAX_FOLDERS:
         path, place = queue.popleft()
@@ -250,12 +256,12 @@ def _tree(content: bytes, root: bytes, wide: bool, limit: int) -> Iterator[tuple
         seen.add(place.start)
         pending: tuple[Extent, ...] = ()
         folder = content[place.start : place.start + min(place.size, _MAX_FOLDER_SIZE)]
-        for record in _records(folder, steps):
-            name = path + _name(record, wide)
+        for record in _read_records(folder, steps):
+            name = path + _decode_name(record, wide)
             if record[25] & _IS_FOLDER:
-                queue.append((f"{name}/", _extent(record)))
+                queue.append((f"{name}/", _make_extent(record)))
                 continue
-            pending = (*pending, _extent(record)) if len(pending) < 64 else pending
+            pending = (*pending, _make_extent(record)) if len(pending) < 64 else pending
             if record[25] & 0x80:  # the file goes on in the next record
                 continue
             count += 1
@@ -265,7 +271,7 @@ def _tree(content: bytes, root: bytes, wide: bool, limit: int) -> Iterator[tuple
             pending = ()
 
 
-def _records(data: bytes, steps: Count) -> Iterator[bytes]:
+def _read_records(data: bytes, steps: StepLimit) -> Iterator[bytes]:
     """The entries of a folder but for the two that stand for itself and its parent."""
     place = 0
     while place < len(data):
@@ -280,21 +286,21 @@ def _records(data: bytes, steps: Count) -> Iterator[bytes]:
         place += size
 
 
-def _extent(record: bytes) -> Extent:
+def _make_extent(record: bytes) -> Extent:
     start, size = int.from_bytes(record[2:6], "little"), int.from_bytes(record[10:14], "little")
     return Extent(start * SECTOR, size)
 
 
-def _name(record: bytes, wide: bool) -> str:
+def _decode_name(record: bytes, wide: bool) -> str:
     raw = record[33 : 33 + record[32]]
     if wide:
         name = raw.decode("utf-16-be", "replace")
     else:
-        name = _rock_ridge(record[33 + record[32] :]) or raw.decode("latin-1")
+        name = _find_rock_ridge_name(record[33 + record[32] :]) or raw.decode("latin-1")
     return name.removesuffix(";1").rstrip(".")
 
 
-def _rock_ridge(system: bytes) -> str:
+def _find_rock_ridge_name(system: bytes) -> str:
     """The long name among the fields after an entry (IEEE P1282, field NM)."""
     place = len(system) % 2 and 1 if system[:1] == b"\0" else 0
     name = b""

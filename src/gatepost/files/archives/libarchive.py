@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from gatepost.files.budget import Budget
-from gatepost.files.values import Member, Unread
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.values import Member, UnreadReason
 
 Format = Literal["rar", "7z", "cab"]
 
@@ -23,7 +23,7 @@ _DIRECTORY = 0o040000
 _MAX_HEADERS = 20_000
 
 
-def _loaded() -> Any:
+def _load_library() -> Any:
     """The library with the types of what is called in it; None where it is not installed."""
     for name in ("libarchive.so.13", "libarchive.so"):
         try:
@@ -47,7 +47,7 @@ def _loaded() -> Any:
     return library
 
 
-_LIBRARY = _loaded()
+_LIBRARY = _load_library()
 
 
 def is_installed() -> bool:
@@ -55,17 +55,17 @@ def is_installed() -> bool:
     return _LIBRARY is not None
 
 
-def members(content: bytes, kind: Format, budget: Budget, names: Sequence[str]) -> Iterator[Member]:
+def read_members(content: bytes, kind: Format, budget: UnpackBudget, names: Sequence[str]) -> Iterator[Member]:
     """The files under these names, which are in the order of the archive; "unsupported" for what is not reached."""
     remaining = iter(names)
-    for member in _members(content, kind, budget):
+    for member in _unpack(content, kind, budget):
         own = next(remaining, "")
         yield msgspec.structs.replace(member, names=(own,) if own else member.names)
     yield from (Member((name,), b"", "unsupported") for name in remaining)
 
 
-def _members(content: bytes, kind: Format, budget: Budget) -> Iterator[Member]:
-    room = budget.allowance(len(content))
+def _unpack(content: bytes, kind: Format, budget: UnpackBudget) -> Iterator[Member]:
+    limit = budget.allowance(len(content))
     shortage = budget.shortage(len(content))
     budget.pay(len(content), 0)
     archive = ctypes.c_void_p(_LIBRARY.archive_read_new())
@@ -74,14 +74,14 @@ def _members(content: bytes, kind: Format, budget: Budget) -> Iterator[Member]:
             getattr(_LIBRARY, f"archive_read_support_format_{name}")(archive)
         if _LIBRARY.archive_read_open_memory(archive, content, len(content)) != _OK:
             return
-        for name, data, unread in _entries(archive, room):
+        for name, data, unread in _read_entries(archive, limit):
             budget.pay(0, len(data))
             yield Member((name,), data, shortage if unread == "size" else unread)
     finally:
         _LIBRARY.archive_read_free(archive)
 
 
-def _entries(archive: ctypes.c_void_p, room: int) -> Iterator[tuple[str, bytes, Unread | None]]:
+def _read_entries(archive: ctypes.c_void_p, limit: int) -> Iterator[tuple[str, bytes, UnreadReason | None]]:
     entry = ctypes.c_void_p()
     for _ in range(_MAX_HEADERS):
         status = _LIBRARY.archive_read_next_header(archive, ctypes.byref(entry))
@@ -96,22 +96,22 @@ def _entries(archive: ctypes.c_void_p, room: int) -> Iterator[tuple[str, bytes, 
         if _LIBRARY.archive_entry_is_data_encrypted(entry):
             yield name, b"", "encrypted"
             continue
-        data, unread = _data(archive, room)
-        room -= len(data)
+        data, unread = _read_data(archive, limit)
+        limit -= len(data)
         yield name, data, unread
     yield "", b"", "count"
 
 
-def _data(archive: ctypes.c_void_p, room: int) -> tuple[bytes, Unread | None]:
+def _read_data(archive: ctypes.c_void_p, limit: int) -> tuple[bytes, UnreadReason | None]:
     pieces: list[bytes] = []
     size = 0
     buffer = ctypes.create_string_buffer(_STEP)
-    while size <= room:
+    while size <= limit:
         count = _LIBRARY.archive_read_data(archive, buffer, _STEP)
         if count < 0:
-            return b"".join(pieces)[:room], "unsupported"
+            return b"".join(pieces)[:limit], "unsupported"
         if count == 0:
-            return b"".join(pieces)[:room], None
+            return b"".join(pieces)[:limit], None
         pieces.append(buffer.raw[:count])
         size += count
-    return b"".join(pieces)[:room], "size"
+    return b"".join(pieces)[:limit], "size"

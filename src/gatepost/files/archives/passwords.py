@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from gatepost.files.budget import Budget
+from gatepost.files.budget import UnpackBudget
 from gatepost.mail.message import Message
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ _TOKENS_AFTER, _TOKENS_BEFORE = 8, 3
 _EVERYBODYS = ("infected", "1234", "123", "12345", "123456", "password", "0000", "1111", "malware", "virus")
 
 
-class Passwords:
+class PasswordCandidates:
     """The candidates of one message, in the order of their likelihood; iterating gathers them once."""
 
     def __init__(self, message: Message) -> None:
@@ -53,29 +53,29 @@ class Passwords:
     @cached_property
     def _candidates(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
-        for word in self._ranked():
+        for word in self._rank_candidates():
             if len(word) <= MAX_LENGTH:
                 found[word] = None
             if len(found) >= MAX_CANDIDATES - len(_EVERYBODYS):
                 break
         return tuple(dict.fromkeys((*found, *_EVERYBODYS)))
 
-    def _ranked(self) -> Iterator[str]:
+    def _rank_candidates(self) -> Iterator[str]:
         texts = [self._message.subject, *(text.visible[:MAX_TEXT] for text in self._message.texts[:MAX_TEXTS])]
         for text in texts:
-            yield from _near_cues(text)
+            yield from _find_near_cues(text)
         for text in texts:
             yield from _QUOTED.findall(text[:MAX_TEXT])[:8]
             if len(text) <= SHORT_TEXT:
                 yield from (token for token in _TOKEN.findall(text) if any(map(str.isdigit, token)))
-        yield from _from_names(name for part in self._message.files for name in part.names)
+        yield from _take_from_names(name for part in self._message.files for name in part.names)
 
 
-class Ring:
+class PasswordAttempts:
     """The candidates as one archive tries them: what opened an entry opens the next, and where nothing opened the first
     few, nothing will open the rest."""
 
-    def __init__(self, passwords: Iterable[str], budget: Budget, cost: int = 1) -> None:
+    def __init__(self, passwords: Iterable[str], budget: UnpackBudget, cost: int = 1) -> None:
         self._passwords = passwords
         self._budget = budget
         self._cost = cost
@@ -87,7 +87,7 @@ class Ring:
         if self._failures >= MAX_FAILURES:
             return None
         for password in (self.password, *self._passwords) if self.password else self._passwords:
-            if not self._budget.try_password(self._cost):
+            if not self._budget.take_attempt(self._cost):
                 break
             result = attempt(password)
             if result is not None:
@@ -97,7 +97,7 @@ class Ring:
         return None
 
 
-def _near_cues(text: str) -> Iterator[str]:
+def _find_near_cues(text: str) -> Iterator[str]:
     """What follows each word for "password", nearest first, then what stands before it."""
     for count, cue in enumerate(_CUE.finditer(text[:MAX_TEXT])):
         if count >= MAX_CUES:
@@ -106,18 +106,18 @@ def _near_cues(text: str) -> Iterator[str]:
         yield from _QUOTED.findall(after)[:3]
         for found in (_TOKEN.findall(after), _SPACED.findall(after)):
             for token in found[:_TOKENS_AFTER]:
-                yield from _trimmed(token)
+                yield from _trim_token(token)
         for token in reversed(_TOKEN.findall(before)[-_TOKENS_BEFORE:]):
-            yield from _trimmed(token)
+            yield from _trim_token(token)
 
 
-def _trimmed(token: str) -> tuple[str, ...]:
+def _trim_token(token: str) -> tuple[str, ...]:
     """A full stop may end the sentence or the password."""
     bare = token.strip(".,;!?*_-:\"'()")
     return tuple(dict.fromkeys(word for word in (bare, token) if word))
 
 
-def _from_names(names: Iterable[str]) -> Iterator[str]:
+def _take_from_names(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         stem = PurePosixPath(name[:200]).stem
         yield stem

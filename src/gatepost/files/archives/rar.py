@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gatepost.files.archives import libarchive
-from gatepost.files.budget import BrokenError, Budget, ByteSource, Count, TooManyError
-from gatepost.files.values import Member, Unread
+from gatepost.files.budget import BrokenError, ByteSource, StepLimit, TooManyError, UnpackBudget
+from gatepost.files.values import Member, UnreadReason
 
 RAR4 = b"Rar!\x1a\x07\x00"
 RAR5 = b"Rar!\x1a\x07\x01\x00"
@@ -22,7 +22,7 @@ _STORED4 = 0x30
 _MAIN5, _FILE5, _SERVICE5, _CRYPT5, _END5 = range(1, 6)
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RarEntry(msgspec.Struct, frozen=True):
     """One file: where its data lies, how long it is packed and unpacked, and whether it can be read as it stands."""
 
     name: str
@@ -35,25 +35,25 @@ class Entry(msgspec.Struct, frozen=True):
     split: bool = False
 
 
-def members(content: bytes, budget: Budget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
+def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Every file; one without a name where the headers are encrypted."""
-    entries, unread = _entries(content, budget.max_files)
+    entries, unread = _read_entries(content, budget.max_files)
     files = [entry for entry in entries if not entry.folder]
     if any(not (entry.stored or entry.encrypted or entry.split) for entry in files) and libarchive.is_installed():
-        yield from libarchive.members(content, "rar", budget, [entry.name for entry in files])
+        yield from libarchive.read_members(content, "rar", budget, [entry.name for entry in files])
     else:
-        yield from (_as_stored(content, entry, budget) for entry in files)
+        yield from (_read_stored(content, entry, budget) for entry in files)
     if unread:
         yield Member(("",), b"", unread)
 
 
-def _entries(content: bytes, limit: int) -> tuple[list[Entry], Unread | None]:
+def _read_entries(content: bytes, limit: int) -> tuple[list[RarEntry], UnreadReason | None]:
     """The files as far as the headers can be read, and why no further."""
     start = content.find(b"Rar!\x1a\x07", 0, SFX_SIZE)
     newer = content.startswith(RAR5, start)
-    found: list[Entry] = []
-    unread: Unread | None = None
-    walk = _newer(content, start + len(RAR5)) if newer else _older(content, start + len(RAR4))
+    found: list[RarEntry] = []
+    unread: UnreadReason | None = None
+    walk = _read_rar5(content, start + len(RAR5)) if newer else _read_rar4(content, start + len(RAR4))
     try:
         for entry in walk:
             if entry is None:
@@ -69,10 +69,10 @@ def _entries(content: bytes, limit: int) -> tuple[list[Entry], Unread | None]:
     return found, unread
 
 
-def _older(content: bytes, start: int) -> Iterator[Entry | None]:
+def _read_rar4(content: bytes, start: int) -> Iterator[RarEntry | None]:
     """The blocks of RAR 4; None where the rest is encrypted."""
     place = start
-    blocks = Count(MAX_BLOCKS)
+    blocks = StepLimit(MAX_BLOCKS)
     while place + 7 <= len(content):
         blocks.step()
         source = ByteSource(content, place + 2)
@@ -86,21 +86,21 @@ def _older(content: bytes, start: int) -> Iterator[Entry | None]:
             yield None
             return
         if kind == _FILE4:
-            entry = _file4(source, flags, place + size, data)
+            entry = _read_file4(source, flags, place + size, data)
             data = entry.packed
             yield entry
         place += size + data
 
 
-def _file4(source: ByteSource, flags: int, start: int, packed: int) -> Entry:
+def _read_file4(source: ByteSource, flags: int, start: int, packed: int) -> RarEntry:
     size = source.number(4)
     source.skip(10)  # system, checksum, time, version
     method, name_size, _attributes = source.number(1), source.number(2), source.number(4)
     if flags & 0x100:
         packed |= source.number(4) << 32
         size |= source.number(4) << 32
-    return Entry(
-        name=_name4(source.take(name_size), bool(flags & 0x200)),
+    return RarEntry(
+        name=_decode_name4(source.take(name_size), bool(flags & 0x200)),
         start=start,
         packed=packed,
         size=size,
@@ -111,16 +111,16 @@ def _file4(source: ByteSource, flags: int, start: int, packed: int) -> Entry:
     )
 
 
-def _name4(raw: bytes, is_unicode: bool) -> str:
+def _decode_name4(raw: bytes, is_unicode: bool) -> str:
     plain, _, packed = raw.partition(b"\0")
     if not is_unicode:
         return raw.decode("cp437").rstrip("\0")
     if not packed:
         return plain.decode("utf-8", "replace")
-    return _unpacked_name(plain, packed)
+    return _unpack_name(plain, packed)
 
 
-def _unpacked_name(plain: bytes, packed: bytes) -> str:
+def _unpack_name(plain: bytes, packed: bytes) -> str:
     """RAR 4 writes a Unicode name as what differs from the plain one: two bits say how each character is given."""
     source = ByteSource(packed, 1)
     high = packed[0] << 8
@@ -139,13 +139,13 @@ def _unpacked_name(plain: bytes, packed: bytes) -> str:
             elif form == 2:
                 out.append(source.number(2))
             else:
-                out += _copied(source, plain, len(out), high)
+                out += _copy_run(source, plain, len(out), high)
     except BrokenError:
         pass
     return b"".join(unit.to_bytes(2, "little") for unit in out).decode("utf-16-le", "replace")
 
 
-def _copied(source: ByteSource, plain: bytes, place: int, high: int) -> list[int]:
+def _copy_run(source: ByteSource, plain: bytes, place: int, high: int) -> list[int]:
     """A run of the plain name, perhaps shifted."""
     length = source.number(1)
     shift = source.number(1) if length & 0x80 else None
@@ -153,63 +153,63 @@ def _copied(source: ByteSource, plain: bytes, place: int, high: int) -> list[int
     return list(run) if shift is None else [((byte + shift) & 0xFF) | high for byte in run]
 
 
-def _newer(content: bytes, start: int) -> Iterator[Entry | None]:
+def _read_rar5(content: bytes, start: int) -> Iterator[RarEntry | None]:
     """The blocks of RAR 5; None where the rest is encrypted."""
     place = start
-    blocks = Count(MAX_BLOCKS)
+    blocks = StepLimit(MAX_BLOCKS)
     while place < len(content):
         blocks.step()
         source = ByteSource(content, place + 4)
-        size = _varying(source)
+        size = _read_vint(source)
         end = source.place + size
         if not size or end > len(content):
             raise BrokenError("a block that ends nowhere")
-        kind, flags = _varying(source), _varying(source)
-        extra = _varying(source) if flags & 1 else 0
-        data = _varying(source) if flags & 2 else 0
+        kind, flags = _read_vint(source), _read_vint(source)
+        extra = _read_vint(source) if flags & 1 else 0
+        data = _read_vint(source) if flags & 2 else 0
         if kind == _CRYPT5:
             yield None
             return
         if kind == _END5:
             return
         if kind == _FILE5:
-            yield _file5(source, flags, content[max(source.place, end - extra) : end], end, data)
+            yield _read_file5(source, flags, content[max(source.place, end - extra) : end], end, data)
         place = end + data
 
 
-def _file5(source: ByteSource, flags: int, extra: bytes, start: int, packed: int) -> Entry:
-    kind, size, _attributes = _varying(source), _varying(source), _varying(source)
+def _read_file5(source: ByteSource, flags: int, extra: bytes, start: int, packed: int) -> RarEntry:
+    kind, size, _attributes = _read_vint(source), _read_vint(source), _read_vint(source)
     source.skip((4 if kind & 2 else 0) + (4 if kind & 4 else 0))
-    method, _system = _varying(source), _varying(source)
-    name = source.take(min(_varying(source), 65_536)).decode("utf-8", "replace")
-    return Entry(
+    method, _system = _read_vint(source), _read_vint(source)
+    name = source.take(min(_read_vint(source), 65_536)).decode("utf-8", "replace")
+    return RarEntry(
         name=name,
         start=start,
         packed=packed,
         size=size,
         stored=method >> 7 & 7 == 0,
-        encrypted=1 in _records(extra),
+        encrypted=1 in _read_extra_kinds(extra),
         folder=bool(kind & 1),
         split=bool(flags & 0x18),
     )
 
 
-def _records(extra: bytes) -> set[int]:
+def _read_extra_kinds(extra: bytes) -> set[int]:
     """Which kinds of record follow a header."""
     source = ByteSource(extra)
     kinds = set()
     try:
         while source.left:
-            size = _varying(source)
+            size = _read_vint(source)
             end = source.place + size
-            kinds.add(_varying(source))
+            kinds.add(_read_vint(source))
             source.skip(end - source.place)
     except BrokenError:
         pass
     return kinds
 
 
-def _varying(source: ByteSource) -> int:
+def _read_vint(source: ByteSource) -> int:
     """A number of seven bits a byte, low ones first."""
     value = 0
     for shift in range(0, 70, 7):
@@ -220,7 +220,7 @@ def _varying(source: ByteSource) -> int:
     raise BrokenError("a number beyond reason")
 
 
-def _as_stored(content: bytes, entry: Entry, budget: Budget) -> Member:
+def _read_stored(content: bytes, entry: RarEntry, budget: UnpackBudget) -> Member:
     """An entry as it stands in the archive, if that is its content."""
     names = (entry.name,)
     if entry.encrypted:
@@ -230,5 +230,5 @@ def _as_stored(content: bytes, entry: Entry, budget: Budget) -> Member:
     limit = min(budget.allowance(entry.packed), entry.packed)
     data = content[entry.start : entry.start + limit]
     budget.pay(len(data), len(data))
-    short: Unread | None = "size" if limit < entry.packed else "damaged" if len(data) < entry.packed else None
+    short: UnreadReason | None = "size" if limit < entry.packed else "damaged" if len(data) < entry.packed else None
     return Member(names, data, "damaged" if entry.split else short)

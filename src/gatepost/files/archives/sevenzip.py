@@ -11,11 +11,18 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gatepost.files.archives import libarchive
-from gatepost.files.archives.passwords import Ring
-from gatepost.files.archives.sevenzip_coders import ATTEMPT_COST, Run, decoded, is_encrypted, is_known
-from gatepost.files.archives.sevenzip_header import Directory, Folder, HeaderSource, Stream, directory, packed_header
-from gatepost.files.budget import BrokenError, Budget, TooManyError
-from gatepost.files.values import Member, Unread
+from gatepost.files.archives.passwords import PasswordAttempts
+from gatepost.files.archives.sevenzip_coders import ATTEMPT_COST, UnpackedFolder, decode_folder, is_encrypted, is_known
+from gatepost.files.archives.sevenzip_header import (
+    Directory,
+    Folder,
+    HeaderSource,
+    Stream,
+    find_packed_header,
+    parse_directory,
+)
+from gatepost.files.budget import BrokenError, TooManyError, UnpackBudget
+from gatepost.files.values import Member, UnreadReason
 
 SIGNATURE = b"7z\xbc\xaf\x27\x1c"
 _START = 32
@@ -23,20 +30,20 @@ _MAX_LAYERS = 4
 _MAX_HEADER = 2 << 20  # far more names than files are read
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _UnpackedHeader(msgspec.Struct, frozen=True):
     """The directory in the clear, or why there is none; the password that its encryption took."""
 
     content: bytes = b""
-    unread: Unread | None = None
+    unread: UnreadReason | None = None
     password: str = ""
 
 
-def members(content: bytes, budget: Budget, passwords: Iterable[str] = ()) -> Iterator[Member]:
+def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Every file of the archive; where even the names are encrypted, one without a name."""
-    ring = Ring(passwords, budget, ATTEMPT_COST)
+    attempts = PasswordAttempts(passwords, budget, ATTEMPT_COST)
     try:
-        header = _header(content, budget, ring)
-        found = directory(header.content, budget.max_files) if header.content else Directory()
+        header = _read_header(content, budget, attempts)
+        found = parse_directory(header.content, budget.max_files) if header.content else Directory()
     except TooManyError:
         yield Member(("",), b"", "count")
         return
@@ -46,24 +53,24 @@ def members(content: bytes, budget: Budget, passwords: Iterable[str] = ()) -> It
     if header.unread:
         yield Member(("",), b"", header.unread)
     if not all(is_known(folder) or is_encrypted(folder) for folder in found.folders) and libarchive.is_installed():
-        yield from libarchive.members(content, "7z", budget, found.names)
+        yield from libarchive.read_members(content, "7z", budget, found.names)
         return
     place = 0
     for folder, streams in zip(found.folders, found.streams, strict=False):
         if not streams:
             continue
-        run = _run(content, folder, streams, budget, ring)
+        run = _unpack_folder(content, folder, streams, budget, attempts)
         names = found.names[place : place + len(streams)]
-        yield from _yield_files(run, streams, names, header.password)
+        yield from _cut_files(run, streams, names, header.password)
         place += len(streams)
     yield from (Member((name,), b"") for name in found.empty)
 
 
-def _header(content: bytes, budget: Budget, ring: Ring) -> _Header:
+def _read_header(content: bytes, budget: UnpackBudget, attempts: PasswordAttempts) -> _UnpackedHeader:
     source = HeaderSource(content, 12)
     offset, size = source.number(8), source.number(8)
     if not size:
-        return _Header()
+        return _UnpackedHeader()
     if offset + size > len(content) - _START:
         raise BrokenError("the directory lies outside")
     if size > _MAX_HEADER:
@@ -71,38 +78,42 @@ def _header(content: bytes, budget: Budget, ring: Ring) -> _Header:
     header = content[_START + offset : _START + offset + size]
     password = ""
     for _ in range(_MAX_LAYERS):
-        folder = packed_header(header)
+        folder = find_packed_header(header)
         if folder is None:
-            return _Header(header, password=password)
+            return _UnpackedHeader(header, password=password)
         if folder.size > _MAX_HEADER:
             raise TooManyError("too long a directory")
-        run = _run(content, folder, (Stream(folder.size, folder.crc),), budget, ring)
+        run = _unpack_folder(content, folder, (Stream(folder.size, folder.crc),), budget, attempts)
         if run.unread:
-            return _Header(unread=run.unread)
+            return _UnpackedHeader(unread=run.unread)
         header, password = run.content, password or run.password
     raise BrokenError("a directory within a directory without end")
 
 
-def _run(content: bytes, folder: Folder, streams: tuple[Stream, ...], budget: Budget, ring: Ring) -> Run:
+def _unpack_folder(
+    content: bytes, folder: Folder, streams: tuple[Stream, ...], budget: UnpackBudget, attempts: PasswordAttempts
+) -> UnpackedFolder:
     """A folder unpacked, with a password where it takes one."""
     if not is_encrypted(folder):
-        return decoded(content, folder, budget)
+        return decode_folder(content, folder, budget)
 
-    def attempt(password: str) -> Run | None:
-        run = decoded(content, folder, budget, password)
+    def attempt(password: str) -> UnpackedFolder | None:
+        run = decode_folder(content, folder, budget, password)
         return run if _fits(run, streams) else None
 
-    return ring.unlock(attempt) or Run(unread="encrypted")
+    return attempts.unlock(attempt) or UnpackedFolder(unread="encrypted")
 
 
-def _fits(run: Run, streams: tuple[Stream, ...]) -> bool:
+def _fits(run: UnpackedFolder, streams: tuple[Stream, ...]) -> bool:
     """Whether the first file that is whole has its checksum; without one, whether nothing broke."""
     if streams and streams[0].crc is not None and len(run.content) >= streams[0].size:
         return zlib.crc32(run.content[: streams[0].size]) == streams[0].crc
     return bool(run.content) and run.unread != "damaged"
 
 
-def _yield_files(run: Run, streams: tuple[Stream, ...], names: tuple[str, ...], password: str) -> Iterator[Member]:
+def _cut_files(
+    run: UnpackedFolder, streams: tuple[Stream, ...], names: tuple[str, ...], password: str
+) -> Iterator[Member]:
     place = 0
     for number, stream in enumerate(streams):
         piece = run.content[place : place + stream.size]

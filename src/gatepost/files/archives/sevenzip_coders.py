@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from gatepost.files.archives import decompress
 from gatepost.files.archives.decompress import MAX_WINDOW
 from gatepost.files.archives.sevenzip_header import Coder, Folder
-from gatepost.files.budget import BrokenError, Budget
-from gatepost.files.values import Unread
+from gatepost.files.budget import BrokenError, UnpackBudget
+from gatepost.files.values import UnreadReason
 
 ATTEMPT_COST = 100
 AES = b"\x06\xf1\x07\x01"
@@ -30,7 +30,7 @@ BCJ2 = b"\x03\x03\x01\x1b"
 COPY = b"\0"
 LZMA1 = b"\x03\x01\x01"
 LZMA2 = b"\x21"
-_STREAMS: dict[bytes, Callable[[bytes, int], tuple[bytes, Unread | None]]] = {
+_STREAMS: dict[bytes, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] = {
     b"\x04\x01\x08": decompress.deflate,
     b"\x04\x02\x02": decompress.bzip2,
     b"\x04\xf7\x11\x01": decompress.zstd,
@@ -56,19 +56,19 @@ _MAX_HASHED = 32 << 20  # half a million rounds over a password of some 25 chara
 _CHUNK = 1 << 16
 
 
-class Run(msgspec.Struct, frozen=True):
+class UnpackedFolder(msgspec.Struct, frozen=True):
     """A folder unpacked as far as it went, why no further, and the password that it took."""
 
     content: bytes = b""
-    unread: Unread | None = None
+    unread: UnreadReason | None = None
     password: str = ""
 
 
 class _Stop(Exception):  # noqa: N818  a way out of the recursion, not an error
     """Undoing cannot go on, for this reason."""
 
-    def __init__(self, unread: Unread) -> None:
-        self.unread: Unread = unread
+    def __init__(self, unread: UnreadReason) -> None:
+        self.unread: UnreadReason = unread
 
 
 def is_encrypted(folder: Folder) -> bool:
@@ -81,30 +81,30 @@ def is_known(folder: Folder) -> bool:
     return all(coder.method in _KNOWN for coder in folder.coders)
 
 
-def decoded(content: bytes, folder: Folder, budget: Budget, password: str = "") -> Run:
+def decode_folder(content: bytes, folder: Folder, budget: UnpackBudget, password: str = "") -> UnpackedFolder:
     """Undo a folder, within the budget."""
     packed = sum(min(size, max(0, len(content) - place)) for place, size in folder.packs)
     limit = min(budget.allowance(packed), folder.size)
     shortage = budget.shortage(packed)
     if limit <= 0 < folder.size:
-        return Run(unread=shortage)
-    work = _Work(content, folder, limit, budget, password)
+        return UnpackedFolder(unread=shortage)
+    work = _FolderDecoder(content, folder, limit, budget, password)
     try:
         out = work.output(folder.last, 0)[:limit]
     except _Stop as stop:
         budget.pay(packed, 0)
-        return Run(unread=stop.unread, password=password)
+        return UnpackedFolder(unread=stop.unread, password=password)
     budget.pay(packed, len(out))
-    unread: Unread | None = None
+    unread: UnreadReason | None = None
     if len(out) < folder.size:
         unread = shortage if len(out) == limit else "damaged"
-    return Run(out, unread, password)
+    return UnpackedFolder(out, unread, password)
 
 
-class _Work:
+class _FolderDecoder:
     """One folder being undone."""
 
-    def __init__(self, content: bytes, folder: Folder, limit: int, budget: Budget, password: str) -> None:
+    def __init__(self, content: bytes, folder: Folder, limit: int, budget: UnpackBudget, password: str) -> None:
         self._content = content
         self._folder = folder
         self._limit = limit
@@ -123,10 +123,10 @@ class _Work:
             raise _Stop("damaged")
         if depth > len(self._folder.coders):  # outputs that feed each other in a circle
             raise _Stop("damaged")
-        inputs = [self._input(first_input + offset, depth) for offset in range(coder.inputs)]
-        return self._undone(coder, inputs, min(self._limit, self._folder.sizes[number]))
+        inputs = [self._read_input(first_input + offset, depth) for offset in range(coder.inputs)]
+        return self._undo(coder, inputs, min(self._limit, self._folder.sizes[number]))
 
-    def _input(self, number: int, depth: int) -> bytes:
+    def _read_input(self, number: int, depth: int) -> bytes:
         if number in self._folder.bound:
             return self.output(self._folder.bound[number], depth + 1)
         pack = self._folder.fed.get(number, -1)
@@ -135,35 +135,35 @@ class _Work:
         place, size = self._folder.packs[pack]
         return self._content[place : place + size]
 
-    def _undone(self, coder: Coder, inputs: list[bytes], size: int) -> bytes:
+    def _undo(self, coder: Coder, inputs: list[bytes], size: int) -> bytes:
         if coder.method == BCJ2 and len(inputs) == 4:
-            return self._branches(inputs, size)
+            return self._undo_bcj2(inputs, size)
         if len(inputs) != 1:
             raise _Stop("unsupported")
         (data,) = inputs
         if coder.method == AES:
             # What is cut here is the padding alone: the limit is on what comes out, not on what is deciphered.
-            return _deciphered(data, coder.properties, self._password)
+            return _decrypt(data, coder.properties, self._password)
         if coder.method == COPY:
             return data[:size]
         if coder.method in (LZMA1, LZMA2):
-            return decompress.raw_lzma(data, size, [_lzma(coder)])[0]
+            return decompress.raw_lzma(data, size, [_lzma_filter(coder)])[0]
         if coder.method in _STREAMS:
             return _STREAMS[coder.method](data, size)[0]
         if coder.method in _FILTERS:
-            return _filtered(data[:size], coder)
+            return _undo_filter(data[:size], coder)
         raise _Stop("unsupported")
 
-    def _branches(self, inputs: list[bytes], size: int) -> bytes:
+    def _undo_bcj2(self, inputs: list[bytes], size: int) -> bytes:
         room = self._budget.slow_left
-        out, steps = bcj2(inputs, size, room)
-        self._budget.slowly(steps)
+        out, steps = decode_bcj2(inputs, size, room)
+        self._budget.take_slow(steps)
         if steps >= room:
             raise _Stop("size")
         return out
 
 
-def _lzma(coder: Coder) -> dict[str, int]:
+def _lzma_filter(coder: Coder) -> dict[str, int]:
     properties = coder.properties
     if coder.method == LZMA2:
         if len(properties) != 1 or properties[0] > 40:
@@ -178,7 +178,7 @@ def _lzma(coder: Coder) -> dict[str, int]:
     return {"id": lzma.FILTER_LZMA1, "dict_size": window, "lc": lc, "lp": lp, "pb": pb}
 
 
-def _filtered(data: bytes, coder: Coder) -> bytes:
+def _undo_filter(data: bytes, coder: Coder) -> bytes:
     """Undo a filter alone, by way of LZMA2 chunks that hold the data as it is."""
     chunks = []
     for place in range(0, len(data), _CHUNK):
@@ -190,7 +190,7 @@ def _filtered(data: bytes, coder: Coder) -> bytes:
     return decompress.raw_lzma(b"".join(chunks) + b"\0", len(data), chain)[0]
 
 
-def _deciphered(data: bytes, properties: bytes, password: str) -> bytes:
+def _decrypt(data: bytes, properties: bytes, password: str) -> bytes:
     if len(properties) < 2:
         raise _Stop("damaged")
     cycles = properties[0] & 0x3F
@@ -199,11 +199,13 @@ def _deciphered(data: bytes, properties: bytes, password: str) -> bytes:
     salt, iv = properties[2 : 2 + salt_size], properties[2 + salt_size : 2 + salt_size + iv_size]
     if cycles > _MAX_CYCLES or (len(salt) + 2 * len(password) + 8) << cycles > _MAX_HASHED:
         raise _Stop("encrypted")
-    decryptor = Cipher(algorithms.AES(_key(password, salt, cycles)), modes.CBC(iv.ljust(16, b"\0")[:16])).decryptor()
+    decryptor = Cipher(
+        algorithms.AES(_derive_key(password, salt, cycles)), modes.CBC(iv.ljust(16, b"\0")[:16])
+    ).decryptor()
     return decryptor.update(data[: len(data) // 16 * 16])
 
 
-def _key(password: str, salt: bytes, cycles: int) -> bytes:
+def _derive_key(password: str, salt: bytes, cycles: int) -> bytes:
     """SHA-256 over salt, password and a counter, 2^cycles times; written in blocks, since a loop would take seconds."""
     unit = salt + password.encode("utf-16-le", "replace") + bytes(8)
     rounds = 1 << cycles
@@ -224,7 +226,7 @@ _BRANCH = re.compile(rb"[\xe8\xe9]|(?<=\x0f)[\x80-\x8f]")
 _TOP = 1 << 24
 
 
-class _Bits:
+class _RangeDecoder:
     """A range decoder over one stream (as in LZMA)."""
 
     def __init__(self, data: bytes) -> None:
@@ -254,10 +256,10 @@ class _Bits:
         return taken
 
 
-def bcj2(streams: list[bytes], size: int, most: int) -> tuple[bytes, int]:
+def decode_bcj2(streams: list[bytes], size: int, most: int) -> tuple[bytes, int]:
     """The code put together again, up to `size` bytes and `most` branches; and how many branches there were."""
     main, calls, jumps, decisions = streams
-    bits = _Bits(decisions)
+    bits = _RangeDecoder(decisions)
     out = bytearray()
     places = {True: 0, False: 0}
     place = steps = 0

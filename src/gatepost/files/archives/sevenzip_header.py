@@ -66,7 +66,7 @@ class Directory(msgspec.Struct, frozen=True):
 class HeaderSource(ByteSource):
     """Adds the numbers and bit lists of 7z."""
 
-    def varying(self, most: int = 1 << 62) -> int:
+    def read_number(self, most: int = 1 << 62) -> int:
         """A number whose first byte says, by its leading ones, how many bytes follow."""
         first = self.number(1)
         extra = 0
@@ -92,69 +92,69 @@ class HeaderSource(ByteSource):
         return [self.number(4) if known else None for known in self.defined(count)]
 
 
-def packed_header(header: bytes) -> Folder | None:
+def find_packed_header(header: bytes) -> Folder | None:
     """The folder that holds the real directory; None where this is the real one."""
     if not header or header[0] == _HEADER:
         return None
     if header[0] != _ENCODED:
         raise BrokenError("no directory")
-    folders, _ = _streams(HeaderSource(header, 1))
+    folders, _ = _read_streams(HeaderSource(header, 1))
     if not folders:
         raise BrokenError("a packed directory that is nowhere")
     return folders[0]
 
 
-def directory(header: bytes, limit: int) -> Directory:
+def parse_directory(header: bytes, limit: int) -> Directory:
     """The directory, with at most a few more files than `limit`."""
     source = HeaderSource(header, 1)
     folders: tuple[Folder, ...] = ()
     streams: tuple[tuple[Stream, ...], ...] = ()
     names: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
-    while (kind := source.varying()) != _END:
+    while (kind := source.read_number()) != _END:
         if kind == _ARCHIVE:
             _skip_properties(source)
         elif kind in (_MAIN, _ADDITIONAL):
-            main = _streams(source)
+            main = _read_streams(source)
             folders, streams = main if kind == _MAIN else (folders, streams)
         elif kind == _FILES:
-            names, empty = _files(source, limit)
+            names, empty = _read_files(source, limit)
         else:
             raise BrokenError("an unknown part of the directory")
     return Directory(folders, streams, names, empty)
 
 
 def _skip_properties(source: HeaderSource) -> None:
-    while source.varying() != _END:
-        source.skip(source.varying())
+    while source.read_number() != _END:
+        source.skip(source.read_number())
 
 
-def _streams(source: HeaderSource) -> tuple[tuple[Folder, ...], tuple[tuple[Stream, ...], ...]]:
+def _read_streams(source: HeaderSource) -> tuple[tuple[Folder, ...], tuple[tuple[Stream, ...], ...]]:
     """Where the packed streams lie, the folders, and how each folder is cut into files."""
     start = 32
     packs: list[int] = []
     folders: list[Folder] = []
     streams: list[tuple[Stream, ...]] | None = None
-    while (kind := source.varying()) != _END:
+    while (kind := source.read_number()) != _END:
         if kind == _PACK:
-            start, packs = _pack(source)
+            start, packs = _read_pack_info(source)
         elif kind == _UNPACK:
-            folders = _folders(source)
+            folders = _read_folders(source)
         elif kind == _SUBSTREAMS:
-            streams = _substreams(source, folders)
+            streams = _read_substreams(source, folders)
         else:
             raise BrokenError("an unknown part of the streams")
-    placed = tuple(_placed(folders, start, packs))
+    placed = tuple(_place_folders(folders, start, packs))
     return placed, tuple(streams or [(Stream(folder.size, folder.crc),) for folder in folders])
 
 
-def _pack(source: HeaderSource) -> tuple[int, list[int]]:
-    start = 32 + source.varying()
-    count = source.varying(MAX_STREAMS)
+def _read_pack_info(source: HeaderSource) -> tuple[int, list[int]]:
+    start = 32 + source.read_number()
+    count = source.read_number(MAX_STREAMS)
     sizes: list[int] = []
-    while (kind := source.varying()) != _END:
+    while (kind := source.read_number()) != _END:
         if kind == _SIZE:
-            sizes = [source.varying() for _ in range(count)]
+            sizes = [source.read_number() for _ in range(count)]
         elif kind == _CRC:
             source.checksums(count)
         else:
@@ -162,7 +162,7 @@ def _pack(source: HeaderSource) -> tuple[int, list[int]]:
     return start, sizes
 
 
-def _placed(folders: list[Folder], start: int, packs: list[int]) -> Iterator[Folder]:
+def _place_folders(folders: list[Folder], start: int, packs: list[int]) -> Iterator[Folder]:
     """Each folder with the places of its packed streams, which follow one another."""
     number = 0
     for folder in folders:
@@ -175,18 +175,18 @@ def _placed(folders: list[Folder], start: int, packs: list[int]) -> Iterator[Fol
         yield msgspec.structs.replace(folder, packs=tuple(places))
 
 
-def _folders(source: HeaderSource) -> list[Folder]:
-    if source.varying() != _FOLDER:
+def _read_folders(source: HeaderSource) -> list[Folder]:
+    if source.read_number() != _FOLDER:
         raise BrokenError("no folders")
-    count = source.varying(MAX_FOLDERS)
+    count = source.read_number(MAX_FOLDERS)
     if source.number(1):
         raise BrokenError("folders elsewhere")
-    folders = [_folder(source) for _ in range(count)]
-    if source.varying() != _UNPACK_SIZE:
+    folders = [_read_folder(source) for _ in range(count)]
+    if source.read_number() != _UNPACK_SIZE:
         raise BrokenError("no sizes")
-    sizes = [tuple(source.varying() for coder in folder.coders for _ in range(coder.outputs)) for folder in folders]
+    sizes = [tuple(source.read_number() for coder in folder.coders for _ in range(coder.outputs)) for folder in folders]
     crcs: list[int | None] = [None] * count
-    while (kind := source.varying()) != _END:
+    while (kind := source.read_number()) != _END:
         if kind != _CRC:
             raise BrokenError("an unknown part of the folders")
         crcs = source.checksums(count)
@@ -196,36 +196,36 @@ def _folders(source: HeaderSource) -> list[Folder]:
     ]
 
 
-def _folder(source: HeaderSource) -> Folder:
-    coders = tuple(_coder(source) for _ in range(source.varying(MAX_CODERS)))
+def _read_folder(source: HeaderSource) -> Folder:
+    coders = tuple(_read_coder(source) for _ in range(source.read_number(MAX_CODERS)))
     inputs, outputs = sum(coder.inputs for coder in coders), sum(coder.outputs for coder in coders)
     if not coders or not outputs:
         raise BrokenError("a folder without coders")
-    bound = {source.varying(inputs): source.varying(outputs) for _ in range(outputs - 1)}
+    bound = {source.read_number(inputs): source.read_number(outputs) for _ in range(outputs - 1)}
     feeds = inputs - len(bound)
     if feeds == 1:
         free = [number for number in range(inputs) if number not in bound]
         return Folder(coders, bound, dict.fromkeys(free[:1], 0))
-    return Folder(coders, bound, {source.varying(inputs): number for number in range(max(0, feeds))})
+    return Folder(coders, bound, {source.read_number(inputs): number for number in range(max(0, feeds))})
 
 
-def _coder(source: HeaderSource) -> Coder:
+def _read_coder(source: HeaderSource) -> Coder:
     flags = source.number(1)
     method = source.take(flags & 15)
-    inputs, outputs = (source.varying(MAX_CODERS), source.varying(MAX_CODERS)) if flags & 0x10 else (1, 1)
-    properties = source.take(source.varying()) if flags & 0x20 else b""
+    inputs, outputs = (source.read_number(MAX_CODERS), source.read_number(MAX_CODERS)) if flags & 0x10 else (1, 1)
+    properties = source.take(source.read_number()) if flags & 0x20 else b""
     return Coder(method, properties, inputs, outputs)
 
 
-def _substreams(source: HeaderSource, folders: list[Folder]) -> list[tuple[Stream, ...]]:
+def _read_substreams(source: HeaderSource, folders: list[Folder]) -> list[tuple[Stream, ...]]:
     counts = [1] * len(folders)
-    kind = source.varying()
+    kind = source.read_number()
     if kind == _SUB_COUNT:
-        counts = [source.varying(MAX_STREAMS) for _ in folders]
-        kind = source.varying()
-    sizes = [_sizes(source, folder, count, kind == _SIZE) for folder, count in zip(folders, counts, strict=True)]
+        counts = [source.read_number(MAX_STREAMS) for _ in folders]
+        kind = source.read_number()
+    sizes = [_read_sizes(source, folder, count, kind == _SIZE) for folder, count in zip(folders, counts, strict=True)]
     if kind == _SIZE:
-        kind = source.varying()
+        kind = source.read_number()
     known = [count == 1 and folder.crc is not None for folder, count in zip(folders, counts, strict=True)]
     crcs: Iterator[int | None] = iter(())
     while kind != _END:
@@ -233,29 +233,29 @@ def _substreams(source: HeaderSource, folders: list[Folder]) -> list[tuple[Strea
             raise BrokenError("an unknown part of the files' streams")
         missing = sum(count for count, has in zip(counts, known, strict=True) if not has)
         crcs = iter(source.checksums(min(missing, MAX_STREAMS)))
-        kind = source.varying()
+        kind = source.read_number()
     return [
         tuple(Stream(size, folder.crc if has else next(crcs, None)) for size in own)
         for folder, own, has in zip(folders, sizes, known, strict=True)
     ]
 
 
-def _sizes(source: HeaderSource, folder: Folder, count: int, given: bool) -> list[int]:
+def _read_sizes(source: HeaderSource, folder: Folder, count: int, given: bool) -> list[int]:
     """All sizes but the last of a folder are stated; the last is the rest."""
     if not count:
         return []
-    sizes = [source.varying() for _ in range(count - 1)] if given else []
+    sizes = [source.read_number() for _ in range(count - 1)] if given else []
     return [*sizes, max(0, folder.size - sum(sizes))]
 
 
-def _files(source: HeaderSource, limit: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _read_files(source: HeaderSource, limit: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of files with content, and of empty files. What is neither is a folder."""
-    count = source.varying(MAX_STREAMS)
+    count = source.read_number(MAX_STREAMS)
     names: list[str] = []
     hollow: list[bool] = []
     empty: list[bool] = []
-    while (kind := source.varying()) != _END:
-        size = source.varying()
+    while (kind := source.read_number()) != _END:
+        size = source.read_number()
         end = source.place + size
         if size > source.left:
             raise BrokenError("out of bytes")
@@ -264,7 +264,7 @@ def _files(source: HeaderSource, limit: int) -> tuple[tuple[str, ...], tuple[str
         elif kind == _EMPTY_FILE:
             empty = source.bits(sum(hollow))
         elif kind == _NAMES and not source.number(1):
-            names = _names(source.take(end - source.place), min(count, 4 * limit + 1000))
+            names = _decode_names(source.take(end - source.place), min(count, 4 * limit + 1000))
         source.place = end
     states = [*hollow, *([False] * max(0, len(names) - len(hollow)))]
     empties = iter(empty)
@@ -273,5 +273,5 @@ def _files(source: HeaderSource, limit: int) -> tuple[tuple[str, ...], tuple[str
     return filled, tuple(name for name, _, is_empty in marked if is_empty)
 
 
-def _names(data: bytes, limit: int) -> list[str]:
+def _decode_names(data: bytes, limit: int) -> list[str]:
     return data.decode("utf-16-le", "replace").split("\0", limit)[:limit]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from gatepost.files.budget import Budget
-from gatepost.files.values import Member, Unread
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.values import Member, UnreadReason
 
 BLOCK = 512
 
@@ -15,11 +15,11 @@ def is_tar(content: bytes) -> bool:
     header = content[:BLOCK]
     if header[257:262] == b"ustar":
         return True
-    said = _number(header[148:156]) if header[0] else None
-    return said is not None and said == _checksum(header)
+    stated = _parse_number(header[148:156]) if header[0] else None
+    return stated is not None and stated == _compute_checksum(header)
 
 
-def members(content: bytes, budget: Budget) -> Iterator[Member]:
+def read_members(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Every regular file."""
     place = 0
     long_name = ""
@@ -29,7 +29,7 @@ def members(content: bytes, budget: Budget) -> Iterator[Member]:
         if not header.strip(b"\0"):
             place += BLOCK
             continue
-        size = _number(header[124:136])
+        size = _parse_number(header[124:136])
         if size is None:
             return
         room = budget.allowance(min(size, len(content)))
@@ -37,18 +37,18 @@ def members(content: bytes, budget: Budget) -> Iterator[Member]:
         place += BLOCK + (size + BLOCK - 1) // BLOCK * BLOCK
         kind = header[156:157]
         if kind == b"L":
-            long_name = _text(data)
+            long_name = _decode_text(data)
         elif kind == b"x":
-            long_name = _pax_path(data) or long_name
+            long_name = _find_pax_path(data) or long_name
         elif kind in (b"0", b"\0", b"7"):
             count += 1
-            short: Unread | None = "size" if size > room else "damaged" if len(data) < size else None
+            short: UnreadReason | None = "size" if size > room else "damaged" if len(data) < size else None
             budget.pay(0, len(data))
-            yield Member((long_name or _text(header[:100]),), data, short)
+            yield Member((long_name or _decode_text(header[:100]),), data, short)
             long_name = ""
 
 
-def _number(field: bytes) -> int | None:
+def _parse_number(field: bytes) -> int | None:
     if field[:1] == b"\x80":
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
@@ -58,15 +58,15 @@ def _number(field: bytes) -> int | None:
         return None
 
 
-def _checksum(header: bytes) -> int:
+def _compute_checksum(header: bytes) -> int:
     return sum(header) - sum(header[148:156]) + 8 * 32
 
 
-def _text(field: bytes) -> str:
+def _decode_text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def _pax_path(data: bytes) -> str:
+def _find_pax_path(data: bytes) -> str:
     for line in data[:65_536].split(b"\n"):
         _, _, record = line.partition(b" ")
         if record.startswith(b"path="):

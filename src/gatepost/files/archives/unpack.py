@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from gatepost.files.archives import arj_ace, cab, decompress, disc_image, rar, sevenzip, tar, zip_archive
-from gatepost.files.archives.passwords import Passwords
-from gatepost.files.budget import Budget
-from gatepost.files.values import File, Member, Unread
+from gatepost.files.archives.passwords import PasswordCandidates
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.values import File, Member, UnreadReason
 
-Reader: TypeAlias = Callable[[bytes, Budget, Passwords], Iterator[Member]]
+Reader: TypeAlias = Callable[[bytes, UnpackBudget, PasswordCandidates], Iterator[Member]]
 
-_STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, Unread | None]]] = {
+_STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] = {
     "gzip": decompress.gzip,
     "bzip2": decompress.bzip2,
     "xz": decompress.xz,
@@ -24,36 +24,36 @@ _SUFFIXES = {
 }
 
 
-def _recognised(_content: bytes, _budget: Budget, _passwords: Passwords) -> Iterator[Member]:
+def _refuse_unread(_content: bytes, _budget: UnpackBudget, _passwords: PasswordCandidates) -> Iterator[Member]:
     """A disc image whose inside is not read."""
     yield Member(("",), b"", "unsupported")
 
 
 _READERS: dict[str, Reader] = {
-    "7z": sevenzip.members,
-    "ace": arj_ace.ace,
-    "arj": arj_ace.arj,
-    "cab": cab.members,
-    "iso": disc_image.members,
-    "rar": rar.members,
-    "vhd": _recognised,
+    "7z": sevenzip.read_members,
+    "ace": arj_ace.read_ace,
+    "arj": arj_ace.read_arj,
+    "cab": cab.read_members,
+    "iso": disc_image.read_members,
+    "rar": rar.read_members,
+    "vhd": _refuse_unread,
 }
 
 
-def members(file: File, budget: Budget, passwords: Passwords) -> Iterator[Member] | None:
+def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates) -> Iterator[Member] | None:
     """The members of what this file is; None for a file that holds no others."""
     if file.type in _STREAMS:
-        return _stream(file, budget)
+        return _unpack_stream(file, budget)
     if file.type in _READERS:
         return _READERS[file.type](file.content, budget, passwords)
     if file.type == "tar" or (file.type in ("data", "text") and tar.is_tar(file.content)):
-        return tar.members(file.content, budget)
+        return tar.read_members(file.content, budget)
     if zip_archive.is_zip(file.content):
-        return zip_archive.members(file.content, budget, passwords)
+        return zip_archive.read_members(file.content, budget, passwords)
     return None
 
 
-def _stream(file: File, budget: Budget) -> Iterator[Member]:
+def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
     """gzip, bzip2, xz and zstd hold one nameless file, called as the archive without its suffix."""
     content, unread = _STREAMS[file.type](file.content, budget.allowance(len(file.content)))
     shortage = budget.shortage(len(file.content))

@@ -22,8 +22,8 @@ import msgspec
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from gatepost.files.archives import decompress
-from gatepost.files.archives.passwords import Ring
-from gatepost.files.budget import Budget
+from gatepost.files.archives.passwords import PasswordAttempts
+from gatepost.files.budget import UnpackBudget
 from gatepost.files.values import Member
 
 HEADER = 12
@@ -36,14 +36,14 @@ _FIELD = Struct("<HH")
 _TABLE = tuple(zlib.crc32(bytes([value]), 0xFFFFFFFF) ^ 0xFFFFFFFF for value in range(256))
 
 
-class Aes(msgspec.Struct, frozen=True):
+class AesField(msgspec.Struct, frozen=True):
     """What the extra field of an AES entry says: the strength of the key and the method below the cipher."""
 
     strength: int
     method: int
 
 
-class Traditional:
+class TraditionalCipher:
     """The old cipher, keyed by one password."""
 
     def __init__(self, password: bytes) -> None:
@@ -76,26 +76,26 @@ class Traditional:
         return bytes(out)
 
 
-def traditional(data: memoryview, password: bytes, check: int) -> Traditional | None:
+def open_traditional(data: memoryview, password: bytes, check: int) -> TraditionalCipher | None:
     """The cipher past its header, if the header's last byte is what it should be."""
-    cipher = Traditional(password)
+    cipher = TraditionalCipher(password)
     header = cipher.decipher(data[:HEADER])
     return cipher if len(header) == HEADER and header[-1] == check else None
 
 
-def aes_field(extra: bytes) -> Aes | None:
+def find_aes_field(extra: bytes) -> AesField | None:
     """The AES record among the extra fields of an entry."""
     place = 0
     while place + 4 <= len(extra):
         kind, size = _FIELD.unpack_from(extra, place)
         field = extra[place + 4 : place + 4 + size]
         if kind == AES_EXTRA and len(field) >= 7:
-            return Aes(field[4], int.from_bytes(field[5:7], "little"))
+            return AesField(field[4], int.from_bytes(field[5:7], "little"))
         place += 4 + size
     return None
 
 
-def aes(data: memoryview, field: Aes, password: bytes) -> bytes | None:
+def decrypt_aes(data: memoryview, field: AesField, password: bytes) -> bytes | None:
     """The data in the clear, if both the password's and the data's check hold."""
     size = _KEY_SIZES.get(field.strength)
     if size is None or len(data) < size // 2 + _CHECK + _MAC:
@@ -107,10 +107,10 @@ def aes(data: memoryview, field: Aes, password: bytes) -> bytes | None:
     body = rest[_CHECK:-_MAC]
     if hmac.digest(keys[size : 2 * size], body, "sha1")[:_MAC] != bytes(rest[-_MAC:]):
         return None
-    return _counted(keys[:size], body)
+    return _decrypt_counter_mode(keys[:size], body)
 
 
-def _counted(key: bytes, body: memoryview) -> bytes:
+def _decrypt_counter_mode(key: bytes, body: memoryview) -> bytes:
     """AES in counter mode with WinZip's counter: little-endian, from one."""
     blocks = (len(body) + 15) // 16
     counters = bytearray(16 * blocks)
@@ -145,7 +145,7 @@ _METHODS = {
 _PROBE = 1024
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ZipEntry(msgspec.Struct, frozen=True):
     """One entry: where its data starts and what is claimed of it."""
 
     names: tuple[str, ...]
@@ -155,7 +155,7 @@ class Entry(msgspec.Struct, frozen=True):
     packed: int
     crc: int = 0
     check: int = 0
-    aes: Aes | None = None
+    aes: AesField | None = None
 
 
 def is_zip(content: bytes) -> bool:
@@ -163,37 +163,37 @@ def is_zip(content: bytes) -> bool:
     return content.startswith(LOCAL) or content.find(END, max(0, len(content) - 66_000)) >= 0
 
 
-def members(content: bytes, budget: Budget, passwords: Iterable[str] = ()) -> Iterator[Member]:
+def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Every entry that some program would unpack."""
-    ring = Ring(passwords, budget)
-    for entry in entries(content, budget.max_files):
+    attempts = PasswordAttempts(passwords, budget)
+    for entry in read_entries(content, budget.max_files):
         if entry.names[0].endswith("/") and not entry.packed:
             continue
         data = memoryview(content)[entry.start : entry.start + entry.packed]
         if entry.start > len(content):
             yield Member(entry.names, b"", "damaged")
         elif entry.encrypted or entry.method == _AES:
-            yield _deciphered(data, entry, budget, ring)
+            yield _decrypt(data, entry, budget, attempts)
         else:
-            yield _unpacked(data, entry, entry.method, budget)
+            yield _unpack(data, entry, entry.method, budget)
 
 
-def entries(content: bytes, limit: int) -> list[Entry]:
+def read_entries(content: bytes, limit: int) -> list[ZipEntry]:
     """The entries of the central directory, then those that only their local header tells of."""
-    found: dict[int, Entry] = {}
-    for entry in _directory(content):
+    found: dict[int, ZipEntry] = {}
+    for entry in _read_directory(content):
         found.setdefault(entry.start, entry)
         if len(found) > limit:
             break
     covered = sorted((entry.start, entry.start + entry.packed) for entry in found.values())
-    for entry in _local_headers(content, covered):
+    for entry in _find_local_headers(content, covered):
         found.setdefault(entry.start, entry)
         if len(found) > limit:
             break
     return list(found.values())
 
 
-def _directory(content: bytes) -> Iterator[Entry]:
+def _read_directory(content: bytes) -> Iterator[ZipEntry]:
     end = content.rfind(END)
     if end < 0 or end + _END.size > len(content):
         return
@@ -204,15 +204,15 @@ def _directory(content: bytes) -> Iterator[Entry]:
     while content.startswith(CENTRAL, place) and place + _CENTRAL.size <= len(content):
         fields = _CENTRAL.unpack_from(content, place)
         name_size, extra_size, comment_size = fields[9:12]
-        yield _entry_at(content, place, fields, shift)
+        yield _read_entry(content, place, fields, shift)
         place += 46 + name_size + extra_size + comment_size
 
 
-def _entry_at(content: bytes, place: int, fields: tuple[int, ...], shift: int) -> Entry:
+def _read_entry(content: bytes, place: int, fields: tuple[int, ...], shift: int) -> ZipEntry:
     """An entry of the directory with what its local header adds."""
     flags, method, time, crc, packed, name_size, extra_size = *fields[2:5], *fields[6:8], *fields[9:11]
     header = fields[15] + shift
-    names = [_name(content[place + 46 : place + 46 + name_size], flags)]
+    names = [_decode_name(content[place + 46 : place + 46 + name_size], flags)]
     extra = content[place + 46 + name_size : place + 46 + name_size + extra_size]
     start = header
     encrypted = bool(flags & ENCRYPTED)
@@ -220,15 +220,15 @@ def _entry_at(content: bytes, place: int, fields: tuple[int, ...], shift: int) -
         local = _LOCAL.unpack_from(content, header)
         local_flags, name_size, extra_size = local[1], local[8], local[9]
         start = header + 30 + name_size + extra_size
-        names.append(_name(content[header + 30 : header + 30 + name_size], local_flags))
+        names.append(_decode_name(content[header + 30 : header + 30 + name_size], local_flags))
         # Believe "encrypted" only if both say so: a lie in one header must not keep us out.
         encrypted = encrypted and bool(local_flags & ENCRYPTED)
     check = time >> 8 if flags & STREAMED else crc >> 24
-    aes = aes_field(extra) if method == _AES else None
-    return Entry(tuple(dict.fromkeys(names)), start, method, encrypted, packed, crc, check, aes)
+    aes = find_aes_field(extra) if method == _AES else None
+    return ZipEntry(tuple(dict.fromkeys(names)), start, method, encrypted, packed, crc, check, aes)
 
 
-def _local_headers(content: bytes, covered: list[tuple[int, int]]) -> Iterator[Entry]:
+def _find_local_headers(content: bytes, covered: list[tuple[int, int]]) -> Iterator[ZipEntry]:
     """Local headers outside the data of known entries. (What is inside that data is found when it is unfolded.)"""
     place = content.find(LOCAL)
     regions = iter(covered)
@@ -247,14 +247,14 @@ def _local_headers(content: bytes, covered: list[tuple[int, int]]) -> Iterator[E
         if not packed or flags & STREAMED:
             following = content.find(b"PK", start)
             packed = (following if following >= 0 else len(content)) - start if method == 0 else len(content) - start
-        name = _name(content[place + 30 : place + 30 + name_size], flags)
+        name = _decode_name(content[place + 30 : place + 30 + name_size], flags)
         check = time >> 8 if flags & STREAMED else crc >> 24
-        aes = aes_field(content[start - extra_size : start]) if method == _AES else None
-        yield Entry((name,), start, method, bool(flags & ENCRYPTED), max(0, packed), crc, check, aes)
+        aes = find_aes_field(content[start - extra_size : start]) if method == _AES else None
+        yield ZipEntry((name,), start, method, bool(flags & ENCRYPTED), max(0, packed), crc, check, aes)
         place = content.find(LOCAL, place + 4 if method == 8 and flags & STREAMED else start + max(0, packed))
 
 
-def _unpacked(data: memoryview | bytes, entry: Entry, method: int, budget: Budget, password: str = "") -> Member:
+def _unpack(data: memoryview | bytes, entry: ZipEntry, method: int, budget: UnpackBudget, password: str = "") -> Member:
     limit = budget.allowance(len(data))
     shortage = budget.shortage(len(data))
     if limit <= 0:
@@ -266,7 +266,7 @@ def _unpacked(data: memoryview | bytes, entry: Entry, method: int, budget: Budge
     return Member(entry.names, out, shortage if unread == "size" else unread, password)
 
 
-def _deciphered(data: memoryview, entry: Entry, budget: Budget, ring: Ring) -> Member:
+def _decrypt(data: memoryview, entry: ZipEntry, budget: UnpackBudget, attempts: PasswordAttempts) -> Member:
     """The entry opened with a password from the mail, or the word that it is encrypted."""
     locked = Member(entry.names, b"", "encrypted")
     if budget.allowance(len(data)) <= 0:
@@ -275,27 +275,27 @@ def _deciphered(data: memoryview, entry: Entry, budget: Budget, ring: Ring) -> M
         field = entry.aes
         if field is None:
             return locked
-        clear = ring.unlock(lambda password: aes(data, field, password.encode("utf-8", "replace")))
-        return locked if clear is None else _unpacked(clear, entry, field.method, budget, ring.password)
-    return ring.unlock(lambda password: _tried(data, entry, budget, password)) or locked
+        clear = attempts.unlock(lambda password: decrypt_aes(data, field, password.encode("utf-8", "replace")))
+        return locked if clear is None else _unpack(clear, entry, field.method, budget, attempts.password)
+    return attempts.unlock(lambda password: _try_password(data, entry, budget, password)) or locked
 
 
-def _tried(data: memoryview, entry: Entry, budget: Budget, password: str) -> Member | None:
+def _try_password(data: memoryview, entry: ZipEntry, budget: UnpackBudget, password: str) -> Member | None:
     """The entry under the old cipher, if this password fits: by the header, by a first piece, and by the whole."""
     key = password.encode("utf-8", "replace")
-    cipher = traditional(data, key, entry.check)
+    cipher = open_traditional(data, key, entry.check)
     if cipher is None:
         return None
     body = data[HEADER:]
     head = cipher.decipher(body[:_PROBE])
-    if not _plausible(head, entry.method) or not budget.slowly(len(body)):
+    if not _is_plausible(head, entry.method) or not budget.take_slow(len(body)):
         return None
-    member = _unpacked(head + cipher.decipher(body[_PROBE:]), entry, entry.method, budget, password)
+    member = _unpack(head + cipher.decipher(body[_PROBE:]), entry, entry.method, budget, password)
     whole = member.unread is None
     return None if whole and zlib.crc32(member.content) != entry.crc else member
 
 
-def _plausible(head: bytes, method: int) -> bool:
+def _is_plausible(head: bytes, method: int) -> bool:
     """Whether a first piece under deflate is no nonsense."""
     try:
         return method != 8 or len(zlib.decompressobj(-15).decompress(head, _PROBE)) >= 0
@@ -303,7 +303,7 @@ def _plausible(head: bytes, method: int) -> bool:
         return False
 
 
-def _name(raw: bytes, flags: int) -> str:
+def _decode_name(raw: bytes, flags: int) -> str:
     if flags & UTF8:
         return raw.decode("utf-8", "replace")
     try:

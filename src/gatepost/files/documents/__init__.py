@@ -1,1 +1,1 @@
-"""Documents: one reader for each format; `registry` chooses by content."""
+"""Documents: one reader for each format; `dispatch` chooses the reader by the content."""

@@ -4,11 +4,11 @@ import re
 from base64 import b64decode
 from binascii import Error
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents.insight import Insight
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.values import Contents, File
-from gatepost.mail.links import targets_in
-from gatepost.mail.text import calendar, lines
+from gatepost.mail.links import find_targets
+from gatepost.mail.text import normalise_lines, unfold_calendar
 
 MAX_TEXT = 4 << 20
 MAX_LINES = 100_000
@@ -18,12 +18,12 @@ _FILE_NAME = re.compile(r"(?:FILENAME|X-FILENAME|X-APPLE-FILENAME)=\"?([^;:\"]{1
 _FOLD = re.compile(r"\n[ \t]")
 
 
-def inspect(file: File, budget: Budget) -> Contents:
+def inspect(file: File, budget: UnpackBudget) -> Contents:
     """Method, organiser, attendees, links, and the files attached within."""
-    insight = Insight(file, budget)
+    builder = ContentsBuilder(file, budget)
     if len(file.content) > MAX_TEXT:
-        insight.unread("size")
-    text = _FOLD.sub("", lines(file.content[:MAX_TEXT].decode("utf-8", "replace")))
+        builder.add_unread("size")
+    text = _FOLD.sub("", normalise_lines(file.content[:MAX_TEXT].decode("utf-8", "replace")))
     attendees = 0
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
         head, _, value = line.partition(":")
@@ -31,27 +31,27 @@ def inspect(file: File, budget: Budget) -> Contents:
         if name == "ATTENDEE":
             attendees += 1
         elif name == "METHOD":
-            insight.trait("calendar-method", value.strip().upper())
+            builder.add_trait("calendar-method", value.strip().upper())
         elif name == "ORGANIZER" and (match := _ADDRESS.search(line)):
-            insight.trait("calendar-organizer", match.group(1).lower())
+            builder.add_trait("calendar-organizer", match.group(1).lower())
         elif name == "ATTACH":
-            _attachment(head, value, insight)
+            _add_attachment(head, value, builder)
         elif name in _READABLE:
-            insight.links(targets_in(calendar(value)))
+            builder.add_links(find_targets(unfold_calendar(value)))
     if attendees:
-        insight.trait("calendar-attendees", str(attendees))
-    return insight.contents()
+        builder.add_trait("calendar-attendees", str(attendees))
+    return builder.build()
 
 
-def _attachment(head: str, value: str, insight: Insight) -> None:
+def _add_attachment(head: str, value: str, builder: ContentsBuilder) -> None:
     if "BASE64" not in head.upper():
-        insight.link(value.strip())
+        builder.add_link(value.strip())
         return
     name = _FILE_NAME.search(head)
     digits = re.sub(r"[^A-Za-z0-9+/]", "", value)
     try:
         content = b64decode(digits + "=" * (-len(digits) % 4))
     except Error:
-        insight.unread("damaged")
+        builder.add_unread("damaged")
         return
-    insight.member(name.group(1) if name else "attachment", content, len(value))
+    builder.add_member(name.group(1) if name else "attachment", content, len(value))

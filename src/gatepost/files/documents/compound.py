@@ -21,7 +21,7 @@ _HEADER = Struct("<30xHH10xIIIIIIII")
 _ENTRY = Struct("<64sHBBIII16s4x8x8xIQ")
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class CompoundEntry(msgspec.Struct, frozen=True, gc=False):
     """A stream or storage: `path` with its parents', upper case as names are compared; `clsid` in file order."""
 
     path: str
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return self.path.rpartition("/")[2]
 
 
-class Compound:
+class CompoundFile:
     """An opened compound file. `is_whole` is false where a table led nowhere or in a circle."""
 
     def __init__(self, content: bytes) -> None:
@@ -44,50 +44,50 @@ class Compound:
         self._fat = array("I")
         self._mini_fat = array("I")
         self._mini: bytes | None = None
-        self.entries: tuple[Entry, ...] = ()
+        self.entries: tuple[CompoundEntry, ...] = ()
         if len(content) < 512:
             self.is_whole = False
             return
         shift, _, tables, directory, _, self._cutoff, mini, _, difat, _ = _HEADER.unpack_from(content)
         # Only 512 and 4096 exist; programs take nothing else.
         self._shift = 12 if shift == 12 else 9
-        self._fat = self._table(self._fat_sectors(difat, tables))
-        self._mini_fat = self._table(list(self._chain(mini)))
+        self._fat = self._read_table(self._find_fat_sectors(difat, tables))
+        self._mini_fat = self._read_table(list(self._follow_chain(mini)))
         self.entries = tuple(self._read_directory(directory))
 
     @property
-    def root(self) -> Entry | None:
+    def root(self) -> CompoundEntry | None:
         return self.entries[0] if self.entries else None
 
-    def read(self, entry: Entry, limit: int) -> bytes:
+    def read(self, entry: CompoundEntry, limit: int) -> bytes:
         """The bytes of a stream, at most `limit`."""
         size = max(0, min(entry.size, limit, len(self._content)))
         if entry.size < self._cutoff and entry.kind != ROOT:
             return self._read_mini(entry.start, size)
         return self._read_sectors(entry.start, size)
 
-    def _sector(self, number: int) -> bytes:
+    def _read_sector(self, number: int) -> bytes:
         start = (number + 1) << self._shift
         return self._content[start : start + (1 << self._shift)]
 
-    def _fat_sectors(self, difat: int, tables: int) -> list[int]:
+    def _find_fat_sectors(self, difat: int, tables: int) -> list[int]:
         """Where the table stands: 109 places in the header, more in a chain of their own."""
         most = min(tables, (len(self._content) >> self._shift) + 1)
-        sectors = list(_numbers(self._content[76:512]))
+        sectors = list(_read_numbers(self._content[76:512]))
         seen: set[int] = set()
         while difat < _NONE and difat not in seen and len(sectors) < most:
             seen.add(difat)
-            more = _numbers(self._sector(difat))
+            more = _read_numbers(self._read_sector(difat))
             if len(more) < 2:
                 break
             sectors.extend(more[:-1])
             difat = more[-1]
         return [number for number in sectors[:most] if number < _NONE]
 
-    def _table(self, sectors: list[int]) -> "array[int]":
-        return _numbers(b"".join(self._sector(number) for number in sectors))
+    def _read_table(self, sectors: list[int]) -> "array[int]":
+        return _read_numbers(b"".join(self._read_sector(number) for number in sectors))
 
-    def _chain(self, start: int) -> Iterator[int]:
+    def _follow_chain(self, start: int) -> Iterator[int]:
         """Sectors from `start` on, each once."""
         seen: set[int] = set()
         fat = self._fat
@@ -102,10 +102,10 @@ class Compound:
     def _read_sectors(self, start: int, size: int) -> bytes:
         pieces = []
         got = 0
-        for number in self._chain(start):
+        for number in self._follow_chain(start):
             if got >= size:
                 break
-            piece = self._sector(number)
+            piece = self._read_sector(number)
             got += len(piece)
             pieces.append(piece)
         return b"".join(pieces)[:size]
@@ -124,19 +124,21 @@ class Compound:
             start = table[start]
         return b"".join(pieces)[:size]
 
-    def _read_directory(self, start: int) -> Iterator[Entry]:
+    def _read_directory(self, start: int) -> Iterator[CompoundEntry]:
         data = self._read_sectors(start, MAX_ENTRIES * 128)
         raw = [_ENTRY.unpack_from(data, place) for place in range(0, len(data) - 127, 128)]
-        parents = _parents(raw)
+        parents = _find_parents(raw)
         for number, fields in enumerate(raw):
             kind = fields[2]
             if kind in (STREAM, STORAGE, ROOT):
                 # Version 3 files leave rubbish in the upper half of the size.
                 size = fields[9] & 0xFFFFFFFF if self._shift == 9 else fields[9]
-                yield Entry(parents.get(number, "") + _name(fields[0], kind), kind, fields[7], fields[8], size)
+                yield CompoundEntry(
+                    parents.get(number, "") + _decode_name(fields[0], kind), kind, fields[7], fields[8], size
+                )
 
 
-def _numbers(data: bytes) -> "array[int]":
+def _read_numbers(data: bytes) -> "array[int]":
     numbers = array("I")
     numbers.frombytes(data[: len(data) // 4 * 4])
     if byteorder == "big":
@@ -144,13 +146,13 @@ def _numbers(data: bytes) -> "array[int]":
     return numbers
 
 
-def _name(raw: bytes, kind: int) -> str:
+def _decode_name(raw: bytes, kind: int) -> str:
     if kind == ROOT:
         return ""
     return raw.decode("utf-16-le", "replace").partition("\0")[0].replace("/", "_").upper()
 
 
-def _parents(raw: list[tuple[Any, ...]]) -> dict[int, str]:
+def _find_parents(raw: list[tuple[Any, ...]]) -> dict[int, str]:
     """The path of each entry's parents; entries that no tree leads to have none."""
     found: dict[int, str] = {}
     todo: list[tuple[int, str]] = [(raw[0][6], "")] if raw else []
@@ -162,5 +164,5 @@ def _parents(raw: list[tuple[Any, ...]]) -> dict[int, str]:
         _, _, kind, _, left, right, child, *_ = raw[number]
         todo += [(left, path), (right, path)]
         if kind == STORAGE and path.count("/") < 32:
-            todo.append((child, f"{path}{_name(raw[number][0], STORAGE)}/"))
+            todo.append((child, f"{path}{_decode_name(raw[number][0], STORAGE)}/"))
     return found

@@ -6,24 +6,13 @@ the zip comes to them, and each is recognised by what it is.
 
 from collections.abc import Callable, Iterable
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents import (
-    calendar,
-    excel_binary,
-    office_xml,
-    ole,
-    onenote,
-    pdf,
-    rtf,
-    shortcut,
-    text_tables,
-    web_page,
-)
-from gatepost.files.documents.insight import Insight
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents import calendar, office_xml, ole, onenote, pdf, rtf, shortcut, spreadsheets, web_page
+from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.values import Contents, File
 
 _NOTHING = Contents()
-_READERS: dict[str, Callable[[File, Budget], Contents]] = {
+_READERS: dict[str, Callable[[File, UnpackBudget], Contents]] = {
     "ole": ole.inspect,
     "rtf": rtf.inspect,
     "pdf": pdf.inspect,
@@ -34,10 +23,10 @@ _READERS: dict[str, Callable[[File, Budget], Contents]] = {
     "svg": web_page.inspect,
     "xml": office_xml.inspect,
 }
-_BINARY_PARTS = (excel_binary.SUPBOOK_PART, excel_binary.WORKBOOK_PART)
+_BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
 
-def inspect(file: File, budget: Budget, passwords: Iterable[str] = ()) -> Contents:
+def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
     """What of interest is in one file that is no archive; `passwords` are those that the mail gives away."""
     if file.type == "pdf":
         return pdf.inspect(file, budget, passwords)
@@ -46,13 +35,13 @@ def inspect(file: File, budget: Budget, passwords: Iterable[str] = ()) -> Conten
     if reader := _READERS.get(file.type):
         return reader(file, budget)
     if file.type == "text":
-        return _text(file, budget)
+        return _inspect_text(file, budget)
     if file.type == "data":
-        return _data(file, budget)
+        return _inspect_data(file, budget)
     return _NOTHING
 
 
-def reads(file: File) -> bool:
+def has_reader(file: File) -> bool:
     """Whether the file is a document by its type, and an archive only by accident."""
     return file.type in _READERS
 
@@ -60,28 +49,28 @@ def reads(file: File) -> bool:
 def is_document(file: File) -> bool:
     """Whether what is inside are parts of a document rather than files that somebody packed."""
     if file.type != "zip":
-        return reads(file)
+        return has_reader(file)
     return b"[Content_Types].xml" in file.content or file.content[30:50] == b"mimetypeapplication/"
 
 
-def _text(file: File, budget: Budget) -> Contents:
+def _inspect_text(file: File, budget: UnpackBudget) -> Contents:
     """Text is what its name makes of it: a table, a shortcut, a page. The message's own text is none of these."""
     if file.declared.startswith("text/") and not file.names:
         return _NOTHING
     if shortcut.is_internet_shortcut(file.content):
         return shortcut.inspect_internet(file, budget)
-    if text_tables.is_table(file):
-        return text_tables.inspect(file, budget)
+    if spreadsheets.is_text_table(file):
+        return spreadsheets.inspect_text_table(file, budget)
     if web_page.is_page(file):
         return web_page.inspect(file, budget)
     return office_xml.inspect(file, budget) if office_xml.is_xml(file.content) else _NOTHING
 
 
-def _data(file: File, budget: Budget) -> Contents:
+def _inspect_data(file: File, budget: UnpackBudget) -> Contents:
     if file.content.startswith(_BINARY_PARTS):
-        insight = Insight(file, budget)
-        excel_binary.inspect_workbook_part(file.content, insight)
-        return insight.contents()
+        builder = ContentsBuilder(file, budget)
+        spreadsheets.inspect_workbook_part(file.content, builder)
+        return builder.build()
     if b"\0" in file.content[:4] and office_xml.is_xml(file.content):
         return office_xml.inspect(file, budget)
     return _NOTHING

@@ -15,7 +15,7 @@ from struct import Struct, error
 from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-DEFAULT = "VelvetSweatshop"
+EXCEL_DEFAULT = "VelvetSweatshop"
 MAX_SPINS = 100_000
 STANDARD_SPINS = 50_000
 SEGMENT, RC4_BLOCK = 4096, 1024
@@ -35,105 +35,111 @@ _VERIFIER = Struct("<4x16s16s4x32s")
 Hash = Callable[[bytes], bytes]
 
 
-def package(information: bytes, encrypted: bytes, password: str = DEFAULT) -> bytes:
+def decrypt_package(information: bytes, encrypted: bytes, password: str = EXCEL_DEFAULT) -> bytes:
     """The zip inside an encrypted .docx, .xlsx or .pptx, b"" where the password is another one."""
     size = int.from_bytes(encrypted[:8], "little")
     try:
         agile = information[:4] == b"\x04\0\x04\0"
-        open_with = _agile if agile else _standard
+        open_with = _decrypt_agile if agile else _decrypt_standard
         plain = open_with(information, encrypted[8:], password.encode("utf-16-le", "replace"))
     except (error, ValueError, Error, KeyError):
         return b""
     return plain[:size]
 
 
-def workbook(stream: bytes, password: str = DEFAULT) -> bytes:
+def decrypt_workbook(stream: bytes, password: str = EXCEL_DEFAULT) -> bytes:
     """The records of an encrypted .xls, b"" where the password is another one."""
     place = stream.find(b"\x2f\0", 0, 4096)
     fields = stream[place + 4 : place + 4 + int.from_bytes(stream[place + 2 : place + 4], "little")]
     try:
-        key = _rc4_key(fields, password.encode("utf-16-le", "replace"))
+        key = _derive_rc4_key(fields, password.encode("utf-16-le", "replace"))
     except (error, ValueError):
         return b""
     if key is None:
         return b""
     plain = b"".join(
-        _rc4(key(number), stream[start : start + RC4_BLOCK])
+        _decrypt_rc4(key(number), stream[start : start + RC4_BLOCK])
         for number, start in enumerate(range(0, len(stream), RC4_BLOCK))
     )
-    return _records_of(stream, plain)
+    return _restore_records(stream, plain)
 
 
-def _agile(information: bytes, encrypted: bytes, password: bytes) -> bytes:
+def _decrypt_agile(information: bytes, encrypted: bytes, password: bytes) -> bytes:
     """Section 2.3.4.10: everything is said in XML."""
     data_part, _, key_part = information[8:].partition(b"encryptedKey")
-    data, key = _attributes(data_part), _attributes(key_part)
+    data, key = _parse_attributes(data_part), _parse_attributes(key_part)
     spins = int(key["spinCount"])
-    hashed, salt = _hash(key["hashAlgorithm"]), b64decode(key["saltValue"])
+    hashed, salt = _find_hash(key["hashAlgorithm"]), b64decode(key["saltValue"])
     if not 0 <= spins <= MAX_SPINS:
         return b""
-    spun = _spun(hashed, salt + password, spins)
+    base = _hash_repeatedly(hashed, salt + password, spins)
     size = int(key["keyBits"]) // 8
     if size not in _KEY_SIZES:
         return b""
 
-    def opened(block: bytes, name: str) -> bytes:
-        return _cbc(_fitted(hashed(spun + block), size), _fitted(salt, 16), b64decode(key[name]))
+    def decrypt(block: bytes, name: str) -> bytes:
+        return _decrypt_cbc(_pad_or_cut(hashed(base + block), size), _pad_or_cut(salt, 16), b64decode(key[name]))
 
-    expected = opened(_VALUE, "encryptedVerifierHashValue")
-    given = hashed(opened(_INPUT, "encryptedVerifierHashInput")[: int(key["saltSize"])])
+    expected = decrypt(_VALUE, "encryptedVerifierHashValue")
+    given = hashed(decrypt(_INPUT, "encryptedVerifierHashInput")[: int(key["saltSize"])])
     if not compare_digest(given, expected[: len(given)]):
         return b""
-    secret = opened(_KEY, "encryptedKeyValue")[: int(data["keyBits"]) // 8]
-    hashed, salt = _hash(data["hashAlgorithm"]), b64decode(data["saltValue"])
+    secret = decrypt(_KEY, "encryptedKeyValue")[: int(data["keyBits"]) // 8]
+    hashed, salt = _find_hash(data["hashAlgorithm"]), b64decode(data["saltValue"])
     segments = range(0, len(encrypted), SEGMENT)
     return b"".join(
-        _cbc(secret, _fitted(hashed(salt + number.to_bytes(4, "little")), 16), encrypted[start : start + SEGMENT])
+        _decrypt_cbc(
+            secret, _pad_or_cut(hashed(salt + number.to_bytes(4, "little")), 16), encrypted[start : start + SEGMENT]
+        )
         for number, start in enumerate(segments)
     )
 
 
-def _standard(information: bytes, encrypted: bytes, password: bytes) -> bytes:
+def _decrypt_standard(information: bytes, encrypted: bytes, password: bytes) -> bytes:
     """Section 2.3.4.5: AES in ECB under a key from SHA-1."""
     header = int.from_bytes(information[8:12], "little")
     size = int.from_bytes(information[28:32], "little") // 8
     salt, verifier, expected = _VERIFIER.unpack_from(information, 12 + header)
-    final = _digest(sha1, _spun(lambda data: _digest(sha1, data), salt + password, STANDARD_SPINS) + bytes(4))
-    key = b"".join(_digest(sha1, bytes(byte ^ pad for byte in final.ljust(64, b"\0"))) for pad in (0x36, 0x5C))[:size]
-    given = _digest(sha1, _ecb(key, verifier))
-    return _ecb(key, encrypted) if compare_digest(given, _ecb(key, expected)[:20]) else b""
+    final = _compute_digest(
+        sha1, _hash_repeatedly(lambda data: _compute_digest(sha1, data), salt + password, STANDARD_SPINS) + bytes(4)
+    )
+    key = b"".join(_compute_digest(sha1, bytes(byte ^ pad for byte in final.ljust(64, b"\0"))) for pad in (0x36, 0x5C))[
+        :size
+    ]
+    given = _compute_digest(sha1, _decrypt_ecb(key, verifier))
+    return _decrypt_ecb(key, encrypted) if compare_digest(given, _decrypt_ecb(key, expected)[:20]) else b""
 
 
-def _rc4_key(fields: bytes, password: bytes) -> Callable[[int], bytes] | None:
+def _derive_rc4_key(fields: bytes, password: bytes) -> Callable[[int], bytes] | None:
     """The key of each block of a workbook (sections 2.3.5 and 2.3.6), None where the password does not fit."""
     if fields[:2] != b"\x01\0":
         return None
     if fields[2:4] == b"\x01\0":
         salt, verifier, expected = fields[6:22], fields[22:38], fields[38:54]
-        first = _digest(md5, (_digest(md5, password)[:5] + salt) * 16)[:5]
+        first = _compute_digest(md5, (_compute_digest(md5, password)[:5] + salt) * 16)[:5]
 
         def basic(block: int) -> bytes:
-            return _digest(md5, first + block.to_bytes(4, "little"))
+            return _compute_digest(md5, first + block.to_bytes(4, "little"))
 
         return basic if _fits(basic(0), verifier, expected, md5) else None
     header = int.from_bytes(fields[10:14], "little")
     bits = int.from_bytes(fields[30:34], "little") or 40
     salt, verifier, expected = _VERIFIER.unpack_from(fields + bytes(12), 14 + header)
-    base = _digest(sha1, salt + password)
+    base = _compute_digest(sha1, salt + password)
 
     def modern(block: int) -> bytes:
-        key = _digest(sha1, base + block.to_bytes(4, "little"))[: bits // 8]
+        key = _compute_digest(sha1, base + block.to_bytes(4, "little"))[: bits // 8]
         return key.ljust(16, b"\0") if bits == 40 else key
 
     return modern if _fits(modern(0), verifier, expected[:20], sha1) else None
 
 
 def _fits(key: bytes, verifier: bytes, expected: bytes, algorithm: Callable[..., object]) -> bool:
-    plain = _rc4(key, verifier + expected)
-    return compare_digest(_digest(algorithm, plain[:16]), plain[16:])
+    plain = _decrypt_rc4(key, verifier + expected)
+    return compare_digest(_compute_digest(algorithm, plain[:16]), plain[16:])
 
 
-def _records_of(stream: bytes, plain: bytes) -> bytes:
+def _restore_records(stream: bytes, plain: bytes) -> bytes:
     """Record heads were never encrypted, nor were some records."""
     out = bytearray(stream)
     place = 0
@@ -149,40 +155,40 @@ def _records_of(stream: bytes, plain: bytes) -> bytes:
     return bytes(out)
 
 
-def _attributes(text: bytes) -> dict[str, str]:
+def _parse_attributes(text: bytes) -> dict[str, str]:
     return {name.decode(): value.decode("ascii", "replace") for name, value in _ATTRIBUTE.findall(text[:4096])}
 
 
-def _hash(name: str) -> Hash:
+def _find_hash(name: str) -> Hash:
     algorithm = _HASHES[name]
-    return lambda data: _digest(algorithm, data)
+    return lambda data: _compute_digest(algorithm, data)
 
 
-def _digest(algorithm: Callable[..., object], data: bytes) -> bytes:
+def _compute_digest(algorithm: Callable[..., object], data: bytes) -> bytes:
     result: bytes = algorithm(data, usedforsecurity=False).digest()  # type: ignore[attr-defined]
     return result
 
 
-def _spun(hashed: Hash, start: bytes, spins: int) -> bytes:
+def _hash_repeatedly(hashed: Hash, start: bytes, spins: int) -> bytes:
     value = hashed(start)
     for turn in range(spins):
         value = hashed(turn.to_bytes(4, "little") + value)
     return value
 
 
-def _fitted(value: bytes, size: int) -> bytes:
+def _pad_or_cut(value: bytes, size: int) -> bytes:
     return value[:size].ljust(size, b"\x36")
 
 
-def _cbc(key: bytes, vector: bytes, data: bytes) -> bytes:
+def _decrypt_cbc(key: bytes, vector: bytes, data: bytes) -> bytes:
     decryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor()
     return decryptor.update(data[: len(data) // 16 * 16])
 
 
-def _ecb(key: bytes, data: bytes) -> bytes:
+def _decrypt_ecb(key: bytes, data: bytes) -> bytes:
     decryptor = Cipher(algorithms.AES(key), modes.ECB()).decryptor()  # noqa: S305  the format's choice
     return decryptor.update(data[: len(data) // 16 * 16])
 
 
-def _rc4(key: bytes, data: bytes) -> bytes:
+def _decrypt_rc4(key: bytes, data: bytes) -> bytes:
     return Cipher(ARC4(key), None).decryptor().update(data)

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from html import unescape
 from urllib.parse import unquote
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.script_strings import commands
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import expand_commands
 from gatepost.files.values import Contents, File
 
 MAX_DEPTH = 64
@@ -27,14 +27,14 @@ MAX_FIELDS = 20_000
 MAX_LENGTH = 65_536
 
 
-class Fields:
+class FieldCollector:
     """The fields of one text, gathered piece by piece."""
 
     def __init__(self) -> None:
         self._open: list[list[str]] = []
         self._done: list[str] = []
 
-    def take(self, element: str, attributes: dict[str, str], text: str) -> None:
+    def add(self, element: str, attributes: dict[str, str], text: str) -> None:
         """One element of interest, in the order of the text."""
         if element == "fldSimple":
             self._keep(attributes.get("instr", ""))
@@ -48,7 +48,7 @@ class Fields:
         elif attributes.get("fldCharType") == "end":
             self._close()
 
-    def found(self) -> Iterator[str]:
+    def finish(self) -> Iterator[str]:
         """All instructions; fields that were never closed are read to the end."""
         while self._open:
             self._close()
@@ -60,14 +60,14 @@ class Fields:
         instruction = "".join(self._open.pop())[:MAX_LENGTH]
         self._keep(instruction)
         if self._open:
-            self._open[-1].append(_quoted(instruction))
+            self._open[-1].append(_expand_quote(instruction))
 
     def _keep(self, instruction: str) -> None:
         if instruction.strip() and len(self._done) < MAX_FIELDS:
             self._done.append(instruction.strip())
 
 
-def _quoted(instruction: str) -> str:
+def _expand_quote(instruction: str) -> str:
     """What a QUOTE field shows; any other shows something that is not known here."""
     words = instruction.split()
     if not words or words[0].upper() != "QUOTE":
@@ -126,9 +126,9 @@ def is_xml(content: bytes) -> bool:
     return head.startswith(b"<")
 
 
-def inspect(file: File, budget: Budget) -> Contents:
+def inspect(file: File, budget: UnpackBudget) -> Contents:
     """What of interest stands in one part."""
-    insight = Insight(file, budget)
+    builder = ContentsBuilder(file, budget)
     content = file.content
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]:
         text = content.decode(
@@ -136,11 +136,11 @@ def inspect(file: File, budget: Budget) -> Contents:
         )
         content = text.encode("utf-8", "replace")
     if any(mark in content for mark in _MARKS):
-        _scan(_without_comments(content).decode("utf-8", "replace"), insight)
-    return insight.contents()
+        _scan(_remove_comments(content).decode("utf-8", "replace"), builder)
+    return builder.build()
 
 
-def _without_comments(content: bytes) -> bytes:
+def _remove_comments(content: bytes) -> bytes:
     """A comment may stand within a word, and CDATA sections are plain text."""
     if b"<!" not in content:
         return content
@@ -148,106 +148,106 @@ def _without_comments(content: bytes) -> bytes:
     return b"".join([pieces[0], *(piece.partition(b"-->")[2] for piece in pieces[1:])])
 
 
-def _scan(text: str, insight: Insight) -> None:
-    fields = Fields()
+def _scan(text: str, builder: ContentsBuilder) -> None:
+    fields = FieldCollector()
     for count, match in enumerate(_ELEMENT.finditer(text)):
         if count >= MAX_ELEMENTS:
-            insight.unread("count")
+            builder.add_unread("count")
             break
         element, inside, following = match.groups()
-        attributes = _attributes(inside)
+        attributes = _parse_attributes(inside)
         if element in ("fldChar", "instrText", "fldSimple"):
-            fields.take(element, attributes, unescape(following))
+            fields.add(element, attributes, unescape(following))
         elif element == "Relationship":
-            _relationship(attributes, insight)
+            _inspect_relationship(attributes, builder)
         else:
-            _other(element, attributes, following, insight)
-    for instruction in fields.found():
-        report_field(instruction, insight)
+            _inspect_element(element, attributes, following, builder)
+    for instruction in fields.finish():
+        report_field(instruction, builder)
     if "HYPERLINK(" in text:
-        insight.links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(text))
+        builder.add_links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(text))
 
 
-def _attributes(text: str) -> dict[str, str]:
+def _parse_attributes(text: str) -> dict[str, str]:
     return {
         match.group(1).rpartition(":")[2]: unescape(match.group(2) or match.group(3) or "")
         for match in _ATTRIBUTE.finditer(text)
     }
 
 
-def report_field(instruction: str, insight: Insight) -> None:
+def report_field(instruction: str, builder: ContentsBuilder) -> None:
     """A field of a text document: a link, or data from another program."""
     words = instruction.split(None, 1)
     kind = words[0].strip('"').upper() if words else ""
     if kind in ("DDE", "DDEAUTO"):
-        insight.trait("dde", instruction)
-        insight.member("DDE command", commands(instruction))
+        builder.add_trait("dde", instruction)
+        builder.add_member("DDE command", expand_commands(instruction))
     elif kind in ("HYPERLINK", "INCLUDEPICTURE", "INCLUDETEXT", "IMPORT") and len(words) > 1:
         target = re.sub(r'^\s*(?:\\\w\s+)*"?|".*$', "", words[1])
-        insight.link(target)
+        builder.add_link(target)
         if kind != "HYPERLINK" and _ELSEWHERE.match(target):
-            insight.trait("remote-object", target)
+            builder.add_trait("remote-object", target)
 
 
-def _relationship(attributes: dict[str, str], insight: Insight) -> None:
+def _inspect_relationship(attributes: dict[str, str], builder: ContentsBuilder) -> None:
     """A relationship (ECMA-376 part 2, section 9.3): what belongs to the document, and what is elsewhere."""
     kind = attributes.get("Type", "").rpartition("/")[2]
     target = attributes.get("Target", "")
     if kind in _CELLS_THAT_RUN:
-        insight.trait("macro", "Excel 4.0")
-        insight.trait("macro-cells", target)
+        builder.add_trait("macro", "Excel 4.0")
+        builder.add_trait("macro-cells", target)
     elif kind in ("oleObject", "package") and attributes.get("TargetMode") != "External":
-        insight.trait("embedded-object", target)
+        builder.add_trait("embedded-object", target)
     if attributes.get("TargetMode", "").lower() != "external" or not target:
         return
     if _ELSEWHERE.match(target):
-        insight.link(_SHELL.sub("", target).partition("!")[0] if kind in _FETCHED else target)
+        builder.add_link(_SHELL.sub("", target).partition("!")[0] if kind in _FETCHED else target)
         if trait := _FETCHED.get(kind):
-            insight.trait(trait, target)
+            builder.add_trait(trait, target)
     elif _PROGRAM.search(target):
         command = unquote(target)
-        insight.trait("program-action", command)
-        insight.member("program action", commands(command))
+        builder.add_trait("program-action", command)
+        builder.add_member("program action", expand_commands(command))
 
 
-def _other(element: str, attributes: dict[str, str], following: str, insight: Insight) -> None:
+def _inspect_element(element: str, attributes: dict[str, str], following: str, builder: ContentsBuilder) -> None:
     match element:
         case "ddeLink" | "dde-source" | "dde-connection-decl":
-            _dde(attributes, insight)
+            _report_dde(attributes, builder)
         case "Path" if "|" in following:  # Excel 2003 XML writes `program|topic`
-            _dde({"ddeService": unescape(following)}, insight)
+            _report_dde({"ddeService": unescape(following)}, builder)
         case "customUI" if "onLoad" in attributes:
-            insight.trait("macro-autorun", f"onLoad {attributes['onLoad']}")
+            builder.add_trait("macro-autorun", f"onLoad {attributes['onLoad']}")
         case "hlinkClick" | "hlinkMouseOver" | "hlinkHover":
             if attributes.get("action", "").startswith("ppaction://macro"):
-                insight.trait("macro-autorun", attributes["action"])
+                builder.add_trait("macro-autorun", attributes["action"])
         case "definedName" if _STARTS.search(attributes.get("name", "")):
-            insight.trait("macro-autorun", attributes["name"])
+            builder.add_trait("macro-autorun", attributes["name"])
         case "encryption-data":
-            insight.trait("encrypted", "OpenDocument")
+            builder.add_trait("encrypted", "OpenDocument")
         case "binaryData" | "binData":
-            _binary(attributes.get("name", "binary data"), following, insight)
+            _add_binary(attributes.get("name", "binary data"), following, builder)
         case "a" if "href" in attributes:
-            insight.link(attributes["href"])
+            builder.add_link(attributes["href"])
         case "event-listener":
-            insight.trait("macro-autorun", f"{attributes.get('event-name', '')} {attributes.get('href', '')}")
+            builder.add_trait("macro-autorun", f"{attributes.get('event-name', '')} {attributes.get('href', '')}")
         case "module" if "language" in attributes:
-            insight.trait("macro", attributes.get("name", "OpenDocument Basic"))
+            builder.add_trait("macro", attributes.get("name", "OpenDocument Basic"))
 
 
-def _dde(attributes: dict[str, str], insight: Insight) -> None:
+def _report_dde(attributes: dict[str, str], builder: ContentsBuilder) -> None:
     parts = ("ddeService", "ddeTopic", "dde-application", "dde-topic", "dde-item")
     command = " ".join(attributes[part] for part in parts if part in attributes)
-    insight.trait("dde", command)
-    insight.member("DDE command", commands(command))
+    builder.add_trait("dde", command)
+    builder.add_member("DDE command", expand_commands(command))
 
 
-def _binary(name: str, text: str, insight: Insight) -> None:
+def _add_binary(name: str, text: str, builder: ContentsBuilder) -> None:
     """A part of a document that is one XML file, in base64."""
-    digits = re.sub(r"[^A-Za-z0-9+/]", "", text[: insight.room(len(text))])
+    digits = re.sub(r"[^A-Za-z0-9+/]", "", text[: builder.allowance(len(text))])
     try:
         content = b64decode(digits + "=" * (-len(digits) % 4))
     except Error:
-        insight.unread("damaged")
+        builder.add_unread("damaged")
         return
-    insight.member(name, content, len(text))
+    builder.add_member(name, content, len(text))

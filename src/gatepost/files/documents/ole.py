@@ -4,6 +4,8 @@ Office documents in compound files (.doc, .xls, .ppt), their embedded objects, a
 
 One file may be several things at once: a Word document with a spreadsheet and a packaged program inside has streams of
 all three. So nothing is decided by the file's name or class: every stream is looked at for what its name says it is.
+
+Outlook's saved messages (.msg, MS-OXMSG): each property is a stream, each attachment a storage of such streams.
 """
 
 import re
@@ -12,17 +14,17 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gatepost.files.archives import decompress
-from gatepost.files.budget import Budget
-from gatepost.files.documents import excel_binary, office_encryption, outlook_msg, powerpoint_binary, vba
-from gatepost.files.documents.compound import ROOT, STREAM, Compound, Entry
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.script_strings import addresses_in, commands
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents import office_encryption, powerpoint_binary, spreadsheets, vba
+from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, CompoundFile
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import expand_commands, find_addresses
 from gatepost.files.values import Contents, File
 
 MAX_NAME = 500
 
 
-class Package(msgspec.Struct, frozen=True):
+class PackagedFile(msgspec.Struct, frozen=True):
     """A packaged file with every name that it bears, or the command that stands in its place."""
 
     names: tuple[str, ...] = ("embedded object",)
@@ -30,33 +32,33 @@ class Package(msgspec.Struct, frozen=True):
     command: str = ""
 
 
-def read_package(data: bytes) -> Package:
+def read_package(data: bytes) -> PackagedFile:
     """Read a package; without content where the bytes are none."""
     if data[:2] != b"\x02\0":
-        return Package()
-    label, place = _text(data, 2)
-    source, place = _text(data, place)
+        return PackagedFile()
+    label, place = _read_text(data, 2)
+    source, place = _read_text(data, place)
     kind = int.from_bytes(data[place + 2 : place + 4], "little")
     place += 4
     if kind == 1:  # no file, but a command line
-        command, _ = _text(data, place + 2)
-        return Package(_names(label, source), command=command)
+        command, _ = _read_text(data, place + 2)
+        return PackagedFile(_base_names(label, source), command=command)
     length = int.from_bytes(data[place : place + 4], "little")
     temporary = data[place + 4 : place + 4 + min(length, MAX_NAME)]
     place += 4 + length
     size = int.from_bytes(data[place : place + 4], "little")
     content = data[place + 4 : place + 4 + size]
-    return Package(_names(label, source, temporary.split(b"\0", 1)[0].decode("cp1252", "replace")), content)
+    return PackagedFile(_base_names(label, source, temporary.split(b"\0", 1)[0].decode("cp1252", "replace")), content)
 
 
-def _text(data: bytes, place: int) -> tuple[str, int]:
+def _read_text(data: bytes, place: int) -> tuple[str, int]:
     end = data.find(b"\0", place, place + MAX_NAME)
     if end < 0:
         return "", len(data)
     return data[place:end].decode("cp1252", "replace"), end + 1
 
 
-def _names(*paths: str) -> tuple[str, ...]:
+def _base_names(*paths: str) -> tuple[str, ...]:
     names = [path.replace("\\", "/").rpartition("/")[2] for path in paths]
     return tuple(dict.fromkeys(name for name in names if name)) or ("embedded object",)
 
@@ -71,129 +73,165 @@ _PACKED = re.compile(r"_\d{5,12}\Z")
 _REMOTE = re.compile(r"(?:https?|ftp|file|mhtml|ms-\w{1,20}|search-ms)[:!]|\\\\", re.IGNORECASE)
 
 
-def inspect(file: File, budget: Budget, passwords: Iterable[str] = ()) -> Contents:
+def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
     """Everything of interest in one compound file; `passwords` are those that the mail gives away."""
-    insight = Insight(file, budget, passwords)
-    document = Compound(file.content)
+    builder = ContentsBuilder(file, budget, passwords)
+    document = CompoundFile(file.content)
     if not document.entries:
-        insight.unread("damaged")
-        return insight.contents()
+        builder.add_unread("damaged")
+        return builder.build()
     root = document.root
     if root is not None and root.kind == ROOT and root.clsid == _INSTALLER:
-        insight.trait("installer", "MSI")
+        builder.add_trait("installer", "MSI")
     streams = [entry for entry in document.entries if entry.kind == STREAM]
     if len(streams) > MAX_STREAMS:
-        insight.unread("count")
+        builder.add_unread("count")
     for entry in streams[:MAX_STREAMS]:
-        read = _packed if _PACKED.match(entry.name) else _READERS.get(entry.name)
+        read = _unpack_storage if _PACKED.match(entry.name) else _READERS.get(entry.name)
         if read:
-            read(_read(document, entry, insight), insight)
-    _open_package(document, streams, insight)
+            read(_read_stream(document, entry, builder), builder)
+    _decrypt_package(document, streams, builder)
     if any(entry.path.startswith("__PROPERTIES") for entry in streams):
-        outlook_msg.inspect(document, insight)
-    vba.inspect(document, insight)
+        _inspect_msg(document, builder)
+    vba.inspect(document, builder)
     if not document.is_whole:
-        insight.unread("damaged")
-    return insight.contents()
+        builder.add_unread("damaged")
+    return builder.build()
 
 
-def _read(document: Compound, entry: Entry, insight: Insight) -> bytes:
+def _read_stream(document: CompoundFile, entry: CompoundEntry, builder: ContentsBuilder) -> bytes:
     """A stream, paid for: a thousand entries may name the same sectors."""
-    room = insight.room(COST * min(entry.size, len(insight.file.content)))
+    room = builder.allowance(COST * min(entry.size, len(builder.file.content)))
     content = document.read(entry, room)
-    if room < min(entry.size, len(insight.file.content)):
-        insight.unread("size")
-    insight.budget.pay(COST * len(content), 0)
+    if room < min(entry.size, len(builder.file.content)):
+        builder.add_unread("size")
+    builder.budget.pay(COST * len(content), 0)
     return content
 
 
-def _open_package(document: Compound, streams: list[Entry], insight: Insight) -> None:
+def _decrypt_package(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
     """A whole modern document, encrypted."""
     found = {entry.path: entry for entry in streams}
     if "ENCRYPTEDPACKAGE" not in found:
         return
     information = document.read(found["ENCRYPTIONINFO"], 8192) if "ENCRYPTIONINFO" in found else b""
-    encrypted = _read(document, found["ENCRYPTEDPACKAGE"], insight)
-    plain = insight.unlocked(
-        office_encryption.DEFAULT,
+    encrypted = _read_stream(document, found["ENCRYPTEDPACKAGE"], builder)
+    plain = builder.try_passwords(
+        office_encryption.EXCEL_DEFAULT,
         PASSWORD_COST,
-        lambda password: office_encryption.package(information, encrypted, password),
+        lambda password: office_encryption.decrypt_package(information, encrypted, password),
     )
     if plain:
-        insight.member("decrypted document", plain)
+        builder.add_member("decrypted document", plain)
     else:
-        insight.trait("encrypted", "Office")
+        builder.add_trait("encrypted", "Office")
 
 
-def _encrypted(_: bytes, insight: Insight) -> None:
-    insight.trait("encrypted", "Office")
+def _report_encrypted(_: bytes, builder: ContentsBuilder) -> None:
+    builder.add_trait("encrypted", "Office")
 
 
-def _word(content: bytes, insight: Insight) -> None:
+def _inspect_word(content: bytes, builder: ContentsBuilder) -> None:
     """The text with its fields; a flag in the header (MS-DOC section 2.5.2) says whether it is encrypted."""
     if content[:2] == b"\xec\xa5" and content[11:12] and content[11] & 1:
-        insight.trait("encrypted", "Word")
+        builder.add_trait("encrypted", "Word")
         return
     upper = content.upper()
     if b"DDE" in upper:
         for match in _DDE.finditer(content):
-            _dde(match.group(1).decode("latin-1"), insight)
+            _report_dde(match.group(1).decode("latin-1"), builder)
     if b"D\0D\0E\0" in upper:
         for match in _DDE_WIDE.finditer(content):
-            _dde(match.group(1).decode("utf-16-le", "replace"), insight)
-    insight.links(addresses_in(content))
+            _report_dde(match.group(1).decode("utf-16-le", "replace"), builder)
+    builder.add_links(find_addresses(content))
 
 
-def _dde(command: str, insight: Insight) -> None:
-    insight.trait("dde", command)
-    insight.member("DDE command", commands(command))
+def _report_dde(command: str, builder: ContentsBuilder) -> None:
+    builder.add_trait("dde", command)
+    builder.add_member("DDE command", expand_commands(command))
 
 
-def _native(content: bytes, insight: Insight) -> None:
+def _inspect_native(content: bytes, builder: ContentsBuilder) -> None:
     """An object that the old packager made: any file, under any name."""
     package = read_package(content[4:])
     if package.content:
-        insight.trait("embedded-object", package.names[0])
-        insight.member(package.names, package.content)
+        builder.add_trait("embedded-object", package.names[0])
+        builder.add_member(package.names, package.content)
     elif package.command:
-        insight.trait("embedded-command", package.command)
+        builder.add_trait("embedded-command", package.command)
     else:
-        insight.member("embedded object", content[4:])
+        builder.add_member("embedded object", content[4:])
 
 
-def _whole(content: bytes, insight: Insight) -> None:
+def _add_whole(content: bytes, builder: ContentsBuilder) -> None:
     """An object that is a file of its own."""
-    insight.trait("embedded-object", "document")
-    insight.member("embedded document", content)
+    builder.add_trait("embedded-object", "document")
+    builder.add_member("embedded document", content)
 
 
-def _packed(content: bytes, insight: Insight) -> None:
+def _unpack_storage(content: bytes, builder: ContentsBuilder) -> None:
     """An object of a document in Word 2003's XML: a length, then a compressed compound file."""
     if content[4:5] == b"x":
-        out, unread = decompress.deflate(content[6:], insight.room(len(content)))
-        insight.unread(unread)
-        insight.member("embedded storage", out, len(content))
+        out, unread = decompress.deflate(content[6:], builder.allowance(len(content)))
+        builder.add_unread(unread)
+        builder.add_member("embedded storage", out, len(content))
 
 
-def _link(content: bytes, insight: Insight) -> None:
+def _inspect_link(content: bytes, builder: ContentsBuilder) -> None:
     """An object that stands elsewhere (MS-OLEDS section 2.3.3): where, is said in a moniker."""
-    for address in addresses_in(content):
+    for address in find_addresses(content):
         if _REMOTE.match(address):
-            insight.trait("remote-object", address)
-            insight.link(address)
+            builder.add_trait("remote-object", address)
+            builder.add_link(address)
 
 
-_READERS: dict[str, Callable[[bytes, Insight], None]] = {
-    "ENCRYPTEDSUMMARY": _encrypted,
-    "WORDDOCUMENT": _word,
-    "WORKBOOK": excel_binary.inspect,
-    "BOOK": excel_binary.inspect,
+_READERS: dict[str, Callable[[bytes, ContentsBuilder], None]] = {
+    "ENCRYPTEDSUMMARY": _report_encrypted,
+    "WORDDOCUMENT": _inspect_word,
+    "WORKBOOK": spreadsheets.inspect_workbook,
+    "BOOK": spreadsheets.inspect_workbook,
     "POWERPOINT DOCUMENT": powerpoint_binary.inspect,
     "CURRENT USER": powerpoint_binary.inspect_user,
-    "\x01OLE10NATIVE": _native,
-    "PACKAGE": _whole,
-    "CONTENTS": _whole,
-    "EMBEDDEDODF": _whole,
-    "\x01OLE": _link,
-    "\x03LINKINFO": _link,
+    "\x01OLE10NATIVE": _inspect_native,
+    "PACKAGE": _add_whole,
+    "CONTENTS": _add_whole,
+    "EMBEDDEDODF": _add_whole,
+    "\x01OLE": _inspect_link,
+    "\x03LINKINFO": _inspect_link,
 }
+
+
+MAX_ATTACHMENTS = 500
+_MSG_VALUE = "__SUBSTG1.0_"
+_MSG_DATA, _LONG_NAME, _SHORT_NAME = "37010102", "3707", "3704"
+_MSG_BODIES = {"1000001F": "body.txt", "1000001E": "body.txt", "10130102": "body.html", "1013001F": "body.html"}
+
+
+def _inspect_msg(document: CompoundFile, builder: ContentsBuilder) -> None:
+    """Attachments and bodies as files."""
+    folders: dict[str, dict[str, CompoundEntry]] = {}
+    for entry in document.entries:
+        folder, _, name = entry.path.rpartition("/")
+        if entry.kind == STREAM and name.startswith(_MSG_VALUE) and len(folders) <= MAX_ATTACHMENTS:
+            folders.setdefault(folder, {})[name[len(_MSG_VALUE) :]] = entry
+    for folder, values in folders.items():
+        if folder.rpartition("/")[2].startswith("__ATTACH") and _MSG_DATA in values:
+            _add_msg_part(document, values[_MSG_DATA], _find_msg_name(document, values), builder)
+        for tag, name in _MSG_BODIES.items():
+            if tag in values:
+                _add_msg_part(document, values[tag], name, builder)
+
+
+def _add_msg_part(document: CompoundFile, entry: CompoundEntry, name: str, builder: ContentsBuilder) -> None:
+    content = document.read(entry, builder.allowance(entry.size))
+    if entry.path.endswith("001F"):
+        content = content.decode("utf-16-le", "replace").encode()
+    builder.add_member(name, content, len(content))
+
+
+def _find_msg_name(document: CompoundFile, values: dict[str, CompoundEntry]) -> str:
+    for tag in (_LONG_NAME, _SHORT_NAME):
+        for form, charset in (("001F", "utf-16-le"), ("001E", "cp1252")):
+            if entry := values.get(tag + form):
+                return document.read(entry, 1_000).decode(charset, "replace").strip("\0") or "attachment"
+    return "attachment"

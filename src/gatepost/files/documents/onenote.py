@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.script_strings import addresses_in
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.signatures import identify
 from gatepost.files.values import Contents, File
 
@@ -18,27 +18,27 @@ _CHARACTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 _ENDING = re.compile(rb"(?:[A-Za-z0-9]\0){2,5}+(?=\0\0)")
 
 
-def inspect(file: File, budget: Budget) -> Contents:
+def inspect(file: File, budget: UnpackBudget) -> Contents:
     """Attached files, and links."""
-    insight = Insight(file, budget)
+    builder = ContentsBuilder(file, budget)
     content = file.content
-    names = list(dict.fromkeys(_names(content)))
+    names = list(dict.fromkeys(_find_names(content)))
     place = content.find(_MARK)
     count = 0
     while place >= 0:
         count += 1
         if count > MAX_OBJECTS:
-            insight.unread("count")
+            builder.add_unread("count")
             break
         size = int.from_bytes(content[place + 16 : place + 24], "little")
         start = place + _HEAD
-        _attached(content[start : start + min(size, len(content))], names, insight)
+        _add_attached(content[start : start + min(size, len(content))], names, builder)
         place = content.find(_MARK, start)
-    insight.links(addresses_in(content))
-    return insight.contents()
+    builder.add_links(find_addresses(content))
+    return builder.build()
 
 
-def _names(content: bytes) -> Iterator[str]:
+def _find_names(content: bytes) -> Iterator[str]:
     """Whatever looks like the name of a file, in characters of two bytes."""
     place = content.find(b".\0")
     for _ in range(MAX_NAMES):
@@ -59,10 +59,10 @@ def _names(content: bytes) -> Iterator[str]:
         place = content.find(b".\0", place + 2)
 
 
-def _attached(content: bytes, names: list[str], insight: Insight) -> None:
+def _add_attached(content: bytes, names: list[str], builder: ContentsBuilder) -> None:
     """Pictures are part of the page; what else is attached may bear any of the names in the section."""
     if identify(content) in _PICTURES:
-        insight.member("picture", content)
+        builder.add_member("picture", content)
         return
-    insight.trait("embedded-object", names[0] if names else "attached file")
-    insight.member(tuple(names[:8]) or ("attached file",), content)
+    builder.add_trait("embedded-object", names[0] if names else "attached file")
+    builder.add_member(tuple(names[:8]) or ("attached file",), content)

@@ -7,11 +7,11 @@ and whether or not it hangs in it at all.
 import re
 from collections.abc import Iterable, Iterator
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.pdf_objects import Key, Object, Objects, key_for
-from gatepost.files.documents.pdf_values import Name, Value, parse, text_of
-from gatepost.files.documents.script_strings import commands, script_strings
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.pdf_objects import DecryptionKey, PdfObject, PdfObjects, derive_key
+from gatepost.files.documents.pdf_values import PdfName, Value, decode_text, parse_value
+from gatepost.files.documents.script_strings import expand_commands, join_script_strings
 from gatepost.files.values import Contents, File
 
 MAX_DICTIONARIES = 200_000
@@ -27,53 +27,55 @@ _AT_ONCE = frozenset({"OpenAction", "AA", "XFA", "AcroForm"})
 _ELSEWHERE = frozenset({"GoToR", "GoToE", "SubmitForm", "ImportData"})
 
 
-def inspect(file: File, budget: Budget, passwords: Iterable[str] = ()) -> Contents:
+def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
     """Everything of interest in one PDF; `passwords` are those that the mail gives away."""
-    insight = Insight(file, budget)
-    objects = Objects(file.content, insight)
-    if _open(file.content, objects, insight, passwords):
+    builder = ContentsBuilder(file, budget)
+    objects = PdfObjects(file.content, builder)
+    if _find_key(file.content, objects, builder, passwords):
         objects.unpack()
-        _Document(objects, insight).read()
-    return insight.contents()
+        _PdfInspector(objects, builder).read()
+    return builder.build()
 
 
-def _open(content: bytes, objects: Objects, insight: Insight, passwords: Iterable[str]) -> bool:
+def _find_key(content: bytes, objects: PdfObjects, builder: ContentsBuilder, passwords: Iterable[str]) -> bool:
     """Find the key of an encrypted file; without one there is nothing to read in it but that."""
     mark = _ENCRYPTED.search(content)
     if mark is None:
         return True
-    encryption = objects.resolved(parse(content[mark.end() : mark.end() + 8192]))
+    encryption = objects.resolve(parse_value(content[mark.end() : mark.end() + 8192]))
     identifiers = _IDENTIFIER.search(content)
-    array = parse(content[identifiers.end() - 1 : identifiers.end() + 1024]) if identifiers else None
+    array = parse_value(content[identifiers.end() - 1 : identifiers.end() + 1024]) if identifiers else None
     first = array[0] if isinstance(array, list) and array else b""
     if not isinstance(encryption, dict):
         return True
-    encryption = {key: objects.resolved(value) for key, value in encryption.items()}
-    objects.key = _key(encryption, first if isinstance(first, bytes) else b"", insight, passwords)
+    encryption = {key: objects.resolve(value) for key, value in encryption.items()}
+    objects.key = _try_passwords(encryption, first if isinstance(first, bytes) else b"", builder, passwords)
     if objects.key is None:
-        insight.trait("encrypted", "PDF")
+        builder.add_trait("encrypted", "PDF")
     return objects.key is not None
 
 
-def _key(encryption: dict[str, Value], identifier: bytes, insight: Insight, passwords: Iterable[str]) -> Key | None:
-    if key := key_for(encryption, identifier):
+def _try_passwords(
+    encryption: dict[str, Value], identifier: bytes, builder: ContentsBuilder, passwords: Iterable[str]
+) -> DecryptionKey | None:
+    if key := derive_key(encryption, identifier):
         return key
     for password in passwords:
-        if not insight.budget.try_password():
+        if not builder.budget.take_attempt():
             break
-        if key := key_for(encryption, identifier, password):
-            insight.trait("document-password", password)
+        if key := derive_key(encryption, identifier, password):
+            builder.add_trait("document-password", password)
             return key
     return None
 
 
-class _Document:
+class _PdfInspector:
     """The walk over all objects that may matter."""
 
-    def __init__(self, objects: Objects, insight: Insight) -> None:
+    def __init__(self, objects: PdfObjects, builder: ContentsBuilder) -> None:
         self._objects = objects
-        self._insight = insight
-        self._carried: set[int] = set()
+        self._builder = builder
+        self._embedded: set[int] = set()
         self._scripts: set[int] = set()
 
     def read(self) -> None:
@@ -81,98 +83,98 @@ class _Document:
         for found in self._objects.all:
             if not _INTERESTING.search(found.body):
                 continue
-            for values in _dictionaries(self._objects.value(found)):
+            for values in _find_dictionaries(self._objects.value(found)):
                 seen += 1
-                self._dictionary(values, found)
+                self._inspect_dictionary(values, found)
             if seen > MAX_DICTIONARIES:
-                self._insight.unread("count")
+                self._builder.add_unread("count")
                 return
 
-    def _dictionary(self, values: dict[str, Value], found: Object) -> None:
+    def _inspect_dictionary(self, values: dict[str, Value], found: PdfObject) -> None:
         action = values.get("S")
-        name = action.text if isinstance(action, Name) else ""
-        address = self._objects.resolved(values.get("URI"))
+        name = action.text if isinstance(action, PdfName) else ""
+        address = self._objects.resolve(values.get("URI"))
         if isinstance(address, bytes):
-            self._insight.link(text_of(address).strip())
+            self._builder.add_link(decode_text(address).strip())
         if "JS" in values:
-            self._script(values["JS"])
+            self._add_script(values["JS"])
         elif name == "JavaScript":
-            self._insight.trait("pdf-javascript")
+            self._builder.add_trait("pdf-javascript")
         if name in _ACTIONS:
-            self._insight.trait(_ACTIONS[name], self._command(values))
-        if name in _ELSEWHERE and (target := self._file_name(values.get("F"))) and ":" in target:
-            self._insight.link(target)
+            self._builder.add_trait(_ACTIONS[name], self._describe_command(values))
+        if name in _ELSEWHERE and (target := self._find_file_name(values.get("F"))) and ":" in target:
+            self._builder.add_link(target)
         if "EF" in values:
-            self._carry(values)
-        if values.get("Type") == Name("EmbeddedFile") and found.number not in self._carried:
-            self._member(("embedded file",), found)
+            self._add_embedded_files(values)
+        if values.get("Type") == PdfName("EmbeddedFile") and found.number not in self._embedded:
+            self._add_member(("embedded file",), found)
         if not _AT_ONCE.isdisjoint(values):
-            self._starts(values)
+            self._inspect_start(values)
 
-    def _starts(self, values: dict[str, Value]) -> None:
+    def _inspect_start(self, values: dict[str, Value]) -> None:
         """What happens by itself when the document or a page is opened; going to a page is nothing, and what a field
         does when it is filled in (its own AA) does not happen by itself."""
         actions = [values.get("OpenAction")]
-        additional = self._objects.resolved(values.get("AA"))
+        additional = self._objects.resolve(values.get("AA"))
         if isinstance(additional, dict):
             actions += [additional.get(key) for key in ("O", "PO", "PV")]
-        for action in map(self._objects.resolved, actions):
+        for action in map(self._objects.resolve, actions):
             name = action.get("S") if isinstance(action, dict) else None
-            if isinstance(name, Name) and name.text not in ("GoTo", "Named"):
-                self._insight.trait("pdf-open-action", name.text)
+            if isinstance(name, PdfName) and name.text not in ("GoTo", "Named"):
+                self._builder.add_trait("pdf-open-action", name.text)
         if "XFA" in values:
-            self._insight.trait("pdf-form", "XFA")
+            self._builder.add_trait("pdf-form", "XFA")
         elif "AcroForm" in values:
-            self._insight.trait("pdf-form", "AcroForm")
+            self._builder.add_trait("pdf-form", "AcroForm")
 
-    def _script(self, value: Value) -> None:
+    def _add_script(self, value: Value) -> None:
         found = self._objects.target(value)
         if found is not None:
             if found.number in self._scripts:
                 return
             self._scripts.add(found.number)
-        direct = self._objects.resolved(value)
-        source = text_of(direct if isinstance(direct, bytes) else self._objects.stream(found) if found else b"")
-        self._insight.trait("pdf-javascript", source[:100])
-        strings = script_strings(source)
-        self._insight.member("JavaScript", f"{source}\n".encode() + commands(strings))
+        direct = self._objects.resolve(value)
+        source = decode_text(direct if isinstance(direct, bytes) else self._objects.stream(found) if found else b"")
+        self._builder.add_trait("pdf-javascript", source[:100])
+        strings = join_script_strings(source)
+        self._builder.add_member("JavaScript", f"{source}\n".encode() + expand_commands(strings))
 
-    def _command(self, values: dict[str, Value]) -> str:
+    def _describe_command(self, values: dict[str, Value]) -> str:
         """The program and its arguments, as far as they are told."""
-        windows = self._objects.resolved(values.get("Win"))
-        parts = [self._file_name(values.get("F"))]
+        windows = self._objects.resolve(values.get("Win"))
+        parts = [self._find_file_name(values.get("F"))]
         if isinstance(windows, dict):
-            parts += [self._text(windows.get(key)) for key in ("F", "P")]
+            parts += [self._read_text(windows.get(key)) for key in ("F", "P")]
         return " ".join(part for part in parts if part)
 
-    def _file_name(self, value: Value) -> str:
+    def _find_file_name(self, value: Value) -> str:
         """A file specification: a string, or a dictionary with several."""
-        value = self._objects.resolved(value)
+        value = self._objects.resolve(value)
         if isinstance(value, dict):
-            return next((text for key in ("UF", "F", "DOS", "Unix") if (text := self._text(value.get(key)))), "")
-        return self._text(value)
+            return next((text for key in ("UF", "F", "DOS", "Unix") if (text := self._read_text(value.get(key)))), "")
+        return self._read_text(value)
 
-    def _text(self, value: Value) -> str:
-        value = self._objects.resolved(value)
-        return text_of(value) if isinstance(value, bytes) else ""
+    def _read_text(self, value: Value) -> str:
+        value = self._objects.resolve(value)
+        return decode_text(value) if isinstance(value, bytes) else ""
 
-    def _carry(self, values: dict[str, Value]) -> None:
-        streams = self._objects.resolved(values["EF"])
-        names = tuple(dict.fromkeys(name for key in ("UF", "F") if (name := self._text(values.get(key)))))
+    def _add_embedded_files(self, values: dict[str, Value]) -> None:
+        streams = self._objects.resolve(values["EF"])
+        names = tuple(dict.fromkeys(name for key in ("UF", "F") if (name := self._read_text(values.get(key)))))
         for value in streams.values() if isinstance(streams, dict) else ():
             found = self._objects.target(value)
-            if found is not None and found.number not in self._carried:
-                self._carried.add(found.number)
-                self._member(names or ("embedded file",), found)
+            if found is not None and found.number not in self._embedded:
+                self._embedded.add(found.number)
+                self._add_member(names or ("embedded file",), found)
 
-    def _member(self, names: tuple[str, ...], found: Object) -> None:
-        self._insight.trait("pdf-embedded-file", names[0])
+    def _add_member(self, names: tuple[str, ...], found: PdfObject) -> None:
+        self._builder.add_trait("pdf-embedded-file", names[0])
         content = self._objects.stream(found)
-        self._insight.budget.pay(0, -len(content))  # paid when it was decoded; `member` pays again
-        self._insight.member(names, content)
+        self._builder.budget.pay(0, -len(content))  # paid when it was decoded; `member` pays again
+        self._builder.add_member(names, content)
 
 
-def _dictionaries(value: Value) -> Iterator[dict[str, Value]]:
+def _find_dictionaries(value: Value) -> Iterator[dict[str, Value]]:
     """Every dictionary in a value, outermost first."""
     todo = [value]
     while todo:

@@ -19,14 +19,14 @@ import msgspec
 from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.pdf_values import Name, Reference, Value, decoded, parse
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.pdf_values import PdfName, PdfReference, Value, apply_filters, parse_value
 
 _PAD = bytes.fromhex("28bf4e5e4e758a4164004e56fffa01082e2e00b6d0683e802f0ca9fe6453697a")
 _MAX_ROUNDS = 200
 
 
-class Key:
+class DecryptionKey:
     """The key of one file, with how strings and streams are encrypted by it."""
 
     def __init__(self, secret: bytes, strings: str, streams: str) -> None:
@@ -35,66 +35,68 @@ class Key:
         self._streams = streams
 
     def string(self, number: int, generation: int, data: bytes) -> bytes:
-        return self._opened(self._strings, number, generation, data)
+        return self._decrypt(self._strings, number, generation, data)
 
     def stream(self, number: int, generation: int, data: bytes) -> bytes:
-        return self._opened(self._streams, number, generation, data)
+        return self._decrypt(self._streams, number, generation, data)
 
-    def _opened(self, method: str, number: int, generation: int, data: bytes) -> bytes:
+    def _decrypt(self, method: str, number: int, generation: int, data: bytes) -> bytes:
         if method == "Identity":
             return data
         if method == "AESV3":
-            return _aes(self._secret, data)
+            return _decrypt_aes(self._secret, data)
         mixed = self._secret + number.to_bytes(5, "little")[:3] + generation.to_bytes(4, "little")[:2]
         mixed += b"sAlT" if method == "AESV2" else b""
-        key = _md5(mixed)[: min(16, len(self._secret) + 5)]
-        return _aes(key, data) if method == "AESV2" else _rc4(key, data)
+        key = _hash_md5(mixed)[: min(16, len(self._secret) + 5)]
+        return _decrypt_aes(key, data) if method == "AESV2" else _decrypt_rc4(key, data)
 
 
-def key_for(encryption: dict[str, Value], identifier: bytes, password: str = "") -> Key | None:
+def derive_key(encryption: dict[str, Value], identifier: bytes, password: str = "") -> DecryptionKey | None:
     """The key that a user's password gives, or None where it does not open the file."""
-    if encryption.get("Filter") != Name("Standard"):
+    if encryption.get("Filter") != PdfName("Standard"):
         return None
-    version, revision = _number(encryption, "V"), _number(encryption, "R")
-    user, owner = _bytes(encryption, "U"), _bytes(encryption, "O")
-    strings, streams = _method(encryption, "StrF", version), _method(encryption, "StmF", version)
+    version, revision = _get_number(encryption, "V"), _get_number(encryption, "R")
+    user, owner = _get_bytes(encryption, "U"), _get_bytes(encryption, "O")
+    strings, streams = _find_method(encryption, "StrF", version), _find_method(encryption, "StmF", version)
     if revision >= 5:
-        secret = _modern(encryption, revision, user, password.encode("utf-8", "replace")[:127])
+        secret = _derive_modern_key(encryption, revision, user, password.encode("utf-8", "replace")[:127])
     else:
-        size = 5 if version == 1 else max(5, min(16, _number(encryption, "Length", 40) // 8))
+        size = 5 if version == 1 else max(5, min(16, _get_number(encryption, "Length", 40) // 8))
         size = 16 if version == 4 else size
         padded = (password.encode("latin-1", "replace") + _PAD)[:32]
-        secret = _classic(encryption, revision, padded, size, user, owner, identifier)
-    return Key(secret, strings, streams) if secret else None
+        secret = _derive_classic_key(encryption, revision, padded, size, user, owner, identifier)
+    return DecryptionKey(secret, strings, streams) if secret else None
 
 
-def _classic(
+def _derive_classic_key(
     encryption: dict[str, Value], revision: int, padded: bytes, size: int, user: bytes, owner: bytes, identifier: bytes
 ) -> bytes:
     """Revisions 2 to 4 (section 7.6.4.3.2, algorithms 2, 4 and 5)."""
-    permissions = (_number(encryption, "P") & 0xFFFFFFFF).to_bytes(4, "little")
+    permissions = (_get_number(encryption, "P") & 0xFFFFFFFF).to_bytes(4, "little")
     hidden = b"\xff" * 4 if revision >= 4 and encryption.get("EncryptMetadata") is False else b""
-    secret = _md5(padded + owner[:32] + permissions + identifier + hidden)[:size]
+    secret = _hash_md5(padded + owner[:32] + permissions + identifier + hidden)[:size]
     if revision < 3:
-        return secret if _rc4(secret, _PAD) == user[:32] else b""
+        return secret if _decrypt_rc4(secret, _PAD) == user[:32] else b""
     for _ in range(50):
-        secret = _md5(secret)[:size]
-    check = _md5(_PAD + identifier)
+        secret = _hash_md5(secret)[:size]
+    check = _hash_md5(_PAD + identifier)
     for turn in range(20):
-        check = _rc4(bytes(byte ^ turn for byte in secret), check)
+        check = _decrypt_rc4(bytes(byte ^ turn for byte in secret), check)
     return secret if check == user[:16] else b""
 
 
-def _modern(encryption: dict[str, Value], revision: int, user: bytes, password: bytes) -> bytes:
+def _derive_modern_key(encryption: dict[str, Value], revision: int, user: bytes, password: bytes) -> bytes:
     """Revisions 5 and 6 (algorithm 2.A)."""
-    wrapped = _bytes(encryption, "UE")[:32]
-    if len(user) < 48 or len(wrapped) < 32 or _hash(password, user[32:40], revision) != user[:32]:
+    wrapped = _get_bytes(encryption, "UE")[:32]
+    if len(user) < 48 or len(wrapped) < 32 or _hash_password(password, user[32:40], revision) != user[:32]:
         return b""
-    decryptor = Cipher(algorithms.AES(_hash(password, user[40:48], revision)), modes.CBC(bytes(16))).decryptor()
+    decryptor = Cipher(
+        algorithms.AES(_hash_password(password, user[40:48], revision)), modes.CBC(bytes(16))
+    ).decryptor()
     return decryptor.update(wrapped) + decryptor.finalize()
 
 
-def _hash(password: bytes, salt: bytes, revision: int) -> bytes:
+def _hash_password(password: bytes, salt: bytes, revision: int) -> bytes:
     """Algorithm 2.B for a user's password."""
     key = sha256(password + salt).digest()
     if revision < 6:
@@ -108,36 +110,36 @@ def _hash(password: bytes, salt: bytes, revision: int) -> bytes:
     return key[:32]
 
 
-def _method(encryption: dict[str, Value], which: str, version: int) -> str:
+def _find_method(encryption: dict[str, Value], which: str, version: int) -> str:
     if version < 4:
         return "V2"
     chosen = encryption.get(which)
-    name = chosen.text if isinstance(chosen, Name) else "Identity"
+    name = chosen.text if isinstance(chosen, PdfName) else "Identity"
     filters = encryption.get("CF")
     found = filters.get(name) if isinstance(filters, dict) else None
     method = found.get("CFM") if isinstance(found, dict) else None
-    return method.text if isinstance(method, Name) and name != "Identity" else "Identity"
+    return method.text if isinstance(method, PdfName) and name != "Identity" else "Identity"
 
 
-def _number(values: dict[str, Value], key: str, otherwise: int = 0) -> int:
+def _get_number(values: dict[str, Value], key: str, otherwise: int = 0) -> int:
     value = values.get(key)
     return int(value) if isinstance(value, float) and abs(value) < 1 << 40 else otherwise
 
 
-def _bytes(values: dict[str, Value], key: str) -> bytes:
+def _get_bytes(values: dict[str, Value], key: str) -> bytes:
     value = values.get(key)
     return value if isinstance(value, bytes) else b""
 
 
-def _md5(data: bytes) -> bytes:
+def _hash_md5(data: bytes) -> bytes:
     return md5(data, usedforsecurity=False).digest()
 
 
-def _rc4(key: bytes, data: bytes) -> bytes:
+def _decrypt_rc4(key: bytes, data: bytes) -> bytes:
     return Cipher(ARC4(key.ljust(5, b"\0")), None).decryptor().update(data)
 
 
-def _aes(key: bytes, data: bytes) -> bytes:
+def _decrypt_aes(key: bytes, data: bytes) -> bytes:
     """The first block is the starting vector, the last byte says how much padding there is."""
     body = data[16 : len(data) // 16 * 16]
     if len(key) not in (16, 24, 32) or not body:
@@ -160,7 +162,7 @@ _END = re.compile(rb"endobj|(?<!end)stream(?=[\r\n ])")
 _NUMBER = re.compile(rb"\d{1,10}")
 
 
-class Object(msgspec.Struct, frozen=True, gc=False):
+class PdfObject(msgspec.Struct, frozen=True, gc=False):
     """An object as it stands: its number, the bytes of its value, where the data of its stream starts (or 0), and
     whether it came out of an object stream, where strings are not encrypted by themselves."""
 
@@ -171,16 +173,16 @@ class Object(msgspec.Struct, frozen=True, gc=False):
     is_packed: bool = False
 
 
-class Objects:
+class PdfObjects:
     """All objects of one file. `key` opens the strings and streams of an encrypted one."""
 
-    def __init__(self, content: bytes, insight: Insight) -> None:
-        self.key: Key | None = None
+    def __init__(self, content: bytes, builder: ContentsBuilder) -> None:
+        self.key: DecryptionKey | None = None
         self._parsed = 0
         self._last_end = len(content)
         self._content = content
-        self._insight = insight
-        self.all: list[Object] = list(self._found())
+        self._builder = builder
+        self.all: list[PdfObject] = list(self._find_objects())
         self._by_number = {found.number: found for found in self.all}
 
     def unpack(self) -> None:
@@ -190,69 +192,69 @@ class Objects:
             if isinstance(value, dict):
                 self._unpack(found, value)
             if len(self.all) >= MAX_OBJECTS:
-                self._insight.unread("count")
+                self._builder.add_unread("count")
                 return
 
-    def resolved(self, value: Value) -> Value:
+    def resolve(self, value: Value) -> Value:
         """What a reference leads to, at most a few hops away."""
         for _ in range(MAX_HOPS):
-            if not isinstance(value, Reference):
+            if not isinstance(value, PdfReference):
                 return value
             found = self._by_number.get(value.number)
             value = self.value(found) if found else None
         return None
 
-    def target(self, value: Value) -> Object | None:
+    def target(self, value: Value) -> PdfObject | None:
         """The object that a reference names."""
-        return self._by_number.get(value.number) if isinstance(value, Reference) else None
+        return self._by_number.get(value.number) if isinstance(value, PdfReference) else None
 
-    def value(self, found: Object) -> Value:
+    def value(self, found: PdfObject) -> Value:
         """The value of an object, its strings decrypted."""
         value = self._parse(found)
         if self.key is None or found.is_packed:
             return value
-        return _opened(value, self.key, found)
+        return _decrypt(value, self.key, found)
 
-    def stream(self, found: Object) -> bytes:
+    def stream(self, found: PdfObject) -> bytes:
         """The data of an object's stream through all its filters, as far as the budget goes."""
         value = self._parse(found)
         if not found.data or not isinstance(value, dict):
             return b""
-        if not self._insight.room(1):
-            self._insight.unread("size")
+        if not self._builder.allowance(1):
+            self._builder.add_unread("size")
             return b""
         end = self._content.find(b"endstream", found.data, self._last_end)
-        length = self.resolved(value.get("Length"))
+        length = self.resolve(value.get("Length"))
         if isinstance(length, float) and self._content[found.data + int(length) :][:20].lstrip().startswith(b"endstr"):
             end = found.data + int(length)
         if end < 0:  # nor will there be one for any stream behind it
             end, self._last_end = len(self._content), min(self._last_end, found.data)
         data = self._content[found.data : end]
-        room = self._insight.room(len(data))
+        room = self._builder.allowance(len(data))
         if not room:
-            self._insight.unread(self._insight.budget.shortage(len(data)))
+            self._builder.add_unread(self._builder.budget.shortage(len(data)))
             return b""
-        if self.key is not None and value.get("Type") != Name("XRef"):
+        if self.key is not None and value.get("Type") != PdfName("XRef"):
             data = self.key.stream(found.number, found.generation, data)
-        filters, parameters = self.resolved(value.get("Filter")), self.resolved(value.get("DecodeParms"))
-        out, unread = decoded(data, filters, parameters, room, self._insight.budget.slowly)
-        self._insight.budget.pay(len(data), len(out))
+        filters, parameters = self.resolve(value.get("Filter")), self.resolve(value.get("DecodeParms"))
+        out, unread = apply_filters(data, filters, parameters, room, self._builder.budget.take_slow)
+        self._builder.budget.pay(len(data), len(out))
         # Sloppy programs cut streams short: what could be read is what readers show.
-        self._insight.unread(None if unread == "damaged" else unread)
+        self._builder.add_unread(None if unread == "damaged" else unread)
         return out
 
-    def _parse(self, found: Object) -> Value:
+    def _parse(self, found: PdfObject) -> Value:
         """Parsing is paid for by length: a reference to a large object may stand in a thousand places."""
         self._parsed += len(found.body) + OVERHEAD
         if self._parsed > MAX_PARSED:
-            self._insight.unread("size")
+            self._builder.add_unread("size")
             return None
-        return parse(found.body)
+        return parse_value(found.body)
 
-    def _found(self) -> Iterator[Object]:
+    def _find_objects(self) -> Iterator[PdfObject]:
         content = self._content
         place = content.find(b"obj")
-        last: Object | None = None
+        last: PdfObject | None = None
         count = 0
         for _ in range(MAX_WORDS):
             if place < 0:
@@ -261,19 +263,19 @@ class Objects:
             # Most words with these letters are told apart at a glance.
             if head[-1:] in _BEFORE and (match := _MARK.search(head)):
                 if last:
-                    yield self._object(last, place)
-                last = Object(int(match.group(1)), int(match.group(2)), b"", place + 3)
+                    yield self._read_object(last, place)
+                last = PdfObject(int(match.group(1)), int(match.group(2)), b"", place + 3)
                 count += 1
                 if count > MAX_OBJECTS:
-                    self._insight.unread("count")
+                    self._builder.add_unread("count")
                     return
             place = content.find(b"obj", place + 3)
         if place >= 0:
-            self._insight.unread("count")
+            self._builder.add_unread("count")
         if last:
-            yield self._object(last, len(content))
+            yield self._read_object(last, len(content))
 
-    def _object(self, mark: Object, limit: int) -> Object:
+    def _read_object(self, mark: PdfObject, limit: int) -> PdfObject:
         """The object behind a mark, which ends before the next one."""
         start = mark.data
         end = _END.search(self._content, start, min(limit, start + MAX_BODY))
@@ -281,11 +283,11 @@ class Objects:
         data = 0
         if end and end.group() == b"stream":
             data = end.end() + (2 if self._content[end.end() : end.end() + 2] == b"\r\n" else 1)
-        return Object(mark.number, mark.generation, body, data)
+        return PdfObject(mark.number, mark.generation, body, data)
 
-    def _unpack(self, packed: Object, value: dict[str, Value]) -> None:
+    def _unpack(self, packed: PdfObject, value: dict[str, Value]) -> None:
         data = self.stream(packed)
-        first = self.resolved(value.get("First"))
+        first = self.resolve(value.get("First"))
         start = int(first) if isinstance(first, float) and 0 <= first <= len(data) else 0
         numbers = [int(match.group()) for match in _NUMBER.finditer(data[:start])]
         places = sorted(zip(numbers[1::2], numbers[::2], strict=False))
@@ -293,16 +295,16 @@ class Objects:
             if len(self.all) >= MAX_OBJECTS:
                 return
             end = places[index + 1][0] if index + 1 < len(places) else len(data)
-            found = Object(number, 0, data[start + place : start + end][:MAX_BODY], is_packed=True)
+            found = PdfObject(number, 0, data[start + place : start + end][:MAX_BODY], is_packed=True)
             self.all.append(found)
             self._by_number.setdefault(number, found)
 
 
-def _opened(value: Value, key: Key, found: Object) -> Value:
+def _decrypt(value: Value, key: DecryptionKey, found: PdfObject) -> Value:
     if isinstance(value, bytes):
         return key.string(found.number, found.generation, value)
     if isinstance(value, list):
-        return [_opened(item, key, found) for item in value]
+        return [_decrypt(item, key, found) for item in value]
     if isinstance(value, dict):
-        return {name: _opened(item, key, found) for name, item in value.items()}
+        return {name: _decrypt(item, key, found) for name, item in value.items()}
     return value

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from gatepost.files.archives import decompress
-from gatepost.files.values import Unread
+from gatepost.files.values import UnreadReason
 
 MAX_TOKENS = 50_000
 MAX_DEPTH = 64
@@ -33,18 +33,18 @@ _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b"\
 _HEX_NAME = re.compile(rb"#([0-9A-Fa-f]{2})")
 
 
-class Name(msgspec.Struct, frozen=True, gc=False):
+class PdfName(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class Reference(msgspec.Struct, frozen=True, gc=False):
+class PdfReference(msgspec.Struct, frozen=True, gc=False):
     number: int
 
 
-Value: TypeAlias = "bool | float | bytes | Name | Reference | list[Value] | dict[str, Value] | None"
+Value: TypeAlias = "bool | float | bytes | PdfName | PdfReference | list[Value] | dict[str, Value] | None"
 
 
-def parse(body: bytes) -> Value:
+def parse_value(body: bytes) -> Value:
     """The first value in `body`; None where there is none."""
     stack: list[list[Value]] = [[]]
     place = 0
@@ -54,35 +54,35 @@ def parse(body: bytes) -> Value:
             break
         place = match.end()
         if match.group("mark"):
-            _bracket(match.group("mark"), stack)
+            _open_or_close(match.group("mark"), stack)
         elif match.group("text"):
-            text, place = _string(body, place)
+            text, place = _read_string(body, place)
             stack[-1].append(text)
         else:
-            _simple(match, stack[-1])
+            _add_simple(match, stack[-1])
         if len(stack) == 1 and stack[0]:
             return stack[0][0]
     while len(stack) > 1:
-        _bracket(b">>", stack)
+        _open_or_close(b">>", stack)
     return stack[0][0] if stack[0] else None
 
 
-def _bracket(mark: bytes, stack: list[list[Value]]) -> None:
+def _open_or_close(mark: bytes, stack: list[list[Value]]) -> None:
     if mark in (b"<<", b"["):
         if len(stack) < MAX_DEPTH:
             stack.append([])
     elif len(stack) > 1:
         items = stack.pop()
-        stack[-1].append(_dictionary(items) if mark == b">>" else items)
+        stack[-1].append(_make_dictionary(items) if mark == b">>" else items)
 
 
-def _dictionary(items: list[Value]) -> Value:
+def _make_dictionary(items: list[Value]) -> Value:
     """Pairs of a name and a value; what is out of step is stepped over."""
     found: dict[str, Value] = {}
     place = 0
     while place + 1 < len(items):
         key = items[place]
-        if isinstance(key, Name):
+        if isinstance(key, PdfName):
             found[key.text] = items[place + 1]
             place += 2
         else:
@@ -90,14 +90,14 @@ def _dictionary(items: list[Value]) -> Value:
     return found
 
 
-def _simple(match: "re.Match[bytes]", into: list[Value]) -> None:
+def _add_simple(match: "re.Match[bytes]", into: list[Value]) -> None:
     name, digits, number, word = match.group("name", "hex", "number", "word")
     if match.group("ref"):
-        into.append(Reference(int(match.group(2))))
+        into.append(PdfReference(int(match.group(2))))
     elif name is not None:
-        into.append(Name(_unescaped(name)))
+        into.append(PdfName(_unescape_name(name)))
     elif digits is not None:
-        into.append(_from_hex(digits))
+        into.append(_decode_hex(digits))
     elif number is not None:
         try:
             into.append(float(number))
@@ -107,18 +107,18 @@ def _simple(match: "re.Match[bytes]", into: list[Value]) -> None:
         into.append({b"true": True, b"false": False}.get(word))
 
 
-def _unescaped(name: bytes) -> str:
+def _unescape_name(name: bytes) -> str:
     if b"#" in name:
         name = _HEX_NAME.sub(lambda match: bytes([int(match.group(1), 16)]), name)
     return name.decode("latin-1")
 
 
-def _from_hex(digits: bytes) -> bytes:
+def _decode_hex(digits: bytes) -> bytes:
     digits = digits.translate(None, b"\0\t\n\f\r ")
     return bytes.fromhex((digits + b"0" * (len(digits) % 2)).decode("ascii"))
 
 
-def _string(body: bytes, place: int) -> tuple[bytes, int]:
+def _read_string(body: bytes, place: int) -> tuple[bytes, int]:
     """A string from behind its first parenthesis to its last one."""
     depth, start = 1, place
     while place < len(body) and place - start < MAX_STRING:
@@ -130,17 +130,17 @@ def _string(body: bytes, place: int) -> tuple[bytes, int]:
         if not depth:
             break
     raw = body[start : place - 1]
-    return (_ESCAPE.sub(_escaped, raw) if b"\\" in raw else raw), place
+    return (_ESCAPE.sub(_unescape_match, raw) if b"\\" in raw else raw), place
 
 
-def _escaped(match: "re.Match[bytes]") -> bytes:
+def _unescape_match(match: "re.Match[bytes]") -> bytes:
     octal, character = match.groups()
     if octal:
         return bytes([int(octal, 8) & 0xFF])
     return _ESCAPED.get(character, character) if character else b""
 
 
-def text_of(value: bytes) -> str:
+def decode_text(value: bytes) -> str:
     """A string as text: UTF-16 or UTF-8 by its mark, else one byte to a character."""
     if value[:2] == b"\xfe\xff":
         return value[2:].decode("utf-16-be", "replace")
@@ -156,28 +156,28 @@ _SLOW = frozenset({"ASCII85Decode", "A85", "RunLengthDecode", "RL", "LZWDecode",
 _PICTURES = frozenset({"DCTDecode", "DCT", "JPXDecode", "CCITTFaxDecode", "CCF", "JBIG2Decode"})
 
 
-def decoded(
-    data: bytes, filters: Value, parameters: Value, limit: int, slowly: Callable[[int], bool]
-) -> tuple[bytes, Unread | None]:
-    """The data through all filters; `slowly` is asked before bytes are worked on one by one."""
+def apply_filters(
+    data: bytes, filters: Value, parameters: Value, limit: int, take_slow: Callable[[int], bool]
+) -> tuple[bytes, UnreadReason | None]:
+    """The data through all filters; `take_slow` is asked before bytes are worked on one by one."""
     chain = filters if isinstance(filters, list) else [filters] if filters is not None else []
     settings = parameters if isinstance(parameters, list) else [parameters]
     if len(chain) > MAX_FILTERS:
         return b"", "depth"
-    worst: Unread | None = None
+    worst: UnreadReason | None = None
     for index, link in enumerate(chain):
-        name = link.text if isinstance(link, Name) else ""
-        if name in _SLOW and not slowly(len(data)):
+        name = link.text if isinstance(link, PdfName) else ""
+        if name in _SLOW and not take_slow(len(data)):
             return b"", "size"
-        data, unread = _one(name, data, limit)
+        data, unread = _apply_filter(name, data, limit)
         worst = unread or worst
         setting = settings[index] if index < len(settings) else None
-        if isinstance(setting, dict) and "Predictor" in setting and slowly(len(data) // 4):
-            data = _unpredicted(data, setting)
+        if isinstance(setting, dict) and "Predictor" in setting and take_slow(len(data) // 4):
+            data = _undo_predictor(data, setting)
     return data[:limit], worst
 
 
-def _one(name: str, data: bytes, limit: int) -> tuple[bytes, Unread | None]:
+def _apply_filter(name: str, data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     match name:
         case "FlateDecode" | "Fl":
             # Past the two bytes of zlib's head; the checksum at its end is nothing that PDF readers look at.
@@ -186,17 +186,17 @@ def _one(name: str, data: bytes, limit: int) -> tuple[bytes, Unread | None]:
             digits = re.sub(rb"[^0-9A-Fa-f]", b"", data.partition(b">")[0])
             return bytes.fromhex((digits + b"0" * (len(digits) % 2)).decode("ascii")), None
         case "ASCII85Decode" | "A85":
-            return _ascii85(data)
+            return _decode_ascii85(data)
         case "RunLengthDecode" | "RL":
-            return _run_lengths(data, limit)
+            return _decode_run_lengths(data, limit)
         case "LZWDecode" | "LZW":
-            return _lzw(data, limit)
+            return _decode_lzw(data, limit)
         case "Crypt" | "":
             return data, None
     return data, None if name in _PICTURES else "unsupported"
 
 
-def _ascii85(data: bytes) -> tuple[bytes, Unread | None]:
+def _decode_ascii85(data: bytes) -> tuple[bytes, UnreadReason | None]:
     digits = re.sub(rb"[^!-uz]", b"", data.removeprefix(b"<~").partition(b"~")[0])
     try:
         return a85decode(digits), None
@@ -204,7 +204,7 @@ def _ascii85(data: bytes) -> tuple[bytes, Unread | None]:
         return b"", "damaged"
 
 
-def _run_lengths(data: bytes, limit: int) -> tuple[bytes, Unread | None]:
+def _decode_run_lengths(data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     out = bytearray()
     place = 0
     while place < len(data) and data[place] != 128:
@@ -220,7 +220,7 @@ def _run_lengths(data: bytes, limit: int) -> tuple[bytes, Unread | None]:
     return bytes(out), None
 
 
-def _lzw(data: bytes, limit: int) -> tuple[bytes, Unread | None]:
+def _decode_lzw(data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """Codes of 9 to 12 bits, high bit first, one code early as most writers do."""
     table = [bytes([byte]) for byte in range(256)] + [b"", b""]
     out: list[bytes] = []
@@ -254,7 +254,7 @@ def _lzw(data: bytes, limit: int) -> tuple[bytes, Unread | None]:
     return b"".join(out), None
 
 
-def _unpredicted(data: bytes, setting: dict[str, Value]) -> bytes:
+def _undo_predictor(data: bytes, setting: dict[str, Value]) -> bytes:
     """PNG's predictors undone where they are the plain "up" or "none" that tables use; others belong to pictures."""
     predictor, columns = setting.get("Predictor"), setting.get("Columns")
     if not isinstance(predictor, float) or predictor < 10 or not isinstance(columns, float):

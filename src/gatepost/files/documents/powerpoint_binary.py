@@ -5,8 +5,8 @@ compound files, and a click or a mere move of the mouse may start a program.
 from collections.abc import Iterator
 
 from gatepost.files.archives import decompress
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.script_strings import addresses_in, commands
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import expand_commands, find_addresses
 
 MAX_RECORDS = 500_000
 STORAGE, ACTION, TEXT = 0x1011, 0x0FF3, 0x0FBA
@@ -14,41 +14,41 @@ RUN_PROGRAM, RUN_MACRO = 2, 1
 ENCRYPTED_TOKEN = b"\xdf\xc4\xd1\xf3"
 
 
-def inspect(content: bytes, insight: Insight) -> None:
+def inspect(content: bytes, builder: ContentsBuilder) -> None:
     """The stream `PowerPoint Document`."""
     program = False
-    for kind, instance, data in _records(content, insight):
+    for kind, instance, data in _read_records(content, builder):
         if kind == STORAGE:
-            _storage(data, instance, insight)
+            _add_storage(data, instance, builder)
         elif kind == ACTION:
             program = data[8:9] == bytes([RUN_PROGRAM])
             if data[8:9] == bytes([RUN_MACRO]):
-                insight.trait("macro-autorun", "an action on a slide")
+                builder.add_trait("macro-autorun", "an action on a slide")
         elif kind == TEXT and program:
             command = data.decode("utf-16-le", "replace")
-            insight.trait("program-action", command)
-            insight.member("program action", commands(command))
+            builder.add_trait("program-action", command)
+            builder.add_member("program action", expand_commands(command))
             program = False
         elif kind == TEXT:
-            insight.links(addresses_in(data))
+            builder.add_links(find_addresses(data))
 
 
-def inspect_user(content: bytes, insight: Insight) -> None:
+def inspect_user(content: bytes, builder: ContentsBuilder) -> None:
     """The stream `Current User` says whether the rest is encrypted (MS-PPT section 2.3.2)."""
     if content[12:16] == ENCRYPTED_TOKEN:
-        insight.trait("encrypted", "PowerPoint")
+        builder.add_trait("encrypted", "PowerPoint")
 
 
-def _storage(data: bytes, instance: int, insight: Insight) -> None:
+def _add_storage(data: bytes, instance: int, builder: ContentsBuilder) -> None:
     if instance == 1:
-        out, unread = decompress.deflate(data[6:], insight.room(len(data)))  # past a length and the head of zlib
-        insight.unread(None if unread == "damaged" else unread)  # PowerPoint leaves the end away
-        insight.member("embedded storage", out, len(data))
+        out, unread = decompress.deflate(data[6:], builder.allowance(len(data)))  # past a length and the head of zlib
+        builder.add_unread(None if unread == "damaged" else unread)  # PowerPoint leaves the end away
+        builder.add_member("embedded storage", out, len(data))
     else:
-        insight.member("embedded storage", data)
+        builder.add_member("embedded storage", data)
 
 
-def _records(content: bytes, insight: Insight) -> Iterator[tuple[int, int, bytes]]:
+def _read_records(content: bytes, builder: ContentsBuilder) -> Iterator[tuple[int, int, bytes]]:
     """The records that are wanted, wherever they stand; containers are stepped into, not over."""
     place = 0
     for _ in range(MAX_RECORDS):
@@ -63,4 +63,4 @@ def _records(content: bytes, insight: Insight) -> Iterator[tuple[int, int, bytes
         if kind in (STORAGE, ACTION, TEXT):
             yield kind, head >> 4, content[place : place + size]
         place += size
-    insight.unread("count")
+    builder.add_unread("count")

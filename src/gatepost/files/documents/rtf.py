@@ -8,13 +8,13 @@ object is taken. Only the groups of interest are read: a text of a million group
 import re
 from collections.abc import Iterator
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents.insight import Insight
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.office_xml import report_field
 from gatepost.files.documents.ole import read_package
-from gatepost.files.documents.script_strings import addresses_in
+from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.values import Contents, File
-from gatepost.mail.text import rich_text
+from gatepost.mail.text import strip_rtf
 
 MAX_TOKENS = 200_000
 MAX_FIELDS = 1 << 20  # characters of fields and templates in all
@@ -32,40 +32,40 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ELSEWHERE = re.compile(r"\s*(?:https?:|ftp:|file:|\\\\)", re.IGNORECASE)
 
 
-def inspect(file: File, budget: Budget) -> Contents:
+def inspect(file: File, budget: UnpackBudget) -> Contents:
     """Objects as files, templates and fields as what they are."""
-    insight = Insight(file, budget)
-    _Text(file.content, insight).read()
-    return insight.contents()
+    builder = ContentsBuilder(file, budget)
+    _RtfInspector(file.content, builder).read()
+    return builder.build()
 
 
-class _Text:
+class _RtfInspector:
     """One document, and how much reading it may still cost: groups may overlap without end."""
 
-    def __init__(self, content: bytes, insight: Insight) -> None:
+    def __init__(self, content: bytes, builder: ContentsBuilder) -> None:
         self._content = content
-        self._insight = insight
+        self._builder = builder
         self._tokens = MAX_TOKENS
         self._chars = MAX_FIELDS
 
     def read(self) -> None:
-        for place in _places(self._content, b"\\objdata"):
-            if not self._object(place):
-                self._insight.unread("count")
+        for place in _find_word(self._content, b"\\objdata"):
+            if not self._read_object(place):
+                self._builder.add_unread("count")
                 break
         for match in _CLASS.finditer(self._content):
-            _class(match.group(1).decode("latin-1"), self._insight)
-        for place in _places(self._content, b"\\*\\template"):
-            target = self._words(place)
+            _report_class(match.group(1).decode("latin-1"), self._builder)
+        for place in _find_word(self._content, b"\\*\\template"):
+            target = self._read_words(place)
             if _ELSEWHERE.match(target):
-                self._insight.trait("remote-template", target)
-                self._insight.link(target)
-        for place in _places(self._content, b"\\fldinst"):
-            report_field(self._words(place), self._insight)
+                self._builder.add_trait("remote-template", target)
+                self._builder.add_link(target)
+        for place in _find_word(self._content, b"\\fldinst"):
+            report_field(self._read_words(place), self._builder)
         if self._chars <= 0:
-            self._insight.unread("count")
+            self._builder.add_unread("count")
 
-    def _words(self, place: int) -> str:
+    def _read_words(self, place: int) -> str:
         """The words from here to the end of the group."""
         depth = 0
         end = min(len(self._content), place + min(MAX_FIELD, self._chars))
@@ -81,25 +81,25 @@ class _Text:
         self._chars -= end - place
         # A backslash that is written twice is one; it must not begin a control word.
         text = self._content[place:end].decode("latin-1").replace("\\\\", "\1")
-        return rich_text(text).replace("\1", "\\").strip()
+        return strip_rtf(text).replace("\1", "\\").strip()
 
-    def _object(self, place: int) -> bool:
+    def _read_object(self, place: int) -> bool:
         """One object; False where there is nothing left to pay for it."""
-        outer, whole = self._digits(place)
+        outer, whole = self._collect_digits(place)
         for digits in (outer, outer[1:], whole, whole[1:]):
-            if _take(bytes.fromhex(digits[: len(digits) // 2 * 2]), self._insight):
+            if _take_object(bytes.fromhex(digits[: len(digits) // 2 * 2]), self._builder):
                 return True
         if whole:
-            self._insight.trait("embedded-object", "unreadable")
-            self._insight.member("embedded object", bytes.fromhex(whole[: len(whole) // 2 * 2]))
+            self._builder.add_trait("embedded-object", "unreadable")
+            self._builder.add_member("embedded object", bytes.fromhex(whole[: len(whole) // 2 * 2]))
         return self._tokens > 0
 
-    def _digits(self, place: int) -> tuple[str, str]:
+    def _collect_digits(self, place: int) -> tuple[str, str]:
         """The digits up to the end of the group: those directly in it, and all."""
         outer: list[bytes] = []
         whole: list[bytes] = []
         depth, used = 0, 0
-        room = self._insight.room(len(self._content))
+        room = self._builder.allowance(len(self._content))
         for match in _PIECE.finditer(self._content, place):
             self._tokens -= 1
             raw, escaped, brace = match.groups()
@@ -114,16 +114,16 @@ class _Text:
             piece = piece.translate(None, _NOT_HEX)
             used += len(piece)
             if used > room or self._tokens <= 0:
-                self._insight.unread("size")
+                self._builder.add_unread("size")
                 break
             whole.append(piece)
             if not depth and not escaped:
                 outer.append(piece)
-        self._insight.budget.pay(2 * used, 0)
+        self._builder.budget.pay(2 * used, 0)
         return b"".join(outer).decode("ascii"), b"".join(whole).decode("ascii")
 
 
-def _places(content: bytes, word: bytes) -> Iterator[int]:
+def _find_word(content: bytes, word: bytes) -> Iterator[int]:
     """Behind each occurrence of a control word."""
     place = content.find(word)
     while place >= 0:
@@ -133,38 +133,38 @@ def _places(content: bytes, word: bytes) -> Iterator[int]:
         place = content.find(word, place)
 
 
-def _class(name: str, insight: Insight) -> None:
+def _report_class(name: str, builder: ContentsBuilder) -> None:
     if name.strip().lower().startswith("equation."):
-        insight.trait("equation-editor", name.strip())
+        builder.add_trait("equation-editor", name.strip())
 
 
-def _take(data: bytes, insight: Insight) -> bool:
+def _take_object(data: bytes, builder: ContentsBuilder) -> bool:
     """An object in OLE's first form (MS-OLEDS section 2.2): class, topic, item, then the native data."""
     start = min((at for header in _HEADERS if (at := data.find(header, 0, 64)) >= 0), default=-1)
     ole = data.find(_OLE, 0, 4096)
     if start < 0 and ole < 0:
         return False
-    name, place = _counted(data, start + 8) if start >= 0 else ("", 0)
-    _, place = _counted(data, place)
-    _, place = _counted(data, place)
+    name, place = _read_counted(data, start + 8) if start >= 0 else ("", 0)
+    _, place = _read_counted(data, place)
+    _, place = _read_counted(data, place)
     native = data[place + 4 :] if ole < 0 else data[ole:]
-    insight.trait("embedded-object", name or "object")
-    _class(name, insight)
+    builder.add_trait("embedded-object", name or "object")
+    _report_class(name, builder)
     if _EQUATION in native[:8192] or b"E\0q\0u\0a\0t\0i\0o\0n\0 \0N\0a\0t\0i\0v\0e" in native[:16_384]:
-        insight.trait("equation-editor", name)
+        builder.add_trait("equation-editor", name)
     package = read_package(native)
     if package.content:
-        insight.member(package.names, package.content)
+        builder.add_member(package.names, package.content)
     else:
-        insight.member(f"object {name}".strip(), native)
+        builder.add_member(f"object {name}".strip(), native)
     if data[start + 4 : start + 5] == b"\x01":  # a linked object: the topic says to what
-        for address in addresses_in(data[:4096]):
-            insight.trait("remote-object", address)
-            insight.link(address)
+        for address in find_addresses(data[:4096]):
+            builder.add_trait("remote-object", address)
+            builder.add_link(address)
     return True
 
 
-def _counted(data: bytes, place: int) -> tuple[str, int]:
+def _read_counted(data: bytes, place: int) -> tuple[str, int]:
     size = int.from_bytes(data[place : place + 4], "little")
     if size > 1_000:
         return "", place + 4

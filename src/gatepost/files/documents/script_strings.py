@@ -23,18 +23,18 @@ _BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,}+={0,2}")
 _CARET = re.compile(r"\^(.)", re.DOTALL)
 
 
-def basic_strings(source: str) -> str:
+def join_basic_strings(source: str) -> str:
     """All string literals of Visual Basic source in their order, put together."""
     return "".join(match.group(1).replace('""', '"') for match in _VISUAL_BASIC.finditer(source[:MAX_TEXT]))
 
 
-def script_strings(source: str) -> str:
+def join_script_strings(source: str) -> str:
     """All string literals of JavaScript source in their order, put together."""
     found = (match.group(1) or match.group(2) or "" for match in _JAVASCRIPT.finditer(source[:MAX_TEXT]))
-    return "".join(_ESCAPED.sub(_character, text) if "\\" in text else text for text in found)
+    return "".join(_ESCAPED.sub(_unescape_match, text) if "\\" in text else text for text in found)
 
 
-def spellings(text: str) -> str:
+def spell_out(text: str) -> str:
     """The text, and as the command shells understand it where that differs."""
     forms = [text]
     if "^" in text:
@@ -44,7 +44,7 @@ def spellings(text: str) -> str:
     return "\n".join(forms)
 
 
-def encoded_commands(text: str) -> Iterator[str]:
+def decode_commands(text: str) -> Iterator[str]:
     """What stands in base64 and is text, as UTF-16 (PowerShell's own form) or plain."""
     for count, match in enumerate(_BASE64.finditer(text[:MAX_TEXT])):
         if count >= MAX_FOUND:
@@ -62,12 +62,12 @@ def encoded_commands(text: str) -> Iterator[str]:
             yield decoded
 
 
-def commands(text: str) -> bytes:
+def expand_commands(text: str) -> bytes:
     """A command with all that it spells out, as one file."""
-    return "\n".join([spellings(text), *(spellings(inner) for inner in encoded_commands(text))]).encode()
+    return "\n".join([spell_out(text), *(spell_out(inner) for inner in decode_commands(text))]).encode()
 
 
-def _character(match: re.Match[str]) -> str:
+def _unescape_match(match: re.Match[str]) -> str:
     digits = match.group(1) or match.group(2)
     if digits:
         return chr(int(digits, 16)) if not 0xD800 <= int(digits, 16) <= 0xDFFF else "\ufffd"
@@ -105,7 +105,7 @@ _MARKS = (
 )
 
 
-def addresses_in(content: bytes) -> Iterator[str]:
+def find_addresses(content: bytes) -> Iterator[str]:
     """Every address; shares (`\\\\host\\share`) only where characters take two bytes."""
     found: dict[str, None] = {}
     for mark, before, after, reach in _MARKS:

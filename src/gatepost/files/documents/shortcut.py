@@ -2,9 +2,9 @@
 
 import re
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.script_strings import commands
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import expand_commands
 from gatepost.files.values import Contents, File
 
 MAX_STRING = 32_768
@@ -15,9 +15,9 @@ _ICON = re.compile(r"^[ \t]*(?:IconFile|WorkingDirectory)[ \t]*=[ \t]*([^\r\n]{1
 _SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]", re.IGNORECASE)
 
 
-def inspect(file: File, budget: Budget) -> Contents:
+def inspect(file: File, budget: UnpackBudget) -> Contents:
     """Target, arguments and icon of a .lnk file."""
-    insight = Insight(file, budget)
+    builder = ContentsBuilder(file, budget)
     content = file.content
     flags = int.from_bytes(content[20:24], "little")
     place = 76
@@ -26,24 +26,24 @@ def inspect(file: File, budget: Budget) -> Contents:
     target = ""
     if flags & HAS_LINK_INFO:
         size = int.from_bytes(content[place : place + 4], "little")
-        target = _local_path(content[place : place + min(size, MAX_STRING)])
+        target = _find_local_path(content[place : place + min(size, MAX_STRING)])
         place += size
-    found = _strings(content, place, flags)
+    found = _read_strings(content, place, flags)
     command = " ".join(part for part in (target or found.get("target", ""), found.get("arguments", "")) if part)
-    insight.trait("shortcut", command)
+    builder.add_trait("shortcut", command)
     if found.get("arguments"):
-        insight.trait("shortcut-arguments", found["arguments"].strip())
-    insight.member("command", commands(command))
-    return insight.contents()
+        builder.add_trait("shortcut-arguments", found["arguments"].strip())
+    builder.add_member("command", expand_commands(command))
+    return builder.build()
 
 
-def _local_path(info: bytes) -> str:
+def _find_local_path(info: bytes) -> str:
     start = int.from_bytes(info[16:20], "little")
     end = info.find(b"\0", start) if 28 <= start < len(info) else -1
     return info[start:end].decode("cp1252", "replace") if end > 0 else ""
 
 
-def _strings(content: bytes, place: int, flags: int) -> dict[str, str]:
+def _read_strings(content: bytes, place: int, flags: int) -> dict[str, str]:
     """Counted strings, those whose flags are set (section 2.4)."""
     found: dict[str, str] = {}
     width = 2 if flags & IS_UNICODE else 1
@@ -60,15 +60,15 @@ def is_internet_shortcut(content: bytes) -> bool:
     return b"[internetshortcut" in content[:512].lower()
 
 
-def inspect_internet(file: File, budget: Budget) -> Contents:
+def inspect_internet(file: File, budget: UnpackBudget) -> Contents:
     """The address of a .url file; one on a file share is opened as a program would be."""
-    insight = Insight(file, budget)
+    builder = ContentsBuilder(file, budget)
     text = file.content[:65_536].decode("utf-8", "replace")
     for match in _URL.finditer(text):
         target = match.group(1).strip()
-        insight.link(target)
-        insight.trait("shortcut-to-share" if _SHARE.match(target) else "internet-shortcut", target)
+        builder.add_link(target)
+        builder.add_trait("shortcut-to-share" if _SHARE.match(target) else "internet-shortcut", target)
     for match in _ICON.finditer(text):
         if _SHARE.match(match.group(1)):
-            insight.trait("shortcut-to-share", match.group(1))
-    return insight.contents()
+            builder.add_trait("shortcut-to-share", match.group(1))
+    return builder.build()

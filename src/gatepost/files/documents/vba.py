@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gatepost.files.documents.compound import STREAM, Compound, Entry
-from gatepost.files.documents.insight import Insight
-from gatepost.files.documents.script_strings import basic_strings, commands
-from gatepost.mail.encodings.charset import decode
+from gatepost.files.documents.compound import STREAM, CompoundEntry, CompoundFile
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import expand_commands, join_basic_strings
+from gatepost.mail.encodings.charset import decode_charset
 
 MAX_SOURCE = 4 << 20
 MAX_MODULES = 500
@@ -49,89 +49,93 @@ _CALLS = re.compile(
 _ORDINARY = frozenset({"createobject", "scripting.filesystemobject", "callbyname"})
 
 
-class Module(msgspec.Struct, frozen=True):
+class VbaModule(msgspec.Struct, frozen=True):
     """Where a module's source stands: the stream's name and the offset in it."""
 
     stream: str
     offset: int
 
 
-def inspect(document: Compound, insight: Insight) -> None:
+def inspect(document: CompoundFile, builder: ContentsBuilder) -> None:
     """Every project in the document: its modules as files, what starts by itself, what reaches out."""
     entries = {entry.path: entry for entry in document.entries if entry.kind == STREAM}
     projects = [path[: -len("DIR")] for path in entries if path.endswith("VBA/DIR") or path == "DIR"]
     sources: list[tuple[str, str]] = []
     for folder in projects:
-        sources.extend(_project(document, entries, folder, insight))
-    if _START in insight.file.content and not any(_CODE.search(source) for _, source in sources):
-        sources.extend(_stray(document, entries.values(), {name for name, _ in sources}, insight))
-    _report(sources, insight, is_unreadable=bool(projects) and not sources)
+        sources.extend(_read_project(document, entries, folder, builder))
+    if _START in builder.file.content and not any(_CODE.search(source) for _, source in sources):
+        sources.extend(_find_stray_modules(document, entries.values(), {name for name, _ in sources}, builder))
+    _report(sources, builder, is_unreadable=bool(projects) and not sources)
 
 
-def _project(document: Compound, entries: dict[str, Entry], folder: str, insight: Insight) -> Iterator[tuple[str, str]]:
-    charset, modules = listed(_decompressed(document, entries[f"{folder}DIR"], 0, insight))
+def _read_project(
+    document: CompoundFile, entries: dict[str, CompoundEntry], folder: str, builder: ContentsBuilder
+) -> Iterator[tuple[str, str]]:
+    charset, modules = parse_dir(_decompress_stream(document, entries[f"{folder}DIR"], 0, builder))
     for module in modules:
         entry = entries.get(folder + module.stream.upper())
-        if entry is not None and (source := _source(document, entry, module.offset, charset, insight)):
+        if entry is not None and (source := _read_source(document, entry, module.offset, charset, builder)):
             yield module.stream, source
 
 
-def _source(document: Compound, entry: Entry, offset: int, charset: str, insight: Insight) -> str:
-    return decode(_decompressed(document, entry, offset, insight), charset)[0]
+def _read_source(
+    document: CompoundFile, entry: CompoundEntry, offset: int, charset: str, builder: ContentsBuilder
+) -> str:
+    return decode_charset(_decompress_stream(document, entry, offset, builder), charset)[0]
 
 
-def _decompressed(document: Compound, entry: Entry, offset: int, insight: Insight) -> bytes:
+def _decompress_stream(document: CompoundFile, entry: CompoundEntry, offset: int, builder: ContentsBuilder) -> bytes:
     """What is unpacked here step by step costs several times what others unpack at once, and is charged so."""
     stream = document.read(entry, MAX_SOURCE)
-    room = min(MAX_SOURCE, insight.room(len(stream)) // COST)
-    content = decompressed(stream, offset, room)
+    room = min(MAX_SOURCE, builder.allowance(len(stream)) // COST)
+    content = decompress_vba(stream, offset, room)
     if len(content) >= room:
-        insight.unread("size")
-    insight.budget.pay(len(stream), COST * len(content))
+        builder.add_unread("size")
+    builder.budget.pay(len(stream), COST * len(content))
     return content
 
 
-def _stray(
-    document: Compound, entries: Iterable[Entry], known: set[str], insight: Insight
+def _find_stray_modules(
+    document: CompoundFile, entries: Iterable[CompoundEntry], known: set[str], builder: ContentsBuilder
 ) -> Iterator[tuple[str, str]]:
     """Modules that no `dir` names."""
     for entry in entries:
-        if entry.name in known or not 16 <= entry.size <= MAX_SOURCE or insight.room(entry.size) < entry.size:
+        if entry.name in known or not 16 <= entry.size <= MAX_SOURCE or builder.allowance(entry.size) < entry.size:
             continue
         stream = document.read(entry, MAX_SOURCE)
-        insight.budget.pay(len(stream), 0)
+        builder.budget.pay(len(stream), 0)
         place = stream.find(_START)
         if place >= 3 and stream[place - 3] == 1:
-            yield entry.name, _source(document, entry, place - 3, "", insight)
+            yield entry.name, _read_source(document, entry, place - 3, "", builder)
 
 
-def _report(sources: list[tuple[str, str]], insight: Insight, *, is_unreadable: bool) -> None:
+def _report(sources: list[tuple[str, str]], builder: ContentsBuilder, *, is_unreadable: bool) -> None:
     with_code = [(name, source) for name, source in sources if _CODE.search(source)]
     if is_unreadable:
-        insight.trait("macro", "its source cannot be read")
+        builder.add_trait("macro", "its source cannot be read")
     if not with_code:
         return
-    strings = "".join(basic_strings(source) for _, source in with_code)
+    strings = "".join(join_basic_strings(source) for _, source in with_code)
     for name, source in with_code:
-        insight.trait("macro", name)
-        insight.member(f"VBA/{name}", source.encode())
+        builder.add_trait("macro", name)
+        builder.add_member(f"VBA/{name}", source.encode())
         for match in _AUTORUN.finditer(source):
-            insight.trait("macro-autorun", match.group(1))
-    calls = _calls("\n".join([*(source for _, source in with_code), strings]))
+            builder.add_trait("macro-autorun", match.group(1))
+    calls = _find_calls("\n".join([*(source for _, source in with_code), strings]))
     if calls:
-        insight.trait("macro-call", ", ".join(calls))
-    insight.member("VBA strings", commands(strings))
+        builder.add_trait("macro-call", ", ".join(calls))
+    builder.add_member("VBA strings", expand_commands(strings))
 
 
-def _calls(text: str) -> list[str]:
+def _find_calls(text: str) -> list[str]:
     found = dict.fromkeys(match.group(1).lower().strip(' ("\t') for match in _CALLS.finditer(text))
     return list(found) if set(found) - _ORDINARY else []
 
 
-def listed(listing: bytes) -> tuple[str, list[Module]]:
+def parse_dir(listing: bytes) -> tuple[str, list[VbaModule]]:
     """Charset and modules by the records of a decompressed `dir` stream (MS-OVBA section 2.3.4.2)."""
     charset, stream, place = "cp1252", "", 0
-    modules: list[Module] = []
+    modules: list[VbaModule] = []
     while place + 6 <= len(listing) and len(modules) < MAX_MODULES:
         kind = int.from_bytes(listing[place : place + 2], "little")
         size = int.from_bytes(listing[place + 2 : place + 6], "little")
@@ -142,15 +146,15 @@ def listed(listing: bytes) -> tuple[str, list[Module]]:
         if kind == 0x0003:
             charset = f"cp{int.from_bytes(data[:2], 'little')}"
         elif kind == 0x001A:
-            stream = decode(data, charset)[0]
+            stream = decode_charset(data, charset)[0]
         elif kind == 0x0032:
             stream = data.decode("utf-16-le", "replace") or stream
         elif kind == 0x0031:
-            modules.append(Module(stream, int.from_bytes(data[:4], "little")))
+            modules.append(VbaModule(stream, int.from_bytes(data[:4], "little")))
     return charset, modules
 
 
-def decompressed(data: bytes, start: int, limit: int) -> bytes:
+def decompress_vba(data: bytes, start: int, limit: int) -> bytes:
     """A compressed container (MS-OVBA section 2.4.1) from `start` on, as far as it is sound."""
     out = bytearray()
     if data[start : start + 1] != b"\x01":
@@ -192,12 +196,12 @@ def _decompress_chunk(data: bytes, place: int, end: int, out: bytearray) -> None
             distance = (token >> 16 - bits) + 1
             if distance > have:
                 return
-            _repeat(out, distance, (token & 0xFFFF >> bits) + 3)
+            _copy_back(out, distance, (token & 0xFFFF >> bits) + 3)
             if len(out) - first > CHUNK:
                 return
 
 
-def _repeat(out: bytearray, distance: int, length: int) -> None:
+def _copy_back(out: bytearray, distance: int, length: int) -> None:
     """Copy from `distance` back; the copy may overlap itself."""
     start = len(out) - distance
     if distance >= length:

@@ -12,13 +12,13 @@ from binascii import Error
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from gatepost.files.budget import Budget
-from gatepost.files.documents.insight import Insight
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.signatures import identify
 from gatepost.files.values import Contents, File
-from gatepost.mail.encodings.charset import decode
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.message import Part
-from gatepost.mail.text import Reader
+from gatepost.mail.text import TextReader
 
 MAX_PAGE = 16 << 20
 MAX_LITERALS = 100
@@ -56,18 +56,18 @@ def is_page(file: File) -> bool:
     return any(name.lower().rstrip(". ").endswith(_NAMES) for name in file.names)
 
 
-def inspect(file: File, budget: Budget) -> Contents:
+def inspect(file: File, budget: UnpackBudget) -> Contents:
     """A page or picture (SVG) that is a file of its own: links, forms, and the files in its scripts."""
-    insight = Insight(file, budget)
+    builder = ContentsBuilder(file, budget)
     if len(file.content) > MAX_PAGE:
-        insight.unread("size")
+        builder.add_unread("size")
     raw = file.content[:MAX_PAGE]
     if _is_active(raw):
-        text, _ = decode(raw, None)
-        _payloads(text, text.lower(), insight)
+        text, _ = decode_charset(raw, None)
+        _inspect_payloads(text, text.lower(), builder)
     if not _is_body(file):
-        _page(file, insight)
-    return insight.contents()
+        _inspect_page(file, builder)
+    return builder.build()
 
 
 def _is_active(raw: bytes) -> bool:
@@ -83,38 +83,38 @@ def _is_body(file: File) -> bool:
     return file.declared.startswith("text/") and not file.names
 
 
-def _page(file: File, insight: Insight) -> None:
+def _inspect_page(file: File, builder: ContentsBuilder) -> None:
     kind = "image/svg+xml" if file.type == "svg" else "text/html"
-    reader = Reader()
+    reader = TextReader()
     reader.read(Part(file.path, content_type=kind, content=file.content))
     for defect in reader.defects:
         if defect.kind.startswith("html:"):
-            insight.trait(defect.kind.replace("html:", "page-"), defect.detail)
+            builder.add_trait(defect.kind.replace("html:", "page-"), defect.detail)
         elif defect.kind.startswith("limit:"):
-            insight.unread("size")
+            builder.add_unread("size")
     if not file.declared:  # what is attached to the message itself was read with it
         for link in reader.links:
-            insight.link(link.target, link.shown)
+            builder.add_link(link.target, link.shown)
 
 
-def _payloads(text: str, low: str, insight: Insight) -> None:
+def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:
     """Literals that are files. A page that saves what it made is a smuggler, whatever the bytes are by now."""
-    makes, decodes = _any(low, _MAKES), _any(low, _DECODES)
-    saves, writes = _any(low, _SAVES), _any(low, _WRITES)
+    makes, decodes = _has_any(low, _MAKES), _has_any(low, _DECODES)
+    saves, writes = _has_any(low, _SAVES), _has_any(low, _WRITES)
     if not (makes or decodes or saves):
         return
-    for name, content in _literals(text):
-        kind = _kind(content)
+    for name, content in _decode_literals(text):
+        kind = _identify_payload(content)
         if kind in _HARMLESS or content.startswith(_FONTS):
             continue
         if saves and (kind in _TYPED or (makes and kind in ("data", "html", "script", "svg"))):
-            insight.trait("smuggling", f"{kind}, {len(content)} bytes")
+            builder.add_trait("smuggling", f"{kind}, {len(content)} bytes")
         elif writes and kind in ("html", "svg"):
-            insight.trait("written-page", f"{len(content)} bytes")
-        insight.member(name, content, len(content))
+            builder.add_trait("written-page", f"{len(content)} bytes")
+        builder.add_member(name, content, len(content))
 
 
-def _kind(content: bytes) -> str:
+def _identify_payload(content: bytes) -> str:
     """The type; what is text only for want of a NUL is data."""
     kind = identify(content)
     if kind == "text":
@@ -124,14 +124,14 @@ def _kind(content: bytes) -> str:
     return kind
 
 
-def _any(low: str, words: tuple[str, ...]) -> bool:
+def _has_any(low: str, words: tuple[str, ...]) -> bool:
     return any(word in low for word in words)
 
 
-def _literals(text: str) -> Iterator[tuple[str, bytes]]:
+def _decode_literals(text: str) -> Iterator[tuple[str, bytes]]:
     """Long literals turned back into bytes."""
     count = 0
-    for pattern, turn in ((_DATA, _from_base64), (_LITERAL, _from_literal), (_NUMBERS, _from_numbers)):
+    for pattern, turn in ((_DATA, _decode_base64), (_LITERAL, _decode_literal), (_NUMBERS, _decode_numbers)):
         for match in pattern.finditer(text):
             content = turn(match.group(1))
             if content:
@@ -141,16 +141,16 @@ def _literals(text: str) -> Iterator[tuple[str, bytes]]:
                 return
 
 
-def _from_literal(literal: str) -> bytes:
+def _decode_literal(literal: str) -> bytes:
     if "%" in literal:
         return unquote_to_bytes(literal) if literal.count("%") * 5 > len(literal) else b""
     digits = re.sub(r"\\[nr]|[\s\\]", "", literal)
     if re.fullmatch(r"(?:[0-9a-fA-F]{2})+", digits):
         return bytes.fromhex(digits)
-    return _from_base64(digits)
+    return _decode_base64(digits)
 
 
-def _from_base64(literal: str) -> bytes:
+def _decode_base64(literal: str) -> bytes:
     digits = re.sub(r"[^A-Za-z0-9+/]", "", literal.replace("-", "+").replace("_", "/"))
     try:
         return b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4))
@@ -158,6 +158,6 @@ def _from_base64(literal: str) -> bytes:
         return b""
 
 
-def _from_numbers(literal: str) -> bytes:
+def _decode_numbers(literal: str) -> bytes:
     numbers = [int(number.strip(), 0) if "x" in number.lower() else int(number) for number in literal.split(",")]
     return bytes(number & 0xFF for number in numbers) if max(numbers) > 31 else b""

@@ -25,7 +25,7 @@ from gatepost.questions import (
     LookupAnswer,
     Question,
     Questions,
-    Sighted,
+    Sightings,
 )
 
 FAILED = DnsAnswer("failed")
@@ -66,14 +66,14 @@ class NoLists:
 class Recalls(Protocol):
     """Whoever remembers whom a tenant knows."""
 
-    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sighted: ...
+    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sightings: ...
 
 
 class NoMemory:
     """For analyses where nothing is remembered."""
 
-    async def answer(self, _ggrid: str, _tenant: str | None, _question: AskSightings) -> Sighted:
-        return Sighted()
+    async def answer(self, _ggrid: str, _tenant: str | None, _question: AskSightings) -> Sightings:
+        return Sightings()
 
 
 class Resolves(Protocol):

@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 
 from gatepost.mail.message import Envelope
-from gatepost.near_duplicates import MAX_COMPARED, Signature, similarity
+from gatepost.near_duplicates import MAX_COMPARED, Signature, is_near_duplicate
 from gatepost.questions import AskCampaign, Campaign
 
 WINDOW_SECONDS = 6 * 3600.0
@@ -41,7 +41,7 @@ class Campaigns:
     def answer(self, envelope: Envelope, question: AskCampaign) -> Campaign:
         """How many others got near-copies of this, and remember that these got it."""
         self._forget()
-        near = [each for each in self._sharing(question.sketch) if similarity(each.sketch, question.sketch)]
+        near = [each for each in self._sharing(question.sketch) if is_near_duplicate(each.sketch, question.sketch)]
         mine = frozenset(hash(recipient.lower()) for recipient in envelope.recipients)
         others = frozenset[int]().union(*(each.recipients for each in near)) - mine
         if question.sketch:

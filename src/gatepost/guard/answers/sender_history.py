@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 import structlog
 
-from gatepost.questions import AskSightings, Known, Sighted
+from gatepost.questions import AskSightings, FacetAge, Sightings
 from gatepost.report import Report
 from gatepost.sender_history import EVERYTHING, SENDER_FACETS, facet_of
 from gatepost.settings.keys import SenderHistory as Settings
@@ -33,8 +33,8 @@ MAX_ASKED = 10_000
 # Keys that are gathered between two writes: counting must not become the load.
 MAX_GATHERED = 200_000
 
-_UNKNOWN = Known()
-_NOT_READY = Sighted()
+_UNKNOWN = FacetAge()
+_NOT_READY = Sightings()
 
 log = structlog.get_logger("gatepost.sender_history")
 
@@ -54,8 +54,8 @@ class SenderHistories:
     def __init__(self, store: SightingStore, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._store, self._settings, self._clock = store, settings, clock
         self._day = 0
-        self._known: dict[tuple[str | None, int], Known] = {}
-        self._older: dict[tuple[str | None, int], Known] = {}
+        self._known: dict[tuple[str | None, int], FacetAge] = {}
+        self._older: dict[tuple[str | None, int], FacetAge] = {}
         self._asked: dict[str, tuple[str | None, tuple[AskSightings, ...]]] = {}
         self._delivered: dict[tuple[str | None, int], dict[int, int]] = {}
         self._held: dict[tuple[str | None, int], dict[int, int]] = {}
@@ -84,7 +84,7 @@ class SenderHistories:
         """Figures for metrics."""
         return SenderHistoryCounters(self._answers, self._look_ups, self._written, self._dropped)
 
-    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sighted:
+    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sightings:
         """How well a message's facets are known to its tenant; they are remembered until the message is decided."""
         self._answers += 1
         self._note(ggrid, tenant, question)
@@ -98,7 +98,7 @@ class SenderHistories:
             return _NOT_READY
         each = iter(known)
         keys, proven = tuple(islice(each, len(question.keys))), tuple(islice(each, len(question.proven)))
-        return Sighted(True, keys, proven, tuple(each))
+        return Sightings(True, keys, proven, tuple(each))
 
     def concluded(self, ggrid: str, report: Report) -> None:
         """A message was decided: count what was asked about it. Where nothing was decided nothing is learned."""
@@ -162,7 +162,7 @@ class SenderHistories:
             self._remember(place, known, today)
         return known.age >= self._settings.min_days
 
-    async def _look_up(self, tenant: str | None, keys: Sequence[int], today: int) -> list[Known]:
+    async def _look_up(self, tenant: str | None, keys: Sequence[int], today: int) -> list[FacetAge]:
         current, older = self._known, self._older
         known = [current.get(place) or older.get(place) for place in [(tenant, key) for key in keys]]
         missing = [key for key, found in zip(keys, known, strict=True) if found is None]
@@ -175,7 +175,7 @@ class SenderHistories:
             known = [found or fresh[key] for key, found in zip(keys, known, strict=True)]
         return [found or _UNKNOWN for found in known]
 
-    def _remember(self, place: tuple[str | None, int], known: Known, day: int) -> None:
+    def _remember(self, place: tuple[str | None, int], known: FacetAge, day: int) -> None:
         if day != self._day:
             return  # midnight came while storage was read
         if len(self._known) >= MAX_REMEMBERED:
@@ -209,9 +209,9 @@ class SenderHistories:
             await asyncio.sleep(PURGE_SECONDS)
 
 
-def _before(today: int, key: int, found: Sighting) -> Known:
+def _before(today: int, key: int, found: Sighting) -> FacetAge:
     """What was known before today. A sender whose mail was held as often as delivered is not known."""
     days = found.days - (found.last >= today)
     if days <= 0 or (facet_of(key) in SENDER_FACETS and found.held >= found.delivered):
         return _UNKNOWN
-    return Known(days, max(0, today - found.first))
+    return FacetAge(days, max(0, today - found.first))

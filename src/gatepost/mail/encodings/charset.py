@@ -101,115 +101,115 @@ _LONGEST_LABEL = 60
 _SAMPLE = 65_536
 
 
-def _windows_1252(byte: int) -> str:
+def _decode_windows_1252(byte: int) -> str:
     try:
         return bytes([byte]).decode("cp1252")
     except UnicodeDecodeError:
         return chr(byte)
 
 
-_WINDOWS_1252 = "".join(_windows_1252(byte) for byte in range(256))
+_WINDOWS_1252 = "".join(_decode_windows_1252(byte) for byte in range(256))
 _STRAY = {0xDC00 + byte: _WINDOWS_1252[byte] for byte in range(0x80, 0x100)}
 
 
-def canonical(label: str | None) -> str | None:
+def find_charset(label: str | None) -> str | None:
     """The charset that a label names, or None if it names none of ours."""
     if not label or len(label) > _LONGEST_LABEL:
         return None
     return _CANONICAL.get(label) or _CANONICAL.get(label.strip(" \t\r\n\"'<>;,").lower())
 
 
-def decode(content: bytes, declared: str | None) -> tuple[str, str]:
+def decode_charset(content: bytes, declared: str | None) -> tuple[str, str]:
     """The text and the charset it was read in. Total and linear; the text has no surrogates."""
-    name = canonical(declared)
+    name = find_charset(declared)
     if name is None or name in _UTF8_LIKE:
-        return _unicode(content)
+        return _decode_unicode(content)
     if name not in _SHIFTING and name not in _WIDE and content.isascii():
         return content.decode("ascii"), name
     if name in _WIDE:
-        return _wide(content, name)
+        return _decode_wide(content, name)
     try:
-        return _whole(content, name), name
+        return _decode_strictly(content, name), name
     except UnicodeError:
-        return _misdeclared(content, name)
+        return _decode_misdeclared(content, name)
 
 
-def encode(text: str, declared: str | None) -> bytes:
+def encode_charset(text: str, declared: str | None) -> bytes:
     """The bytes that a text has in a charset, UTF-8 where it has none there."""
-    name = canonical(declared) or "utf-8"
+    name = find_charset(declared) or "utf-8"
     try:
         return text.encode(_CODECS.get(name, name))
     except UnicodeError:
         return text.encode("utf-8", "replace")
 
 
-def preload() -> None:
+def preload_codecs() -> None:
     """Load every codec, so that a process without files can decode all of them later."""
     for name in CHARSETS:
         codecs.lookup(_CODECS.get(name, name))
 
 
-def _whole(content: bytes, name: str) -> str:
+def _decode_strictly(content: bytes, name: str) -> str:
     text = content.decode(_CODECS.get(name, name))
     # UTF-7 can spell lone surrogates, which no later step could encode.
-    return _without_surrogates(text) if name in _SHIFTING else text
+    return _replace_surrogates(text) if name in _SHIFTING else text
 
 
-def _unicode(content: bytes) -> tuple[str, str]:
+def _decode_unicode(content: bytes) -> tuple[str, str]:
     if content.isascii():
         # UTF-16 without a label is ASCII to isascii() when it is Latin text: every other byte is NUL.
         if content[1:2] == b"\0" or content[:1] == b"\0":
-            return _unlabelled_wide(content)
+            return _decode_unlabelled_wide(content)
         return content.decode("ascii"), "us-ascii"
     for mark, name in _BOMS:
         if content.startswith(mark):
-            return _without_surrogates(content[len(mark) :].decode(name, "replace")), name
+            return _replace_surrogates(content[len(mark) :].decode(name, "replace")), name
     try:
         return content.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
-        return _mixed(content)
+        return _decode_mixed(content)
 
 
-def _unlabelled_wide(content: bytes) -> tuple[str, str]:
+def _decode_unlabelled_wide(content: bytes) -> tuple[str, str]:
     sample = content[:1024]
     if sample.count(b"\0") * 3 < len(sample):
         return content.decode("ascii"), "us-ascii"
     name = "utf-16be" if sample[:1] == b"\0" else "utf-16le"
-    return _without_surrogates(content.decode(name, "replace")), name
+    return _replace_surrogates(content.decode(name, "replace")), name
 
 
-def _mixed(content: bytes) -> tuple[str, str]:
+def _decode_mixed(content: bytes) -> tuple[str, str]:
     """UTF-8 with stray single bytes, or one of the single-byte charsets: the strays read as Windows-1252 either way."""
     if content[:_SAMPLE].decode("utf-8", "ignore").isascii():
         return codecs.charmap_decode(content, "strict", _WINDOWS_1252)[0], "windows-1252"
     return content.decode("utf-8", "surrogateescape").translate(_STRAY), "utf-8"
 
 
-def _wide(content: bytes, name: str) -> tuple[str, str]:
+def _decode_wide(content: bytes, name: str) -> tuple[str, str]:
     for mark, marked in _BOMS:
         if content.startswith(mark):
-            return _without_surrogates(content[len(mark) :].decode(marked, "replace")), marked
+            return _replace_surrogates(content[len(mark) :].decode(marked, "replace")), marked
     sample = content[:1024]
     if sample.isascii() and b"\0" not in sample:
-        return _unicode(content)
+        return _decode_unicode(content)
     if name == "utf-16":
         # RFC 2781 says big-endian, most programs write little-endian: the zero halves of Latin letters tell.
         name = "utf-16be" if sample[0::2].count(0) > sample[1::2].count(0) else "utf-16le"
     elif name == "utf-32":
         name = "utf-32be" if sample[:1] == b"\0" else "utf-32le"
-    return _without_surrogates(content.decode(name, "replace")), name
+    return _replace_surrogates(content.decode(name, "replace")), name
 
 
-def _misdeclared(content: bytes, name: str) -> tuple[str, str]:
+def _decode_misdeclared(content: bytes, name: str) -> tuple[str, str]:
     try:
         return content.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
         pass
     text = content.decode(_CODECS.get(name, name), "surrogateescape" if name not in _SHIFTING else "replace")
-    return _without_surrogates(text.translate(_STRAY)), name
+    return _replace_surrogates(text.translate(_STRAY)), name
 
 
-def _without_surrogates(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

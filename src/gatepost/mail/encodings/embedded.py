@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gatepost.mail.encodings.charset import decode as decode_charset
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 
 # Beginnings of files that are looked at in one text; more than that is named as a limit.
@@ -57,7 +57,7 @@ def find_uuencoded(content: bytes) -> Iterator[EmbeddedFile]:
         if begin[1] or _is_uu(content[position : position + 200].lstrip(b"\r\n")):
             end = _UU_END.search(content, position)
             until = end.start() if end else len(content)
-            data, whole = _decoded(content, position, until, base64=bool(begin[1]))
+            data, whole = _decode_uu(content, position, until, base64=bool(begin[1]))
             name = decode_charset(begin[2].strip(), None)[0]
             yield EmbeddedFile("uu", (name,), data, whole=whole and end is not None)
             position = until
@@ -65,9 +65,9 @@ def find_uuencoded(content: bytes) -> Iterator[EmbeddedFile]:
 
 def decode_uuencoded(content: bytes) -> tuple[bytes, bool]:
     """Decode a body whose transfer encoding is uuencode, with or without its begin line."""
-    for carried in find_uuencoded(content):
-        return carried.content, carried.whole
-    return _decoded(content, 0, len(content), base64=False)
+    for file in find_uuencoded(content):
+        return file.content, file.whole
+    return _decode_uu(content, 0, len(content), base64=False)
 
 
 def _is_uu(body: bytes) -> bool:
@@ -79,13 +79,13 @@ def _is_uu(body: bytes) -> bool:
     return 0x20 <= line[0] <= 0x60 and needed - 3 <= len(line) - 1 <= needed + 2
 
 
-def _decoded(content: bytes, start: int, end: int, *, base64: bool) -> tuple[bytes, bool]:
+def _decode_uu(content: bytes, start: int, end: int, *, base64: bool) -> tuple[bytes, bool]:
     if base64:
         decoded = decode_base64(content[start:end])
         return decoded.content, decoded.whole
     data = bytearray()
     whole = True
-    for line in _lines(content, start, end):
+    for line in _split_lines(content, start, end):
         if not line or line in _EMPTY:
             continue
         if line.rstrip() == b"end":
@@ -94,11 +94,11 @@ def _decoded(content: bytes, start: int, end: int, *, base64: bool) -> tuple[byt
             data += binascii.a2b_uu(line)
         except binascii.Error:
             whole = False
-            data += _line(line)
+            data += _decode_uu_line(line)
     return bytes(data), whole
 
 
-def _lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
+def _split_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
     """The lines between two places, without splitting a large text all at once."""
     while start < end:
         cut = content.find(b"\n", start + _UU_CHUNK, end)
@@ -108,7 +108,7 @@ def _lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
         start = until
 
 
-def _line(line: bytes) -> bytes:
+def _decode_uu_line(line: bytes) -> bytes:
     size = (line[0] - 0x20) & 0x3F
     letters = line[1:].translate(None, _UU_OUTSIDE)[: (size + 2) // 3 * 4]
     try:
@@ -138,7 +138,7 @@ def decode_binhex(content: bytes, start: int = 0) -> EmbeddedFile:
     """Decode a BinHex body, with or without its line of introduction."""
     body = _BODY.search(content, start)
     first, last = body.span(1) if body else (start, len(content))
-    data = _expanded(decode_base64(content[first:last].translate(_TO_BASE64, _BINHEX_OUTSIDE)).content)
+    data = _expand_runs(decode_base64(content[first:last].translate(_TO_BASE64, _BINHEX_OUTSIDE)).content)
     size = data[0] if data else 0
     name = decode_charset(data[1 : 1 + size], "macintosh")[0]
     fork = 1 + size + 1 + 4 + 4 + 2
@@ -150,7 +150,7 @@ def decode_binhex(content: bytes, start: int = 0) -> EmbeddedFile:
     return EmbeddedFile("binhex", (name,) if name else (), inside or data, whole=len(inside) == length)
 
 
-def _expanded(packed: bytes) -> bytes:
+def _expand_runs(packed: bytes) -> bytes:
     """Undo the runs: `x 90 n` is n times x, `90 00` is a 0x90 itself."""
     head, *pieces = packed.split(_MARKER, _MOST_RUNS)
     data = bytearray(head)
@@ -200,9 +200,9 @@ def decode_yenc(body: bytes) -> bytes:
         escapes -= len(rest)
         data += head.translate(_SHIFT)
         for piece in rest:
-            data += _escaped(piece)
+            data += _decode_escaped(piece)
     return bytes(data)
 
 
-def _escaped(piece: bytes) -> bytes:
+def _decode_escaped(piece: bytes) -> bytes:
     return bytes([(piece[0] - 106) % 256]) + piece[1:].translate(_SHIFT) if piece else b""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gatepost.mail.encodings.charset import decode as decode_charset
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.embedded import EmbeddedFile
 
 SIGNATURE = b"\x78\x9f\x3e\x22"
@@ -34,7 +34,7 @@ _MOST_ATTRIBUTES = 10_000
 _MOST_PROPERTIES = 5_000
 
 
-class Property(msgspec.Struct, frozen=True):
+class MapiProperty(msgspec.Struct, frozen=True):
     """One value of a MAPI property."""
 
     id: int
@@ -43,7 +43,7 @@ class Property(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return _string(self.value, wide=self.type == _UNICODE)
+        return _decode_string(self.value, wide=self.type == _UNICODE)
 
 
 class _Attachment:
@@ -56,10 +56,10 @@ class _Attachment:
         self.data = b""
         self.kind = "application/octet-stream"
 
-    def carried(self, *, whole: bool) -> EmbeddedFile:
+    def to_file(self, *, whole: bool) -> EmbeddedFile:
         return EmbeddedFile("tnef", tuple(dict.fromkeys(filter(None, self.names))), self.data, self.kind, whole)
 
-    def take(self, prop: Property) -> None:
+    def add_property(self, prop: MapiProperty) -> None:
         if prop.id in _LONG_NAMES:
             self.names.append(prop.text)
         elif prop.id == _MIME_TAG:
@@ -69,39 +69,39 @@ class _Attachment:
             self.data = prop.value[16:] if prop.type == _OBJECT else prop.value
 
 
-def find(content: bytes) -> Iterator[EmbeddedFile]:
+def find_tnef(content: bytes) -> Iterator[EmbeddedFile]:
     """The bodies and attachments in a TNEF container; a broken one gives what stands before the break."""
     attachment, whole = _Attachment(), True
-    for attribute, value in _attributes(content):
+    for attribute, value in _read_attributes(content):
         if attribute == _ATTACH_REND:
             if attachment.data:
-                yield attachment.carried(whole=True)
+                yield attachment.to_file(whole=True)
             attachment = _Attachment()
         elif attribute == _ATTACH_TITLE:
-            attachment.names.append(_string(value, wide=False))
+            attachment.names.append(_decode_string(value, wide=False))
         elif attribute == _ATTACH_DATA:
             attachment.data = value
         elif attribute == _ATTACH_PROPERTIES:
-            for prop in _properties(value):
-                attachment.take(prop)
+            for prop in _read_properties(value):
+                attachment.add_property(prop)
         elif attribute == _MESSAGE_PROPERTIES:
-            yield from _bodies(value)
+            yield from _find_bodies(value)
         elif attribute == _BODY:
             yield EmbeddedFile("tnef", (), value.rstrip(b"\0"), "text/plain")
         elif attribute == _BROKEN:
             whole = False
     if attachment.data or not whole:
-        yield attachment.carried(whole=whole)
+        yield attachment.to_file(whole=whole)
 
 
-def _bodies(value: bytes) -> Iterator[EmbeddedFile]:
+def _find_bodies(value: bytes) -> Iterator[EmbeddedFile]:
     kinds = {_HTML: "text/html", _PLAIN: "text/plain", _RTF: "application/rtf"}
-    for prop in _properties(value):
+    for prop in _read_properties(value):
         if prop.id in kinds and prop.value:
             yield EmbeddedFile("tnef", (), prop.value.rstrip(b"\0"), kinds[prop.id])
 
 
-def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
+def _read_attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
     position = 6
     for _ in range(_MOST_ATTRIBUTES):
         if position + 9 > len(content):
@@ -116,7 +116,7 @@ def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
             return
 
 
-def _properties(table: bytes) -> Iterator[Property]:
+def _read_properties(table: bytes) -> Iterator[MapiProperty]:
     """The properties of a MAPI table (MS-OXTNEF section 2.1.3.4)."""
     position = 4
     for _ in range(_MOST_PROPERTIES):
@@ -125,35 +125,35 @@ def _properties(table: bytes) -> Iterator[Property]:
         kind, name = struct.unpack_from("<HH", table, position)
         position += 4
         if name >= 0x8000:
-            position = _past_name(table, position)
+            position = _skip_name(table, position)
         base, several = kind & 0x0FFF, bool(kind & 0x1000)
         if base in _VARIABLE:
-            count, position = _number(table, position)
+            count, position = _read_number(table, position)
             for _ in range(min(count, _MOST_PROPERTIES)):
-                size, position = _number(table, position)
+                size, position = _read_number(table, position)
                 if position + size > len(table):
                     return
-                yield Property(name, base, table[position : position + size])
+                yield MapiProperty(name, base, table[position : position + size])
                 position += (size + 3) & ~3
         elif base in _FIXED:
             count = 1
             if several:
-                count, position = _number(table, position)
+                count, position = _read_number(table, position)
             position += count * _FIXED[base]
         else:
             return
 
 
-def _past_name(table: bytes, position: int) -> int:
+def _skip_name(table: bytes, position: int) -> int:
     """Skip a named property's GUID and its number or text."""
-    by_text, position = _number(table, position + 16)
-    size, position = _number(table, position)
+    by_text, position = _read_number(table, position + 16)
+    size, position = _read_number(table, position)
     return position + ((size + 3) & ~3) if by_text else position
 
 
-def _number(table: bytes, position: int) -> tuple[int, int]:
+def _read_number(table: bytes, position: int) -> tuple[int, int]:
     return int.from_bytes(table[position : position + 4], "little"), position + 4
 
 
-def _string(value: bytes, *, wide: bool) -> str:
+def _decode_string(value: bytes, *, wide: bool) -> str:
     return decode_charset(value, "utf-16le" if wide else None)[0].rstrip("\0").partition("\0")[0]

@@ -36,29 +36,31 @@ _DROPPED = (
 )
 
 
-class Decoded(msgspec.Struct, frozen=True):
+class DecodedBody(msgspec.Struct, frozen=True):
     """What came out, and whether the input was whole."""
 
     content: bytes
     whole: bool = True
 
 
-def decode_base64(content: bytes) -> Decoded:
+def decode_base64(content: bytes) -> DecodedBody:
     """Decode base64. Broken input decodes as far as it goes: foreign bytes are skipped, padding ends a piece."""
-    decoded = _ordinary_base64(content)
+    decoded = _decode_ordinary_base64(content)
     if decoded is not None:
-        return Decoded(decoded, _has_whole_lines(content))
+        return DecodedBody(decoded, _has_whole_lines(content))
     packed = content.translate(None, b"\r\n")
     if len(packed.strip(b" \t")) == 0:
-        return Decoded(b"")
+        return DecodedBody(b"")
     letters = packed.translate(None, _FOREIGN_BUT_PADDING)
     trimmed = letters.rstrip(b"=")
     # Missing padding and white space in one block are no reason for two programs to disagree.
     harmless = b"=" not in trimmed and len(letters) == len(packed.translate(None, b" \t"))
-    return Decoded(_pieces(trimmed), harmless and _has_whole_lines(content) and not _PARAGRAPH.search(content.strip()))
+    return DecodedBody(
+        _decode_pieces(trimmed), harmless and _has_whole_lines(content) and not _PARAGRAPH.search(content.strip())
+    )
 
 
-def _ordinary_base64(content: bytes) -> bytes | None:
+def _decode_ordinary_base64(content: bytes) -> bytes | None:
     """Decode base64 without a copy if it is nothing but letters, line ends and one padding at its end."""
     padding = content.count(b"=")
     letters = len(content) - content.count(b"\n") - content.count(b"\r") - padding
@@ -72,23 +74,23 @@ def _ordinary_base64(content: bytes) -> bytes | None:
     return decoded if len(decoded) == letters * 3 // 4 else None
 
 
-def base64_readings(content: bytes) -> Iterator[tuple[str, bytes]]:
+def reread_base64(content: bytes) -> Iterator[tuple[str, bytes]]:
     """The other ways to read broken base64, each with a short label."""
     letters = content.translate(None, _FOREIGN_BUT_PADDING)
-    yield "padding-ignored", _letters(letters.translate(None, b"="))
-    yield "to-padding", _letters(letters.partition(b"=")[0])
-    yield "by-line", _by_line(content.translate(None, _FOREIGN_BUT_PADDING.replace(b"\n", b"")))
+    yield "padding-ignored", _decode_letters(letters.translate(None, b"="))
+    yield "to-padding", _decode_letters(letters.partition(b"=")[0])
+    yield "by-line", _decode_by_line(content.translate(None, _FOREIGN_BUT_PADDING.replace(b"\n", b"")))
     if b"-" in content or b"_" in content:
-        yield "url-safe", _pieces(content.translate(_URL_SAFE).translate(None, _FOREIGN_BUT_PADDING))
+        yield "url-safe", _decode_pieces(content.translate(_URL_SAFE).translate(None, _FOREIGN_BUT_PADDING))
     if _SPLIT_PADDING.search(letters):
-        yield "padding-moved", _pieces(_GROUP.sub(_moved, letters))
+        yield "padding-moved", _decode_pieces(_GROUP.sub(_move_padding, letters))
     paragraphs = _PARAGRAPH.split(content.strip(), maxsplit=_MOST_PARAGRAPHS)
     if len(paragraphs) > 1:
         for number, paragraph in enumerate(paragraphs, 1):
-            yield f"paragraph-{number}", _pieces(paragraph.translate(None, _FOREIGN_BUT_PADDING))
+            yield f"paragraph-{number}", _decode_pieces(paragraph.translate(None, _FOREIGN_BUT_PADDING))
 
 
-def looks_base64(content: bytes) -> bool:
+def is_likely_base64(content: bytes) -> bool:
     """Whether the bytes are probably base64 that nobody declared: long enough, in lines, hardly a foreign byte."""
     sample = content[:65536].strip()
     if b" " in sample[:20]:
@@ -97,7 +99,7 @@ def looks_base64(content: bytes) -> bool:
     return len(packed) >= 40 and len(packed.translate(None, _ALPHABET + b"=")) * 50 <= len(packed)
 
 
-def decode_quoted_printable(content: bytes) -> Decoded:
+def decode_quoted_printable(content: bytes) -> DecodedBody:
     """Decode quoted-printable. In broken input an equals sign that begins no escape stays as it is."""
     equals = content.count(b"=")
     breaks = content.count(b"=\r\n")
@@ -105,15 +107,15 @@ def decode_quoted_printable(content: bytes) -> Decoded:
         decoded = binascii.a2b_qp(content)
         # Each escape and each "=" LF takes two bytes away, each "=" CR LF three: then nothing was irregular.
         if len(content) - len(decoded) == 2 * equals + breaks:
-            return Decoded(decoded, not _has_mixed_escapes(content))
-    joined = _joined(content)
-    return Decoded(_unescaped(joined), not (_BAD_EQUALS.search(joined) or _has_mixed_escapes(joined)))
+            return DecodedBody(decoded, not _has_mixed_escapes(content))
+    joined = _remove_soft_breaks(content)
+    return DecodedBody(_unescape(joined), not (_BAD_EQUALS.search(joined) or _has_mixed_escapes(joined)))
 
 
-def quoted_printable_readings(content: bytes) -> Iterator[tuple[str, bytes]]:
+def reread_quoted_printable(content: bytes) -> Iterator[tuple[str, bytes]]:
     """The other ways to read broken quoted-printable, each with a short label."""
     for label, pattern in _DROPPED:
-        yield label, _unescaped(_joined(pattern.sub(b"", content)))
+        yield label, _unescape(_remove_soft_breaks(pattern.sub(b"", content)))
 
 
 def _has_mixed_escapes(content: bytes) -> bool:
@@ -121,7 +123,7 @@ def _has_mixed_escapes(content: bytes) -> bool:
     return _LOWER_ESCAPE.search(content) is not None and _UPPER_ESCAPE.search(content) is not None
 
 
-def _moved(group: re.Match[bytes]) -> bytes:
+def _move_padding(group: re.Match[bytes]) -> bytes:
     """`R=A=` with its padding at the end, where it belongs."""
     return group[1] + group[2] + b"==" if group[1] else group[0]
 
@@ -132,7 +134,7 @@ def _has_whole_lines(content: bytes) -> bool:
     return end < 0 or len(content[:end].strip()) % 4 == 0 or not content[end:].strip()
 
 
-def _joined(content: bytes) -> bytes:
+def _remove_soft_breaks(content: bytes) -> bytes:
     """The content without its soft line breaks, those with white space after the equals sign included."""
     content = content.replace(b"=\r\n", b"").replace(b"=\n", b"")
     content = content.removesuffix(b"=")
@@ -141,22 +143,22 @@ def _joined(content: bytes) -> bytes:
     return _SPACED_BREAK.sub(b"", content, count=_MOST_PIECES)
 
 
-def _unescaped(content: bytes) -> bytes:
+def _unescape(content: bytes) -> bytes:
     # Python reads "==" as one equals sign. Two rounds turn every such run into escapes and its last sign.
     if 0 < content.count(b"==") <= _MOST_PIECES:
         content = content.replace(b"==", b"=3D=").replace(b"==", b"=3D=")
     return binascii.a2b_qp(content)
 
 
-def _pieces(letters: bytes) -> bytes:
+def _decode_pieces(letters: bytes) -> bytes:
     """Decode what stands between paddings, each piece on its own."""
     if b"=" not in letters:
-        return _letters(letters)
+        return _decode_letters(letters)
     *pieces, rest = _PADDING.split(letters, maxsplit=_MOST_PIECES)
-    return b"".join((*map(_letters, pieces), _letters(rest.translate(None, b"="))))
+    return b"".join((*map(_decode_letters, pieces), _decode_letters(rest.translate(None, b"="))))
 
 
-def _letters(letters: bytes) -> bytes:
+def _decode_letters(letters: bytes) -> bytes:
     """Decode letters of the alphabet; a last one that stands alone has no byte to give."""
     over = len(letters) % 4
     if over == 1:
@@ -169,15 +171,15 @@ def _letters(letters: bytes) -> bytes:
         return binascii.a2b_base64(letters.translate(None, _FOREIGN)[: len(letters) // 4 * 4])
 
 
-def _by_line(content: bytes) -> bytes:
+def _decode_by_line(content: bytes) -> bytes:
     """Decode each line on its own, without what is left over at its end; whole lines in a row at one go."""
     decoded: list[bytes] = []
     row: list[bytes] = []
     for line in content.split(b"\n"):
         if b"=" in line:
-            decoded += (_letters(b"".join(row)), _pieces(line))
+            decoded += (_decode_letters(b"".join(row)), _decode_pieces(line))
             row = []
         else:
             row.append(line[: len(line) & ~3])
-    decoded.append(_letters(b"".join(row)))
+    decoded.append(_decode_letters(b"".join(row)))
     return b"".join(decoded)

@@ -70,7 +70,7 @@ class _Note(msgspec.Struct):
     detail: str = ""
 
 
-class Notes:
+class HtmlNotes:
     """What was noted in one part, each kind once."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Notes:
         """Whether something that runs was noted."""
         return not _RUNNING.isdisjoint(self._found)
 
-    def link(self, scheme: str, target: str, *, in_svg: bool = False) -> None:
+    def note_link(self, scheme: str, target: str, *, in_svg: bool = False) -> None:
         """A link that does something else than lead to a page."""
         if scheme in _SCRIPT_SCHEMES:
             self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT_LINK, target)
@@ -100,16 +100,16 @@ class Notes:
         elif scheme in _HANDLERS:
             self.note(HTML_PROTOCOL_LINK, target)
 
-    def handler(self, name: str, *, in_svg: bool = False) -> None:
+    def note_handler(self, name: str, *, in_svg: bool = False) -> None:
         """An event handler attribute."""
         self.note(HTML_SVG_SCRIPT if in_svg else HTML_EVENT_HANDLER, name)
 
-    def script(self, kind: str, source: str, *, in_svg: bool = False) -> None:
+    def note_script(self, kind: str, source: str, *, in_svg: bool = False) -> None:
         """A script element; data blocks (JSON-LD) are none."""
         if kind.strip().lower() not in _SAFE_SCRIPTS:
             self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT, source)
 
-    def css(self, text: str) -> Iterator[str]:
+    def note_css(self, text: str) -> Iterator[str]:
         """What a style sheet or attribute fetches; code in it is noted."""
         low = text.lower()
         if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
@@ -136,12 +136,12 @@ def has_latent_script(source: str, visible: str) -> bool:
     """Whether HTML, or the text that it shows, holds what would act once it is read a second time."""
     # Lower case for ASCII only: that of other letters does not matter here and takes ten times as long.
     source = source.lower() if source.isascii() else source.encode("utf-8", "replace").lower().decode("latin-1")
-    if _may_be_latent(source) and _LATENT.search(source):
+    if _has_latent_marks(source) and _LATENT.search(source):
         return True
     return "<" in visible and bool(_LATENT.search(visible[:20_000].lower()))
 
 
-def _may_be_latent(source: str) -> bool:
+def _has_latent_marks(source: str) -> bool:
     if "script" in source and ("script:" in source or "&lt;script" in source):
         return True
     return any(mark in source for mark in _LATENT_MARKS)

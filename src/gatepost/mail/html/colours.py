@@ -61,7 +61,7 @@ _FUNCTION = re.compile(r"(rgb|hsl)a?\(([^)]{1,60})\)?")
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(%?)")
 
 
-def alike(one: int, other: int) -> bool:
+def is_alike(one: int, other: int) -> bool:
     """Whether text in one colour cannot be told from the other behind it."""
     return (
         abs((one >> 16) - (other >> 16)) <= NEAR
@@ -71,22 +71,22 @@ def alike(one: int, other: int) -> bool:
 
 
 @lru_cache(1024)
-def _colour(text: str) -> int | None:
+def _parse_cached(text: str) -> int | None:
     if (named := _NAMES.get(text)) is not None:
         return named
     if match := _HEX.match(text):
-        return _hex(match.group(1))
+        return _parse_hex(match.group(1))
     if match := _FUNCTION.match(text):
-        return _function(match.group(1), match.group(2))
+        return _parse_function(match.group(1), match.group(2))
     return None if text in {"inherit", "initial", "unset", ""} else UNKNOWN
 
 
-def colour(text: str) -> int | None:
+def parse_colour(text: str) -> int | None:
     """A colour, `TRANSPARENT`, `UNKNOWN` for one that we cannot read, None for `inherit`."""
-    return _colour(text.strip().lower()[:80])
+    return _parse_cached(text.strip().lower()[:80])
 
 
-def _hex(digits: str) -> int:
+def _parse_hex(digits: str) -> int:
     if len(digits) in {4, 8} and int(digits[-(len(digits) // 4) :], 16) == 0:
         return TRANSPARENT
     if len(digits) < 6:
@@ -94,7 +94,7 @@ def _hex(digits: str) -> int:
     return int(digits[:6], 16)
 
 
-def _function(name: str, arguments: str) -> int:
+def _parse_function(name: str, arguments: str) -> int:
     numbers = [(float(number[:8]), bool(percent)) for number, percent in _NUMBER.findall(arguments)]
     if len(numbers) < 3:
         return UNKNOWN
@@ -109,17 +109,17 @@ def _function(name: str, arguments: str) -> int:
     return red << 16 | green << 8 | blue
 
 
-def background_in(said: dict[str, str]) -> int | None:
+def find_background(values: dict[str, str]) -> int | None:
     """The background that declarations set: `UNKNOWN` where a picture or a gradient is drawn."""
-    drawn = said.get("background", "") + said.get("background-image", "")
+    drawn = values.get("background", "") + values.get("background-image", "")
     if "(" in drawn and ("url(" in drawn or "gradient" in drawn or "var(" in drawn):
         return UNKNOWN
-    found = said.get("background-color") or _token(said.get("background", ""))
-    shade = colour(found) if found else None
+    found = values.get("background-color") or _find_colour(values.get("background", ""))
+    shade = parse_colour(found) if found else None
     return None if shade == TRANSPARENT else shade
 
 
-def _token(shorthand: str) -> str:
+def _find_colour(shorthand: str) -> str:
     """The colour among the words of the shorthand."""
     if "(" in shorthand:
         match = _FUNCTION.search(shorthand)

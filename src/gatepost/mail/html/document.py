@@ -1,14 +1,14 @@
-"""Text that is there and not seen: how much of it is worth telling.
+"""HTML as a person sees it: one walk over lexbor's tree gives visible and hidden text, links, and active content.
 
-Newsletters open with a hidden preview line and hold a second layout for telephones that repeats the first. Both are
-ordinary. Filler for filters is long and says what the visible text does not, so only words that are hidden and
-nowhere visible count.
+The walk is iterative, because nesting is the attacker's to choose, and happens once. The appearance (colour, size,
+hiding) is inherited on the way down; an element that says nothing about it costs nothing. `<!--[if mso]>` is a comment
+to all programs but Outlook, so its content is read as a further document, as are `srcdoc`, `<template>` and
+`data:text/html`.
 
-HTML as a person sees it: one walk over lexbor's tree gives visible and hidden text, links, and what is active in it.
-
-The walk is iterative (nesting is the attacker's to choose) and happens once. Looks are inherited on the way down:
-an element that says nothing about its look costs nothing. `<!--[if mso]>` is a comment to all but Outlook, so what it
-holds is read as a further document, as are `srcdoc`, `<template>` and `data:text/html`.
+`describe_hidden` decides how much hidden text is worth a finding. Newsletters open with a hidden preview line and hold
+a second layout for telephones that repeats the first; both are ordinary. Filler for filters is long and says what the
+visible text does not, so only words count that are hidden and nowhere visible. `remove_invisible` takes out characters
+that have no width: inside a Latin word they only serve to break it up for filters.
 """
 
 import re
@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from gatepost.kinds import HTML_LATENT_SCRIPT
-from gatepost.mail.html.active import Notes, has_latent_script
-from gatepost.mail.html.colours import UNKNOWN, colour
-from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, Gathering
-from gatepost.mail.html.style import PLAIN, Look, Sheet, Style
+from gatepost.mail.html.active import HtmlNotes, has_latent_script
+from gatepost.mail.html.colours import UNKNOWN, parse_colour
+from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, PageBuilder
+from gatepost.mail.html.style import PLAIN, Appearance, Style, StyleSheets
 from gatepost.mail.links import Links
 
 MIN_CHARS = 400
@@ -38,7 +38,7 @@ _COMMON += "\u2066\u2067\u2068\u2069\u180e\u061c\u115f\u1160\u17b4\u17b5\U000e00
 _OVERRIDES = frozenset("\u202d\u202e")
 
 
-class Seen(msgspec.Struct, frozen=True):
+class VisibleText(msgspec.Struct, frozen=True):
     """Text as it is seen: without characters that do not show, with how many words those broke up."""
 
     text: str
@@ -46,7 +46,7 @@ class Seen(msgspec.Struct, frozen=True):
     is_overridden: bool = False
 
 
-def hidden_share(visible: str, hidden: str, reasons: Counter[str]) -> str:
+def describe_hidden(visible: str, hidden: str, reasons: Counter[str]) -> str:
     """How much is hidden, as the detail of a defect; "" where it is little or only repeats what shows."""
     if len(hidden) < MIN_CHARS:
         return ""
@@ -59,21 +59,21 @@ def hidden_share(visible: str, hidden: str, reasons: Counter[str]) -> str:
     return f"chars={chars} share={share:.2f} how={how}"
 
 
-def as_seen(text: str) -> Seen:
+def remove_invisible(text: str) -> VisibleText:
     """The text without the characters that do not show, and what they did to it.
 
     Inside a Latin word nobody needs them but to break it up for filters; a few come from hyphenation. A direction
     override (UAX 9 section 2.2) makes text read backwards.
     """
     if text.isascii() or not any(char in text for char in _COMMON):
-        return Seen(text)
+        return VisibleText(text)
     broken = 0
     overridden = False
     for match in _INVISIBLE.finditer(text):
         start, end = match.span()
         broken += start > 0 and end < len(text) and _is_latin(text[start - 1]) and _is_latin(text[end])
         overridden = overridden or not _OVERRIDES.isdisjoint(match.group())
-    return Seen(_INVISIBLE.sub("", text), broken if broken >= MIN_BROKEN_WORDS else 0, overridden)
+    return VisibleText(_INVISIBLE.sub("", text), broken if broken >= MIN_BROKEN_WORDS else 0, overridden)
 
 
 def _is_latin(char: str) -> bool:
@@ -104,18 +104,18 @@ _WORTH_READING = ("href", "src=", "action", "url(", "<script", "onload", "onerro
 _TEXT = re.compile(r">\s*+[^<\s]")
 
 
-class Page(Gathering):
+class HtmlPage(PageBuilder):
     """One document, read. `nodes` is how much work the walk was."""
 
-    def __init__(self, html: str, where: str, links: Links, notes: Notes) -> None:
+    def __init__(self, html: str, where: str, links: Links, notes: HtmlNotes) -> None:
         super().__init__(where, links, notes)
         self.nodes = 0
-        self._sheet = Sheet()
-        self._open: list[tuple[int, Look, Closing | None, bool]] = []
+        self._sheet = StyleSheets()
+        self._open: list[tuple[int, Appearance, Closing | None, bool]] = []
         parser = LexborHTMLParser(html)
         self._read_sheets(parser)
         if parser.root is not None:
-            self._walk(_first(parser.root))
+            self._walk(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
             notes.note(HTML_LATENT_SCRIPT)
         self.is_whole = self.is_whole and self._sheet.is_whole
@@ -124,7 +124,7 @@ class Page(Gathering):
         for node in parser.tags("style"):
             text = node.text()
             self._sheet.read(text)
-            self.css(text)
+            self.add_css(text)
 
     def _walk(self, root: LexborNode) -> None:
         node: LexborNode | None = root
@@ -135,7 +135,7 @@ class Page(Gathering):
             nodes += 1
             tag = node.tag
             if tag == "-text":
-                self.text(node.text_content or "")
+                self.add_text(node.text_content or "")
             elif tag == "-comment":
                 self._comment(node.comment_content or "")
             elif tag and self._enter(node, tag, depth) and (child := node.first_child) is not None:
@@ -159,45 +159,45 @@ class Page(Gathering):
     def _enter(self, node: LexborNode, tag: str, depth: int) -> bool:
         """Read one element by itself; whether what is inside it is to be read."""
         attributes: Attributes = node.attributes
-        before = look = self.look
+        before = appearance = self.appearance
         closing: Closing | None = None
         spacing, element, is_read = _TAGS.get(tag, _OTHER_TAG)
         if not _LOOKS.isdisjoint(attributes) if attributes else tag in self._sheet.rules:
-            self._change_look(tag, attributes)
-            look = self.look
+            self._change_appearance(tag, attributes)
+            appearance = self.appearance
         if spacing:
-            (self.hidden if look.unseen else self.visible).append(spacing)
+            (self.hidden if appearance.unseen else self.visible).append(spacing)
         if element:
             closing = element(self, attributes, node)
         if attributes and not _INERT.issuperset(attributes):
-            closing = _both(self._take(tag, attributes), closing)
-        if closing or spacing is BREAK or look is not before:
+            closing = _chain_closings(self._read_attributes(tag, attributes), closing)
+        if closing or spacing is BREAK or appearance is not before:
             self._open.append((depth, before, closing, spacing is BREAK))
         return is_read
 
-    def _change_look(self, tag: str, attributes: Attributes) -> None:
+    def _change_appearance(self, tag: str, attributes: Attributes) -> None:
         own = self._own_style(tag, attributes)
         if own is not PLAIN:
-            self.look = self.look.inside(own)
+            self.appearance = self.appearance.with_style(own)
             if own.active:
-                self.css(own.active)
+                self.add_css(own.active)
 
-    def _take(self, tag: str, attributes: Attributes) -> Closing | None:
+    def _read_attributes(self, tag: str, attributes: Attributes) -> Closing | None:
         closing: Closing | None = None
         for key, value in attributes.items():
             if take := ATTRIBUTES.get(key):
                 closing = take(self, tag, value or "", attributes) or closing
             elif key[:2] == "on" and len(key) > 4:
-                self.notes.handler(key, in_svg=self.vectors > 0)
+                self.notes.note_handler(key, in_svg=self.vectors > 0)
         return closing
 
     def _leave(self) -> None:
-        _, look, closing, is_block = self._open.pop()
+        _, appearance, closing, is_block = self._open.pop()
         if is_block:
-            (self.hidden if self.look.unseen else self.visible).append(BREAK)
+            (self.hidden if self.appearance.unseen else self.visible).append(BREAK)
         if closing:
             closing()
-        self.look = look
+        self.appearance = appearance
 
     def _own_style(self, tag: str, attributes: Attributes) -> Style:
         get = attributes.get
@@ -209,7 +209,7 @@ class Page(Gathering):
         if _LEGACY.isdisjoint(attributes):
             return own
         fore = get("color") if tag == "font" else get("text") if tag == "body" else None
-        return _with_legacy(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
+        return _add_legacy_attributes(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
 
     def _comment(self, text: str) -> None:
         if "[if" not in text[:24].lower():
@@ -217,10 +217,10 @@ class Page(Gathering):
         _, _, inner = text.partition("]>")
         low = inner.lower()
         if any(mark in low for mark in _WORTH_READING) or _TEXT.search(inner):
-            self.nest(inner.removesuffix("<![endif]"))
+            self.add_document(inner.removesuffix("<![endif]"))
 
 
-def _both(one: Closing | None, other: Closing | None) -> Closing | None:
+def _chain_closings(one: Closing | None, other: Closing | None) -> Closing | None:
     if one is None or other is None:
         return one or other
 
@@ -231,7 +231,7 @@ def _both(one: Closing | None, other: Closing | None) -> Closing | None:
     return closing
 
 
-def _first(node: LexborNode) -> LexborNode:
+def _find_first(node: LexborNode) -> LexborNode:
     """Where the document begins: comments may stand before its root."""
     while (before := node.prev) is not None:
         node = before
@@ -239,11 +239,15 @@ def _first(node: LexborNode) -> LexborNode:
 
 
 @lru_cache(1024)
-def _with_legacy(own: Style, is_hidden: bool, has_picture: bool, back: str | None, fore: str | None) -> Style:
-    """What the attributes of old HTML say about the look, where the style does not."""
+def _add_legacy_attributes(own: Style, is_hidden: bool, has_picture: bool, back: str | None, fore: str | None) -> Style:
+    """What the attributes of old HTML say about the appearance, where the style does not."""
     return replace(
         own,
         hides=own.hides or ("attribute" if is_hidden else ""),
-        background=UNKNOWN if has_picture else colour(back) if back and own.background is None else own.background,
-        colour=colour(fore) if fore and own.colour is None else own.colour,
+        background=UNKNOWN
+        if has_picture
+        else parse_colour(back)
+        if back and own.background is None
+        else own.background,
+        colour=parse_colour(fore) if fore and own.colour is None else own.colour,
     )

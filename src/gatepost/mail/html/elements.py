@@ -20,11 +20,11 @@ from gatepost.kinds import (
     HTML_PASSWORD_FIELD,
     TEXT_BIDI_OVERRIDE,
 )
-from gatepost.mail.html.active import Notes
-from gatepost.mail.html.style import Look
-from gatepost.mail.link_wrappers import base64_text
+from gatepost.mail.html.active import HtmlNotes
+from gatepost.mail.html.style import Appearance
+from gatepost.mail.link_wrappers import decode_base64_text
 from gatepost.mail.links import MAX_SHOWN, Links, Source
-from gatepost.urls import NOTHING, Url, parse
+from gatepost.urls import NO_URL, Url, parse_url
 
 MAX_NESTED_CHARS = 500_000
 MAX_CANDIDATES = 20
@@ -43,16 +43,16 @@ Attributes = dict[str, str | None]
 Closing = Callable[[], None]
 
 
-def plain(chunks: list[str]) -> str:
+def join_chunks(chunks: list[str]) -> str:
     """Pieces of text put together as a page shows them: runs of blanks are one, blocks stand on their own lines."""
     return "\n".join([" ".join(words) for line in "".join(chunks).split(BREAK) if (words := line.split())])
 
 
-class Gathering:
+class PageBuilder:
     """What one document has shown so far. `visible` and `hidden` are pieces of text, `loose` those outside links,
     `unseen` counts hidden characters by reason, `nested` are documents inside this one."""
 
-    def __init__(self, where: str, links: Links, notes: Notes) -> None:
+    def __init__(self, where: str, links: Links, notes: HtmlNotes) -> None:
         self.visible: list[str] = []
         self.hidden: list[str] = []
         self.loose: list[str] = []
@@ -60,8 +60,8 @@ class Gathering:
         self.nested: list[str] = []
         self.is_whole = True
         self.notes = notes
-        self.look = Look()
-        self.base: Url = NOTHING
+        self.appearance = Appearance()
+        self.base: Url = NO_URL
         self.alt = ""
         self.vectors = 0
         self._anchors = 0
@@ -69,11 +69,11 @@ class Gathering:
         self._links = links
         self._where = where
 
-    def text(self, text: str) -> None:
-        """A piece of text under the look of the moment."""
-        look = self.look
-        if not look.unseen:
-            if look.reversed:
+    def add_text(self, text: str) -> None:
+        """A piece of text under the appearance of the moment."""
+        appearance = self.appearance
+        if not appearance.unseen:
+            if appearance.reversed:
                 self.notes.note(TEXT_BIDI_OVERRIDE, "style")
                 text = text[::-1]
             self.visible.append(text)
@@ -81,9 +81,9 @@ class Gathering:
                 self.loose.append(text)
         elif text.strip():
             self.hidden.append(text)
-            self.unseen[look.unseen] += len(text)
+            self.unseen[appearance.unseen] += len(text)
 
-    def nest(self, html: str) -> None:
+    def add_document(self, html: str) -> None:
         """A document inside this one, to be read after it."""
         if self._nested_chars + len(html) <= MAX_NESTED_CHARS:
             self._nested_chars += len(html)
@@ -91,21 +91,21 @@ class Gathering:
         else:
             self.is_whole = False
 
-    def css(self, text: str) -> None:
-        for target in self.notes.css(text):
-            self.link(target, "css")
+    def add_css(self, text: str) -> None:
+        for target in self.notes.note_css(text):
+            self.add_link(target, "css")
 
-    def link(self, target: str, source: Source, shown: str = "") -> None:
-        hidden = bool(self.look.unseen)
+    def add_link(self, target: str, source: Source, shown: str = "") -> None:
+        hidden = bool(self.appearance.unseen)
         url = self._links.add(target, self._where, source, shown=shown, base=self.base, hidden=hidden)
         if url.scheme in _ORDINARY:
             return
         if source not in _PICTURES or url.scheme not in {"data", "blob"}:
-            self.notes.link(url.scheme, target, in_svg=self.vectors > 0)
+            self.notes.note_link(url.scheme, target, in_svg=self.vectors > 0)
         if source != "css" and (match := _DATA_PAGE.match(target)):
-            self.nest(_data_page(target[match.end() :], match.group(1)))
+            self.add_document(_decode_data_page(target[match.end() :], match.group(1)))
 
-    def anchor(self, target: str) -> Closing | None:
+    def open_anchor(self, target: str) -> Closing | None:
         """A link whose text comes after it: what shows until its end is what it shows."""
         if target.lstrip()[:1] in {"", "#"}:
             return None
@@ -115,104 +115,104 @@ class Gathering:
 
         def closing() -> None:
             self._anchors -= 1
-            self.link(target, "html", plain(self.visible[start:])[:MAX_SHOWN] or self.alt)
+            self.add_link(target, "html", join_chunks(self.visible[start:])[:MAX_SHOWN] or self.alt)
 
         return closing
 
 
-def _data_page(text: str, parameters: str) -> str:
+def _decode_data_page(text: str, parameters: str) -> str:
     text = unquote(text[:MAX_NESTED_CHARS])
-    return base64_text(text) if "base64" in parameters.lower() else text
+    return decode_base64_text(text) if "base64" in parameters.lower() else text
 
 
-def _href(page: Gathering, tag: str, value: str, attributes: Attributes) -> Closing | None:
+def _read_href(page: PageBuilder, tag: str, value: str, attributes: Attributes) -> Closing | None:
     if tag == "base":
-        _base(page, value)
+        _read_base(page, value)
     elif tag == "link":
-        page.link(value, "css")
+        page.add_link(value, "css")
         if "import" in (attributes.get("rel") or "").lower():
             page.notes.note(HTML_FRAME, value)
     elif tag in {"image", "use", "feImage"}:
-        page.link(value, "image")
+        page.add_link(value, "image")
     elif tag == "area":
-        page.link(value, "html", attributes.get("alt") or "")
+        page.add_link(value, "html", attributes.get("alt") or "")
     else:
-        return page.anchor(value)
+        return page.open_anchor(value)
     return None
 
 
-def _base(page: Gathering, value: str) -> None:
-    if page.base is NOTHING and (base := parse(value)) is not NOTHING:
+def _read_base(page: PageBuilder, value: str) -> None:
+    if page.base is NO_URL and (base := parse_url(value)) is not NO_URL:
         page.base = base
         page.notes.note(HTML_BASE, value)
 
 
-def _source(page: Gathering, tag: str, value: str, _: Attributes) -> None:
+def _read_source(page: PageBuilder, tag: str, value: str, _: Attributes) -> None:
     if value:
-        page.link(value, "script" if tag == "script" else "html" if tag in _FRAMES else "image")
+        page.add_link(value, "script" if tag == "script" else "html" if tag in _FRAMES else "image")
 
 
-def _srcset(page: Gathering, _tag: str, value: str, _: Attributes) -> None:
+def _read_srcset(page: PageBuilder, _tag: str, value: str, _: Attributes) -> None:
     for candidate in value.split(",", MAX_CANDIDATES)[:MAX_CANDIDATES]:
         if words := candidate.split(None, 1):
-            page.link(words[0], "image")
+            page.add_link(words[0], "image")
 
 
-def _action(page: Gathering, _tag: str, value: str, _: Attributes) -> None:
+def _read_action(page: PageBuilder, _tag: str, value: str, _: Attributes) -> None:
     if value.strip():
-        page.link(value, "form")
+        page.add_link(value, "form")
 
 
-def _content(page: Gathering, _tag: str, value: str, attributes: Attributes) -> None:
+def _read_content(page: PageBuilder, _tag: str, value: str, attributes: Attributes) -> None:
     if (attributes.get("http-equiv") or "").strip().lower() != "refresh":
         return
     if (match := _REFRESH.match(value)) and (target := match.group(1).rstrip("\"' ")):
         page.notes.note(HTML_META_REFRESH, target)
-        page.link(target, "refresh")
+        page.add_link(target, "refresh")
 
 
-def _animated(page: Gathering, tag: str, value: str, _: Attributes) -> None:
+def _read_animation(page: PageBuilder, tag: str, value: str, _: Attributes) -> None:
     """`<animate attributeName=href values="javascript:…">` writes a link while the page is shown."""
     if tag in _ANIMATIONS:
         for text in value.split(";", MAX_CANDIDATES)[:MAX_CANDIDATES]:
             if ":" in text:
-                page.link(text, "html")
+                page.add_link(text, "html")
 
 
-def _page_inside(page: Gathering, _tag: str, value: str, _: Attributes) -> None:
-    page.nest(value)
+def _read_srcdoc(page: PageBuilder, _tag: str, value: str, _: Attributes) -> None:
+    page.add_document(value)
 
 
-def _script(page: Gathering, attributes: Attributes, node: LexborNode) -> None:
+def _read_script(page: PageBuilder, attributes: Attributes, node: LexborNode) -> None:
     text = attributes.get("src") or node.text().strip()
-    page.notes.script(attributes.get("type") or "", text, in_svg=page.vectors > 0)
+    page.notes.note_script(attributes.get("type") or "", text, in_svg=page.vectors > 0)
 
 
-def _picture(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
+def _read_picture(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     page.alt = page.alt or attributes.get("alt") or ""
 
 
-def _input(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
+def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     kind = (attributes.get("type") or "").strip().lower()
     if kind == "password":
         page.notes.note(HTML_PASSWORD_FIELD, attributes.get("name") or "")
     elif kind in {"submit", "button", "reset"}:
-        page.text(attributes.get("value") or "")
+        page.add_text(attributes.get("value") or "")
 
 
-def _form(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
+def _read_form(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     page.notes.note(HTML_FORM, f"action={attributes.get('action') or ''}")
 
 
-def _frame(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
+def _read_frame(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     page.notes.note(HTML_FRAME, attributes.get("src") or "")
 
 
-def _object(page: Gathering, attributes: Attributes, _: LexborNode) -> None:
+def _read_object(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     page.notes.note(HTML_OBJECT, attributes.get("data") or attributes.get("src") or "")
 
 
-def _vector(page: Gathering, _: Attributes, __: LexborNode) -> Closing:
+def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode) -> Closing:
     page.vectors += 1
 
     def closing() -> None:
@@ -221,41 +221,41 @@ def _vector(page: Gathering, _: Attributes, __: LexborNode) -> Closing:
     return closing
 
 
-def _template(page: Gathering, _: Attributes, node: LexborNode) -> None:
+def _read_template(page: PageBuilder, _: Attributes, node: LexborNode) -> None:
     html = node.html or ""
-    page.nest(html[html.find(">") + 1 :].removesuffix("</template>"))
+    page.add_document(html[html.find(">") + 1 :].removesuffix("</template>"))
 
 
-ELEMENTS: dict[str, Callable[[Gathering, Attributes, LexborNode], Closing | None]] = {
-    "script": _script,
-    "img": _picture,
-    "input": _input,
-    "form": _form,
-    "iframe": _frame,
-    "frame": _frame,
-    "object": _object,
-    "embed": _object,
-    "applet": _object,
-    "svg": _vector,
-    "template": _template,
+ELEMENTS: dict[str, Callable[[PageBuilder, Attributes, LexborNode], Closing | None]] = {
+    "script": _read_script,
+    "img": _read_picture,
+    "input": _read_input,
+    "form": _read_form,
+    "iframe": _read_frame,
+    "frame": _read_frame,
+    "object": _read_object,
+    "embed": _read_object,
+    "applet": _read_object,
+    "svg": _enter_svg,
+    "template": _read_template,
 }
-ATTRIBUTES: dict[str, Callable[[Gathering, str, str, Attributes], Closing | None]] = {
-    "href": _href,
-    "xlink:href": _href,
-    "srcset": _srcset,
-    "action": _action,
-    "formaction": _action,
-    "content": _content,
-    "values": _animated,
-    "to": _animated,
-    "from": _animated,
-    "srcdoc": _page_inside,
-    "src": _source,
-    "lowsrc": _source,
-    "dynsrc": _source,
-    "poster": _source,
-    "background": _source,
-    "data": _source,
-    "code": _source,
-    "codebase": _source,
+ATTRIBUTES: dict[str, Callable[[PageBuilder, str, str, Attributes], Closing | None]] = {
+    "href": _read_href,
+    "xlink:href": _read_href,
+    "srcset": _read_srcset,
+    "action": _read_action,
+    "formaction": _read_action,
+    "content": _read_content,
+    "values": _read_animation,
+    "to": _read_animation,
+    "from": _read_animation,
+    "srcdoc": _read_srcdoc,
+    "src": _read_source,
+    "lowsrc": _read_source,
+    "dynsrc": _read_source,
+    "poster": _read_source,
+    "background": _read_source,
+    "data": _read_source,
+    "code": _read_source,
+    "codebase": _read_source,
 }

@@ -47,7 +47,7 @@ _DROPPED = frozenset({"plaintext"})
 _LONG_TAG = 1_000
 
 
-class Tamed(msgspec.Struct, frozen=True):
+class LimitedHtml(msgspec.Struct, frozen=True):
     """HTML that any parser reads in linear time, the `limit:` kinds that applied, and how many tags were looked at."""
 
     html: str
@@ -55,20 +55,20 @@ class Tamed(msgspec.Struct, frozen=True):
     tags: int = 0
 
 
-def tame(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> Tamed:
+def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> LimitedHtml:
     """The same document where it is harmless, else one cut down to the limits; `tags` is how many are left to read."""
     count = html.count("<")
     if count <= min(FEW_TAGS, tags) and len(html) <= SHORT and not is_strict:
-        return Tamed(html, (), count)
-    if count <= min(SOME_TAGS, tags) and len(html) <= MAX_HTML and not is_strict and _is_calm(html):
-        return Tamed(html, (), count)
-    tamer = _Tamer(tags)
-    tamer.read(html[:MAX_HTML])
-    limits = tamer.limits | ({LIMIT_HTML_SIZE} if len(html) > MAX_HTML else set())
-    return Tamed("".join(tamer.out), tuple(sorted(limits, key=lambda kind: kind.id)), tamer.tags)
+        return LimitedHtml(html, (), count)
+    if count <= min(SOME_TAGS, tags) and len(html) <= MAX_HTML and not is_strict and _is_harmless(html):
+        return LimitedHtml(html, (), count)
+    limiter = _HtmlLimiter(tags)
+    limiter.read(html[:MAX_HTML])
+    limits = limiter.limits | ({LIMIT_HTML_SIZE} if len(html) > MAX_HTML else set())
+    return LimitedHtml("".join(limiter.out), tuple(sorted(limits, key=lambda kind: kind.id)), limiter.tags)
 
 
-def _is_calm(html: str) -> bool:
+def _is_harmless(html: str) -> bool:
     """Whether a larger document is harmless after all.
 
     Where every tag start begins a tag of its own, none hides inside another, and a parser that takes some for text
@@ -80,7 +80,7 @@ def _is_calm(html: str) -> bool:
     return sum(name.lower() in _FORMATTING for name, _ in tags) * len(tags) <= MAX_REBUILT * 4
 
 
-class _Tamer:
+class _HtmlLimiter:
     """One pass over a document; `open` and `dropped` count the elements of each name."""
 
     def __init__(self, tags: int) -> None:
@@ -101,34 +101,34 @@ class _Tamer:
             if self.tags > self._left:
                 self.limits.add(LIMIT_HTML_SIZE)
                 return
-            self._text(html[at : token.start()])
+            self._write_text(html[at : token.start()])
             at = token.end()
             slash, name, attributes, end = token.groups()
             if name is None:
-                self._comment(token.group())
+                self._write_comment(token.group())
             elif end and name.lower() not in _DROPPED:
                 name = name.lower()
-                self.out.append(self._closing(name) if slash else self._opening(name, attributes, token.group()))
+                self.out.append(self._close_tag(name) if slash else self._open_tag(name, attributes, token.group()))
                 if name in _RAW and not slash:
-                    at = self._raw(html, at, name)
-        self._text(html[at:])
+                    at = self._write_raw(html, at, name)
+        self._write_text(html[at:])
 
-    def _text(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         # A stray `<` before something that is left out must not become a tag with what follows.
         self.out.append(text.replace("<", "&lt;") if "<" in text else text)
 
-    def _comment(self, text: str) -> None:
+    def _write_comment(self, text: str) -> None:
         is_conditional = text.startswith("<!--[if") and text.endswith("-->")
         self.out.append(text if is_conditional else "<!---->")
 
-    def _raw(self, html: str, at: int, name: str) -> int:
+    def _write_raw(self, html: str, at: int, name: str) -> int:
         """Text in which tags are none ends at its own end tag; written without any `<` it is the same anywhere."""
         end = re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search(html, at)
         stop = end.start() if end else len(html)
         self.out.append(html[at:stop].replace("<", " "))
         return stop
 
-    def _opening(self, name: str, attributes: str, tag: str) -> str:
+    def _open_tag(self, name: str, attributes: str, tag: str) -> str:
         if name in _FORMATTING:
             if self._rebuilt >= MAX_REBUILT:
                 return ""
@@ -143,9 +143,9 @@ class _Tamer:
                 return ""
             self._open[name] += 1
             self._depth += 1
-        return tag if len(tag) < _LONG_TAG else self._with_fewer(name, attributes)
+        return tag if len(tag) < _LONG_TAG else self._drop_attributes(name, attributes)
 
-    def _closing(self, name: str) -> str:
+    def _close_tag(self, name: str) -> str:
         if self._dropped[name]:
             self._dropped[name] -= 1
             return ""
@@ -167,7 +167,7 @@ class _Tamer:
             self._depth -= self._formatting
             self._formatting = 0
 
-    def _with_fewer(self, name: str, attributes: str) -> str:
+    def _drop_attributes(self, name: str, attributes: str) -> str:
         found: list[str] = []
         for attribute in _EACH_ATTRIBUTE.finditer(attributes):
             if len(found) == MAX_ATTRIBUTES:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from gatepost.mail.html.colours import TRANSPARENT, UNKNOWN, alike, background_in, colour
+from gatepost.mail.html.colours import TRANSPARENT, UNKNOWN, find_background, is_alike, parse_colour
 
 MAX_SHEET = 200_000
 MAX_RULES = 4_000
@@ -23,7 +23,7 @@ TINY = 1.5
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
-# Each of these consumes what it looks at, matched or not: no text makes them look twice.
+# Each of these consumes what it looks at, matched or not: no text makes them appearance twice.
 _AT_BLOCK = re.compile(r"(@[^{}@;]*+)\{((?:[^{}]*+\{[^{}]*+\})*+[^{}]*+)\}?")
 _RULE = re.compile(r"([^{}]*+)(?:\{([^{}]*+)\}?|\}|\Z)")
 _SIMPLE = re.compile(r"([a-z][a-z0-9]*)?([.#][\w-]+)?\Z")
@@ -75,15 +75,15 @@ class Style(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is said but perhaps a font size."""
-        said = self.colour is None and self.background is None and self.invisible is None
-        return said and not self.hides and not self.reverses
+        """Whether the declarations say nothing about the appearance but perhaps a font size."""
+        is_silent = self.colour is None and self.background is None and self.invisible is None
+        return is_silent and not self.hides and not self.reverses
 
 
 PLAIN = Style()
 
 
-def pixels(text: str) -> float | None:
+def parse_length(text: str) -> float | None:
     """A CSS length in pixels, roughly; None for `auto` and what is no length."""
     match = _LENGTH.match(text)
     if not match or (factor := _PIXELS.get(match.group(2))) is None:
@@ -91,16 +91,16 @@ def pixels(text: str) -> float | None:
     return float(match.group(1)[:12]) * factor
 
 
-def unescaped(text: str) -> str:
+def unescape_css(text: str) -> str:
     r"""CSS without comments and escapes: `d/**/isplay:n\6fne` says display:none (CSS Syntax section 4.3.7)."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)  # old browsers ran `ｅｘｐｒｅｓｓｉｏｎ(…)`
     if "/*" in text or "--" in text:
         text = _COMMENT.sub("", text)
-    return _ESCAPE.sub(_escaped, text) if "\\" in text else text
+    return _ESCAPE.sub(_unescape_match, text) if "\\" in text else text
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _unescape_match(match: re.Match[str]) -> str:
     code, char = match.groups()
     if not code:
         return str(char)
@@ -109,19 +109,19 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 @lru_cache(4096)
-def _known_style(text: str) -> Style:
-    return _style(text)
+def _parse_cached(text: str) -> Style:
+    return _parse(text)
 
 
-def style(text: str) -> Style:
+def parse_style(text: str) -> Style:
     """What a list of declarations says; later ones win, `!important` ones win over others."""
-    return _known_style(text) if len(text) <= 400 else _style(text)
+    return _parse_cached(text) if len(text) <= 400 else _parse(text)
 
 
-def _style(text: str) -> Style:
+def _parse(text: str) -> Style:
     found: dict[str, str] = {}
     important: dict[str, str] = {}
-    text = unescaped(text)
+    text = unescape_css(text)
     for declaration in text.lower().split(";", MAX_DECLARATIONS)[:MAX_DECLARATIONS]:
         name, colon, value = declaration.partition(":")
         if not colon:
@@ -130,68 +130,72 @@ def _style(text: str) -> Style:
             important[name.strip()] = value.partition("!")[0].strip()
         else:
             found[name.strip()] = value.strip()
-    return _judged(found | important, text if "(" in text and _ACTIVE.search(text) else "")
+    return _build_style(found | important, text if "(" in text and _ACTIVE.search(text) else "")
 
 
-def _judged(said: dict[str, str], active: str) -> Style:
-    if _DECIDING.isdisjoint(said) and not active:
+def _build_style(values: dict[str, str], active: str) -> Style:
+    if _DECIDING.isdisjoint(values) and not active:
         return PLAIN
     result = Style(
-        hides="" if _HIDING.isdisjoint(said) else _hiding(said),
-        invisible=said["visibility"] in {"hidden", "collapse"} if "visibility" in said else None,
-        colour=colour(said["color"]) if "color" in said else None,
-        background=background_in(said),
-        tiny=_is_tiny(said),
-        reverses="override" in said.get("unicode-bidi", "") and said.get("direction") == "rtl",
+        hides="" if _HIDING.isdisjoint(values) else _find_hiding(values),
+        invisible=values["visibility"] in {"hidden", "collapse"} if "visibility" in values else None,
+        colour=parse_colour(values["color"]) if "color" in values else None,
+        background=find_background(values),
+        tiny=_is_tiny(values),
+        reverses="override" in values.get("unicode-bidi", "") and values.get("direction") == "rtl",
         active=active,
     )
     return PLAIN if result == PLAIN else result
 
 
-def _is_tiny(said: dict[str, str]) -> bool | None:
-    size = said.get("font-size", "")
-    if not size and "font" in said and (match := _FONT.search(said["font"])):
+def _is_tiny(values: dict[str, str]) -> bool | None:
+    size = values.get("font-size", "")
+    if not size and "font" in values and (match := _FONT.search(values["font"])):
         size = match.group(1)
-    height = pixels(size) if size else None
+    height = parse_length(size) if size else None
     return None if height is None else height <= TINY
 
 
-def _hiding(said: dict[str, str]) -> str:
-    if said.get("display") == "none":
+def _find_hiding(values: dict[str, str]) -> str:
+    if values.get("display") == "none":
         return "display"
-    opacity = pixels(said["opacity"]) if "opacity" in said else None
-    if opacity is not None and opacity <= (0.01 if said["opacity"].endswith("%") else 0.05):
+    opacity = parse_length(values["opacity"]) if "opacity" in values else None
+    if opacity is not None and opacity <= (0.01 if values["opacity"].endswith("%") else 0.05):
         return "opacity"
-    if _is_cropped(said):
+    if _is_cropped(values):
         return "size"
-    if _is_off_screen(said):
+    if _is_off_screen(values):
         return "off-screen"
-    if ("clip" in said or "clip-path" in said) and _CLIPPED.search(said.get("clip", "") + said.get("clip-path", "")):
+    if ("clip" in values or "clip-path" in values) and _CLIPPED.search(
+        values.get("clip", "") + values.get("clip-path", "")
+    ):
         return "clip"
-    return "scale" if "scale(0" in said.get("transform", "") and "scale(0." not in said["transform"] else ""
+    return "scale" if "scale(0" in values.get("transform", "") and "scale(0." not in values["transform"] else ""
 
 
-def _is_cropped(said: dict[str, str]) -> bool:
-    if not any(said.get(name, "").startswith(("hidden", "clip")) for name in ("overflow", "overflow-y", "overflow-x")):
+def _is_cropped(values: dict[str, str]) -> bool:
+    if not any(
+        values.get(name, "").startswith(("hidden", "clip")) for name in ("overflow", "overflow-y", "overflow-x")
+    ):
         return False
-    sizes = (pixels(said[name]) for name in ("max-height", "height", "max-width", "width") if name in said)
+    sizes = (parse_length(values[name]) for name in ("max-height", "height", "max-width", "width") if name in values)
     return any(size is not None and size <= 1 for size in sizes)
 
 
-def _is_off_screen(said: dict[str, str]) -> bool:
+def _is_off_screen(values: dict[str, str]) -> bool:
     names = ["text-indent", "margin-left", "margin-top"]
-    if said.get("position") in {"absolute", "fixed", "relative"}:
+    if values.get("position") in {"absolute", "fixed", "relative"}:
         names += ["left", "top", "right", "bottom"]
-    distances = (pixels(said[name]) for name in names if name in said)
+    distances = (parse_length(values[name]) for name in names if name in values)
     return any(distance is not None and distance <= OFF_SCREEN for distance in distances)
 
 
-def _unconditional(block: re.Match[str]) -> str:
+def _keep_unconditional(block: re.Match[str]) -> str:
     """The rules of a block that holds on any screen; of others (`@media print`, `@font-face`), nothing."""
     return block.group(2) if _PLAIN_MEDIA.match(block.group(1)) else ""
 
 
-class Sheet:
+class StyleSheets:
     """The style sheets of one document, and the styles of its elements as far as they were asked for."""
 
     def __init__(self) -> None:
@@ -203,9 +207,9 @@ class Sheet:
         """Take in one `<style>` element. Conditional blocks (`@media (…)`, `@supports`) are left out."""
         if len(text) > MAX_SHEET:
             self.is_whole, text = False, text[:MAX_SHEET]
-        text = unescaped(text).lower()
+        text = unescape_css(text).lower()
         if "@" in text:
-            text = _AT_BLOCK.sub(_unconditional, text)
+            text = _AT_BLOCK.sub(_keep_unconditional, text)
         for prelude, body in _RULE.findall(text):
             if any(word in body for word in _MATTERS):
                 self._add(prelude.rpartition(";")[2], body)
@@ -235,11 +239,11 @@ class Sheet:
             if len(self._styles) >= MAX_STYLES:
                 self.is_whole = False
                 return PLAIN
-            sheets = self._declarations(tag, classes.lower(), identity.lower()) if self.rules else ""
-            known = self._styles[key] = style(f"{sheets};{inline}" if sheets else inline)
+            sheets = self._find_declarations(tag, classes.lower(), identity.lower()) if self.rules else ""
+            known = self._styles[key] = parse_style(f"{sheets};{inline}" if sheets else inline)
         return known
 
-    def _declarations(self, tag: str, classes: str, identity: str) -> str:
+    def _find_declarations(self, tag: str, classes: str, identity: str) -> str:
         names = [f".{name}" for name in classes.split(None, MAX_CLASSES)[:MAX_CLASSES]]
         if identity:
             names.append(f"#{identity.strip()}")
@@ -247,7 +251,7 @@ class Sheet:
         return ";".join(self.rules[key] for key in keys if key in self.rules)
 
 
-class Look(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+class Appearance(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """How text looks at one place of the page: what its ancestors and itself say together."""
 
     hidden: str = ""
@@ -258,32 +262,32 @@ class Look(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     reversed: bool = False
     unseen: str = ""
 
-    def inside(self, own: Style) -> "Look":
-        """The look inside an element with that style."""
-        return _inside(self, own)
+    def with_style(self, own: Style) -> "Appearance":
+        """The appearance inside an element with that style."""
+        return _apply_style(self, own)
 
 
 @lru_cache(4096)
-def _inside(look: Look, own: Style) -> Look:
+def _apply_style(appearance: Appearance, own: Style) -> Appearance:
     """The same few looks nest in the same few styles on every page."""
-    if own.is_quiet and (own.tiny is None or own.tiny is look.tiny):
-        return look
-    hidden = look.hidden or own.hides
-    invisible = look.invisible if own.invisible is None else own.invisible
-    fore = look.colour if own.colour is None else own.colour
-    back = look.background if own.background is None else own.background
-    tiny = look.tiny if own.tiny is None else own.tiny
-    unseen = _unseen(hidden, invisible, fore, back, tiny)
-    return Look(hidden, invisible, fore, back, tiny, look.reversed or own.reverses, unseen)
+    if own.is_quiet and (own.tiny is None or own.tiny is appearance.tiny):
+        return appearance
+    hidden = appearance.hidden or own.hides
+    invisible = appearance.invisible if own.invisible is None else own.invisible
+    fore = appearance.colour if own.colour is None else own.colour
+    back = appearance.background if own.background is None else own.background
+    tiny = appearance.tiny if own.tiny is None else own.tiny
+    unseen = _find_unseen(hidden, invisible, fore, back, tiny)
+    return Appearance(hidden, invisible, fore, back, tiny, appearance.reversed or own.reverses, unseen)
 
 
-def _unseen(hidden: str, invisible: bool, fore: int, back: int, tiny: bool) -> str:
+def _find_unseen(hidden: str, invisible: bool, fore: int, back: int, tiny: bool) -> str:
     if hidden:
         return hidden
     if invisible:
         return "visibility"
     if tiny:
         return "font-size"
-    if fore == TRANSPARENT or (back != UNKNOWN and fore != UNKNOWN and alike(fore, back)):
+    if fore == TRANSPARENT or (back != UNKNOWN and fore != UNKNOWN and is_alike(fore, back)):
         return "colour"
     return ""

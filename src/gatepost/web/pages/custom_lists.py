@@ -12,7 +12,7 @@ from gatepost.lists.catalogue import (
     UnfitList,
     define_custom_list,
 )
-from gatepost.lists.entry import Refused
+from gatepost.lists.entries import Refused
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.web.context import WebContext, scopes
 from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, scope_of

@@ -17,8 +17,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import Definition
-from gatepost.lists.entry import Refused
-from gatepost.lists.values import PHRASE
+from gatepost.lists.entries import PHRASE, Refused
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull

@@ -17,7 +17,7 @@ from gatepost.api.errors import Failure
 from gatepost.api.list_files import FORMATS, Format, ListFileError, format_of, records
 from gatepost.api.lists import MAX_ENTRIES, DryRun
 from gatepost.lists.catalogue import Definition
-from gatepost.lists.entry import Refused
+from gatepost.lists.entries import Refused
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor

@@ -16,8 +16,8 @@ from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.api.list_files import FORMATS, Format, heading, lines_of
 from gatepost.api.lists import MAX_COMMENT
 from gatepost.api.operations import NDJSON
-from gatepost.lists.entry import Normal
-from gatepost.lists.values import PERSON
+from gatepost.lists.addresses import PERSON
+from gatepost.lists.entries import Normal
 from gatepost.rejudge.dry_run import try_deleting
 from gatepost.store.audit import AuditFilter
 from gatepost.store.entries import EntryRow, ListEntry, NewEntry

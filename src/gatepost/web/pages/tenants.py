@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
-from gatepost.lists.entry import Refused
-from gatepost.lists.hosts import DOMAIN
+from gatepost.lists.addresses import DOMAIN
+from gatepost.lists.entries import Refused
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.tenants import Tenant
 from gatepost.web.context import WebContext

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gatepost.auth.results import Authentication
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.entry import MAX_KEY_BYTES, Normal, all_limited, limited
+from gatepost.lists.entries import MAX_KEY_BYTES, Normal, all_limited, limited
 from gatepost.lists.lookup import subjects_of
 from gatepost.lists.rulings import rule_on
 from gatepost.lists.subjects import Subject

@@ -17,7 +17,7 @@ from gatepost.lists.catalogue import (
     counts_as,
     define_custom_list,
 )
-from gatepost.lists.entry import Category
+from gatepost.lists.entries import Category
 
 MEANINGS = {
     "sender": {"block": "blocked-senders", "allow": "allowed-senders", "policy": "blocked-senders"},

@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from gatepost.mail.budget import Budget
+from gatepost.mail.budget import ReadBudget
 from gatepost.mail.message import Part
-from gatepost.mail.reader import Parts
+from gatepost.mail.reader import MessageParts
 
 HEAD = b"From: a@example.org\r\n"
 SECRET = b"the file that must be found, with enough bytes in it to be worth a line of base64 or two: 0123456789"
@@ -14,8 +14,8 @@ CODED = base64.encodebytes(SECRET).replace(b"\n", b"\r\n")
 
 
 def read(raw: bytes) -> tuple[tuple[Part, ...], list[str]]:
-    budget = Budget()
-    parts = Parts(raw, budget).flat
+    budget = ReadBudget()
+    parts = MessageParts(raw, budget).flat
     return parts, [defect.kind for defect in budget.defects]
 
 
@@ -29,7 +29,7 @@ def multipart(*parts: bytes, boundary: bytes = b"b", declared: bytes | None = No
 
 
 def test_no_multipart() -> None:
-    assert read(HEAD + b"\r\nhello") == ((Parts(HEAD + b"\r\nhello", Budget()).flat), [])
+    assert read(HEAD + b"\r\nhello") == ((MessageParts(HEAD + b"\r\nhello", ReadBudget()).flat), [])
     assert shape(read(HEAD + b"\r\nhello")[0]) == [("1", "text/plain", b"hello")]
 
 

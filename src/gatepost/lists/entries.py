@@ -1,4 +1,12 @@
-"""Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
+"""An entry in its normal form, and what a kind of list must be able to do.
+
+Any spelling of the same entry is the same entry: `key` is what spellings are compared and stored by, `shown` what
+people read (for all kinds but people the two are the same).
+
+A normal form can be several times as long as what was written: a link of a thousand letters that need escaping has nine
+thousand bytes. Indexes of databases take less, so a key that is too long ends in a digest of itself.
+
+Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
 
 Files by their SHA-256, 64 hex digits.
 
@@ -12,12 +20,74 @@ Phrases: whole words in the visible text or the subject, whatever their case and
 import re
 import socket
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
+from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Literal
 
-from gatepost.lists.entry import Category, EntryKind, Normal, Refused, anything, same
-from gatepost.lists.hosts import normal_host
-from gatepost.names import normal_address
+import msgspec
+
+Category = Literal["block", "allow", "policy", "trust", "protect"]
+
+MAX_ENTRY = 1_000
+# What an index of PostgreSQL takes in any case, with a digest behind it (a third of a page of 8 KiB).
+MAX_KEY_BYTES = 2_600
+_SURELY_SHORT = MAX_KEY_BYTES // 4
+
+
+class Normal(msgspec.Struct, frozen=True):
+    """A normal form."""
+
+    key: str
+    shown: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a text is no entry of this kind, in words for whoever sent it."""
+
+    reason: str
+
+
+class EntryKind(msgspec.Struct, frozen=True):
+    """A kind of entry. `normalise` is total; `refuse` says why a normal form is too wide for a category of list, or "".
+
+    Kinds with `keyed` are looked up by exact keys while scanning; the others reach the workers as compiled snapshots.
+    """
+
+    name: str
+    description: str
+    example: str
+    normalise: Callable[[str], Normal | Refused]
+    refuse: Callable[[str, Category], str]
+    keyed: bool
+
+
+def anything(_key: str, _category: Category) -> str:
+    """For kinds of which no entry is too wide."""
+    return ""
+
+
+def same(key: str) -> Normal:
+    """A normal form that is shown as it is compared."""
+    return Normal(key, key)
+
+
+def limited(key: str) -> str:
+    """A key as it is compared and stored. One that was cut is longer than any that was not, so the two never meet."""
+    if len(key) <= _SURELY_SHORT:
+        return key
+    # Half a character, which is no UTF-8, counts as the sign that storage puts in its place.
+    raw = key.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    if len(raw) <= MAX_KEY_BYTES:
+        return key
+    return raw[:MAX_KEY_BYTES].decode("utf-8", "ignore") + sha256(raw).hexdigest()
+
+
+def all_limited(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The same for many, of which hardly any is long."""
+    return keys if max(map(len, keys), default=0) <= _SURELY_SHORT else tuple(map(limited, keys))
+
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -117,30 +187,6 @@ def normalise_file_type(text: str) -> Normal | Refused:
 
 
 FILETYPE = EntryKind("file-type", "a file extension or a MIME type", "docm", normalise_file_type, anything, keyed=True)
-
-
-_PERSON = re.compile(r"\s*(\S[^<>]{0,400}?)\s*<\s*([^<>\s]{1,320})\s*>\s*\Z")
-
-
-def normalise_person(text: str) -> Normal | Refused:
-    match = _PERSON.match(text)
-    if not match:
-        return Refused("is not written as: Name <address>")
-    name, address = match.group(1).strip(' "'), normal_address(match.group(2))
-    local, _, domain = address.rpartition("@")
-    if not name or not local or isinstance(normal_host(domain), Refused):
-        return Refused("is not written as: Name <address>")
-    return Normal(f"{fold_phrase(name)} <{address}>", f"{name} <{address}>")
-
-
-PERSON = EntryKind(
-    "person",
-    "a person and the address that is theirs",
-    "Ann Example <ann@example.com>",
-    normalise_person,
-    anything,
-    keyed=False,
-)
 
 
 LEAST = 3

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives import zip_archive
-from gatepost.files.archives.zip_archive import Traditional
-from gatepost.files.budget import MAX_SLOW, Budget
+from gatepost.files.archives.zip_archive import TraditionalCipher
+from gatepost.files.budget import MAX_SLOW, UnpackBudget
 from gatepost.files.values import File, Trait
-from gatepost.files.walk import unfold
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part, Text
 
 PAYLOAD = b"the payload that must be found"
@@ -46,16 +46,16 @@ def sample(name: str) -> bytes:
     return base64.b64decode(SAMPLES[name])
 
 
-def files_of(content: bytes, text: str = "", budget: Budget | None = None) -> tuple[File, ...]:
+def files_of(content: bytes, text: str = "", budget: UnpackBudget | None = None) -> tuple[File, ...]:
     message = Message(texts=(Text("1", "plain", text),), parts=(Part("2", names=("a.zip",), content=content),))
-    return unfold(message, budget)
+    return find_files(message, budget)
 
 
 def enciphered(data: bytes, password: bytes) -> bytes:
     """The old cipher the other way: what goes in is what stirs the registers."""
     out = bytearray()
     for byte in data:
-        clone = Traditional(password + data[: len(out)])
+        clone = TraditionalCipher(password + data[: len(out)])
         out.append(byte ^ clone.decipher(b"\0")[0])
     return bytes(out)
 
@@ -105,9 +105,11 @@ def test_a_packed_entry_under_the_old_cipher() -> None:
 def test_a_wrong_password_that_passes_the_first_check_does_not_open_it() -> None:
     """One wrong password of 256 gets past the header's one byte."""
     content = locked(PAYLOAD * 20, b"secret")
-    entry = zip_archive.entries(content, 10)[0]
+    entry = zip_archive.read_entries(content, 10)[0]
     data = content[entry.start : entry.start + 12]
-    wrong = next(word for word in map(str, range(5000)) if Traditional(word.encode()).decipher(data)[-1] == entry.check)
+    wrong = next(
+        word for word in map(str, range(5000)) if TraditionalCipher(word.encode()).decipher(data)[-1] == entry.check
+    )
     assert files_of(content, f"password {wrong}")[0].unread == ("encrypted",)
 
 
@@ -122,7 +124,7 @@ def test_the_old_cipher_has_a_budget() -> None:
     body = bytes(long[:central]) + bytes(padding) + bytes(long[central:])
     end = body.rindex(b"PK\x05\x06")
     body = body[: end + 16] + (central + padding).to_bytes(4, "little") + body[end + 20 :]
-    budget = Budget()
+    budget = UnpackBudget()
     assert "encrypted" in files_of(body, "", budget)[0].unread
     assert budget.slow <= MAX_SLOW
 
@@ -135,7 +137,7 @@ def test_many_locked_entries_are_not_all_tried() -> None:
     )
     directory = b"".join(central[:42] + (n * len(local)).to_bytes(4, "little") + central[46:] for n in range(500))
     end = b"PK\x05\x06" + bytes(8) + len(directory).to_bytes(4, "little") + (500 * len(local)).to_bytes(4, "little")
-    budget = Budget()
+    budget = UnpackBudget()
     outer, *inner = files_of(local * 500 + directory + end + b"\0\0", "password: nothing", budget)
     assert (len(inner), outer.unread) == (500, ("encrypted",))
     assert budget.attempts < 200

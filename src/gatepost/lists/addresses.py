@@ -8,13 +8,23 @@ URLs: a host, `*.host`, or a host with a path prefix.
 
 Scheme, user info and fragment are dropped, port and query kept, dot segments resolved; the path keeps its case. A
 prefix ends at `/`, `?` or the end, so `example.com/safe` does not cover `example.com/safe-evil`.
+
+Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
+
+Files by their SHA-256, 64 hex digits.
+
+Types of files: an extension (`docm`) or a MIME type (`application/zip`).
+
+People whose names outsiders may not bear: `Name <address>`. The spelling is kept; people are compared folded.
+
+Phrases: whole words in the visible text or the subject, whatever their case and accents.
 """
 
 import re
 
 import can_ada
 
-from gatepost.lists.entry import Category, EntryKind, Normal, Refused, same
+from gatepost.lists.entries import Category, EntryKind, Normal, Refused, anything, fold_phrase, same
 from gatepost.names import is_icann_suffix, is_ip, normal_address, normal_domain, public_suffix
 
 _LABELS = re.compile(
@@ -207,4 +217,28 @@ URL = EntryKind(
     normalise_url,
     refuse_url,
     keyed=True,
+)
+
+
+_PERSON = re.compile(r"\s*(\S[^<>]{0,400}?)\s*<\s*([^<>\s]{1,320})\s*>\s*\Z")
+
+
+def normalise_person(text: str) -> Normal | Refused:
+    match = _PERSON.match(text)
+    if not match:
+        return Refused("is not written as: Name <address>")
+    name, address = match.group(1).strip(' "'), normal_address(match.group(2))
+    local, _, domain = address.rpartition("@")
+    if not name or not local or isinstance(normal_host(domain), Refused):
+        return Refused("is not written as: Name <address>")
+    return Normal(f"{fold_phrase(name)} <{address}>", f"{name} <{address}>")
+
+
+PERSON = EntryKind(
+    "person",
+    "a person and the address that is theirs",
+    "Ann Example <ann@example.com>",
+    normalise_person,
+    anything,
+    keyed=False,
 )

@@ -1,0 +1,169 @@
+"""Excel workbooks in their binary forms: records in a row (MS-XLS for .xls, MS-XLSB for the parts of .xlsb).
+
+Macros were cells once: a sheet of formulas (Excel 4.0, "XLM") runs without any Visual Basic. A link to another
+program (DDE) stands among the workbook's links to other files.
+
+Tables as text: .csv, and SYLK (.slk), which Excel opens with formulas, links to programs and even old macros.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from gatepost.files.budget import UnpackBudget
+from gatepost.files.documents import office_encryption
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.script_strings import expand_commands, find_addresses
+from gatepost.files.values import Contents, File
+
+MAX_RECORDS = 500_000
+FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK = 0x2F, 0x85, 0x1AE, 0x17, 0x18, 0x1B8
+MACRO_SHEET = 1
+BEGIN_SUPBOOK = 360  # of MS-XLSB
+SUPBOOK_PART = b"\xe8\x02"  # how such a part starts
+WORKBOOK_PART = b"\x83\x01\x00"
+_HIDDEN = {1: "hidden", 2: "very hidden"}
+_AUTORUN = {1: "Auto_Open", 2: "Auto_Close", 10: "Auto_Activate", 11: "Auto_Deactivate"}
+
+
+def inspect_workbook(content: bytes, builder: ContentsBuilder) -> None:
+    """The stream `Workbook` or `Book`."""
+    for kind, data in _read_records(content, builder):
+        if kind == FILEPASS:
+            _inspect_encrypted(content, builder)
+            return  # from here on records are unreadable
+        if kind == BOUNDSHEET and len(data) > 6 and data[5] == MACRO_SHEET:
+            builder.add_trait("macro", "Excel 4.0")
+            builder.add_trait("macro-cells", _HIDDEN.get(data[4] & 3, "visible"))
+        elif kind == NAME:
+            _inspect_name(data, builder)
+        elif kind in (SUPBOOK, EXTERNSHEET):
+            _inspect_external_book(data, kind, builder)
+        elif kind == HLINK:
+            builder.add_links(find_addresses(data))
+
+
+def _inspect_encrypted(content: bytes, builder: ContentsBuilder) -> None:
+    """What a password opens has the record of encryption no more."""
+    plain = builder.try_passwords(
+        office_encryption.EXCEL_DEFAULT, 1, lambda password: office_encryption.decrypt_workbook(content, password)
+    )
+    if plain:
+        inspect_workbook(plain, builder)
+    else:
+        builder.add_trait("encrypted", "Excel")
+
+
+def inspect_workbook_part(content: bytes, builder: ContentsBuilder) -> None:
+    """A part of an .xlsb: links to other programs, macros that start by themselves."""
+    if content.startswith(WORKBOOK_PART):
+        if "Auto_Open".encode("utf-16-le").lower() in content.lower():
+            builder.add_trait("macro-autorun", "Auto_Open")
+        return
+    _, place = _read_packed_number(content, 0, 2)
+    size, place = _read_packed_number(content, place, 4)
+    data = content[place : place + size]
+    if data[:2] == b"\x01\0":
+        service, place = _read_wide_string(data, 2)
+        topic, _ = _read_wide_string(data, place)
+        _report_dde(service, topic, builder)
+
+
+def _read_records(content: bytes, builder: ContentsBuilder) -> Iterator[tuple[int, bytes]]:
+    place = 0
+    for _ in range(MAX_RECORDS):
+        if place + 4 > len(content):
+            return
+        kind = content[place] | content[place + 1] << 8
+        size = content[place + 2] | content[place + 3] << 8
+        if kind in _WANTED:
+            yield kind, content[place + 4 : place + 4 + size]
+        place += 4 + size
+    builder.add_unread("count")
+
+
+_WANTED = frozenset({FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK})
+
+
+def _inspect_name(data: bytes, builder: ContentsBuilder) -> None:
+    """A defined name; built-in ones are a number (MS-XLS section 2.5.66)."""
+    text = data[14:] if len(data) < 400 else data[14:400]
+    if data[:1] and data[0] & 0x20 and text[:1] == b"\0" and text[1:2] and text[1] in _AUTORUN:
+        builder.add_trait("macro-autorun", _AUTORUN[text[1]])
+    elif data[:1] and data[0] & 0x20 and text[:1] and text[0] in _AUTORUN:  # BIFF5: no flag byte
+        builder.add_trait("macro-autorun", _AUTORUN[text[0]])
+    elif text.lower().replace(b"\0", b"").startswith((b"auto_open", b"auto_close")):
+        builder.add_trait("macro-autorun", "Auto_Open")
+
+
+def _inspect_external_book(data: bytes, kind: int, builder: ContentsBuilder) -> None:
+    """A link to something outside; `program<03>topic` is one to another program."""
+    if kind == SUPBOOK and len(data) > 5:
+        text = data[5:].decode("utf-16-le" if data[4] & 1 else "latin-1", "replace")
+    else:
+        text = data[1:].decode("latin-1")
+    service, mark, topic = text.partition("\x03")
+    if mark and service and len(service) < 200:  # before a name alone, the mark means this very book
+        _report_dde(service, topic, builder)
+
+
+def _report_dde(service: str, topic: str, builder: ContentsBuilder) -> None:
+    builder.add_trait("dde", f"{service} {topic}")
+    builder.add_member("DDE command", expand_commands(f"{service} {topic}"))
+
+
+def _read_packed_number(content: bytes, place: int, most: int) -> tuple[int, int]:
+    """A number in bytes of seven bits."""
+    value = 0
+    for index in range(most):
+        byte = content[place + index] if place + index < len(content) else 0
+        value |= (byte & 0x7F) << 7 * index
+        if not byte & 0x80:
+            return value, place + index + 1
+    return value, place + most
+
+
+def _read_wide_string(data: bytes, place: int) -> tuple[str, int]:
+    end = place + 4 + 2 * int.from_bytes(data[place : place + 4], "little")
+    return data[place + 4 : end].decode("utf-16-le", "replace"), end
+
+
+MAX_TEXT = 8 << 20
+MAX_CELLS = 200
+MAX_LINKS = 10_000
+MAX_COMMAND = 2_000
+_TABLE_NAMES = (".csv", ".slk", ".tsv", ".dif", ".iqy")
+# A cell that starts a formula, then `program|topic`: Excel asks another program for the value.
+_DDE_CELL = re.compile(
+    r"(?:^|(?<=[,;\t\"']))[ ]{0,3}+(?:[=+@-]|(?<=;)E)[\w.\\/:()+ -]{1,200}+\|[ ]?['\"\w/\\.-]", re.MULTILINE
+)
+_MACRO = re.compile(r"^(?:O;[^\r\n]{0,200}\bE\b|NN;Nauto_?open)", re.IGNORECASE | re.MULTILINE)
+_FORMULA_LINK = re.compile(r"(?:HYPERLINK|WEBSERVICE)\(\s{0,5}\"{1,2}([^\"\r\n]{4,2000})", re.IGNORECASE)
+_QUERY = re.compile(r"\AWEB\s{1,4}\d{1,3}\s{1,4}(\S{1,2000})", re.IGNORECASE)
+
+
+def is_text_table(file: File) -> bool:
+    """By its start (SYLK) or its name: text is a table only to the program that opens it as one."""
+    return file.content.startswith(b"ID;") or any(name.lower().endswith(_TABLE_NAMES) for name in file.names)
+
+
+def inspect_text_table(file: File, budget: UnpackBudget) -> Contents:
+    """Links to programs, macros, links."""
+    builder = ContentsBuilder(file, budget)
+    content = file.content[:MAX_TEXT]
+    if b"|" in content or b"(" in content or content.startswith(b"ID;") or content[:3].upper() == b"WEB":
+        text = content.decode("utf-8", "replace")
+        for match in islice(_DDE_CELL.finditer(text), MAX_CELLS):
+            command = text[match.start() : match.end() + MAX_COMMAND].lstrip("=+@- ").splitlines()[0]
+            builder.add_trait("dde", command)
+            builder.add_member("DDE command", expand_commands(command))
+        if text.startswith("ID;"):
+            for match in islice(_MACRO.finditer(text), MAX_CELLS):
+                is_autorun = match.group().upper().startswith("NN")
+                builder.add_trait("macro-autorun" if is_autorun else "macro", "SYLK")
+                builder.add_trait("macro-cells", "SYLK")
+        builder.add_links(match.group(1) for match in islice(_FORMULA_LINK.finditer(text), MAX_LINKS))
+        if query := _QUERY.match(text):
+            builder.add_link(query.group(1))
+            builder.add_trait("remote-object", query.group(1))
+    return builder.build()
