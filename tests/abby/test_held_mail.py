@@ -37,13 +37,14 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
-from gatepost.view import picture
 from gatepost.view.message import view
+from gatepost.view.picture import picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import warmup
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
+FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 ANN = Actor("user", "ann")
 SECRET = "a shared secret"
 REPORT = Report("spam", "quarantine", (), 730, "it adds up")
@@ -80,8 +81,8 @@ class Guard:
     def load(self) -> Load:
         return Load(0, 1, 1)
 
-    async def look(self, job: AnalysisJob) -> Any:
-        return await self._pool.look(job) if self._pool else NotShown("nobody works here")
+    async def show(self, job: AnalysisJob) -> Any:
+        return await self._pool.show(job) if self._pool else NotShown("nobody works here")
 
 
 class House:
@@ -155,7 +156,8 @@ def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
                 stack.push_async_callback(store.close)
                 pool = None
                 if workers:
-                    pool = WorkerPool(PoolSettings(1, 20.0, 1.2, 192 << 20, trial=True), from_zone, shipped_policy())
+                    settings = PoolSettings(1, 20.0, 1.2, 192 << 20, fault_injection=FAULT_INJECTION)
+                    pool = WorkerPool(settings, from_zone, shipped_policy())
                     await pool.start()
                     stack.push_async_callback(pool.stop)
                 house = House(store, tmp_path, next_hop.url, pool)
@@ -182,7 +184,7 @@ def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use)
         assert isinstance(drawn, Picture)
         assert drawn == picture(RAW, 0)
         assert await room.picture(ggrid, 99, OURS) == NotShown("there is no such picture")
-        poison = await house.hold(b"X-Gatepost-Trial: parse:die\r\n" + RAW)
+        poison = await house.hold(b"X-Gatepost-Fault: parse:die\r\n" + RAW)
         assert await room.look(poison) == NotShown("it crashed the worker")
         assert isinstance(await room.look(ggrid), View)
 

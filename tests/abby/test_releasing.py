@@ -52,7 +52,7 @@ class Guard:
     async def room(self) -> None:
         return None
 
-    async def look(self, job: AnalysisJob) -> NotShown:
+    async def show(self, job: AnalysisJob) -> NotShown:
         raise AssertionError("a release is no look")
 
     def load(self) -> Load:

@@ -39,7 +39,7 @@ from gatepost.smtp.limits import Limits
 from gatepost.smtp.services import Outcomes, Services
 from gatepost.store import open_store
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Looked
+from gatepost.workers.protocol import ViewResult
 
 SLOTS, TOKEN, SECRET = 20, "5f" * 32, "shared"
 SETTINGS = Settings(scan_sources=ScanSources(rest_api=RestApi()))
@@ -64,7 +64,7 @@ class Pool:
         self.running.remove(kind)
         return Report("policy", "drop", (), 0, "")
 
-    async def look(self, job: AnalysisJob) -> Looked:
+    async def show(self, job: AnalysisJob) -> ViewResult:
         raise NotImplementedError
 
 

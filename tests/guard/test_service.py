@@ -49,7 +49,7 @@ class Pool:
     async def stop(self) -> None:
         self.state = "stopped"
 
-    async def look(self, job: AnalysisJob) -> NotShown:
+    async def show(self, job: AnalysisJob) -> NotShown:
         return NotShown("nobody looks here")
 
     async def analyse(self, job: AnalysisJob) -> Report:

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from gatepost.report import Report
-from gatepost.scanning.request import Body, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.first_start import self_signed
 from gatepost.service.http_servers import bind, port_of
@@ -62,7 +62,7 @@ class StrawHolding:
         self.broken = False
         self.digests: list[str] = []
 
-    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         if self.broken:
             raise StorageError("no disk, secret detail")
         self.kept.append((request, raw.read()))

@@ -32,7 +32,7 @@ class Pool:
 
     async def stop(self) -> None: ...
 
-    async def look(self, job: AnalysisJob) -> NotShown:
+    async def show(self, job: AnalysisJob) -> NotShown:
         return NotShown("nobody looks here")
 
     async def analyse(self, job: AnalysisJob) -> Report:

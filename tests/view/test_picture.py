@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
 from gatepost.files.pictures import MAX_SCANS
-from gatepost.view import picture
 from gatepost.view.message import view
-from gatepost.view.picture import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE
+from gatepost.view.picture import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE, picture
 from gatepost.view.values import MAX_PNG, NotShown, Picture
 
 SECRET = b"<script>alert('a comment')</script>"

@@ -21,7 +21,7 @@ from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.quarantine.held_mail import HeldMailOperations
 from gatepost.guard.quarantine.orders import MESSAGE, DeleteOrder, ExportOrder, LookOrder, PictureOrder, ReleaseOrder
 from gatepost.scanning.held_mail import Busy, Deleted, NotHeld, Outcome
-from gatepost.scanning.request import Body, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody
 from gatepost.scanning.upload import CONTENT_TYPE, FREE, Head
 from gatepost.store.audit import Actor
@@ -211,7 +211,7 @@ def _trusting(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(ca) if ca else None)
 
 
-async def _frame(head: bytes, body: Body) -> AsyncIterator[bytes]:
+async def _frame(head: bytes, body: MessageBody) -> AsyncIterator[bytes]:
     yield len(head).to_bytes(4, "big") + head
     if isinstance(body, SpooledBody):
         for chunk in body.chunks(CHUNK):

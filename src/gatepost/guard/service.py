@@ -25,7 +25,7 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Looked
+from gatepost.workers.protocol import ViewResult
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -46,7 +46,7 @@ class Analyses(Protocol):
 
     async def analyse(self, job: AnalysisJob) -> Report: ...
 
-    async def look(self, job: AnalysisJob) -> Looked: ...
+    async def show(self, job: AnalysisJob) -> ViewResult: ...
 
 
 def unobserved(_report: Report, _seconds: float) -> None:
@@ -144,9 +144,9 @@ class Guard:
             if not self._present:
                 self._idle.set()
 
-    async def look(self, job: AnalysisJob) -> Looked:
+    async def show(self, job: AnalysisJob) -> ViewResult:
         """Have a message read to be shown. It takes no slot: mail on its way goes first."""
-        return NotShown("the service is stopping") if self._stopping else await self._pool.look(job)
+        return NotShown("the service is stopping") if self._stopping else await self._pool.show(job)
 
     async def _processed(self, request: ScanRequest, started: float) -> ScanResult:
         report = await self._analysed(request)

@@ -8,13 +8,13 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from gatepost.scanning.request import Body, ScanRequest, ScanResult
+from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 
 
 class Holding(Protocol):
     """Where a source leaves mail that must not go on."""
 
-    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message. Returns when bytes and record survive a power cut; else raises `StorageError`."""
         ...
 

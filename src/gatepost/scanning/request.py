@@ -11,7 +11,7 @@ from gatepost.report import Report
 ROOM_SECONDS = 1.0
 
 
-class Body(Protocol):
+class MessageBody(Protocol):
     """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by whoever made it."""
 
     @property
@@ -28,7 +28,7 @@ class ScanRequest(msgspec.Struct, frozen=True):
     ggrid: str
     created: int
     envelope: Envelope
-    body: Body
+    body: MessageBody
 
 
 class ScanResult(msgspec.Struct, frozen=True):

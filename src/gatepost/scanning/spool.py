@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
-from gatepost.scanning.request import Body
+from gatepost.scanning.request import MessageBody
 
 MEMORY_LIMIT = 1 << 20
 PREFIX = "message-"
@@ -123,7 +123,7 @@ class Spool:
         return SpooledBody(self._folder, self._limit)
 
 
-def sha256(body: Body) -> str:
+def sha256(body: MessageBody) -> str:
     """The hash of any body; for one of ours it is known already."""
     return body.sha256 if isinstance(body, SpooledBody) else hashlib.sha256(body.read()).hexdigest()
 

@@ -161,10 +161,10 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def build_guard(
-    settings: GuardSettings, store: Store, registry: CollectorRegistry, *, models: str = "", trial: bool = False
+    settings: GuardSettings, store: Store, registry: CollectorRegistry, *, models: str = "", fault_injection: str = ""
 ) -> Guard:
-    """A core with its workers, resolver and door. `models` is a folder of text models. `trial` lets messages ask for
-    misbehaviour; it is for tests only."""
+    """A core with its workers, resolver and door. `models` is a folder of text models. `fault_injection`
+    is for tests only: a Python file that makes workers misbehave."""
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = Clamd(settings.clamd.address) if settings.clamd else None
@@ -172,7 +172,7 @@ def build_guard(
     answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
     policies = files.load_policies(settings.policy)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
-    pool_settings = _pool_settings(settings, models, trial)
+    pool_settings = _pool_settings(settings, models, fault_injection)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
@@ -182,14 +182,14 @@ def build_guard(
     return Guard(settings, store, pool, answerer, admission, lists=lists, acquaintances=known, observe=metrics.scanned)
 
 
-def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSettings:
+def _pool_settings(settings: GuardSettings, models: str, fault_injection: str) -> PoolSettings:
     return PoolSettings(
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
-        trial=trial,
+        fault_injection=fault_injection,
         rules=settings.yara.folder if settings.yara else None,
         models=models,
         antivirus=settings.clamd is not None,

@@ -58,13 +58,13 @@ Started = Callable[[int, Store], Awaitable[None]]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What this process runs: a core, the API service, or both. `examine` is what the doctor does; `trial` is for tests
-    only."""
+    """What this process runs: a core, the API service, or both. `examine` is what the doctor does; `fault_injection`
+    is for tests only: a Python file that makes workers misbehave."""
 
     data: DataFolder
     guard: GuardSettings | None = None
     abby: AbbySettings | None = None
-    trial: bool = False
+    fault_injection: str = ""
     examine: Examination = no_examination
 
     @property
@@ -101,7 +101,7 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
         if plan.guard:
             quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, registry))
             models = str(plan.data.path / FOLDER)
-            core = build_guard(plan.guard, store, registry, models=models, trial=plan.trial)
+            core = build_guard(plan.guard, store, registry, models=models, fault_injection=plan.fault_injection)
             guard = await _started(core, stack)
             own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), HeldMailOperations(quarantine, guard))
             servers += _rest(plan, own, spool, registry, bound)

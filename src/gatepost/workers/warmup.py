@@ -50,8 +50,8 @@ from gatepost.questions import (
     Sighted,
 )
 from gatepost.report import Report
-from gatepost.view import picture
 from gatepost.view.message import view
+from gatepost.view.picture import picture
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")

@@ -326,7 +326,7 @@ def test_a_worker_that_asks_for_what_cannot_be_is_refused(keys: tuple[object, ..
     except OverflowError:
         return
     with pytest.raises(FrameError):
-        protocol.ask(body)
+        protocol.read_ask(body)
 
 
 MAIL = (

@@ -20,7 +20,7 @@ from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.store import Store
 from gatepost.view.values import Picture, View
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Looked
+from gatepost.workers.protocol import ViewResult
 
 ANN = Actor("user", "ann")
 RAW = b"Subject: x\r\n\r\ny\r\n"
@@ -32,10 +32,10 @@ class Looker:
     """Answers as it was told, and remembers what it was to look at."""
 
     def __init__(self) -> None:
-        self.answer: Looked = View(left_out=("this one",))
+        self.answer: ViewResult = View(left_out=("this one",))
         self.jobs: list[AnalysisJob] = []
 
-    async def look(self, job: AnalysisJob) -> Looked:
+    async def show(self, job: AnalysisJob) -> ViewResult:
         self.jobs.append(job)
         return self.answer
 

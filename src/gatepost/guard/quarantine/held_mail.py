@@ -20,7 +20,7 @@ from gatepost.store.audit import Actor
 from gatepost.store.held_mail import HeldMessage
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Looked, Purpose
+from gatepost.workers.protocol import Purpose, ViewResult
 
 UNEXPECTED = NotShown("the worker showed something else")
 
@@ -28,7 +28,7 @@ UNEXPECTED = NotShown("the worker showed something else")
 class ViewsMail(Protocol):
     """Whoever has messages read to be shown; `guard.core.Guard` does."""
 
-    async def look(self, job: AnalysisJob) -> Looked: ...
+    async def show(self, job: AnalysisJob) -> ViewResult: ...
 
 
 class ReadsHeldMail(Protocol):
@@ -94,12 +94,12 @@ class HeldMailOperations:
         mail = await self._quarantine.one(ggrid, tenant)
         return Busy() if mail and mail.state == "releasing" else NotHeld()
 
-    async def _looked(self, ggrid: str, tenant: str | None, purpose: Purpose, index: int = 0) -> Looked | NotHeld:
+    async def _looked(self, ggrid: str, tenant: str | None, purpose: Purpose, index: int = 0) -> ViewResult | NotHeld:
         raw = await self._quarantine.raw(ggrid, tenant)
         if raw is None:
             return NotHeld()
         job = AnalysisJob(ggrid, Envelope(), _HeldBytes(raw), time.time(), purpose=purpose, index=index)
-        return await self._looks.look(job)
+        return await self._looks.show(job)
 
 
 class ScansMail(Protocol):

@@ -19,7 +19,7 @@ from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.guard.quarantine.release import Releaser
 from gatepost.scanning.held_mail import NotHeld, NotSent, Outcome, Released, Sends
-from gatepost.scanning.request import Body, ScanRequest, ScanResult
+from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
@@ -53,7 +53,7 @@ class Quarantine:
         self._size = 0
         self._summed: float | None = None
 
-    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message; durable when it returns. The same one again changes nothing."""
         try:
             await self._keep(request, result, raw)
@@ -61,7 +61,7 @@ class Quarantine:
             self._tally.count("failures")
             raise
 
-    async def _keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+    async def _keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         await self._check_room(raw.size)
         await self._raw.put(request.ggrid, raw)
         digest = await asyncio.to_thread(sha256, raw)

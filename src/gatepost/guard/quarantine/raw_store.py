@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from gatepost.ids import canonical
-from gatepost.scanning.request import Body
+from gatepost.scanning.request import MessageBody
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import StorageError
 
@@ -35,7 +35,7 @@ _OBJECT_SCHEMES = ("s3", "gs", "az")
 class RawStore(Protocol):
     """Raw messages by ggrid. Every method raises `StorageError` where the place cannot be used."""
 
-    async def put(self, ggrid: str, raw: Body) -> None:
+    async def put(self, ggrid: str, raw: MessageBody) -> None:
         """Keep a message; durable when it returns. The same ggrid again has the same bytes."""
         ...
 
@@ -78,7 +78,7 @@ class RawFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync(folder.parent)
 
-    async def put(self, ggrid: str, raw: Body) -> None:
+    async def put(self, ggrid: str, raw: MessageBody) -> None:
         await self._run(self._write, self._place(ggrid), raw)
 
     async def get(self, ggrid: str) -> bytes | None:
@@ -98,7 +98,7 @@ class RawFolder:
         uid = _checked(ggrid)
         return self._folder / uid[-2:] / f"{uid}{SUFFIX}"
 
-    def _write(self, place: Path, raw: Body) -> None:
+    def _write(self, place: Path, raw: MessageBody) -> None:
         shelf = place.parent
         if not shelf.is_dir():
             shelf.mkdir(mode=0o700, exist_ok=True)
@@ -139,7 +139,7 @@ class RawObjects:
         with self._explained():
             self._store = store or from_url(url)
 
-    async def put(self, ggrid: str, raw: Body) -> None:
+    async def put(self, ggrid: str, raw: MessageBody) -> None:
         import obstore
 
         name, content = _object(ggrid), await asyncio.to_thread(raw.read)
@@ -201,7 +201,7 @@ def _named(name: str) -> str | None:
     return canonical(name.removesuffix(SUFFIX)) if name.endswith(SUFFIX) else None
 
 
-def _chunks(raw: Body) -> Iterator[bytes]:
+def _chunks(raw: MessageBody) -> Iterator[bytes]:
     return raw.chunks(CHUNK) if isinstance(raw, SpooledBody) else iter((raw.read(),))
 
 
