@@ -135,8 +135,8 @@ def test_memory_has_an_end(tried: Any) -> None:
 def test_an_open_process_is_told_from_a_sealed_one() -> None:
     result = inside("""
         import json, socket
-        from gatepost.workers.sandbox import leaks
-        socket.socket(fileno=0).sendall(json.dumps({"leaks": leaks()}).encode())
+        from gatepost.workers.sandbox import find_leaks
+        socket.socket(fileno=0).sendall(json.dumps({"leaks": find_leaks()}).encode())
     """)
     assert result["leaks"] == ["open", "socket", "unlink", "kill", "fork", "execve"]
 

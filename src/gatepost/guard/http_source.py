@@ -1,10 +1,18 @@
 """The HTTPS scan source of a core. Only abby gets in, with a secret that both know.
 
 `POST /scan` takes a message (see `upload`) and answers when its result is on record; what can be done with held ones is
-in `orders`. `GET /load` tells how busy the core is, and so does the header `gatepost-load:
+in `scanning.held_mail`. `GET /load` tells how busy the core is, and so does the header `gatepost-load:
 n/threshold/maximum` on every answer; with `?once=free` a full core tells it when a slot is free, or a second later.
 A full core answers a scan with 503 at once, before it reads a message that it could not take.
 `/healthz` and, for this machine only, `/metrics` need no secret.
+
+What people can do with the mail that a core holds: look at it, let it go, take it away, delete it.
+
+guard's event loop never parses mail, and does not start here: what is shown was read in a sealed worker, within the
+same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
+is not shown, and that is a value like any other.
+
+REST scans whose raw mail is kept: with `restApi: {keep: held}`, what is to be held can be released later.
 """
 
 import asyncio
@@ -12,7 +20,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
@@ -37,13 +45,11 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.scanning import MAX_BODY
-from gatepost.guard.quarantine.held_mail import HeldMailOperations
-from gatepost.guard.quarantine.orders import MESSAGE, PATHS, order
 from gatepost.ids import new_id
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.metrics import exposition
-from gatepost.scanning.held_mail import NotHeld
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, HoldsMail, NotHeld, read_order
+from gatepost.scanning.request import Full, Load, RestCore, ScanRequest, ScanResult, ScansMail
 from gatepost.scanning.spool import Spool
 from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, Upload
 
@@ -56,16 +62,6 @@ Answer = Response | Failure
 HttpHandler = Callable[[Request], Awaitable[Answer]]
 
 
-class CoreScans(Protocol):
-    """The core behind the source; `guard.core.Guard` is one."""
-
-    def load(self) -> Load: ...
-
-    async def room(self) -> None: ...
-
-    async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
-
-
 class FullAnswer(msgspec.Struct, frozen=True):
     """The body of a 503."""
 
@@ -75,13 +71,13 @@ class FullAnswer(msgspec.Struct, frozen=True):
 
 
 def build_rest_app(
-    guard: CoreScans, secret: str, spool: Spool, metrics: CollectorRegistry, custody: HeldMailOperations | None = None
+    guard: ScansMail, secret: str, spool: Spool, metrics: CollectorRegistry, held_mail: CarriesOutOrders | None = None
 ) -> Starlette:
     """The source as an ASGI application. Whoever serves it starts and stops the core."""
-    source = _Source(guard, secret, spool, metrics, custody)
+    source = _Source(guard, secret, spool, metrics, held_mail)
     routes = [
         Route("/scan", _Endpoint(source.scan), methods=["POST"]),
-        *(Route(path, _Endpoint(source.held), methods=["POST"]) for path in PATHS),
+        *(Route(path, _Endpoint(source.held), methods=["POST"]) for path in (kind.path for kind in ORDERS)),
         Route("/load", _Endpoint(source.load), methods=["GET"]),
         Route("/healthz", _Endpoint(source.health), methods=["GET"]),
         Route("/metrics", _Endpoint(source.metrics), methods=["GET"]),
@@ -94,13 +90,13 @@ def build_rest_app(
 class _Source:
     def __init__(
         self,
-        guard: CoreScans,
+        guard: ScansMail,
         secret: str,
         spool: Spool,
         metrics: CollectorRegistry,
-        custody: HeldMailOperations | None,
+        held_mail: CarriesOutOrders | None,
     ) -> None:
-        self._guard, self._spool, self._registry, self._custody = guard, spool, metrics, custody
+        self._guard, self._spool, self._registry, self._held_mail = guard, spool, metrics, held_mail
         # Hashes have one length: comparing them tells nothing, not even how long the secret is.
         self._credential = _hashed(f"Bearer {secret}".encode())
 
@@ -126,11 +122,11 @@ class _Source:
         announced = request.headers.get("content-length", "")
         if not announced.isdigit() or int(announced) > MAX_ORDER:
             return Failure(PAYLOAD_TOO_LARGE, "the order has no length, or is too long")
-        wanted = order(request.url.path, await request.body())
-        if isinstance(wanted, Failure):
-            return wanted
-        done = await wanted.carried_out(self._custody) if self._custody else NotHeld()
-        return Response(done, media_type=MESSAGE) if isinstance(done, bytes) else _json(done)
+        order = read_order(request.url.path, await request.body())
+        if isinstance(order, Failure):
+            return order
+        result = await self._held_mail.carry_out(order) if self._held_mail else NotHeld()
+        return Response(result, media_type=MESSAGE) if isinstance(result, bytes) else _json(result)
 
     async def load(self, request: Request) -> Answer:
         if refusal := self._refusal(request):
@@ -167,7 +163,7 @@ class _Endpoint:
 class _Rest(Starlette):
     """Starlette without its layers: one wrapper stands between the server and the routes."""
 
-    def __init__(self, guard: CoreScans, **options: Any) -> None:
+    def __init__(self, guard: ScansMail, **options: Any) -> None:
         super().__init__(**options)
         self._guard = guard
 
@@ -178,7 +174,7 @@ class _Rest(Starlette):
 class _Answering:
     """Every exception becomes an answer, and every answer tells the load."""
 
-    def __init__(self, app: ASGIApp, guard: CoreScans) -> None:
+    def __init__(self, app: ASGIApp, guard: ScansMail) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -264,3 +260,29 @@ def _told(load: Load) -> bytes:
 
 def _hashed(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
+
+
+class HoldingCore:
+    """A core that keeps what it holds. The answer comes when the bytes are safe, or not at all."""
+
+    def __init__(self, core: RestCore, quarantine: HoldsMail) -> None:
+        self._core, self._quarantine = core, quarantine
+
+    @property
+    def rest_enabled(self) -> bool:
+        return self._core.rest_enabled
+
+    def load(self) -> Load:
+        """How busy it is."""
+        return self._core.load()
+
+    async def room(self) -> None:
+        """Return once a slot is free, or a little later."""
+        await self._core.room()
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+        """Analyse one message, and keep it where it is not to go on. Raises `StorageError`."""
+        result = await self._core.scan(request)
+        if isinstance(result, ScanResult) and result.report.decision == "quarantine":
+            await self._quarantine.keep(request, result, request.body)
+        return result

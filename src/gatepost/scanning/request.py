@@ -56,6 +56,31 @@ class Load(msgspec.Struct, frozen=True):
         return self.in_processing >= self.threshold
 
 
+class ScansMail(Protocol):
+    """A core within this process; `guard.service.Guard` is one."""
+
+    def load(self) -> Load:
+        """How busy it is."""
+        ...
+
+    async def room(self) -> None:
+        """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
+        ...
+
+    async def scan(self, request: ScanRequest) -> "ScanResult | Full":
+        """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
+        ...
+
+
+class RestCore(ScansMail, Protocol):
+    """A core within this process as REST scans get it."""
+
+    @property
+    def rest_enabled(self) -> bool:
+        """Whether `restApi` is among the scan sources."""
+        ...
+
+
 class Full(msgspec.Struct, frozen=True):
     """The core has no slot; nothing was done."""
 

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app
-from gatepost.abby.core_clients import InProcess, LocalCore, RemoteCore
+from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
@@ -28,14 +28,15 @@ from gatepost.guard.answers.clamd import Clamd
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.guard.http_source import HoldingCore
 from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, SenderHistoryMetrics
-from gatepost.guard.quarantine.held_mail import HeldMailOperations, HoldingSource
-from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
+from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard
 from gatepost.metrics import exposition
 from gatepost.policy.layers import Policies
-from gatepost.scanning.held_mail import Holding
+from gatepost.scanning.held_mail import HoldsMail
+from gatepost.scanning.request import RestCore
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.http_servers import AbbyMetrics
@@ -60,7 +61,7 @@ class Parts(NamedTuple):
     """What the source is put together from; `certificate` is that of STARTTLS, with its key."""
 
     guard: Guard
-    holding: Holding
+    holding: HoldsMail
     relay: Relay | None
     store: Store
     spool: Spool
@@ -134,14 +135,18 @@ def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def open_quarantine(
-    settings: GuardSettings, store: HeldMailStore, data: DataFolder, registry: CollectorRegistry | None = None
+    settings: GuardSettings,
+    store: HeldMailStore,
+    data: DataFolder,
+    registry: CollectorRegistry | None = None,
+    viewer: ShowsMail | None = None,
 ) -> AsyncIterator[Quarantine]:
     """A quarantine on this store. A service names its registry: it has the quarantine tidied and counted while it runs;
     a command leaves that to the service."""
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     relay = build_relay(settings)
     tally = QuarantineMetrics(store, settings.quarantine.max_size)
-    quarantine = Quarantine(store, raw, relay, max_size=settings.quarantine.max_size, tally=tally)
+    quarantine = Quarantine(store, raw, relay, viewer, max_size=settings.quarantine.max_size, tally=tally)
     tidying = Cleanup(store, raw, settings.quarantine.retention, tally=tally)
     if registry:
         registry.register(tally)
@@ -200,14 +205,14 @@ class Own(msgspec.Struct, frozen=True):
     """The core of this very process, as REST scans get it, and what can be done with the mail that it holds."""
 
     settings: GuardSettings
-    guard: InProcess
-    custody: HeldMailOperations
+    guard: RestCore
+    quarantine: Quarantine
 
 
-def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> InProcess:
+def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
     """The core as REST scans get it: with `keep: held` it keeps what it holds."""
     source = settings.scan_sources.rest_api
-    return HoldingSource(guard, quarantine) if source and source.keep == "held" else guard
+    return HoldingCore(guard, quarantine) if source and source.keep == "held" else guard
 
 
 def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) -> tuple[LocalCore | RemoteCore, ...]:
@@ -215,7 +220,7 @@ def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) 
 
     def core(url: str) -> LocalCore | RemoteCore:
         if own and _is_own(url, own.settings):
-            return LocalCore(own.guard, own.custody)
+            return LocalCore(own.guard, own.quarantine)
         return RemoteCore(url, secret, ca)
 
     return tuple(core(url) for url in settings.service_providers.core.hosts)

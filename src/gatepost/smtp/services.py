@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from gatepost.scanning.held_mail import Holding
+from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.smtp import replies
@@ -42,7 +42,7 @@ class Scans(Protocol):
 class Outcomes:
     """Scans messages and acts on what is decided."""
 
-    def __init__(self, guard: Scans, holding: Holding, *, after_queue: bool = False) -> None:
+    def __init__(self, guard: Scans, holding: HoldsMail, *, after_queue: bool = False) -> None:
         self._guard, self._holding, self._after_queue = guard, holding, after_queue
 
     async def of(self, request: ScanRequest, digest: str, deliver: Delivers) -> Reply:

@@ -14,7 +14,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.metrics import exposition
 from gatepost.report import Report
-from gatepost.scanning.held_mail import NotSent, Released
+from gatepost.scanning.held_mail import DeleteOrder, NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
@@ -61,12 +61,14 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
             await held(quarantine)
         except StorageError:
             pass
-        assert isinstance(await quarantine.release(first, CLI), Released)
-        assert isinstance(await quarantine.release(first, CLI), Released)  # the same release, counted once
+        assert isinstance(await quarantine.carry_out(ReleaseOrder(first, by=CLI)), Released)
+        assert isinstance(
+            await quarantine.carry_out(ReleaseOrder(first, by=CLI)), Released
+        )  # the same release, counted once
         next_hop.answers["."] = "451 later"
-        assert isinstance(await quarantine.release(second, CLI), NotSent)
-        assert await quarantine.delete(last, CLI)
-        assert not await quarantine.delete(last, CLI)
+        assert isinstance(await quarantine.carry_out(ReleaseOrder(second, by=CLI)), NotSent)
+        assert await quarantine.delete(DeleteOrder(last, by=CLI))
+        assert not await quarantine.delete(DeleteOrder(last, by=CLI))
         await tally.look()
         assert figures(registry) == {
             "held": 2,

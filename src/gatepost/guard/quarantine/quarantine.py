@@ -1,57 +1,108 @@
-"""The quarantine: mail that must not go on, until somebody looks at it or its time is over.
+"""The quarantine: mail that must not go on, until somebody decides about it or its retention is over.
 
-The raw bytes go first, then the record in one transaction. A kill in between leaves bytes that nobody knows of, which
-are swept later; a record always has its bytes. Taking out goes the other way: first the record, then the bytes.
+The raw bytes are stored first, then the record in one transaction. A kill in between leaves bytes without a record,
+which `Cleanup` deletes later; a record always has its bytes. Deleting goes the other way: first the record, then the
+bytes.
 
-Keeping the quarantine in order: what is too old goes, and so do bytes that no record knows.
-
-Bytes without a record are what a kill left behind, or belong to a message that was released or deleted. Young ones are
-left alone, for their record may be on its way.
+guard's event loop never parses mail, here neither: what is shown to a person was read in a sealed worker, within the
+same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
+is not shown, and that is a value like any other.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar, cast
 
+import msgspec
 import structlog
 
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.guard.quarantine.release import Releaser
-from gatepost.scanning.held_mail import NotHeld, NotSent, Outcome, Released, Sends
+from gatepost.mail.message import Envelope
+from gatepost.scanning.held_mail import (
+    Busy,
+    Deleted,
+    DeleteOrder,
+    ExportOrder,
+    HeldMailOrder,
+    NotHeld,
+    NotSent,
+    PictureOrder,
+    Released,
+    ReleaseOrder,
+    ReleaseOutcome,
+    SendsMail,
+    ViewOrder,
+)
 from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
-from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.messages import MessageRecord
+from gatepost.view.values import NotShown, Picture, View
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.protocol import Purpose, ViewResult
 
 PAGE = 100
+UNEXPECTED = NotShown("the worker showed something else")
 # How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
 SIZE_SECONDS = 60.0
 
 log = structlog.get_logger("gatepost.guard")
 
 
+R = TypeVar("R")
+
+
+class ShowsMail(Protocol):
+    """What has messages read in a worker, to be shown; `guard.service.Guard` does."""
+
+    async def show(self, job: AnalysisJob) -> ViewResult: ...
+
+
+class _HeldBytes(msgspec.Struct, frozen=True):
+    """The bytes of a held message, as a `MessageBody`."""
+
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self) -> bytes:
+        return self.content
+
+
 class Quarantine:
-    """`Holding`, and all that is done with held mail. At `max_size` bytes it takes no more: the sender tries again."""
+    """The held mail that this process can reach, `HoldsMail` and `CarriesOutOrders`. At `max_size` bytes it takes no
+    more: the sender tries again. Without a `viewer` it shows no message."""
 
     def __init__(
         self,
         store: HeldMailStore,
         raw: RawStore,
-        sends: Sends | None = None,
+        relay: SendsMail | None = None,
+        viewer: ShowsMail | None = None,
         *,
         max_size: int | None = None,
         tally: QuarantineMetrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._store, self._raw, self._max_size = store, raw, max_size
+        self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._tally = tally or QuarantineMetrics(store, max_size)
-        self._releaser = Releaser(store, raw, sends, clock)
+        self._releaser = Releaser(store, raw, relay, clock)
         self._size = 0
         self._summed: float | None = None
+        self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
+            ReleaseOrder: self._release,
+            ViewOrder: self._view,
+            PictureOrder: self._picture,
+            ExportOrder: self._export,
+            DeleteOrder: self._delete,
+        }
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message; durable when it returns. The same one again changes nothing."""
@@ -97,35 +148,64 @@ class Quarantine:
         mail = await self._store.held(ggrid, tenant)
         return await self._raw.get(mail.record.ggrid) if mail and mail.state != "released" else None
 
-    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | None:
-        """The bytes of a held message, for somebody to take away; the audit trail says who."""
-        mail = await self._store.held(ggrid, tenant)
-        raw = await self.raw(ggrid, tenant)
-        if mail is not None and raw is not None:
-            await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, by)
-        return raw
+    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld:
+        """Release, view, export or delete a message, as the order says; `NotHeld` if its bytes are not here."""
+        return cast("R | NotHeld", await self._operations[type(order)](order))
 
-    async def release(
-        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
-    ) -> Outcome:
-        """Send a message on, to these recipients or to its own, once. It is not analysed again."""
-        mail = await self._store.held(ggrid, tenant)
+    async def delete(self, order: DeleteOrder) -> bool:
+        """Delete a message for good, also one whose bytes are not here; False where there is none, or it is being
+        released."""
+        if not await self._store.delete_held(order.ggrid, order.by, order.tenant):
+            return False
+        self._tally.count("deleted")
+        await self._raw.delete(order.ggrid)
+        return True
+
+    async def _release(self, order: ReleaseOrder) -> ReleaseOutcome:
+        mail = await self._store.held(order.ggrid, order.tenant)
         if mail is None:
             return NotHeld()
-        outcome = await self._releaser.release(mail, by, recipients)
+        outcome = await self._releaser.release(mail, order.by, order.recipients)
         if isinstance(outcome, NotSent):
             self._tally.count("release_failures")
         elif isinstance(outcome, Released) and mail.release is None:
             self._tally.count("released")
         return outcome
 
-    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool:
-        """Take a message out for good; False where there is none, or it is being released."""
-        if not await self._store.delete_held(ggrid, by, tenant):
-            return False
-        self._tally.count("deleted")
-        await self._raw.delete(ggrid)
-        return True
+    async def _view(self, order: ViewOrder) -> View | NotShown | NotHeld:
+        shown = await self._show(order, "view")
+        return UNEXPECTED if isinstance(shown, Picture) else shown
+
+    async def _picture(self, order: PictureOrder) -> Picture | NotShown | NotHeld:
+        shown = await self._show(order, "picture", order.index)
+        return UNEXPECTED if isinstance(shown, View) else shown
+
+    async def _show(self, order: HeldMailOrder[Any], purpose: Purpose, index: int = 0) -> ViewResult | NotHeld:
+        raw = await self.raw(order.ggrid, order.tenant)
+        if raw is None:
+            return NotHeld()
+        if self._viewer is None:
+            return NotShown("there is no worker to read it")
+        job = AnalysisJob(order.ggrid, Envelope(), _HeldBytes(raw), time.time(), purpose=purpose, index=index)
+        return await self._viewer.show(job)
+
+    async def _export(self, order: ExportOrder) -> bytes | NotHeld:
+        mail = await self._store.held(order.ggrid, order.tenant)
+        raw = await self.raw(order.ggrid, order.tenant)
+        if mail is None or raw is None:
+            return NotHeld()
+        await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+        return raw
+
+    async def _delete(self, order: DeleteOrder) -> Deleted | Busy | NotHeld:
+        """Without its record, bytes that lie at another core would stay behind: so only the core that has the bytes
+        deletes."""
+        if await self.raw(order.ggrid, order.tenant) is None:
+            return NotHeld()
+        if await self.delete(order):
+            return Deleted()
+        mail = await self.one(order.ggrid, order.tenant)
+        return Busy() if mail and mail.state == "releasing" else NotHeld()
 
     async def finish(self) -> None:
         """Wait for the releases that are under way."""

@@ -18,7 +18,7 @@ import structlog
 
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
-from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Outcome, Released, Sends
+from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOutcome, SendsMail
 from gatepost.smtp.commands import Path, parse
 from gatepost.smtp.limits import Limits
 from gatepost.store.audit import Actor
@@ -41,11 +41,13 @@ log = structlog.get_logger("gatepost.guard")
 class Releaser:
     """Does releases. Without a next hop it can do none."""
 
-    def __init__(self, store: HeldMailStore, raw: RawStore, sends: Sends | None, clock: Callable[[], float]) -> None:
-        self._store, self._raw, self._sends, self._clock = store, raw, sends, clock
-        self._under_way: set[asyncio.Task[Outcome]] = set()
+    def __init__(
+        self, store: HeldMailStore, raw: RawStore, relay: SendsMail | None, clock: Callable[[], float]
+    ) -> None:
+        self._store, self._raw, self._relay, self._clock = store, raw, relay, clock
+        self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
 
-    async def release(self, mail: HeldMessage, by: Actor, recipients: Sequence[str] = ()) -> Outcome:
+    async def release(self, mail: HeldMessage, by: Actor, recipients: Sequence[str] = ()) -> ReleaseOutcome:
         """Send one message on, to these recipients or to its own."""
         if mail.release:
             return _answer(mail, mail.release)
@@ -53,7 +55,7 @@ class Releaser:
         raw = await self._raw.get(ggrid)
         if raw is None:
             return await self._gone(ggrid)
-        if self._sends is None:
+        if self._relay is None:
             return NotSent("no next hop is configured (delivery.nextHop)")
         holder, now = new_id(), int(self._clock() * 1_000)
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
@@ -68,12 +70,12 @@ class Releaser:
         """Wait for what is under way."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def _gone(self, ggrid: str) -> Outcome:
+    async def _gone(self, ggrid: str) -> ReleaseOutcome:
         """The bytes are not here: they never were, or somebody has released the message since we looked."""
         mail = await self._store.held(ggrid)
         return _answer(mail, mail.release) if mail and mail.release else NotHeld()
 
-    async def _overtaken(self, ggrid: str) -> Outcome:
+    async def _overtaken(self, ggrid: str) -> ReleaseOutcome:
         mail = await self._store.held(ggrid)
         if mail is None:
             return NotHeld()
@@ -81,7 +83,7 @@ class Releaser:
 
     async def _claimed(
         self, mail: HeldMessage, holder: str, raw: bytes, by: Actor, recipients: Sequence[str]
-    ) -> Outcome:
+    ) -> ReleaseOutcome:
         envelope, ggrid = mail.record.envelope, mail.record.ggrid
         wanted = tuple(recipients) or envelope.recipients
         try:
@@ -100,14 +102,14 @@ class Releaser:
 
     async def _refusal(self, sender: str, recipients: Sequence[str], raw: bytes) -> str | None:
         """None if the next hop has taken the message; else the end of a sentence."""
-        assert self._sends is not None
+        assert self._relay is not None
         if not _is_path("MAIL FROM", sender):
             return "its sender is not an address that SMTP can carry"
         if not recipients or not all(_is_path("RCPT TO", recipient) for recipient in recipients):
             return "a recipient is not an address that SMTP can carry"
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                reply = await self._sends.send(sender, recipients, wire_form(raw))
+                reply = await self._relay.send(sender, recipients, wire_form(raw))
         except TimeoutError:
             return "the next hop did not answer in time"
         except OSError as fault:
