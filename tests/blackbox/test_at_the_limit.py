@@ -35,8 +35,8 @@ from gatepost.settings.keys import Guard as Settings
 from gatepost.settings.keys import RestApi, ScanSources, StaticApiToken
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import Limits
-from gatepost.smtp.services import Outcomes, Services
+from gatepost.smtp.limits import SmtpLimits
+from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store import open_store
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.protocol import ViewResult
@@ -84,12 +84,12 @@ class Gate:
         holding: Any = None
         services = Services(
             guard=self.guard,
-            outcomes=Outcomes(self.guard, holding),
+            handler=MessageHandler(self.guard, holding),
             relay=None,
             tenancy=Tenancy({}, self.store),
             spool=self.spool,
             hostname="gate.example",
-            limits=Limits(greeting_pause=0.0),
+            limits=SmtpLimits(greeting_pause=0.0),
         )
         return Intake(services, [self.smtp], 100)
 

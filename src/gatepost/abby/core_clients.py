@@ -58,7 +58,7 @@ class LocalCore:
 
     async def load(self, *, once_free: bool = False) -> Load | Down:
         if once_free:
-            await self._guard.room()
+            await self._guard.wait_for_slot()
         return self._guard.load()
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:

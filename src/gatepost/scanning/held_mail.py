@@ -154,7 +154,7 @@ class HoldsMail(Protocol):
         ...
 
 
-class SmtpReply(Protocol):
+class HasReplyCode(Protocol):
     """The last reply of the next hop (RFC 5321 section 4.2): with 2yz it has taken over the message."""
 
     @property
@@ -164,4 +164,4 @@ class SmtpReply(Protocol):
 class SendsMail(Protocol):
     """The relay to the next hop. All recipients get the message, or none: a reply other than 2yz says that none did."""
 
-    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply: ...
+    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> HasReplyCode: ...

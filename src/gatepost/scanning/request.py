@@ -1,4 +1,4 @@
-"""One message on its way through a core: the request, its body, and the result."""
+"""One message on its way through a core: the request, its body, the result, and the core itself as a protocol."""
 
 from typing import Protocol
 
@@ -7,12 +7,12 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 
-# How long a core that is asked to say when it has a free slot lets the asker wait.
-ROOM_SECONDS = 1.0
+# How long a core waits for a free slot when it is asked to say that it has one.
+SLOT_SECONDS = 1.0
 
 
 class MessageBody(Protocol):
-    """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by whoever made it."""
+    """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by its maker."""
 
     @property
     def size(self) -> int: ...
@@ -63,7 +63,7 @@ class ScansMail(Protocol):
         """How busy it is."""
         ...
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
         ...
 

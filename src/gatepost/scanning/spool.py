@@ -1,4 +1,4 @@
-"""Where the bytes of a message lie until it is answered: in memory while small, on disk when large.
+"""The bytes of a message until it is answered: in memory while small, on disk when large.
 
 Files on disk have no name (`O_TMPFILE`, or unlinked right after creation where the file system has none), so the
 system frees them when the process ends, however it ends: a kill leaves nothing to clean up. Only where
@@ -60,7 +60,7 @@ class SpooledBody:
             self.to_disk()
 
     def finish(self) -> None:
-        """All is written."""
+        """End writing; from now on the body is only read."""
         if self._file:
             self._file.flush()
         else:

@@ -24,7 +24,7 @@ from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.clamd import Clamd
+from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
@@ -45,11 +45,11 @@ from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.keys import Abby as AbbySettings
 from gatepost.settings.keys import Guard as GuardSettings
 from gatepost.settings.keys import Smtp
-from gatepost.smtp.client import Tenancy, networks
+from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import Patience
+from gatepost.smtp.limits import NextHopTimeouts
 from gatepost.smtp.relay import Relay
-from gatepost.smtp.services import Outcomes, Services
+from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
@@ -80,7 +80,8 @@ def build_relay(settings: GuardSettings) -> Relay | None:
     delivery = settings.delivery
     if delivery.next_hop is None:
         return None
-    return Relay(delivery.next_hop, delivery.tls, hostname(settings), Patience.of(delivery.timeout / 1000))
+    timeouts = NextHopTimeouts.from_setting(delivery.timeout / 1000)
+    return Relay(delivery.next_hop, delivery.tls, hostname(settings), timeouts)
 
 
 def build_intake(
@@ -92,7 +93,7 @@ def build_intake(
     """The SMTP source on sockets that are bound already."""
     services = Services(
         guard=parts.guard,
-        outcomes=Outcomes(parts.guard, parts.holding, after_queue=source.after_queue),
+        handler=MessageHandler(parts.guard, parts.holding, after_queue=source.after_queue),
         relay=parts.relay,
         tenancy=Tenancy(settings.tenants, parts.store),
         spool=parts.spool,
@@ -100,7 +101,7 @@ def build_intake(
         tls=None if source.tls == "off" else _smtp_tls(*parts.certificate),
         tls_required=source.tls == "required",
     )
-    intake = Intake(services, sockets, source.max_connections, networks(source.xclient_hosts))
+    intake = Intake(services, sockets, source.max_connections, parse_networks(source.xclient_hosts))
     parts.registry.register(GatewayMetrics(intake, services))
     return intake
 
@@ -146,8 +147,8 @@ async def open_quarantine(
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     relay = build_relay(settings)
     tally = QuarantineMetrics(store, settings.quarantine.max_size)
-    quarantine = Quarantine(store, raw, relay, viewer, max_size=settings.quarantine.max_size, tally=tally)
-    tidying = Cleanup(store, raw, settings.quarantine.retention, tally=tally)
+    quarantine = Quarantine(store, raw, relay, viewer, max_size=settings.quarantine.max_size, metrics=tally)
+    tidying = Cleanup(store, raw, settings.quarantine.retention, metrics=tally)
     if registry:
         registry.register(tally)
         tally.start()
@@ -172,9 +173,9 @@ def build_guard(
     is for tests only: a Python file that makes workers misbehave."""
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
-    antivirus = Clamd(settings.clamd.address) if settings.clamd else None
+    antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
     known = SenderHistories(store, settings.acquaintance) if settings.acquaintance.enabled else None
-    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
+    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, sender_histories=known)
     policies = files.load_policies(settings.policy)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
     pool_settings = _pool_settings(settings, models, fault_injection)
@@ -184,7 +185,9 @@ def build_guard(
     registry.register(metrics)
     if known:
         registry.register(SenderHistoryMetrics(known))
-    return Guard(settings, store, pool, answerer, admission, lists=lists, acquaintances=known, observe=metrics.scanned)
+    return Guard(
+        settings, store, pool, answerer, admission, lists=lists, sender_histories=known, observe=metrics.observe_scan
+    )
 
 
 def _pool_settings(settings: GuardSettings, models: str, fault_injection: str) -> PoolSettings:

@@ -266,7 +266,7 @@ class WorkerPool:
         try:
             answers = await self._answer(attempt.job, ask.questions)
             attempt.learn(ask.questions, answers)
-        except Exception:  # noqa: BLE001  whatever it was, it is told, and the message is not lost
+        except Exception:  # noqa: BLE001  whatever it was, it is logged, and the message is not lost
             _log.exception("questions unanswered", ggrid=attempt.job.ggrid)
             self._settle(attempt, undecided("what it asked for could not be looked up"))
             return

@@ -1,17 +1,15 @@
-"""System calls that Python has no function for, through the C library, with errors as `OSError`.
-
-The system calls that an analysis needs, as a seccomp filter (seccomp(2)); every other call fails with EPERM.
-
-An analysis computes: it needs memory, the clock, randomness and its one socket. The filter is a program for the
-kernel's packet-filter machine (BPF), built here instruction by instruction. Two calls are let through only with
-harmless arguments: memory may never be made executable, and limits may be read but not set.
-
-Shutting a worker in: no files, no network, no other process, so much memory and no more.
+"""Shutting a worker in: no files, no network, no other process, so much memory and no more.
 
 The order matters, since each step takes away what the next would need. Four layers stand one behind the other, and
 none is trusted alone: no descriptor but the socket and no room for another (RLIMIT_NOFILE caps the descriptor
 *number*, so 1 leaves just 0; 0 itself would break poll), no-new-privileges, a Landlock domain without any right
 (landlock(7)), and a seccomp allow-list. Then the process tries to break out, and reports what it managed.
+
+The seccomp filter (seccomp(2)) lets through the system calls that an analysis needs: it computes, so it needs memory,
+the clock, randomness and its one socket. Every other call fails with EPERM. The filter is a program for the kernel's
+packet-filter machine (BPF), built here instruction by instruction. Two calls are let through only with harmless
+arguments: memory may never be made executable, and limits may be read but not set. System calls that Python has no
+function for go through the C library, with errors as `OSError`.
 """
 
 import contextlib
@@ -194,14 +192,14 @@ _LANDLOCK_VERSION = 1
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
 
 
-class Seal(msgspec.Struct, frozen=True):
-    """What the seal is made of, and which attempts to break it succeeded."""
+class SealReport(msgspec.Struct, frozen=True):
+    """The layers of the seal, and which attempts to break it succeeded."""
 
     layers: tuple[str, ...]
     leaks: tuple[str, ...]
 
 
-def seal(memory: int) -> Seal:
+def seal(memory: int) -> SealReport:
     """Seal this process, whose socket is descriptor 0, and try to get out. A layer that the system lacks is missing."""
     most = _data_size() + memory
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
@@ -212,11 +210,11 @@ def seal(memory: int) -> Seal:
         ("seccomp", install_analysis_filter),
     )
     layers = []
-    for name, shut in steps:
+    for name, apply in steps:
         with contextlib.suppress(OSError):
-            shut()
+            apply()
             layers.append(name)
-    return Seal(tuple(layers), find_leaks())
+    return SealReport(tuple(layers), find_leaks())
 
 
 def enter_landlock() -> None:
@@ -236,11 +234,11 @@ def enter_landlock() -> None:
 
 
 def find_leaks() -> tuple[str, ...]:
-    """Try each way out, harmlessly. Only a clear refusal counts: "no such file" means that somebody looked."""
-    return tuple(name for name, attempt in _ATTEMPTS.items() if not _refused(attempt))
+    """Try each way out, harmlessly; return those that are open. "No such file" means that the kernel looked for one."""
+    return tuple(name for name, attempt in _ATTEMPTS.items() if not _is_refused(attempt))
 
 
-def _refused(attempt: Callable[[], object]) -> bool:
+def _is_refused(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
     except OSError as fault:

@@ -137,7 +137,7 @@ class Worker:
             shown = view(raw) if job.purpose == "view" else picture(raw, job.index)
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  what crashes is told, not silent
+        except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
             self._end(run, self._encode_failure(run, f"it crashed ({type(fault).__name__})"))
         else:
             self._end(run, self._encode_result(run, shown))
@@ -166,7 +166,7 @@ class Worker:
             self._end(run, self._encode_result(run, stop.value))
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  an analysis that crashes is told, not silent
+        except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
             self._end(run, self._encode_failure(run, f"it crashed ({type(fault).__name__})"))
         else:
             self._ask(run, missing)

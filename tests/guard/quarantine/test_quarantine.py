@@ -17,7 +17,7 @@ from gatepost.guard.http_source import HoldingCore
 from gatepost.guard.quarantine import release
 from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import LEASE_SECONDS, wire_form
+from gatepost.guard.quarantine.release import LEASE_SECONDS, normalise_line_ends
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -544,7 +544,7 @@ def test_undecided_counts(use: Use) -> None:
     ],
 )
 def test_line_ends_on_the_wire(raw: bytes, sent: bytes) -> None:
-    assert wire_form(raw) == sent
+    assert normalise_line_ends(raw) == sent
 
 
 def test_smuggling_through_a_kept_rest_scan(use: Use, next_hop: Any) -> None:
@@ -564,7 +564,7 @@ class Core:
     def __init__(self, answer: Report | Full) -> None:
         self.answer = answer
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         return None
 
     def load(self) -> Load:

@@ -1,4 +1,4 @@
-"""The quarantine: mail that must not go on, until somebody decides about it or its retention is over.
+"""The quarantine: mail that must not go on, until a person decides about it or its retention is over.
 
 The raw bytes are stored first, then the record in one transaction. A kill in between leaves bytes without a record,
 which `Cleanup` deletes later; a record always has its bytes. Deleting goes the other way: first the record, then the
@@ -88,11 +88,11 @@ class Quarantine:
         viewer: ShowsMail | None = None,
         *,
         max_size: int | None = None,
-        tally: QuarantineMetrics | None = None,
+        metrics: QuarantineMetrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
-        self._tally = tally or QuarantineMetrics(store, max_size)
+        self._metrics = metrics or QuarantineMetrics(store, max_size)
         self._releaser = Releaser(store, raw, relay, clock)
         self._size = 0
         self._summed: float | None = None
@@ -109,11 +109,11 @@ class Quarantine:
         try:
             await self._keep(request, result, raw)
         except StorageError:
-            self._tally.count("failures")
+            self._metrics.count("failures")
             raise
 
     async def _keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
-        await self._check_room(raw.size)
+        await self._check_size(raw.size)
         await self._raw.put(request.ggrid, raw)
         digest = await asyncio.to_thread(sha256, raw)
         record = MessageRecord(
@@ -121,15 +121,15 @@ class Quarantine:
         )
         if await self._store.hold(record):
             self._size += raw.size
-            self._tally.count("kept")
+            self._metrics.count("kept")
             log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
 
     async def undecided_before(self, digest: str) -> int:
-        """How often this digest was undecided in the last 24 hours, this time not counted; this time is noted."""
+        """Return how often this digest was undecided in the last 24 hours before this time, which is recorded."""
         return await self._store.undecided_before(digest)
 
     async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMessage, ...]:
-        """Messages that match, newest first. For the next page, `before` is the ggrid of the last one of this."""
+        """Return messages that match, newest first. `before` is the ggrid of the last one of the page before."""
         found: list[HeldMessage] = []
         while len(found) < limit:
             page = await self._store.search_held(wanted, before, limit - len(found))
@@ -140,11 +140,11 @@ class Quarantine:
         return tuple(found)
 
     async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
-        """A message that is held or was released, of that tenant if one is named."""
+        """Return a message that is held or was released, of that tenant if one is named."""
         return await self._store.held(ggrid, tenant)
 
     async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None:
-        """The bytes of a held message, to look at."""
+        """Return the bytes of a held message."""
         mail = await self._store.held(ggrid, tenant)
         return await self._raw.get(mail.record.ggrid) if mail and mail.state != "released" else None
 
@@ -157,7 +157,7 @@ class Quarantine:
         released."""
         if not await self._store.delete_held(order.ggrid, order.by, order.tenant):
             return False
-        self._tally.count("deleted")
+        self._metrics.count("deleted")
         await self._raw.delete(order.ggrid)
         return True
 
@@ -167,9 +167,9 @@ class Quarantine:
             return NotHeld()
         outcome = await self._releaser.release(mail, order.by, order.recipients)
         if isinstance(outcome, NotSent):
-            self._tally.count("release_failures")
+            self._metrics.count("release_failures")
         elif isinstance(outcome, Released) and mail.release is None:
-            self._tally.count("released")
+            self._metrics.count("released")
         return outcome
 
     async def _view(self, order: ViewOrder) -> View | NotShown | NotHeld:
@@ -211,7 +211,7 @@ class Quarantine:
         """Wait for the releases that are under way."""
         await self._releaser.finish()
 
-    async def _check_room(self, size: int) -> None:
+    async def _check_size(self, size: int) -> None:
         if self._max_size is None:
             return
         now = time.monotonic()
@@ -229,7 +229,11 @@ ORPHAN_SECONDS = 3_600.0
 
 
 class Cleanup:
-    """Runs from `start` to `stop`; `retention` is in days."""
+    """Deletes what is older than the retention, in days, and bytes that no record knows, from `start` to `stop`.
+
+    Bytes without a record are what a kill left behind, or belong to a message that was released or deleted. Young ones
+    are left alone, for their record may be on its way.
+    """
 
     def __init__(
         self,
@@ -237,31 +241,31 @@ class Cleanup:
         raw: RawStore,
         retention: int,
         clock: Callable[[], float] = time.time,
-        tally: QuarantineMetrics | None = None,
+        metrics: QuarantineMetrics | None = None,
     ) -> None:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
-        self._tally = tally or QuarantineMetrics(store, None)
+        self._metrics = metrics or QuarantineMetrics(store, None)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin at once, and go on every hour."""
+        """Clean up now and every hour."""
         self._task = asyncio.create_task(self._forever())
 
     async def stop(self) -> None:
-        """End; what was left undone is done after the next start."""
+        """Stop; what is left undone is done after the next start."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def purge(self) -> int:
-        """Forget what was held for longer than the retention; returns how many."""
+        """Delete what was held for longer than the retention; return how many."""
         before = int(self._clock() * 1_000) - self._retention * DAY_MILLISECONDS
         purged = await self._store.purge_held(before)
-        self._tally.count("expired", purged)
+        self._metrics.count("expired", purged)
         return purged
 
     async def sweep(self, age: float = ORPHAN_SECONDS) -> int:
-        """Delete bytes of that age whose record is gone or never came; returns how many."""
+        """Delete bytes of that age whose record is gone or never came; return how many."""
         swept = 0
         async for ggrids in self._raw.older_than(age):
             for ggrid in set(ggrids) - await self._store.needed_among(ggrids):
@@ -274,8 +278,8 @@ class Cleanup:
             try:
                 purged, swept = await self.purge(), await self.sweep()
             except StorageError as fault:
-                log.warning("the quarantine could not be tidied", reason=str(fault))
+                log.warning("the quarantine could not be cleaned up", reason=str(fault))
             else:
                 if purged or swept:
-                    log.info("quarantine tidied", purged=purged, swept=swept)
+                    log.info("quarantine cleaned up", purged=purged, swept=swept)
             await asyncio.sleep(PURGE_SECONDS)
