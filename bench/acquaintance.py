@@ -65,7 +65,7 @@ def _facets(senders: int, number: int, chance: random.Random) -> Facets:
 async def _passed(memory: SenderHistories, every: list[Facets]) -> None:
     for number, facets in enumerate(every, 1):
         read_history(facets, await memory.answer("g", None, history_question(facets)))
-        memory.concluded("g", _DELIVERED)
+        memory.learn("g", _DELIVERED)
         if not number % GROUP:
             await memory.flush()
     await memory.flush()

@@ -124,10 +124,10 @@ def pass_through(port: int, next_hop: int) -> None:
     from gatepost.smtp.client import Tenancy
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.relay import Relay
-    from gatepost.smtp.services import Outcomes, Services
+    from gatepost.smtp.services import MessageHandler, Services
 
     class Yes:
-        def has_room(self) -> bool:
+        def has_slot(self) -> bool:
             return True
 
         async def scan(self, request: ScanRequest) -> ScanResult:
@@ -140,7 +140,7 @@ def pass_through(port: int, next_hop: int) -> None:
         yes: Any = Yes()
         services = Services(
             guard=yes,
-            outcomes=Outcomes(yes, yes),
+            handler=MessageHandler(yes, yes),
             relay=Relay(f"smtp://127.0.0.1:{next_hop}", "off", "gate.example"),
             tenancy=Tenancy({}, yes),
             spool=Spool(folder),

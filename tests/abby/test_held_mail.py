@@ -20,7 +20,6 @@ from gatepost.abby.core_state import Down
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
-from gatepost.guard.quarantine.held_mail import HeldMailOperations
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
@@ -28,7 +27,18 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report
-from gatepost.scanning.held_mail import Deleted, NotHeld, NotSent, Released
+from gatepost.scanning.held_mail import (
+    Deleted,
+    DeleteOrder,
+    ExportOrder,
+    HeldMailOrder,
+    NotHeld,
+    NotSent,
+    PictureOrder,
+    Released,
+    ReleaseOrder,
+    ViewOrder,
+)
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.first_start import self_signed
@@ -44,6 +54,7 @@ from gatepost.workers import warmup
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
+FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 ANN = Actor("user", "ann")
 SECRET = "a shared secret"
 REPORT = Report("spam", "quarantine", (), 730, "it adds up")
@@ -74,14 +85,14 @@ class Guard:
     async def scan(self, asked: ScanRequest) -> ScanResult:
         raise AssertionError("nothing is scanned here")
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         return None
 
     def load(self) -> Load:
         return Load(0, 1, 1)
 
-    async def look(self, job: AnalysisJob) -> Any:
-        return await self._pool.look(job) if self._pool else NotShown("nobody works here")
+    async def show(self, job: AnalysisJob) -> Any:
+        return await self._pool.show(job) if self._pool else NotShown("nobody works here")
 
 
 class House:
@@ -89,14 +100,11 @@ class House:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.raw = RawFolder(folder / "q")
-        self.quarantine = Quarantine(store, self.raw, self.relay)
         self.guard = Guard(pool)
-        self.custody = HeldMailOperations(self.quarantine, self.guard)
+        self.quarantine = Quarantine(store, self.raw, self.relay, self.guard)
         # A core of the same deployment whose folder has none of it.
-        self.empty = LocalCore(
-            self.guard, HeldMailOperations(Quarantine(store, RawFolder(folder / "other")), self.guard)
-        )
-        self.core: LocalCore | RemoteCore = LocalCore(self.guard, self.custody)
+        self.empty = LocalCore(self.guard, Quarantine(store, RawFolder(folder / "other"), None, self.guard))
+        self.core: LocalCore | RemoteCore = LocalCore(self.guard, self.quarantine)
 
     def room(self, *cores: Any) -> HeldMailOnCores:
         return HeldMailOnCores(self.store, cores or (self.empty, self.core))
@@ -124,7 +132,7 @@ async def served(house: House) -> AsyncIterator[RemoteCore]:
     certificate, key = self_signed(["127.0.0.1"], datetime.now(UTC))
     (house.folder / "cert.pem").write_bytes(certificate)
     (house.folder / "key.pem").write_bytes(key)
-    app = build_rest_app(house.guard, SECRET, Spool(house.folder / "spool"), CollectorRegistry(), house.custody)
+    app = build_rest_app(house.guard, SECRET, Spool(house.folder / "spool"), CollectorRegistry(), house.quarantine)
     server = uvicorn.Server(server_config(app, certificate=house.folder / "cert.pem", key=house.folder / "key.pem"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.ensure_future(server._serve([listener]))
@@ -154,7 +162,8 @@ def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
                 stack.push_async_callback(store.close)
                 pool = None
                 if workers:
-                    pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 192 << 20, trial=True), from_zone, shipped_policy())
+                    settings = PoolSettings(1, 60.0, 20.0, 192 << 20, fault_injection=FAULT_INJECTION)
+                    pool = WorkerPool(settings, from_zone, shipped_policy())
                     await pool.start()
                     stack.push_async_callback(pool.stop)
                 house = House(store, tmp_path, next_hop.url, pool)
@@ -172,18 +181,18 @@ def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
 def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use) -> None:
     async def scenario(house: House) -> None:
         room, ggrid = house.room(), await house.hold()
-        seen = await room.look(ggrid.upper(), OURS)
+        seen = await room.carry_out(ViewOrder(ggrid.upper(), OURS))
         assert isinstance(seen, View)
         assert seen == view(RAW)
         assert [line.value for line in seen.headers if line.name == "Subject"] == ["<script>alert(1)</script>"]
         (line,) = seen.pictures
-        drawn = await room.picture(ggrid, line.index, OURS)
+        drawn = await room.carry_out(PictureOrder(ggrid, OURS, index=line.index))
         assert isinstance(drawn, Picture)
         assert drawn == picture(RAW, 0)
-        assert await room.picture(ggrid, 99, OURS) == NotShown("there is no such picture")
-        poison = await house.hold(b"X-Gatepost-Trial: parse:die\r\n" + RAW)
-        assert await room.look(poison) == NotShown("it crashed the worker")
-        assert isinstance(await room.look(ggrid), View)
+        assert await room.carry_out(PictureOrder(ggrid, OURS, index=99)) == NotShown("there is no such picture")
+        poison = await house.hold(b"X-Gatepost-Fault: parse:die\r\n" + RAW)
+        assert await room.carry_out(ViewOrder(poison)) == NotShown("it crashed the worker")
+        assert isinstance(await room.carry_out(ViewOrder(ggrid)), View)
 
     use(scenario, workers=True)
 
@@ -191,9 +200,9 @@ def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use)
 def test_a_message_is_taken_away_and_deleted_on_record(use: Use) -> None:
     async def scenario(house: House) -> None:
         room, ggrid = house.room(), await house.hold()
-        assert await room.export(ggrid, ANN, OURS) == RAW
-        assert await room.delete(ggrid, ANN, OURS) == Deleted()
-        assert await room.delete(ggrid, ANN, OURS) == NotHeld()
+        assert await room.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == RAW
+        assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
+        assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
         assert await house.raw.get(ggrid) is None
         assert await house.actions() == ["user:ann quarantine.delete", "user:ann quarantine.export"]
 
@@ -204,9 +213,9 @@ def test_a_message_of_which_the_bytes_are_lost_can_be_deleted(use: Use) -> None:
     async def scenario(house: House) -> None:
         room, ggrid = house.room(), await house.hold()
         await house.raw.delete(ggrid)
-        assert await room.look(ggrid) == NotHeld()
-        assert await room.export(ggrid, ANN) == NotHeld()
-        assert await room.delete(ggrid, ANN, OURS) == Deleted()
+        assert await room.carry_out(ViewOrder(ggrid)) == NotHeld()
+        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == NotHeld()
+        assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
         assert await house.quarantine.one(ggrid) is None
 
     use(scenario)
@@ -215,13 +224,15 @@ def test_a_message_of_which_the_bytes_are_lost_can_be_deleted(use: Use) -> None:
 def test_a_release_goes_where_it_is_told_once(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
         room, ggrid = house.room(), await house.hold()
-        first = await room.release(ggrid, ANN, ("security@y.example",), OURS)
+        first = await room.carry_out(ReleaseOrder(ggrid, OURS, by=ANN, recipients=("security@y.example",)))
         assert isinstance(first, Released)
         assert (first.ggrid, first.by, first.recipients) == (ggrid, "user:ann", ("security@y.example",))
-        assert await room.release(ggrid, Actor("user", "bob"), ("eve@z.example",)) == first
+        assert (
+            await room.carry_out(ReleaseOrder(ggrid, by=Actor("user", "bob"), recipients=("eve@z.example",))) == first
+        )
         assert [recipients for _, recipients, _ in next_hop.mail] == [("security@y.example",)]
-        assert await room.look(ggrid) == NotHeld()
-        assert await room.delete(ggrid, ANN) == NotHeld()
+        assert await room.carry_out(ViewOrder(ggrid)) == NotHeld()
+        assert await room.carry_out(DeleteOrder(ggrid, by=ANN)) == NotHeld()
         assert await house.actions() == ["user:ann quarantine.release"]
 
     use(scenario)
@@ -230,7 +241,7 @@ def test_a_release_goes_where_it_is_told_once(use: Use, next_hop: Any) -> None:
 def test_a_recipient_that_is_none_is_refused(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
-        outcome = await house.room().release(ggrid, ANN, ("a@b.example>\r\nDATA",), OURS)
+        outcome = await house.room().carry_out(ReleaseOrder(ggrid, OURS, by=ANN, recipients=("a@b.example>\r\nDATA",)))
         assert isinstance(outcome, NotSent)
         assert next_hop.mail == []
 
@@ -242,11 +253,11 @@ def test_another_tenants_mail_is_not_held(use: Use, next_hop: Any, caller: str) 
     async def scenario(house: House) -> None:
         room = house.room()
         for ggrid in (await house.hold(tenant=THEIRS), await house.hold(tenant=None), new_id(), "nonsense", "../x"):
-            assert await room.look(ggrid, caller) == NotHeld()
-            assert await room.picture(ggrid, 0, caller) == NotHeld()
-            assert await room.export(ggrid, ANN, caller) == NotHeld()
-            assert await room.delete(ggrid, ANN, caller) == NotHeld()
-            assert await room.release(ggrid, ANN, (), caller) == NotHeld()
+            assert await room.carry_out(ViewOrder(ggrid, caller)) == NotHeld()
+            assert await room.carry_out(PictureOrder(ggrid, caller, index=0)) == NotHeld()
+            assert await room.carry_out(ExportOrder(ggrid, caller, by=ANN)) == NotHeld()
+            assert await room.carry_out(DeleteOrder(ggrid, caller, by=ANN)) == NotHeld()
+            assert await room.carry_out(ReleaseOrder(ggrid, caller, by=ANN)) == NotHeld()
         assert (await house.actions(), next_hop.mail) == ([], [])
 
     use(scenario)
@@ -255,11 +266,11 @@ def test_another_tenants_mail_is_not_held(use: Use, next_hop: Any, caller: str) 
 def test_a_core_checks_the_tenant_itself(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold(tenant=THEIRS)
-        assert await house.core.look(ggrid, OURS) == NotHeld()
-        assert await house.core.picture(ggrid, 0, OURS) == NotHeld()
-        assert await house.core.export(ggrid, ANN, OURS) == NotHeld()
-        assert await house.core.delete(ggrid, ANN, OURS) == NotHeld()
-        assert await house.core.release(ggrid, ANN, (), OURS) == NotHeld()
+        assert await house.core.carry_out(ViewOrder(ggrid, OURS)) == NotHeld()
+        assert await house.core.carry_out(PictureOrder(ggrid, OURS, index=0)) == NotHeld()
+        assert await house.core.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert await house.core.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert await house.core.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
         assert (await house.actions(), next_hop.mail) == ([], [])
 
     use(scenario)
@@ -273,9 +284,9 @@ def test_storage_that_fails_is_a_core_that_is_down(use: Use, monkeypatch: pytest
         ggrid = await house.hold()
         monkeypatch.setattr(RawFolder, "get", broken)
         room = house.room(house.core)
-        assert isinstance(await room.look(ggrid), Down)
-        assert isinstance(await room.export(ggrid, ANN), Down)
-        assert isinstance(await room.delete(ggrid, ANN), Down)
+        assert isinstance(await room.carry_out(ViewOrder(ggrid)), Down)
+        assert isinstance(await room.carry_out(ExportOrder(ggrid, by=ANN)), Down)
+        assert isinstance(await room.carry_out(DeleteOrder(ggrid, by=ANN)), Down)
         assert await house.quarantine.one(ggrid) is not None
 
     use(scenario)
@@ -286,12 +297,12 @@ def test_a_core_that_is_gone_is_told_and_another_is_asked(use: Use) -> None:
         gone = RemoteCore("https://127.0.0.1:1", SECRET, None)
         ggrid = await house.hold()
         alone = house.room(gone, house.empty)
-        assert isinstance(await alone.look(ggrid), Down)
-        assert isinstance(await alone.picture(ggrid, 0), Down)
-        assert isinstance(await alone.export(ggrid, ANN), Down)
-        assert isinstance(await alone.delete(ggrid, ANN), Down)
-        assert isinstance(await alone.release(ggrid, ANN), Down)
-        assert await house.room(gone, house.core).export(ggrid, ANN) == RAW
+        assert isinstance(await alone.carry_out(ViewOrder(ggrid)), Down)
+        assert isinstance(await alone.carry_out(PictureOrder(ggrid, index=0)), Down)
+        assert isinstance(await alone.carry_out(ExportOrder(ggrid, by=ANN)), Down)
+        assert isinstance(await alone.carry_out(DeleteOrder(ggrid, by=ANN)), Down)
+        assert isinstance(await alone.carry_out(ReleaseOrder(ggrid, by=ANN)), Down)
+        assert await house.room(gone, house.core).carry_out(ExportOrder(ggrid, by=ANN)) == RAW
         await gone.close()
 
     use(scenario)
@@ -302,7 +313,8 @@ def test_a_core_with_another_secret_lets_nobody_look(use: Use) -> None:
         ggrid = await house.hold()
         if isinstance(house.core, RemoteCore):
             stranger = RemoteCore(house.core.name, "a wrong secret", house.folder / "cert.pem")
-            for answer in (await stranger.look(ggrid), await stranger.export(ggrid, ANN)):
+            orders: tuple[HeldMailOrder[Any], ...] = (ViewOrder(ggrid), ExportOrder(ggrid, by=ANN))
+            for answer in [await stranger.carry_out(order) for order in orders]:
                 assert isinstance(answer, Down)
                 assert "401" in answer.reason
             await stranger.close()
@@ -315,6 +327,6 @@ def test_a_long_message_comes_whole(use: Use) -> None:
     async def scenario(house: House) -> None:
         raw = RAW + b"x" * (3 << 20)
         ggrid = await house.hold(raw)
-        assert await house.room().export(ggrid, ANN) == raw
+        assert await house.room().carry_out(ExportOrder(ggrid, by=ANN)) == raw
 
     use(scenario)

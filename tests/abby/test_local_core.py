@@ -18,7 +18,7 @@ class Guard:
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         await asyncio.sleep(0.01)
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:

@@ -13,13 +13,12 @@ from gatepost.abby.app import create_app
 from gatepost.abby.core_clients import LocalCore
 from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
-from gatepost.guard.quarantine.held_mail import HeldMailOperations
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.scanning.held_mail import Busy, NotHeld, Outcome
+from gatepost.scanning.held_mail import Busy, DeleteOrder, HeldMailOrder, NotHeld, ReleaseOutcome
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiToken
@@ -49,10 +48,10 @@ class Guard:
     async def scan(self, asked: ScanRequest) -> ScanResult:
         raise AssertionError("a release is no scan")
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         return None
 
-    async def look(self, job: AnalysisJob) -> NotShown:
+    async def show(self, job: AnalysisJob) -> NotShown:
         raise AssertionError("a release is no look")
 
     def load(self) -> Load:
@@ -62,10 +61,10 @@ class Guard:
 class Elsewhere:
     """A core that answers a release as it was told."""
 
-    def __init__(self, answer: Outcome | Down) -> None:
+    def __init__(self, answer: ReleaseOutcome | Down) -> None:
         self.answer = answer
 
-    async def release(self, *_order: object) -> Outcome | Down:
+    async def carry_out(self, _order: HeldMailOrder[Any]) -> Any:
         return self.answer
 
 
@@ -74,7 +73,7 @@ class House:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.quarantine = Quarantine(store, RawFolder(folder / "q"), self.relay)
-        self.core = LocalCore(Guard(), HeldMailOperations(self.quarantine, Guard()))
+        self.core = LocalCore(Guard(), self.quarantine)
 
     async def hold(self) -> str:
         with Spool(self.folder / "spool").new() as body:
@@ -254,7 +253,7 @@ def test_the_core_that_has_it_is_found(use: Use, next_hop: Any) -> None:
 
 def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_mail, "BUSY_SECONDS", 0.02)
-    monkeypatch.setattr(held_mail, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(held_mail, "POLL_SECONDS", 0.01)
 
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
@@ -264,7 +263,7 @@ def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.
         async with house.client(Elsewhere(Busy())) as client:
             await house.store.give_back(ggrid, "somebody who died")
             assert error(await post(client, ggrid)) == (503, "delivery_failed")
-            await house.quarantine.delete(ggrid, Actor("cli"))
+            await house.quarantine.delete(DeleteOrder(ggrid, by=Actor("cli")))
             assert error(await post(client, ggrid)) == (404, "message_not_found")
 
     use(scenario)

@@ -35,11 +35,11 @@ from gatepost.settings.keys import Guard as Settings
 from gatepost.settings.keys import RestApi, ScanSources, StaticApiToken
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import Limits
-from gatepost.smtp.services import Outcomes, Services
+from gatepost.smtp.limits import SmtpLimits
+from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store import open_store
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Looked
+from gatepost.workers.protocol import ViewResult
 
 SLOTS, TOKEN, SECRET = 20, "5f" * 32, "shared"
 SETTINGS = Settings(scan_sources=ScanSources(rest_api=RestApi()))
@@ -64,7 +64,7 @@ class Pool:
         self.running.remove(kind)
         return Report("policy", "drop", (), 0, "")
 
-    async def look(self, job: AnalysisJob) -> Looked:
+    async def show(self, job: AnalysisJob) -> ViewResult:
         raise NotImplementedError
 
 
@@ -84,12 +84,12 @@ class Gate:
         holding: Any = None
         services = Services(
             guard=self.guard,
-            outcomes=Outcomes(self.guard, holding),
+            handler=MessageHandler(self.guard, holding),
             relay=None,
             tenancy=Tenancy({}, self.store),
             spool=self.spool,
             hostname="gate.example",
-            limits=Limits(greeting_pause=0.0),
+            limits=SmtpLimits(greeting_pause=0.0),
         )
         return Intake(services, [self.smtp], 100)
 

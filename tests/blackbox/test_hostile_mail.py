@@ -20,6 +20,7 @@ import pytest
 from bench.ports import free_port
 from bench.scanning import TOKEN, await_port, configure, pss
 
+FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 LIMIT = 52_428_800
 ANALYSIS_TIMEOUT = 15.0
 HEADER = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: hello\r\n\r\n"
@@ -62,7 +63,7 @@ def upload(raw: bytes) -> bytes:
 @contextlib.contextmanager
 def running(folder: Path, command: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     arguments = [sys.executable, "-m", "gatepost", command, "--data", str(folder)]
-    environment = {**os.environ, "GATEPOST_TRIAL": "1"}
+    environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
     with (folder / f"{command}.log").open("wb") as output:
         process = subprocess.Popen(arguments, stdout=output, stderr=output, env=environment)
     try:
@@ -141,10 +142,10 @@ def test_fifty_mebibytes_among_nineteen_others(service: Service, chunked: bool) 
 @pytest.mark.parametrize("deed", ["spin", "grow", "die"])
 def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) -> None:
     with others(service, 5) as answers:
-        answer = service.scan(f"X-Gatepost-Trial: check:{deed}\r\n".encode() + SMALL)
+        answer = service.scan(f"X-Gatepost-Fault: check:{deed}\r\n".encode() + SMALL)
     assert (answer.status_code, answer.json()["verdict"]) == (200, "unscannable")
     assert answer.json()["decision"] == "quarantine"
-    assert [stage["stage"] for stage in service.ledger(answer)["outcomes"]] == ["check:trial"]
+    assert [stage["stage"] for stage in service.ledger(answer)["outcomes"]] == ["check:fault"]
     assert seconds(answer) < ANALYSIS_TIMEOUT + 2
     assert set(answers) == {200}
     assert service.status() == "GREEN"
@@ -153,7 +154,7 @@ def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) ->
 @pytest.mark.parametrize("deed", ["spin", "grow", "die"])
 def test_a_message_that_breaks_the_parser_is_undecided(service: Service, deed: str) -> None:
     with others(service, 5) as answers:
-        answer = service.scan(f"X-Gatepost-Trial: parse:{deed}\r\n".encode() + SMALL)
+        answer = service.scan(f"X-Gatepost-Fault: parse:{deed}\r\n".encode() + SMALL)
     assert (answer.status_code, answer.json()["verdict"], answer.json()["decision"]) == (
         200,
         "unscannable",
@@ -166,9 +167,9 @@ def test_a_message_that_breaks_the_parser_is_undecided(service: Service, deed: s
 
 @pytest.mark.parametrize("deed", ["open", "socket", "fork", "kill"])
 def test_a_worker_can_reach_nothing(service: Service, deed: str) -> None:
-    answer = service.scan(f"X-Gatepost-Trial: check:{deed}\r\n".encode() + SMALL)
+    answer = service.scan(f"X-Gatepost-Fault: check:{deed}\r\n".encode() + SMALL)
     (stage,) = service.ledger(answer)["outcomes"]
-    assert (stage["stage"], stage["reason"]) == ("check:trial", "it crashed (PermissionError)")
+    assert (stage["stage"], stage["reason"]) == ("check:fault", "it crashed (PermissionError)")
 
 
 def seconds(answer: httpx.Response) -> float:
@@ -196,7 +197,7 @@ def test_a_core_that_is_killed_in_the_middle_is_not_noticed(tmp_path: Path) -> N
             second = stack.enter_context(running(tmp_path / "two", "guard", cores[1]))
             abby = stack.enter_context(running(tmp_path / "one", "abby", port))
             service = stack.enter_context(contextlib.closing(Service(abby, port)))
-            slow = b"X-Gatepost-Trial: check:sleep=3000\r\n" + SMALL
+            slow = b"X-Gatepost-Fault: check:sleep=3000\r\n" + SMALL
             with ThreadPoolExecutor(4) as pool:
                 scans = [pool.submit(service.scan, slow) for _ in range(4)]
                 victim = busiest(first, second)

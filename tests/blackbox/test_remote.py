@@ -32,7 +32,7 @@ class Guard:
         self.broken = False
         self.other = False
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         return None
 
     def load(self) -> Load:

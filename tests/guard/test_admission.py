@@ -83,7 +83,7 @@ def test_those_who_wait_come_in_one_by_one_in_their_order() -> None:
         async def come(number: int) -> None:
             slot = None
             while slot is None:
-                await admission.room()
+                await admission.wait_for_slot()
                 slot = admission.enter()
             came.append(number)
             await asyncio.sleep(0)
@@ -105,8 +105,8 @@ def test_a_turn_is_passed_on_by_those_who_give_up_or_do_not_come() -> None:
     async def run() -> None:
         admission = Admission(1, 1, 1.0)
         holder = admission.enter()
-        gone = [asyncio.ensure_future(admission.room()) for _ in range(3)]
-        last = asyncio.ensure_future(admission.room())
+        gone = [asyncio.ensure_future(admission.wait_for_slot()) for _ in range(3)]
+        last = asyncio.ensure_future(admission.wait_for_slot())
         await asyncio.sleep(0)
         gone[1].cancel()
         await asyncio.sleep(0)
@@ -115,7 +115,7 @@ def test_a_turn_is_passed_on_by_those_who_give_up_or_do_not_come() -> None:
         gone[0].cancel()  # told, and gone before it could look
         await asyncio.wait_for(last, 60)
         await asyncio.gather(*gone, return_exceptions=True)
-        await admission.room()
+        await admission.wait_for_slot()
 
     asyncio.run(run())
 
@@ -128,7 +128,7 @@ def test_one_who_was_overtaken_keeps_the_turn() -> None:
         order: list[str] = []
 
         async def wait(name: str) -> None:
-            await admission.room()
+            await admission.wait_for_slot()
             order.append(name)
             assert admission.enter()
 

@@ -41,7 +41,7 @@ class Core:
         self.full_after_upload = False
         self.fault: Exception | None = None
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         return None
 
     def load(self) -> Load:

@@ -36,7 +36,7 @@ def test_everything_is_there() -> None:
     registry.register(metrics)
     slots = [admission.enter() for _ in range(3)]
     assert slots[2] is None
-    metrics.scanned(Report("spam", "quarantine", (), 0, ""), 0.02)
+    metrics.observe_scan(Report("spam", "quarantine", (), 0, ""), 0.02)
     got = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(exposition(registry).decode())

@@ -49,7 +49,7 @@ class Pool:
     async def stop(self) -> None:
         self.state = "stopped"
 
-    async def look(self, job: AnalysisJob) -> NotShown:
+    async def show(self, job: AnalysisJob) -> NotShown:
         return NotShown("nobody looks here")
 
     async def analyse(self, job: AnalysisJob) -> Report:
@@ -173,7 +173,7 @@ def test_a_full_core_says_so_and_does_nothing(tmp_path: Path) -> None:
         assert isinstance(third, Full)
         assert third.load.in_processing == third.load.maximum == 2
         assert len(house.pool.jobs) == 2
-        waiting = asyncio.ensure_future(house.guard.room())
+        waiting = asyncio.ensure_future(house.guard.wait_for_slot())
         await asyncio.sleep(0.01)
         assert not waiting.done()
         house.pool.may_end.set()

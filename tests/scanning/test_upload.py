@@ -11,7 +11,7 @@ from gatepost.api.errors import Failure
 from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool
-from gatepost.scanning.upload import MAX_HEAD, Upload
+from gatepost.scanning.upload import MAX_HEAD, ScanUpload
 
 GGRID = "0198a000-0000-7000-8000-00000000000a"
 GOOD: dict[str, object] = {
@@ -28,7 +28,7 @@ def frame(head: object, body: bytes = b"mail") -> bytes:
 
 def taken(folder: Path, data: bytes, size: int = 1 << 20) -> tuple[ScanRequest | Failure, bytes]:
     with Spool(folder, 1 << 20).new() as body:
-        upload = Upload(body)
+        upload = ScanUpload(body)
         for start in range(0, len(data), size):
             fault = upload.feed(data[start : start + size])
             if fault:

@@ -25,8 +25,9 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import EXAMPLE, prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
+FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 MAIL = EXAMPLE.encode()
-SLOW = b"X-Gatepost-Trial: check:sleep=1500\r\n" + MAIL
+SLOW = b"X-Gatepost-Fault: check:sleep=1500\r\n" + MAIL
 ONCE = Retries(attempts=1)
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 # What talks to a running service; blocks that install or start one are not for here.
@@ -42,7 +43,7 @@ class Process:
 
     def __init__(self, *arguments: str | Path, output: Path) -> None:
         self._output = output
-        environment = {**os.environ, "GATEPOST_TRIAL": "1"}
+        environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
         with output.open("wb") as sink:
             command = [sys.executable, "-m", "gatepost", *arguments]
             self.popen = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment, cwd=output.parent)

@@ -12,19 +12,19 @@ import pytest
 import uvloop
 
 from gatepost.report import Report
-from gatepost.scanning.request import Body, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.first_start import self_signed
 from gatepost.service.http_servers import bind, port_of
-from gatepost.smtp.client import Tenancy, networks
+from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import Limits, Patience
+from gatepost.smtp.limits import NextHopTimeouts, SmtpLimits
 from gatepost.smtp.relay import Relay
-from gatepost.smtp.services import Outcomes, Services
+from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 
 ALL = ("PIPELINING", "SIZE 60000000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
-QUICK = Limits(greeting_pause=0.0)
+QUICK = SmtpLimits(greeting_pause=0.0)
 
 
 class StrawGuard:
@@ -39,7 +39,7 @@ class StrawGuard:
         self.scanned: list[ScanRequest] = []
         self.raw: list[bytes] = []
 
-    def has_room(self) -> bool:
+    def has_slot(self) -> bool:
         return not self.full_at_mail
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
@@ -62,7 +62,7 @@ class StrawHolding:
         self.broken = False
         self.digests: list[str] = []
 
-    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         if self.broken:
             raise StorageError("no disk, secret detail")
         self.kept.append((request, raw.read()))
@@ -230,7 +230,7 @@ async def housed(
     folder: Path,
     hop: Hop | None = None,
     *,
-    limits: Limits = QUICK,
+    limits: SmtpLimits = QUICK,
     listed: tuple[str, ...] = (),
     tenants: dict[str, str] | None = None,
     tls: str = "offered",
@@ -251,10 +251,10 @@ async def housed(
     context.load_cert_chain(chain, key)
     if hop is not None:
         url = f"smtp://127.0.0.1:{await hop.start()}"
-        house.relay = Relay(url, delivery_tls, "gate.example", Patience.of(patience), hop_context)
+        house.relay = Relay(url, delivery_tls, "gate.example", NextHopTimeouts.from_setting(patience), hop_context)
     house.services = Services(
         guard=house.guard,
-        outcomes=Outcomes(house.guard, house.holding, after_queue=after_queue),
+        handler=MessageHandler(house.guard, house.holding, after_queue=after_queue),
         relay=house.relay,
         tenancy=Tenancy(tenants or {}, house.domains),
         spool=Spool(folder / "spool"),
@@ -265,7 +265,7 @@ async def housed(
     )
     sockets = bind("127.0.0.1", 0, "test")
     house.port = port_of(sockets)
-    house.intake = Intake(house.services, sockets, max_connections, networks(listed))
+    house.intake = Intake(house.services, sockets, max_connections, parse_networks(listed))
     running = asyncio.create_task(house.intake.run_here())
     await house.intake.ready.wait()
     try:

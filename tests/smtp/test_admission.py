@@ -13,7 +13,7 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.settings.keys import Guard as Settings
-from gatepost.smtp.services import Outcomes
+from gatepost.smtp.services import MessageHandler
 from gatepost.store import open_store
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import AnalysisJob
@@ -32,7 +32,7 @@ class Pool:
 
     async def stop(self) -> None: ...
 
-    async def look(self, job: AnalysisJob) -> NotShown:
+    async def show(self, job: AnalysisJob) -> NotShown:
         return NotShown("nobody looks here")
 
     async def analyse(self, job: AnalysisJob) -> Report:
@@ -55,7 +55,7 @@ def test_with_all_slots_busy_smtp_is_refused_and_rest_waits(house: Any, hop: Any
         guard = Guard(Settings(), store, pool, Answerer(Resolver([], 0.1)), admission)
         next_hop = hop()
         async with house(next_hop) as gate:
-            gate.services.guard, gate.services.outcomes = guard, Outcomes(guard, gate.holding)
+            gate.services.guard, gate.services.handler = guard, MessageHandler(guard, gate.holding)
             early, late = await gate.connect(), await gate.connect()
             await late.up_to_data()  # MAIL came while there was room
             scans = [asyncio.create_task(guard.scan(request())) for _ in range(SLOTS)]
@@ -65,7 +65,7 @@ def test_with_all_slots_busy_smtp_is_refused_and_rest_waits(house: Any, hop: Any
             assert (await early.say("MAIL FROM:<a@x.example>")).startswith("451 4.3.2")
             assert (await late.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("451 4.3.2")
             assert isinstance(await guard.scan(request()), Full)
-            waiting = asyncio.create_task(guard.room())
+            waiting = asyncio.create_task(guard.wait_for_slot())
             await asyncio.sleep(0.05)
             assert not waiting.done()
             assert admission.counters().refused == 3

@@ -89,8 +89,8 @@ def test_what_is_stuffed_comes_back(pieces: list[bytes], data: Any) -> None:
 def test_line_ends_are_seen_across_pieces(pieces: list[bytes], cut: int) -> None:
     data = b"".join(pieces)
     ends = LineEnds()
-    ends.see(data[:cut])
-    ends.see(data[cut:])
+    ends.check(data[:cut])
+    ends.check(data[cut:])
     assert ends.sound == (not set(data.replace(b"\r\n", b"")) & set(b"\r\n\0"))
 
 

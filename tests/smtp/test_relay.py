@@ -226,7 +226,7 @@ def test_a_message_that_is_given_up_is_never_ended_with_a_dot(house: Any, hop: A
     async def test() -> None:
         next_hop = hop()
         async with house(next_hop) as gate:
-            link = await gate.relay.lend()
+            link = await gate.relay.borrow()
 
             def pieces() -> Any:
                 yield b"Subject: x\r\n\r\nhalf of it\r\n"
@@ -235,7 +235,7 @@ def test_a_message_that_is_given_up_is_never_ended_with_a_dot(house: Any, hop: A
             for line in (b"MAIL FROM:<a@x>", b"RCPT TO:<b@y>"):
                 await link.ask(line)
             with pytest.raises(OSError, match="the disk is gone"):
-                await link.message(pieces())
+                await link.send_message(pieces())
             assert not link.usable
             await asyncio.sleep(0.05)
             assert next_hop.messages == []

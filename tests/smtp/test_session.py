@@ -8,11 +8,11 @@ import pytest
 
 from gatepost import __version__
 from gatepost.smtp import intake
-from gatepost.smtp.client import Client
+from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.commands import Verb
-from gatepost.smtp.limits import Limits
+from gatepost.smtp.limits import SmtpLimits
 
-QUICK = Limits(greeting_pause=0.0)
+QUICK = SmtpLimits(greeting_pause=0.0)
 EHLO = ("EHLO c.example", "250-gate.example|")
 MAIL = ("MAIL FROM:<a@x.example>", "250 2.1.0 fine")
 RCPT = ("RCPT TO:<b@y.example>", "250 2.1.0 fine")
@@ -374,7 +374,7 @@ def test_every_command_has_a_conversation_and_every_limit_a_test() -> None:
     spoken = {line.split()[0].decode("latin-1").upper() for line in lines if line.strip()}
     assert set(get_args(Verb)) <= spoken
     tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
-    untested = {name for name in Limits.__struct_fields__ if f"{name}=" not in tests}
+    untested = {name for name in SmtpLimits.__struct_fields__ if f"{name}=" not in tests}
     assert not untested
 
 
@@ -449,17 +449,17 @@ def test_nothing_said_names_the_software(house: Any, hop: Any, run: Any) -> None
 @pytest.fixture
 def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody on loopback is somebody from elsewhere."""
-    monkeypatch.setattr(intake, "client_of", lambda _peer, _listed: Client("192.0.2.9"))
+    monkeypatch.setattr(intake, "identify_client", lambda _peer, _listed: SmtpClient("192.0.2.9"))
 
 
 @pytest.mark.usefixtures("strangers")
 def test_whoever_speaks_before_the_greeting_is_sent_away(house: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop(), limits=Limits(greeting_pause=3.0)) as gate:
+        async with house(hop(), limits=SmtpLimits(greeting_pause=3.0)) as gate:
             client = await gate.connect(greeted=False)
             assert (await client.say("EHLO c")).startswith("554 5.5.0")
             assert await client.closed()
-        async with house(hop(), limits=Limits(greeting_pause=0.05)) as gate:
+        async with house(hop(), limits=SmtpLimits(greeting_pause=0.05)) as gate:
             client = await gate.connect()
             assert (await client.say("EHLO c")).startswith("250")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.smtp.limits import Limits
+from gatepost.smtp.limits import SmtpLimits
 
 
 async def encrypted(gate: Any, client: Any) -> None:
@@ -65,7 +65,7 @@ def test_a_transaction_begun_in_clear_is_forgotten(house: Any, hop: Any, run: An
 
 def test_a_handshake_that_does_not_come_ends_the_session(house: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop(), limits=Limits(greeting_pause=0.0, handshake=0.05)) as gate:
+        async with house(hop(), limits=SmtpLimits(greeting_pause=0.0, handshake=0.05)) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             assert (await client.say("STARTTLS")).startswith("220")

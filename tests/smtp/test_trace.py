@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gatepost.report import Report
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody
-from gatepost.smtp.trace import Arrival, added, header_of, without
+from gatepost.smtp.trace import Arrival, build_trace_fields, leave_out, read_header
 
 ARRIVAL = Arrival("client.example", "192.0.2.1", "ESMTPS", "b@y.example", 1_700_000_000.0)
 NAME = "gate.example"
@@ -29,7 +29,7 @@ def spooled(folder: Path, raw: bytes, memory: int = 1 << 20) -> SpooledBody:
 
 def stripped(folder: Path, raw: bytes, memory: int = 1 << 20) -> bytes:
     body = spooled(folder, raw, memory)
-    whole = b"".join(without(body, header_of(body, NAME).claims))
+    whole = b"".join(leave_out(body, read_header(body, NAME).claims))
     body.close()
     return whole
 
@@ -73,8 +73,8 @@ def test_without_claims_no_byte_changes(lines: list[bytes]) -> None:
     body = SpooledBody(Path(), 1 << 20)
     body.write(raw)
     body.finish()
-    header = header_of(body, NAME)
-    kept = b"".join(without(body, header.claims))
+    header = read_header(body, NAME)
+    kept = b"".join(leave_out(body, header.claims))
     cut = sum(last - first for first, last in header.claims)
     assert len(kept) == len(raw) - cut
     assert header.claims or kept == raw
@@ -82,7 +82,7 @@ def test_without_claims_no_byte_changes(lines: list[bytes]) -> None:
 
 
 def test_what_is_added_reads_as_header_fields() -> None:
-    top = added(result("list:blocked-senders", *(f"url:tag-{n}" for n in range(30))), NAME, ARRIVAL)
+    top = build_trace_fields(result("list:blocked-senders", *(f"url:tag-{n}" for n in range(30))), NAME, ARRIVAL)
     assert all(len(line) <= 78 for line in top.split(b"\r\n"))
     message = message_from_bytes(top + b"\r\n", policy=policy.default)
     assert message.keys() == [
@@ -106,7 +106,7 @@ def test_what_is_added_reads_as_header_fields() -> None:
 @pytest.mark.parametrize("hostile", ["x) by evil", "a\r\nX-Evil: 1", "ä" * 300, "[192.0.2.1]", "", "(" * 300, "a;b"])
 def test_a_client_writes_nothing_into_our_fields(hostile: str) -> None:
     arrival = Arrival(hostile, "2001:db8::1", "SMTP", hostile, 0.0)
-    top = added(result(), NAME, arrival)
+    top = build_trace_fields(result(), NAME, arrival)
     message = message_from_bytes(top + b"\r\n", policy=policy.default)
     assert len(message.keys()) == 6
     assert "evil" not in " ".join(message.keys()).lower()
@@ -116,4 +116,4 @@ def test_a_client_writes_nothing_into_our_fields(hostile: str) -> None:
 
 def test_hops_are_counted(tmp_path: Path) -> None:
     with spooled(tmp_path, b"Received: x\r\n" * 101 + b"\r\nReceived: body\r\n") as body:
-        assert header_of(body, NAME).hops == 101
+        assert read_header(body, NAME).hops == 101

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,21 @@ from gatepost.ids import new_id
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Line, Report
-from gatepost.scanning.held_mail import Deleted, NotHeld, NotSent, Released
+from gatepost.scanning.held_mail import (
+    Deleted,
+    DeleteOrder,
+    ExportOrder,
+    HeldMailOrder,
+    NotHeld,
+    NotSent,
+    PictureOrder,
+    Released,
+    ReleaseOrder,
+)
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.store import open_store
-from gatepost.store.audit import CLI, Actor
+from gatepost.store.audit import CLI
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
@@ -88,41 +98,34 @@ class Shelf:
         self.refuses = ""
         self.down = False
 
-    async def release(
-        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
-    ) -> Released | NotSent | NotHeld | Down:
-        if self.down:
+    async def carry_out(self, order: HeldMailOrder[Any]) -> Any:
+        if self.down and isinstance(order, ReleaseOrder | ExportOrder):
             return Down("shelf", begun=False)
-        if self.refuses:
-            return NotSent(self.refuses)
-        if ggrid not in self.raw:
+        if isinstance(order, ReleaseOrder):
+            return await self._release(order)
+        if isinstance(order, DeleteOrder):
+            there = await self.store.delete_held(order.ggrid, order.by, order.tenant)
+            return Deleted() if there and self.raw.pop(order.ggrid, b"") else NotHeld()
+        if order.ggrid not in self.raw:
             return NotHeld()
-        self.sent[ggrid] = tuple(recipients) or ("bob@example.com",)
-        release = await self.store.mark_released(ggrid, self.sent[ggrid], by)
-        return Released(ggrid, release.time, release.by, release.recipients)
-
-    async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld:
-        if ggrid not in self.raw:
-            return NotHeld()
-        text = self.raw[ggrid].decode()
+        if isinstance(order, PictureOrder):
+            known = order.index == 0
+            return Picture(b"\x89PNG\r\n\x1a\n", 1, 1) if known else NotShown("there is no such picture")
+        if isinstance(order, ExportOrder):
+            await self.store.note_export(order.ggrid, order.tenant, order.by)
+            return self.raw[order.ggrid]
+        text = self.raw[order.ggrid].decode()
         picture = PictureLine(0, "1.2", "cat.png", "png", 70, 1, 1)
         return View((HeaderLine("Subject", text),), passages=(Passage("1", "plain", text),), pictures=(picture,))
 
-    async def picture(self, ggrid: str, index: int, tenant: str | None = None) -> Picture | NotHeld | NotShown:
-        if ggrid not in self.raw:
+    async def _release(self, order: ReleaseOrder) -> Released | NotSent | NotHeld:
+        if self.refuses:
+            return NotSent(self.refuses)
+        if order.ggrid not in self.raw:
             return NotHeld()
-        return Picture(b"\x89PNG\r\n\x1a\n", 1, 1) if index == 0 else NotShown("there is no such picture")
-
-    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | NotHeld | Down:
-        if self.down:
-            return Down("shelf", begun=False)
-        if ggrid in self.raw:
-            await self.store.note_export(ggrid, tenant, by)
-        return self.raw.get(ggrid, NotHeld())
-
-    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld:
-        there = await self.store.delete_held(ggrid, by, tenant)
-        return Deleted() if there and self.raw.pop(ggrid, b"") else NotHeld()
+        self.sent[order.ggrid] = order.recipients or ("bob@example.com",)
+        release = await self.store.mark_released(order.ggrid, self.sent[order.ggrid], order.by)
+        return Released(order.ggrid, release.time, release.by, release.recipients)
 
     store: Store
 

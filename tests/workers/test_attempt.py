@@ -7,7 +7,9 @@ import pytest
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer
 from gatepost.report import Outcome
+from gatepost.stages import INDISPENSABLE, STAGES
 from gatepost.workers.jobs import LARGE, MAX_RESTARTS, WHAT_HAPPENED, AnalysisJob, Attempt, Reason
+from gatepost.workers.status_page import Stages
 
 
 class Body:
@@ -29,10 +31,10 @@ def attempt(size: int = 10) -> Attempt:
 @pytest.mark.parametrize("reason", ["stall", "crash", "memory"])
 def test_the_first_death_skips_its_stage_and_the_second_ends_it(reason: Reason) -> None:
     one = attempt()
-    assert one.struck("files", reason) is None
+    assert one.blame("files", reason, can_skip=True) is None
     assert one.alone
     assert one.skip == {"files": WHAT_HAPPENED[reason]}
-    end = one.struck("check:eicar", "crash")
+    end = one.blame("check:eicar", "crash", can_skip=True)
     assert end is not None
     assert (end.verdict, end.decision) == ("unscannable", "undecided")
     assert end.outcomes == (
@@ -43,7 +45,7 @@ def test_the_first_death_skips_its_stage_and_the_second_ends_it(reason: Reason) 
 
 @pytest.mark.parametrize("stage", ["parse", "judge", "receive", "idle"])
 def test_without_these_there_is_nothing_to_judge(stage: str) -> None:
-    end = attempt().struck(stage, "stall")
+    end = attempt().blame(stage, "stall", can_skip=Stages(STAGES, INDISPENSABLE).can_skip(stage))
     assert end is not None
     assert end.decision == "undecided"
 
@@ -51,10 +53,10 @@ def test_without_these_there_is_nothing_to_judge(stage: str) -> None:
 def test_a_bystander_starts_again_uncounted_but_not_for_ever() -> None:
     one = attempt()
     one.learn((Dns("a.example", "A"),), (DnsAnswer("no-name"),))
-    assert [one.displaced() for _ in range(MAX_RESTARTS)] == [None] * MAX_RESTARTS
+    assert [one.restart() for _ in range(MAX_RESTARTS)] == [None] * MAX_RESTARTS
     assert (one.skip, one.alone) == ({}, False)
     assert one.known == {Dns("a.example", "A"): DnsAnswer("no-name")}
-    end = one.displaced()
+    end = one.restart()
     assert end is not None
     assert end.decision == "undecided"
 
@@ -70,6 +72,6 @@ def test_answers_must_match_their_questions() -> None:
 
 
 def test_a_deadline_names_the_stage_that_was_executing() -> None:
-    assert attempt().late("files").outcomes == (Outcome("files", "failed", WHAT_HAPPENED["deadline"]),)
-    assert attempt().late("idle").outcomes == ()
-    assert attempt().late(None).outcomes == ()
+    assert attempt().expire("files").outcomes == (Outcome("files", "failed", WHAT_HAPPENED["deadline"]),)
+    assert attempt().expire("idle").outcomes == ()
+    assert attempt().expire(None).outcomes == ()

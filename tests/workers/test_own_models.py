@@ -10,14 +10,14 @@ from gatepost.workers import loader
 
 
 def test_without_a_folder_the_shipped_model_speaks(tmp_path: Path) -> None:
-    assert loader._models("") == shipped_models()
-    assert loader._models(str(tmp_path / "none")) == shipped_models()
+    assert loader._load_models("") == shipped_models()
+    assert loader._load_models(str(tmp_path / "none")) == shipped_models()
 
 
 def test_own_models_and_marks_are_taken(tmp_path: Path) -> None:
     (tmp_path / "own.npz").write_bytes(shipped_model().saved())
     save_mark(tmp_path, {"a.eml": tuple(range(8))})
-    models = loader._models(str(tmp_path))
+    models = loader._load_models(str(tmp_path))
     assert len(models.everybody.models) == 2
     assert models.marked.has_near_duplicate(tuple(range(8)))
 
@@ -26,4 +26,4 @@ def test_own_models_and_marks_are_taken(tmp_path: Path) -> None:
 def test_a_broken_file_stops_the_start(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"nonsense")
     with pytest.raises(SystemExit, match="text models"):
-        loader._models(str(tmp_path))
+        loader._load_models(str(tmp_path))

@@ -31,8 +31,11 @@ LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio"
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Answer = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
 
+FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 # Limits that no honest message reaches on a busy machine, and short ones for those that never end.
-SETTINGS = PoolSettings(processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, trial=True)
+SETTINGS = PoolSettings(
+    processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, fault_injection=FAULT_INJECTION
+)
 STRICT = msgspec.structs.replace(SETTINGS, stage_limit=2.0)
 PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
 SIGNED = warmup.specimens()[-2]
@@ -58,8 +61,8 @@ def job(raw: bytes = PLAIN, name: str = "plain") -> AnalysisJob:
     return AnalysisJob(name, warmup.ENVELOPE, Kept(raw), warmup.NOW)
 
 
-def trial(what: str) -> AnalysisJob:
-    return job(f"X-Gatepost-Trial: {what}\r\n".encode() + PLAIN, what)
+def faulty(what: str) -> AnalysisJob:
+    return job(f"X-Gatepost-Fault: {what}\r\n".encode() + PLAIN, what)
 
 
 async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
@@ -120,7 +123,7 @@ def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(shared: Callabl
 
 
 TIME, MEMORY, CRASH = "it ran out of its time", "it used more memory than a worker may", "it crashed the worker"
-CHECK = "check:trial"
+CHECK = "check:fault"
 POISON = {
     "check:spin": ("quarantine", (CHECK, "skipped", TIME)),
     "check:grow": ("quarantine", (CHECK, "skipped", MEMORY)),
@@ -142,7 +145,7 @@ def moment() -> tuple[dict[str, Report], list[Report], pool_module.PoolCounters]
 
     async def main() -> Any:
         async with running(STRICT) as pool:
-            poison = [asyncio.create_task(pool.analyse(trial(what))) for what in POISON]
+            poison = [asyncio.create_task(pool.analyse(faulty(what))) for what in POISON]
             others = await asyncio.gather(*(pool.analyse(job()) for _ in range(20)))
             reports = await asyncio.gather(*poison)
             others.append(await pool.analyse(job()))
@@ -185,7 +188,7 @@ def test_suspended_jobs_survive_a_kill_with_their_answers(run: Run) -> None:
         async with running(changed(processes=1), answer) as pool:
             suspended = [asyncio.create_task(pool.analyse(job(SIGNED, str(number)))) for number in range(3)]
             await until(lambda: waiting == 3)
-            poison = await pool.analyse(trial("check:die"))
+            poison = await pool.analyse(faulty("check:die"))
             gate.set()
             return await asyncio.gather(*suspended), poison, pool.counters()
 
@@ -219,7 +222,7 @@ def test_time_spent_asking_counts_and_kills_nobody() -> None:
 def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
     async def main() -> Any:
         async with running(changed(processes=1, analysis_timeout=4.0)) as pool:
-            late = await pool.analyse(trial("every:sleep=150"))
+            late = await pool.analyse(faulty("every:sleep=150"))
             return late, await pool.analyse(job()), pool.counters()
 
     late, after, counters = asyncio.run(main())
@@ -249,7 +252,7 @@ def test_questions_that_cannot_be_answered() -> None:
 def test_bodies_are_read_when_a_worker_is_ready_for_them() -> None:
     async def main() -> Any:
         async with running(changed(processes=1)) as pool:
-            sleeping = asyncio.create_task(pool.analyse(trial("check:sleep=1000")))
+            sleeping = asyncio.create_task(pool.analyse(faulty("check:sleep=1000")))
             large, small = job(PLAIN + b"x" * (3 << 20), "large"), job()
             waiting = [asyncio.create_task(pool.analyse(one)) for one in (large, small)]
             await until(lambda: pool.counters().queued == 2)
@@ -286,7 +289,7 @@ def test_a_caller_that_leaves_frees_its_worker() -> None:
         async with running(changed(processes=1, stage_limit=1.0)) as pool:
             for what in ("parse:sleep=100", "parse:spin"):
                 await until(lambda: not pool.counters().busy)
-                leaving = asyncio.create_task(pool.analyse(trial(what)))
+                leaving = asyncio.create_task(pool.analyse(faulty(what)))
                 await until(lambda: pool.counters().busy == 1)
                 leaving.cancel()
                 await asyncio.wait([leaving])
@@ -300,7 +303,7 @@ def test_a_caller_that_leaves_frees_its_worker() -> None:
 def test_a_new_policy_holds_for_the_next_message() -> None:
     async def main() -> Any:
         async with running(changed(processes=1)) as pool:
-            poison = trial("check:crash")
+            poison = faulty("check:crash")
             before = await pool.analyse(poison)
             policy = override(shipped_policy(), '[verdicts.unscannable]\ndecision = "bounce"\n')
             pool.publish(None, policy)
@@ -388,8 +391,8 @@ def test_stopping_leaves_no_process_and_no_question(
     async def main() -> Any:
         pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
         await pool.start()
-        spinning = asyncio.create_task(pool.analyse(trial("check:spin")))
-        finishing = asyncio.create_task(pool.analyse(trial("check:sleep=50")))
+        spinning = asyncio.create_task(pool.analyse(faulty("check:spin")))
+        finishing = asyncio.create_task(pool.analyse(faulty("check:sleep=50")))
         await until(lambda: pool.counters().busy > 0)
         await pool.stop()
         return await spinning, await finishing, await pool.analyse(job()), own()
@@ -414,7 +417,7 @@ def test_everything_ends_with_guard_even_by_kill_9() -> None:
     guard = script("""
         async def main():
             async with running() as pool:
-                spin = asyncio.create_task(pool.analyse(trial("check:spin")))
+                spin = asyncio.create_task(pool.analyse(faulty("check:spin")))
                 await until(lambda: pool.counters().busy > 0)
                 print(*[process.pid for process in family()], flush=True)
                 await asyncio.sleep(60)
@@ -435,15 +438,15 @@ def test_everything_ends_with_guard_even_by_kill_9() -> None:
 
 UNSEALABLE = """
     import errno, struct
-    from gatepost.guard import seccomp
+    from gatepost.workers import sandbox
     from gatepost.workers.sandbox import MACHINE, prctl
     prctl(38, 1)
     nosys = 0x00050000 | errno.ENOSYS
-    calls = [seccomp.MACHINES[MACHINE].seccomp, 444]
-    code = [seccomp.instruction(0x20, 0)]
+    calls = [sandbox.MACHINES[MACHINE].seccomp, 444]
+    code = [sandbox.instruction(0x20, 0)]
     for call in calls:
-        code += [seccomp.instruction(0x15, call, no=1), seccomp.instruction(0x06, nosys)]
-    seccomp.install(b"".join([*code, seccomp.instruction(0x06, seccomp.ALLOW)]))
+        code += [sandbox.instruction(0x15, call, no=1), sandbox.instruction(0x06, nosys)]
+    sandbox.install_filter(b"".join([*code, sandbox.instruction(0x06, sandbox.ALLOW)]))
 
     async def main():
         try:

@@ -26,7 +26,7 @@ from gatepost.workers.protocol import (
 
 REPORT = Report("clean", "deliver", (), 0, "nothing")
 WORKER_FRAMES = st.builds(
-    protocol.frame,
+    protocol.raw_frame,
     st.sampled_from(list(FROM_WORKER)),
     st.integers(0, 2**32 - 1),
     st.binary(max_size=200),
@@ -44,7 +44,7 @@ def test_frames_do_not_depend_on_how_they_arrive(sent: list[bytes], cuts: list[i
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     pieces = [stream[start:end] for start, end in pairwise(places)]
     got = read(pieces)
-    assert [protocol.frame(*one) for one in got] == sent
+    assert [protocol.raw_frame(*one) for one in got] == sent
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8))
@@ -77,7 +77,7 @@ def test_the_announcement_of_too_much_is_enough(kind: Frame) -> None:
     ).map(msgspec.msgpack.encode)
 )
 def test_any_body_is_a_value_or_an_error(body: bytes) -> None:
-    for decode in (protocol.ready, protocol.ask, protocol.report, protocol.failed):
+    for decode in (protocol.read_ready, protocol.read_ask, protocol.read_report, protocol.read_failed):
         try:
             decode(body)
         except FrameError:
@@ -86,7 +86,7 @@ def test_any_body_is_a_value_or_an_error(body: bytes) -> None:
 
 def test_deep_nesting_is_an_error() -> None:
     with pytest.raises(FrameError):
-        protocol.report(b"\x91" * 50_000)
+        protocol.read_report(b"\x91" * 50_000)
 
 
 def packed_ask(step: int, count: int) -> bytes:
@@ -94,27 +94,27 @@ def packed_ask(step: int, count: int) -> bytes:
 
 
 def test_steps_and_questions_have_their_most() -> None:
-    assert len(protocol.ask(packed_ask(MAX_STEPS, MAX_QUESTIONS)).questions) == MAX_QUESTIONS
+    assert len(protocol.read_ask(packed_ask(MAX_STEPS, MAX_QUESTIONS)).questions) == MAX_QUESTIONS
     for step, count in ((0, 1), (MAX_STEPS + 1, 1), (1, 0), (1, MAX_QUESTIONS + 1)):
         with pytest.raises(FrameError):
-            protocol.ask(packed_ask(step, count))
+            protocol.read_ask(packed_ask(step, count))
 
 
 def test_only_guard_leaves_a_message_undecided() -> None:
-    assert protocol.report(msgspec.msgpack.encode(REPORT)) == REPORT
+    assert protocol.read_report(msgspec.msgpack.encode(REPORT)) == REPORT
     with pytest.raises(FrameError):
-        protocol.report(msgspec.msgpack.encode(undecided("because I say so")))
+        protocol.read_report(msgspec.msgpack.encode(undecided("because I say so")))
 
 
 def test_bodies_come_back_as_they_went() -> None:
     job = protocol.Job(
         Envelope("a@b", ("c@d",)), 1.5, "lists:t", {"files": "x"}, ((Dns("a", "A"), DnsAnswer("found", ("1",))),)
     )
-    assert protocol.job(msgspec.msgpack.encode(job)) == job
+    assert protocol.read_job(msgspec.msgpack.encode(job)) == job
     for decode, value in (
-        (protocol.ready, Ready(("seccomp",), ())),
-        (protocol.failed, Failed("parse", "it crashed")),
-        (protocol.given, protocol.Given(1, (DnsAnswer("no-name"),))),
-        (protocol.snapshot, protocol.Snapshot("policy", 3, b"x")),
+        (protocol.read_ready, Ready(("seccomp",), ())),
+        (protocol.read_failed, Failed("parse", "it crashed")),
+        (protocol.read_answers, protocol.StepAnswers(1, (DnsAnswer("no-name"),))),
+        (protocol.read_snapshot, protocol.Snapshot("policy", 3, b"x")),
     ):
         assert decode(msgspec.msgpack.encode(value)) == value

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.workers.sandbox import ALLOW, KILL, MACHINES, REFUSE, program
+from gatepost.workers.sandbox import ALLOW, KILL, MACHINES, REFUSE, build_filter
 
 INSIDE = """
 import ctypes, hashlib, json, mmap, os, resource, socket, threading, time, zlib
@@ -135,8 +135,8 @@ def test_memory_has_an_end(tried: Any) -> None:
 def test_an_open_process_is_told_from_a_sealed_one() -> None:
     result = inside("""
         import json, socket
-        from gatepost.workers.sandbox import leaks
-        socket.socket(fileno=0).sendall(json.dumps({"leaks": leaks()}).encode())
+        from gatepost.workers.sandbox import find_leaks
+        socket.socket(fileno=0).sendall(json.dumps({"leaks": find_leaks()}).encode())
     """)
     assert result["leaks"] == ["open", "socket", "unlink", "kill", "fork", "execve"]
 
@@ -162,7 +162,7 @@ def run(code: bytes, audit: int, number: int, arguments: tuple[int, ...] = ()) -
 @pytest.mark.parametrize("name", ["x86_64", "aarch64"])
 def test_the_filter_of_each_machine(name: str) -> None:
     machine = MACHINES[name]
-    code = program(machine)
+    code = build_filter(machine)
     mmap, mprotect = machine.without_exec
     allowed = {number for number in range(600) if run(code, machine.audit, number) == ALLOW}
     assert allowed == {*machine.allowed, mmap, mprotect, machine.prlimit}

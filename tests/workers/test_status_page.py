@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gatepost.stages import STAGES
-from gatepost.workers.status_page import IDLE, NAMES, SIZE, TRIAL, StatusPage, WorkerState, new_status_page
+from gatepost.stages import INDISPENSABLE, STAGES
+from gatepost.workers.status_page import IDLE, RECEIVE, SIZE, Stages, StatusPage, WorkerState, new_status_page
+
+ALL = Stages(STAGES, INDISPENSABLE)
 
 Pair = tuple[StatusPage, StatusPage]
 
@@ -15,7 +17,7 @@ Pair = tuple[StatusPage, StatusPage]
 @pytest.fixture
 def pages() -> Iterator[Pair]:
     descriptor = new_status_page()
-    ours, theirs = StatusPage(descriptor), StatusPage(descriptor)
+    ours, theirs = StatusPage(descriptor, ALL), StatusPage(descriptor, ALL)
     yield ours, theirs
     ours.close()
     theirs.close()
@@ -24,12 +26,11 @@ def pages() -> Iterator[Pair]:
 
 def test_every_stage_has_its_number(pages: Pair) -> None:
     ours, theirs = pages
-    assert set(STAGES) < set(NAMES)
-    for number, stage in enumerate((*STAGES, TRIAL), 1):
+    for number, stage in enumerate((RECEIVE, *STAGES), 1):
         theirs.enter(number, stage)
-        assert ours.place == WorkerState(number, stage)
+        assert ours.state == WorkerState(number, stage)
     theirs.enter(0, IDLE)
-    assert ours.place == WorkerState(0, IDLE)
+    assert ours.state == WorkerState(0, IDLE)
 
 
 def test_a_marker_says_what_entering_does(pages: Pair) -> None:
@@ -38,10 +39,27 @@ def test_a_marker_says_what_entering_does(pages: Pair) -> None:
     for stage in ("parse", "judge", "judge"):
         before = ours.word
         mark(stage)
-        assert ours.place == WorkerState(9, stage)
+        assert ours.state == WorkerState(9, stage)
         assert ours.word != before
     theirs.enter(0, IDLE)
-    assert ours.place == WorkerState(0, IDLE)
+    assert ours.state == WorkerState(0, IDLE)
+
+
+def test_stages_may_be_named_later() -> None:
+    descriptor = new_status_page()
+    ours, theirs = StatusPage(descriptor), StatusPage(descriptor, ALL)
+    os.close(descriptor)
+    theirs.enter(1, "files")
+    assert ours.state == WorkerState(1, IDLE)
+    ours.stages = ALL
+    assert ours.state == WorkerState(1, "files")
+    ours.close()
+    theirs.close()
+
+
+def test_what_cannot_be_skipped() -> None:
+    assert ALL.can_skip("files")
+    assert not any(ALL.can_skip(stage) for stage in (*INDISPENSABLE, IDLE, RECEIVE))
 
 
 def test_coming_back_is_a_change(pages: Pair) -> None:
@@ -50,15 +68,15 @@ def test_coming_back_is_a_change(pages: Pair) -> None:
     before = ours.word
     theirs.enter(7, "parse")
     assert ours.word != before
-    assert ours.place == WorkerState(7, "parse")
+    assert ours.state == WorkerState(7, "parse")
 
 
 def test_nonsense_reads_as_idle(pages: Pair) -> None:
     ours, theirs = pages
     theirs._words[0] = 2**64 - 1
-    assert ours.place == WorkerState(2**32 - 1, IDLE)
+    assert ours.state == WorkerState(2**32 - 1, IDLE)
     theirs.enter(3, "no such stage")
-    assert ours.place == WorkerState(3, IDLE)
+    assert ours.state == WorkerState(3, IDLE)
 
 
 def test_lack_of_memory_is_said(pages: Pair) -> None:

@@ -20,22 +20,23 @@ from gatepost.workers import protocol, supervisor
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import HEADER, Ask, Frame, Ready, Spawn
-from gatepost.workers.status_page import StatusPage
+from gatepost.workers.status_page import Stages, StatusPage
 
 Evil = Callable[[int, StatusPage], bytes]
 
-READY = protocol.packed(Frame.READY, 0, Ready(("seccomp",), ()))
+READY = protocol.pack_frame(Frame.READY, 0, Ready(("seccomp",), ()))
 REPORT = Report("clean", "deliver", (), 0, "nothing")
 QUESTION = Dns("a.example", "A")
 TURNS = 6
+STAGES = Stages(("parse", "files", "judge"), frozenset({"parse", "judge"}))
 
 
 def ask(number: int, step: int = 1, count: int = 1) -> bytes:
-    return protocol.frame(Frame.ASK, number, msgspec.msgpack.encode(Ask(step, (QUESTION,) * count)))
+    return protocol.raw_frame(Frame.ASK, number, msgspec.msgpack.encode(Ask(step, (QUESTION,) * count)))
 
 
 def done(number: int) -> bytes:
-    return protocol.frame(Frame.DONE, number, msgspec.msgpack.encode(REPORT))
+    return protocol.raw_frame(Frame.DONE, number, msgspec.msgpack.encode(REPORT))
 
 
 def lying(number: int, page: StatusPage) -> bytes:
@@ -52,23 +53,25 @@ EVIL: dict[str, Evil] = {
     "nonsense": lambda number, page: b"\xff" * 64,
     "a page of lies": lying,
     "a frame without end": lambda number, page: HEADER.pack(2**32 - 1, Frame.DONE, number),
-    "a frame of guard's": lambda number, page: protocol.frame(Frame.ANSWERS, number, b""),
+    "a frame of guard's": lambda number, page: protocol.raw_frame(Frame.ANSWERS, number, b""),
     "ready twice": lambda number, page: READY,
     "somebody else's job": lambda number, page: done(number + 1),
     "a step ahead": lambda number, page: ask(number, step=2),
     "twice the same step": lambda number, page: ask(number) + ask(number),
     "too many questions": lambda number, page: ask(number, count=65),
-    "a report of the wrong shape": lambda number, page: protocol.frame(Frame.DONE, number, b"\x80"),
+    "a report of the wrong shape": lambda number, page: protocol.raw_frame(Frame.DONE, number, b"\x80"),
     "gone": lambda number, page: b"",
 }
 
 
-class FakeNursery:
+class FakeLoader:
     """Workers that are threads of this test and follow a script, each behind a process that can be killed."""
 
-    def __init__(self, evil: list[Evil], born: Callable[[int, int, int], None]) -> None:
+    stages = STAGES
+
+    def __init__(self, evil: list[Evil], on_started: Callable[[int, int, int], None]) -> None:
         self._evil = evil
-        self._born = born
+        self._on_started = on_started
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads: list[threading.Thread] = []
 
@@ -78,12 +81,12 @@ class FakeNursery:
     def spawn(self, order: Spawn, sock: socket.socket, page: int) -> None:
         process = subprocess.Popen(["sleep", "600"])
         self._processes.append(process)
-        mapped = StatusPage(page)
+        mapped = StatusPage(page, STAGES)
         evil = self._evil.pop(0) if self._evil else None
         thread = threading.Thread(target=self._work, args=(sock.dup(), mapped, evil))
         self._threads.append(thread)
         thread.start()
-        self._born(order.number, process.pid, os.pidfd_open(process.pid))
+        self._on_started(order.number, process.pid, os.pidfd_open(process.pid))
 
     async def stop(self) -> None:
         for process in self._processes:
@@ -108,6 +111,10 @@ class FakeNursery:
         page.close()
 
 
+def fake_loader(evil: list[Evil]) -> Callable[..., FakeLoader]:
+    return lambda on_started, _on_lost, _files: FakeLoader(evil, on_started)
+
+
 class Body:
     size = 3
 
@@ -122,7 +129,7 @@ async def slowly(_job: AnalysisJob, questions: Questions) -> Answers:
 
 @pytest.mark.parametrize("name", EVIL)
 def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "LoaderClient", lambda born, lost, _rules: FakeNursery([EVIL[name]] * TURNS, born))
+    monkeypatch.setattr(supervisor, "LoaderClient", fake_loader([EVIL[name]] * TURNS))
     settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
 
     async def main() -> Any:
@@ -140,7 +147,7 @@ def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.Mon
 
 
 def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "LoaderClient", lambda born, lost, _rules: FakeNursery([blaming, blaming], born))
+    monkeypatch.setattr(supervisor, "LoaderClient", fake_loader([blaming, blaming]))
     settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
 
     async def main() -> Any:

@@ -20,9 +20,12 @@ from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import protocol, warmup
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import MAX_REPORT, FrameError, Looked, Purpose
+from gatepost.workers.protocol import MAX_REPORT, FrameError, Purpose, ViewResult
 
-SETTINGS = PoolSettings(processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, trial=True)
+FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
+SETTINGS = PoolSettings(
+    processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, fault_injection=FAULT_INJECTION
+)
 PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
 
 
@@ -41,8 +44,8 @@ def job(raw: bytes = PLAIN, purpose: Purpose = "view", index: int = 0) -> Analys
     return AnalysisJob("1", warmup.ENVELOPE, Body(raw), warmup.NOW, purpose=purpose, index=index)
 
 
-def trial(what: str, purpose: Purpose = "view") -> AnalysisJob:
-    return job(f"X-Gatepost-Trial: {what}\r\n".encode() + PLAIN, purpose)
+def faulty(what: str, purpose: Purpose = "view") -> AnalysisJob:
+    return job(f"X-Gatepost-Fault: {what}\r\n".encode() + PLAIN, purpose)
 
 
 async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
@@ -62,11 +65,11 @@ async def running(**changes: Any) -> AsyncIterator[WorkerPool]:
 def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
     raws = warmup.specimens()
 
-    async def main() -> tuple[list[Looked], list[Looked]]:
+    async def main() -> tuple[list[ViewResult], list[ViewResult]]:
         async with running() as pool:
-            views = [await pool.look(job(raw)) for raw in raws]
+            views = [await pool.show(job(raw)) for raw in raws]
             pictures = [
-                await pool.look(job(raw, "picture", line.index))
+                await pool.show(job(raw, "picture", line.index))
                 for raw, seen in zip(raws, views, strict=True)
                 if isinstance(seen, View)
                 for line in seen.pictures
@@ -85,9 +88,9 @@ def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
 def test_hostile_mail_is_shown_from_inside(shared: Callable[[str], Path]) -> None:
     raws = [path.read_bytes() for path in sorted(shared("attack-dev").rglob("attack_xss/*.eml"))]
 
-    async def main() -> list[Looked]:
+    async def main() -> list[ViewResult]:
         async with running() as pool:
-            return [await pool.look(job(raw)) for raw in raws]
+            return [await pool.show(job(raw)) for raw in raws]
 
     assert asyncio.run(main()) == [view(raw) for raw in raws]
 
@@ -104,12 +107,12 @@ def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
         "parse:open": "it crashed (PermissionError)",
     }
 
-    async def main() -> tuple[list[Looked], list[Report], int]:
+    async def main() -> tuple[list[ViewResult], list[Report], int]:
         async with running() as pool:
-            looks = asyncio.gather(*(pool.look(trial(way, purpose)) for way in ways))
+            looks = asyncio.gather(*(pool.show(faulty(way, purpose)) for way in ways))
             scans = asyncio.gather(*(pool.analyse(job(purpose="judge")) for _ in range(20)))
             looked, reports = await looks, await scans
-            assert isinstance(await pool.look(job()), View)
+            assert isinstance(await pool.show(job()), View)
             return looked, reports, sum(pool.counters().kills.values())
 
     looked, reports, kills = asyncio.run(main())
@@ -120,9 +123,9 @@ def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
 
 
 def test_what_does_not_end_is_not_shown() -> None:
-    async def main() -> tuple[Looked, Looked, int]:
+    async def main() -> tuple[ViewResult, ViewResult, int]:
         async with running(processes=1, stage_limit=1.2) as pool:
-            return await pool.look(trial("parse:spin")), await pool.look(job()), pool.counters().kills["stall"]
+            return await pool.show(faulty("parse:spin")), await pool.show(job()), pool.counters().kills["stall"]
 
     looked, after, kills = asyncio.run(main())
     assert (looked, kills) == (NotShown(TIME), 1)
@@ -132,7 +135,7 @@ def test_what_does_not_end_is_not_shown() -> None:
 def test_few_look_at_a_time() -> None:
     async def main() -> int:
         async with running(processes=4) as pool:
-            looks = [asyncio.ensure_future(pool.look(trial("parse:sleep=80"))) for _ in range(12)]
+            looks = [asyncio.ensure_future(pool.show(faulty("parse:sleep=80"))) for _ in range(12)]
             most = 0
             while not all(look.done() for look in looks):
                 most = max(most, pool.counters().busy)
@@ -144,19 +147,19 @@ def test_few_look_at_a_time() -> None:
 
 
 def test_who_waits_too_long_is_told() -> None:
-    async def main() -> Looked:
+    async def main() -> ViewResult:
         pool = WorkerPool(msgspec.structs.replace(SETTINGS, analysis_timeout=0.05), from_zone, shipped_policy())
-        async with pool._looks:
-            return await pool.look(job())
+        async with pool._views:
+            return await pool.show(job())
 
     assert asyncio.run(main()) == NotShown("every worker is busy")
 
 
 def test_a_pool_that_stops_shows_nothing() -> None:
-    async def main() -> Looked:
+    async def main() -> ViewResult:
         pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
         await pool.stop()
-        return await pool.look(job())
+        return await pool.show(job())
 
     assert asyncio.run(main()) == NotShown("the service is stopping")
 
@@ -164,19 +167,19 @@ def test_a_pool_that_stops_shows_nothing() -> None:
 @pytest.mark.parametrize(
     ("read", "body"),
     [
-        (protocol.view, msgspec.msgpack.encode(Picture(protocol.PNG, 1, 1))),
-        (protocol.view, b""),
-        (protocol.view, b"\x91" * 10_000),
-        (protocol.view, msgspec.msgpack.encode({"type": "view", "left_out": ["x" * (values.MAX_NAME + 1)]})),
-        (protocol.view, msgspec.msgpack.encode({"type": "view", "left_out": ["x"] * (values.MAX_NOTES + 1)})),
-        (protocol.view, msgspec.msgpack.encode({"type": "view", "fields": [{"name": "", "value": "x" * 2_001}]})),
-        (protocol.picture, msgspec.msgpack.encode(View())),
-        (protocol.picture, msgspec.msgpack.encode(Picture(b"<html>", 1, 1))),
-        (protocol.picture, msgspec.msgpack.encode(Picture(protocol.PNG + bytes(values.MAX_PNG), 1, 1))),
-        (protocol.picture, msgspec.msgpack.encode(Picture(protocol.PNG, -1, 1))),
+        (protocol.read_view, msgspec.msgpack.encode(Picture(protocol.PNG, 1, 1))),
+        (protocol.read_view, b""),
+        (protocol.read_view, b"\x91" * 10_000),
+        (protocol.read_view, msgspec.msgpack.encode({"type": "view", "left_out": ["x" * (values.MAX_NAME + 1)]})),
+        (protocol.read_view, msgspec.msgpack.encode({"type": "view", "left_out": ["x"] * (values.MAX_NOTES + 1)})),
+        (protocol.read_view, msgspec.msgpack.encode({"type": "view", "fields": [{"name": "", "value": "x" * 2_001}]})),
+        (protocol.read_picture, msgspec.msgpack.encode(View())),
+        (protocol.read_picture, msgspec.msgpack.encode(Picture(b"<html>", 1, 1))),
+        (protocol.read_picture, msgspec.msgpack.encode(Picture(protocol.PNG + bytes(values.MAX_PNG), 1, 1))),
+        (protocol.read_picture, msgspec.msgpack.encode(Picture(protocol.PNG, -1, 1))),
     ],
 )
-def test_a_worker_is_not_believed(read: Callable[[bytes], Looked], body: bytes) -> None:
+def test_a_worker_is_not_believed(read: Callable[[bytes], ViewResult], body: bytes) -> None:
     with pytest.raises(FrameError):
         read(body)
 

@@ -14,12 +14,13 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Asking, Dns, DnsAnswer, Question
 from gatepost.report import Report
-from gatepost.stages import Context
+from gatepost.stages import INDISPENSABLE, STAGES, Context
 from gatepost.workers import protocol, worker
-from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, Given, Job, Snapshot
-from gatepost.workers.status_page import IDLE, StatusPage, WorkerState, new_status_page
+from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, Job, Snapshot, StepAnswers
+from gatepost.workers.status_page import IDLE, Stages, StatusPage, WorkerState, new_status_page
 
 Analyse = Callable[[bytes, Envelope, Context], Asking[Report]]
+ALL = Stages(STAGES, INDISPENSABLE)
 Said = tuple[Frame, int, bytes]
 
 
@@ -42,14 +43,14 @@ class Guard:
         self.send(Frame.SNAPSHOT, 0, Snapshot("policy", 1, msgspec.msgpack.encode(shipped_policy())))
 
     def send(self, kind: Frame, number: int, body: msgspec.Struct) -> None:
-        self.sock.sendall(protocol.packed(kind, number, body))
+        self.sock.sendall(protocol.pack_frame(kind, number, body))
 
     def job(self, number: int, raw: bytes = b"raw", known: dict[Question, DnsAnswer] | None = None) -> None:
         self.send(Frame.JOB, number, Job(Envelope(), 0.0, "", {}, tuple((known or {}).items())))
         self.sock.sendall(protocol.raw_header(number, len(raw)) + raw)
 
     def give(self, number: int, step: int, *answers: DnsAnswer) -> None:
-        self.send(Frame.ANSWERS, number, Given(step, answers))
+        self.send(Frame.ANSWERS, number, StepAnswers(step, answers))
 
     def hear(self) -> Said:
         while not self._frames:
@@ -59,19 +60,19 @@ class Guard:
     def hear_report(self, number: int) -> str:
         kind, got, body = self.hear()
         assert (kind, got) == (Frame.DONE, number)
-        return protocol.report(body).reason
+        return protocol.read_report(body).reason
 
     def hear_ask(self, number: int) -> protocol.Ask:
         kind, got, body = self.hear()
         assert (kind, got) == (Frame.ASK, number)
-        return protocol.ask(body)
+        return protocol.read_ask(body)
 
 
 @contextmanager
 def running(monkeypatch: pytest.MonkeyPatch, analyse: Analyse) -> Iterator[Guard]:
     monkeypatch.setattr(worker, "analyse", analyse)
     descriptor = new_status_page()
-    page, theirs = StatusPage(descriptor), StatusPage(descriptor)
+    page, theirs = StatusPage(descriptor, ALL), StatusPage(descriptor, ALL)
     os.close(descriptor)
     ours, other = socket.socketpair()
     ours.settimeout(60)
@@ -105,7 +106,7 @@ def test_jobs_wait_for_their_answers_side_by_side(monkeypatch: pytest.MonkeyPatc
         assert guard.hear_ask(1).questions == (question("first"),)
         guard.job(2, b"two")
         assert guard.hear_ask(2).questions == (question("first"),)
-        assert guard.page.place == WorkerState(0, IDLE)
+        assert guard.page.state == WorkerState(0, IDLE)
         guard.give(2, 1, NONE)
         assert guard.hear_ask(2) == protocol.Ask(2, (question("second"),))
         guard.give(1, 1, FOUND)
@@ -128,7 +129,7 @@ def test_a_cancelled_job_is_gone_and_the_rest_goes_on(monkeypatch: pytest.Monkey
     with running(monkeypatch, asks_twice) as guard:
         guard.job(1)
         guard.hear_ask(1)
-        guard.sock.sendall(protocol.frame(Frame.CANCEL, 1, b"") + protocol.frame(Frame.CANCEL, 77, b""))
+        guard.sock.sendall(protocol.raw_frame(Frame.CANCEL, 1, b"") + protocol.raw_frame(Frame.CANCEL, 77, b""))
         guard.give(1, 1, FOUND)
         guard.job(2, b"two", {question("first"): FOUND, question("second"): NONE})
         assert guard.hear_report(2).startswith("two")
@@ -162,7 +163,7 @@ def test_many_questions_are_asked_in_portions(monkeypatch: pytest.MonkeyPatch) -
 def failure(guard: Guard, number: int) -> protocol.Failed:
     kind, got, body = guard.hear()
     assert (kind, got) == (Frame.FAILED, number)
-    return protocol.failed(body)
+    return protocol.read_failed(body)
 
 
 def test_one_that_never_stops_asking_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,17 +235,17 @@ def test_the_page_says_what_executes(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[WorkerState] = []
 
     def watch(_raw: bytes, _envelope: Envelope, context: Context) -> Asking[Report]:
-        seen.append(guard.page.place)
+        seen.append(guard.page.state)
         context.mark("files")
-        seen.append(guard.page.place)
+        seen.append(guard.page.state)
         yield (question("first"),)
-        seen.append(guard.page.place)
+        seen.append(guard.page.state)
         return reported("seen")
 
     with running(monkeypatch, watch) as guard:
         guard.job(5)
         guard.hear_ask(5)
-        assert guard.page.place == WorkerState(0, IDLE)
+        assert guard.page.state == WorkerState(0, IDLE)
         guard.give(5, 1, FOUND)
         guard.hear_report(5)
     assert seen == [WorkerState(5, "receive"), WorkerState(5, "files"), WorkerState(5, "files")]

@@ -65,15 +65,15 @@ def create_app(
     door = Authenticator(Tokens(tokens), Guesses(clock))
     scanning = ScanApi(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
     messages = MessagesApi(door=door, store=store)
-    room = HeldMailOnCores(store, releasers)
-    releasing = ReleaseApi(door=door, room=room)
+    held_mail = HeldMailOnCores(store, releasers)
+    releasing = ReleaseApi(door=door, held_mail=held_mail)
     trials, exports = ListDryRuns(store, policies or unchanged_policies()), Exports(store)
     lists = ListsApi(door=ApiKeyAuthenticator(store, Guesses(clock)), store=store, trials=trials, exports=exports)
     assets = Assets()
     desk = WebContext(
         store=store,
         cores=cores,
-        room=room,
+        held_mail=held_mail,
         spool=spool,
         policies=policies or unchanged_policies(),
         trials=trials,

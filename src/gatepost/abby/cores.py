@@ -21,7 +21,7 @@ import structlog
 from gatepost.abby.core_state import Core, CoreAttempts, CoreState, Down
 from gatepost.abby.upload import Left
 from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
-from gatepost.scanning.request import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
 
 WAITING_LIMIT = 1 << 30
 POLL_SECONDS = 1.0
@@ -306,7 +306,7 @@ class Cores:
                 await place.poked.wait()
 
     async def _hear(self, place: CoreState, *, once_free: bool = False) -> None:
-        begun, slack = place.begun, ROOM_SECONDS if once_free else 0.0
+        begun, slack = place.begun, SLOT_SECONDS if once_free else 0.0
         doubt = asyncio.get_running_loop().call_later(slack + self._doubt_seconds, place.doubt)
         try:
             async with asyncio.timeout(slack + self._hear_seconds):

@@ -1,30 +1,38 @@
-"""Held mail, wherever it lies: the bytes may be where only one core can reach them, so cores are asked until one has
-them.
+"""Orders on held mail, for whichever core has the message: its bytes may lie where only one core can reach them.
 
-Whoever may act for one tenant only says so with `tenant`, and the record of the message is looked at before any core is
-asked: what is another's is not held. Whatever can go wrong in the ordinary course of things is a value; `Down` means
-that no core which answers has the message, and that one does not answer.
+The record of the message is looked up before any core is asked: for a caller who may act for one tenant only, mail of
+other tenants is not held. What can go wrong in the ordinary course of things is a value; `Down` means that no core
+which answers has the message, and that one does not answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar, cast
 
+import msgspec
 import structlog
 
 from gatepost.abby.core_state import Down
 from gatepost.ids import canonical
-from gatepost.scanning.held_mail import Busy, Deleted, NotHeld, NotSent, Outcome, Released
-from gatepost.store.audit import Actor
+from gatepost.scanning.held_mail import (
+    Busy,
+    Deleted,
+    DeleteOrder,
+    HeldMailOrder,
+    NotHeld,
+    NotSent,
+    Released,
+    ReleaseOrder,
+    ReleaseOutcome,
+)
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.messages import Release
-from gatepost.view.values import NotShown, Picture, View
 
-T = TypeVar("T")
+R = TypeVar("R")
 
-# How long a release waits for another one that is at the same message.
+# How long a release waits for another one of the same message.
 BUSY_SECONDS = 30.0
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 log = structlog.get_logger("gatepost.abby")
 
@@ -32,68 +40,40 @@ log = structlog.get_logger("gatepost.abby")
 class HeldMailCore(Protocol):
     """A core that may have a message in its quarantine."""
 
-    async def release(
-        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
-    ) -> Outcome | Down: ...
-
-    async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld | NotShown | Down: ...
-
-    async def picture(
-        self, ggrid: str, index: int, tenant: str | None = None
-    ) -> Picture | NotHeld | NotShown | Down: ...
-
-    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | NotHeld | Down: ...
-
-    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld | Busy | Down: ...
+    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down: ...
 
 
 class HeldMailOnCores:
-    """What can be done with held mail. `tenant` None is for those who may act for everybody."""
+    """All cores as one quarantine. `tenant` None in an order is for callers who may act for all tenants."""
 
     def __init__(self, store: HeldMailStore, cores: Sequence[HeldMailCore]) -> None:
         self._store, self._cores = store, tuple(cores)
 
-    async def look(self, ggrid: str, tenant: str | None = None) -> View | NotHeld | NotShown | Down:
-        """The message to look at: plain text, nothing in it acts."""
-        uid = await self._held(ggrid, tenant)
-        return await self._asked(uid, lambda core: core.look(uid, tenant)) if uid else NotHeld()
-
-    async def picture(self, ggrid: str, index: int, tenant: str | None = None) -> Picture | NotHeld | NotShown | Down:
-        """One of the pictures that the view lists, drawn anew as PNG."""
-        uid = await self._held(ggrid, tenant)
-        return await self._asked(uid, lambda core: core.picture(uid, index, tenant)) if uid else NotHeld()
-
-    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | NotHeld | Down:
-        """The message as it came, to be taken away; audited."""
-        uid = await self._held(ggrid, tenant)
-        return await self._asked(uid, lambda core: core.export(uid, by, tenant)) if uid else NotHeld()
-
-    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> Deleted | NotHeld | Busy | Down:
-        """Delete the message for good; audited. Where its bytes are lost, its record still goes."""
-        uid = await self._held(ggrid, tenant)
-        if not uid:
-            return NotHeld()
-        answer: Deleted | Busy | NotHeld | Down = await self._asked(uid, lambda core: core.delete(uid, by, tenant))
-        if isinstance(answer, NotHeld) and await self._store.delete_held(uid, by, tenant):
-            return Deleted()
-        return answer
-
-    async def release(
-        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
-    ) -> Outcome | Down:
-        """Send the message on, once: whoever asks again, or at the same time, gets the answer of that one release."""
-        mail = await self._record(ggrid, tenant)
+    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
+        """Have the core that has the bytes do what the order says, and return its result."""
+        mail = await self._find(order)
         if mail is None:
             return NotHeld()
-        uid = mail.record.ggrid
-        if mail.release:
-            return _released(uid, mail.release)
-        outcome: Outcome | Down = await self._asked(uid, lambda core: core.release(uid, by, recipients, tenant))
-        return await self._waited(uid) if isinstance(outcome, Busy) else outcome
+        order = msgspec.structs.replace(order, ggrid=mail.record.ggrid)
+        if isinstance(order, ReleaseOrder):
+            return cast("R | NotHeld | Down", await self._release(order, mail.release))
+        if mail.state == "released":
+            return NotHeld()
+        result = await self._ask_cores(order)
+        if isinstance(order, DeleteOrder) and isinstance(result, NotHeld):
+            return cast("R | NotHeld", await self._delete_record(order))
+        return result
 
-    async def _waited(self, ggrid: str) -> Outcome:
-        """Somebody else is at it: what comes of that?"""
-        for _ in range(int(BUSY_SECONDS / LOOK_SECONDS)):
+    async def _release(self, order: ReleaseOrder, before: Release | None) -> ReleaseOutcome | Down:
+        """A message is sent once: every other release, later or at the same time, gets the result of that one."""
+        if before:
+            return _released(order.ggrid, before)
+        outcome = await self._ask_cores(order)
+        return await self._wait_for_release(order.ggrid) if isinstance(outcome, Busy) else outcome
+
+    async def _wait_for_release(self, ggrid: str) -> ReleaseOutcome:
+        """Return the result of the release that is under way."""
+        for _ in range(int(BUSY_SECONDS / POLL_SECONDS)):
             mail = await self._store.held(ggrid)
             if mail is None:
                 return NotHeld()
@@ -101,30 +81,29 @@ class HeldMailOnCores:
                 return _released(ggrid, mail.release)
             if mail.state == "held":
                 return NotSent("the next hop did not take the message")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         return Busy()
 
-    async def _asked(
-        self, ggrid: str, ask: Callable[[HeldMailCore], Awaitable[T | NotHeld | Down]]
-    ) -> T | NotHeld | Down:
+    async def _delete_record(self, order: DeleteOrder) -> Deleted | NotHeld:
+        """No core has the bytes, which are lost: the record goes all the same."""
+        return Deleted() if await self._store.delete_held(order.ggrid, order.by, order.tenant) else NotHeld()
+
+    async def _ask_cores(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
+        """Ask one core after the other until one has the message."""
         nothing: NotHeld | Down = NotHeld()
         for core in self._cores:
-            answer = await ask(core)
-            if isinstance(answer, Down):
-                log.warning("core could not be asked about held mail", ggrid=ggrid, reason=answer.reason)
-                nothing = answer
-            elif not isinstance(answer, NotHeld):
-                return answer
+            result = await core.carry_out(order)
+            if isinstance(result, Down):
+                log.warning("core could not be asked about held mail", ggrid=order.ggrid, reason=result.reason)
+                nothing = result
+            elif not isinstance(result, NotHeld):
+                return result
         return nothing
 
-    async def _held(self, ggrid: str, tenant: str | None) -> str | None:
-        """The ggrid in its normal form, if that message is held for the caller to see."""
-        mail = await self._record(ggrid, tenant)
-        return mail.record.ggrid if mail and mail.state != "released" else None
-
-    async def _record(self, ggrid: str, tenant: str | None) -> HeldMessage | None:
-        uid = canonical(ggrid)
-        mail = await self._store.held(uid, tenant) if uid else None
+    async def _find(self, order: HeldMailOrder[R]) -> HeldMessage | None:
+        """Return the record of the message, held or released, if the caller may see it."""
+        ggrid, tenant = canonical(order.ggrid), order.tenant
+        mail = await self._store.held(ggrid, tenant) if ggrid else None
         # Said again here: to storage an empty restriction is none at all.
         return mail if mail and tenant in (None, mail.record.envelope.tenant) else None
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.core_state import Down
 from gatepost.abby.failures import Json
-from gatepost.abby.held_mail import HeldMailOnCores
+from gatepost.abby.held_mail import HeldMailCore
 from gatepost.api.errors import CORE_UNAVAILABLE, DELIVERY_FAILED, MESSAGE_NOT_FOUND, Failure
 from gatepost.api.scanning import (
     AnalysedFile,
@@ -37,7 +37,7 @@ from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, Line, Report
-from gatepost.scanning.held_mail import NotHeld, NotSent, Outcome, Released
+from gatepost.scanning.held_mail import NotHeld, NotSent, Released, ReleaseOrder, ReleaseOutcome
 from gatepost.store.audit import Actor
 from gatepost.store.messages import MessageRecord, MessageStore, Release
 from gatepost.times import date_time
@@ -160,10 +160,10 @@ NOT_FOUND = Failure(MESSAGE_NOT_FOUND, "no message with this ggrid is held")
 
 
 class ReleaseApi:
-    """The endpoint that lets messages go."""
+    """The endpoint that releases held messages."""
 
-    def __init__(self, *, door: Authenticator, room: HeldMailOnCores) -> None:
-        self._door, self._room = door, room
+    def __init__(self, *, door: Authenticator, held_mail: HeldMailCore) -> None:
+        self._door, self._held_mail = door, held_mail
 
     async def release(self, request: Request) -> Response | Failure:
         """Release one message, by its ggrid in any case."""
@@ -172,14 +172,15 @@ class ReleaseApi:
             return caller
         if refusal := caller.may("messages.release"):
             return refusal
-        outcome = await self._room.release(request.path_params["ggrid"], Actor("token", caller.name))
+        order = ReleaseOrder(request.path_params["ggrid"], by=Actor("token", caller.name))
+        outcome = await self._held_mail.carry_out(order)
         if isinstance(outcome, Released):
             release = Release(outcome.time, outcome.by, outcome.recipients)
             return Json(encode_scanning(released(outcome.ggrid, release)))
         return _failure(outcome)
 
 
-def _failure(outcome: Outcome | Down) -> Failure:
+def _failure(outcome: ReleaseOutcome | Down) -> Failure:
     if isinstance(outcome, NotHeld):
         return NOT_FOUND
     if isinstance(outcome, Down):

@@ -17,7 +17,7 @@ from gatepost.service.data_folder import StartError
 if TYPE_CHECKING:
     from gatepost.cli.ledger import HeldShown
     from gatepost.guard.quarantine.quarantine import Quarantine
-    from gatepost.scanning.held_mail import Outcome
+    from gatepost.scanning.held_mail import ReleaseOutcome
 
 T = TypeVar("T")
 
@@ -98,12 +98,13 @@ def release(
     json: JsonOption = False,
 ) -> None:
     """Send held messages on to the next hop, each once, without another analysis."""
+    from gatepost.scanning.held_mail import ReleaseOrder
     from gatepost.store.audit import CLI
 
-    uids, owner = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant)
+    uids, owner, recipients = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant), tuple(to or ())
 
-    async def let_go(held: "Quarantine") -> "list[Outcome]":
-        return [await held.release(uid, CLI, to or (), owner) for uid in uids]
+    async def let_go(held: "Quarantine") -> "list[ReleaseOutcome]":
+        return [await held.carry_out(ReleaseOrder(uid, owner, by=CLI, recipients=recipients)) for uid in uids]
 
     outcomes = _with(config, data, let_go)
     if json:
@@ -122,12 +123,13 @@ def delete(
     ggrids: GgridsArgument, tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None
 ) -> None:
     """Delete held messages for good. Their results stay on record."""
+    from gatepost.scanning.held_mail import DeleteOrder
     from gatepost.store.audit import CLI
 
     uids, owner = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant)
 
     async def deleted(held: "Quarantine") -> list[bool]:
-        return [await held.delete(uid, CLI, owner) for uid in uids]
+        return [await held.delete(DeleteOrder(uid, owner, by=CLI)) for uid in uids]
 
     done = _with(config, data, deleted)
     for uid, gone in zip(uids, done, strict=True):
@@ -145,12 +147,13 @@ def export(
     data: DataOption = None,
 ) -> None:
     """Write a held message to GGRID.eml, readable by you alone."""
+    from gatepost.scanning.held_mail import ExportOrder, NotHeld
     from gatepost.store.audit import CLI
 
     uid, owner = _ggrid(ggrid), tenant_uid(tenant)
     goal = folder.expanduser().absolute() / f"{uid}.eml"
-    raw = _with(config, data, lambda held: held.export(uid, CLI, owner))
-    if raw is None:
+    raw = _with(config, data, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
+    if isinstance(raw, NotHeld):
         raise _absent(uid)
     # Exclusive: a file or a link that stands there is not written through.
     with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -158,7 +161,7 @@ def export(
     print(goal)
 
 
-def _sentence(uid: str, outcome: "Outcome") -> str:
+def _sentence(uid: str, outcome: "ReleaseOutcome") -> str:
     from gatepost.scanning.held_mail import Busy, NotSent, Released
 
     if isinstance(outcome, Released):

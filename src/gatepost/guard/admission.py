@@ -17,7 +17,7 @@ from gatepost.scanning.request import Load
 
 
 class AdmissionCounters(msgspec.Struct, frozen=True):
-    """What happened at the door so far; throttled ones were admitted too."""
+    """How many messages were admitted, throttled (these were admitted too) and refused since the start."""
 
     admitted: int
     throttled: int
@@ -25,17 +25,17 @@ class AdmissionCounters(msgspec.Struct, frozen=True):
 
 
 class Slot:
-    """A place in processing, until `leave` is called or the `with` block ends. `delay` is in seconds."""
+    """One message in processing, until `leave` is called or the `with` block ends. `delay` is in seconds."""
 
     def __init__(self, admission: "Admission", delay: float) -> None:
         self.delay = delay
         self._admission: Admission | None = admission
 
     def leave(self) -> None:
-        """Give the place back; once is enough, twice does no harm."""
+        """Give the slot back; a second call does nothing."""
         admission, self._admission = self._admission, None
         if admission:
-            admission._leave()  # noqa: SLF001  a slot is the door's own other half
+            admission._leave()  # noqa: SLF001  a slot is part of the admission
 
     def __enter__(self) -> Self:
         return self
@@ -47,7 +47,7 @@ class Slot:
 
 
 class Admission:
-    """The door of one core. It belongs to one event loop; only `room` waits, all else answers at once."""
+    """The slots of one core. It belongs to one event loop; only `wait_for_slot` waits."""
 
     def __init__(self, maximum: int, threshold: int, max_delay: float) -> None:
         self._maximum, self._threshold, self._max_delay = maximum, threshold, max_delay
@@ -56,7 +56,7 @@ class Admission:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def enter(self) -> Slot | None:
-        """A slot, or None where there is none."""
+        """Take a slot; None where none is free."""
         if self._present >= self._maximum:
             self._refused += 1
             return None
@@ -66,8 +66,8 @@ class Admission:
         self._throttled += delay > 0
         return Slot(self, delay)
 
-    def would_enter(self) -> bool:
-        """Is there a slot now? None is taken; a no counts as a refusal."""
+    def has_slot(self) -> bool:
+        """Whether a slot is free now. It is not taken; a no counts as a refusal."""
         free = self._present < self._maximum
         self._refused += not free
         return free
@@ -77,23 +77,23 @@ class Admission:
         return Load(self._present, self._threshold, self._maximum)
 
     def counters(self) -> AdmissionCounters:
-        """What happened so far."""
+        """Counts since the start, for metrics."""
         return AdmissionCounters(self._admitted, self._throttled, self._refused)
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         """Return once a slot is free, first come first served. It is not reserved: `enter` at once, or ask again."""
-        place = self._waiting.append
+        enqueue = self._waiting.append
         while self._present >= self._maximum:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            place(turn)
+            enqueue(turn)
             try:
                 await turn
             except asyncio.CancelledError:
                 self._give_up(turn)
                 raise
-            place = self._waiting.appendleft  # somebody was quicker: the turn is kept
-        # Whoever was told and does not come in must not leave the others waiting: the next one looks, too.
-        self._tell_next()
+            enqueue = self._waiting.appendleft  # another message was quicker: the turn is kept
+        # A caller that was woken may not take the slot: so the next one is woken, too.
+        self._wake_next()
 
     def _delay(self) -> float:
         over = self._present - self._threshold + 1
@@ -103,15 +103,15 @@ class Admission:
 
     def _leave(self) -> None:
         self._present -= 1
-        self._tell_next()
+        self._wake_next()
 
     def _give_up(self, turn: asyncio.Future[None]) -> None:
         if turn in self._waiting:
             self._waiting.remove(turn)
         else:
-            self._tell_next()
+            self._wake_next()
 
-    def _tell_next(self) -> None:
+    def _wake_next(self) -> None:
         while self._waiting and self._present < self._maximum:
             turn = self._waiting.popleft()
             if not turn.done():

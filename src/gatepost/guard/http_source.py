@@ -1,9 +1,9 @@
 """The HTTPS scan source of a core. Only abby gets in, with a secret that both know.
 
-`POST /scan` takes a message (see `upload`) and answers when its result is on record; what can be done with held ones is
-in `orders`. `GET /load` tells how busy the core is, and so does the header `gatepost-load:
-n/threshold/maximum` on every answer; with `?once=free` a full core tells it when a slot is free, or a second later.
-A full core answers a scan with 503 at once, before it reads a message that it could not take.
+`POST /scan` takes a message (see `scanning.upload`) and answers when its result is on record; orders on held mail are
+in `scanning.held_mail`. `GET /load` tells how busy the core is, and so does the header
+`gatepost-load: n/threshold/maximum` on every answer; with `?once=free` a full core answers when a slot is free, or a
+second later. A full core answers a scan with 503 at once, before it reads a message that it could not take.
 `/healthz` and, for this machine only, `/metrics` need no secret.
 """
 
@@ -12,7 +12,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
@@ -37,15 +37,13 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.scanning import MAX_BODY
-from gatepost.guard.quarantine.held_mail import HeldMailOperations
-from gatepost.guard.quarantine.orders import MESSAGE, PATHS, order
 from gatepost.ids import new_id
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.metrics import exposition
-from gatepost.scanning.held_mail import NotHeld
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, HoldsMail, NotHeld, read_order
+from gatepost.scanning.request import Full, Load, RestCore, ScanRequest, ScanResult, ScansMail
 from gatepost.scanning.spool import Spool
-from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, Upload
+from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, ScanUpload
 
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
@@ -54,16 +52,6 @@ log = structlog.get_logger("gatepost.guard")
 
 Answer = Response | Failure
 HttpHandler = Callable[[Request], Awaitable[Answer]]
-
-
-class CoreScans(Protocol):
-    """The core behind the source; `guard.core.Guard` is one."""
-
-    def load(self) -> Load: ...
-
-    async def room(self) -> None: ...
-
-    async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
 
 
 class FullAnswer(msgspec.Struct, frozen=True):
@@ -75,18 +63,18 @@ class FullAnswer(msgspec.Struct, frozen=True):
 
 
 def build_rest_app(
-    guard: CoreScans, secret: str, spool: Spool, metrics: CollectorRegistry, custody: HeldMailOperations | None = None
+    guard: ScansMail, secret: str, spool: Spool, metrics: CollectorRegistry, held_mail: CarriesOutOrders | None = None
 ) -> Starlette:
-    """The source as an ASGI application. Whoever serves it starts and stops the core."""
-    source = _Source(guard, secret, spool, metrics, custody)
+    """Return the source as an ASGI application. It neither starts nor stops the core."""
+    source = _Source(guard, secret, spool, metrics, held_mail)
     routes = [
         Route("/scan", _Endpoint(source.scan), methods=["POST"]),
-        *(Route(path, _Endpoint(source.held), methods=["POST"]) for path in PATHS),
+        *(Route(path, _Endpoint(source.carry_out), methods=["POST"]) for path in (kind.path for kind in ORDERS)),
         Route("/load", _Endpoint(source.load), methods=["GET"]),
         Route("/healthz", _Endpoint(source.health), methods=["GET"]),
         Route("/metrics", _Endpoint(source.metrics), methods=["GET"]),
     ]
-    app = _Rest(guard, routes=routes)
+    app = _RestApp(guard, routes=routes)
     app.router.redirect_slashes = False
     return app
 
@@ -94,62 +82,62 @@ def build_rest_app(
 class _Source:
     def __init__(
         self,
-        guard: CoreScans,
+        guard: ScansMail,
         secret: str,
         spool: Spool,
         metrics: CollectorRegistry,
-        custody: HeldMailOperations | None,
+        held_mail: CarriesOutOrders | None,
     ) -> None:
-        self._guard, self._spool, self._registry, self._custody = guard, spool, metrics, custody
+        self._guard, self._spool, self._registry, self._held_mail = guard, spool, metrics, held_mail
         # Hashes have one length: comparing them tells nothing, not even how long the secret is.
-        self._credential = _hashed(f"Bearer {secret}".encode())
+        self._credential = _hash(f"Bearer {secret}".encode())
 
     async def scan(self, request: Request) -> Answer:
-        refusal = self._refusal(request) or _unfit(request)
+        refusal = self._refusal(request) or _check_headers(request)
         if refusal:
             return refusal
         load = self._guard.load()
         if load.full:
             return _json(FullAnswer(load), 503)
         with self._spool.new() as body:
-            upload = Upload(body)
-            fault = await _received(request, upload)
+            upload = ScanUpload(body)
+            fault = await _receive(request, upload)
             scan = fault or upload.finish()
             if isinstance(scan, Failure):
                 return scan
             result = await self._guard.scan(scan)
         return _json(FullAnswer(result.load), 503) if isinstance(result, Full) else _json(result)
 
-    async def held(self, request: Request) -> Answer:
+    async def carry_out(self, request: Request) -> Answer:
         if refusal := self._refusal(request):
             return refusal
         announced = request.headers.get("content-length", "")
         if not announced.isdigit() or int(announced) > MAX_ORDER:
             return Failure(PAYLOAD_TOO_LARGE, "the order has no length, or is too long")
-        wanted = order(request.url.path, await request.body())
-        if isinstance(wanted, Failure):
-            return wanted
-        done = await wanted.carried_out(self._custody) if self._custody else NotHeld()
-        return Response(done, media_type=MESSAGE) if isinstance(done, bytes) else _json(done)
+        order = read_order(request.url.path, await request.body())
+        if isinstance(order, Failure):
+            return order
+        result = await self._held_mail.carry_out(order) if self._held_mail else NotHeld()
+        return Response(result, media_type=MESSAGE) if isinstance(result, bytes) else _json(result)
 
     async def load(self, request: Request) -> Answer:
         if refusal := self._refusal(request):
             return refusal
         if request.query_params.get("once") == FREE:
-            await self._guard.room()
+            await self._guard.wait_for_slot()
         return _json(self._guard.load())
 
     async def health(self, _request: Request) -> Answer:
         return _json({"status": "ok"})
 
     async def metrics(self, request: Request) -> Answer:
-        if not _from_here(request):
+        if not _is_local(request):
             return Failure(FORBIDDEN, "metrics are answered on loopback only")
         return Response(exposition(self._registry), headers={"content-type": METRICS_TYPE})
 
     def _refusal(self, request: Request) -> Failure | None:
         given = request.headers.get("authorization", "").encode("latin-1")
-        if hmac.compare_digest(_hashed(given), self._credential):
+        if hmac.compare_digest(_hash(given), self._credential):
             return None
         return Failure(UNAUTHORIZED, "the shared secret is missing or wrong", (("WWW-Authenticate", "Bearer"),))
 
@@ -160,65 +148,65 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._handler(Request(scope, receive))
-        response = _refused(answer) if isinstance(answer, Failure) else answer
+        response = _failure_response(answer) if isinstance(answer, Failure) else answer
         await response(scope, receive, send)
 
 
-class _Rest(Starlette):
+class _RestApp(Starlette):
     """Starlette without its layers: one wrapper stands between the server and the routes."""
 
-    def __init__(self, guard: CoreScans, **options: Any) -> None:
+    def __init__(self, guard: ScansMail, **options: Any) -> None:
         super().__init__(**options)
         self._guard = guard
 
     def build_middleware_stack(self) -> ASGIApp:
-        return _Answering(self.router, self._guard)
+        return _ErrorBoundary(self.router, self._guard)
 
 
-class _Answering:
+class _ErrorBoundary:
     """Every exception becomes an answer, and every answer tells the load."""
 
-    def __init__(self, app: ASGIApp, guard: CoreScans) -> None:
+    def __init__(self, app: ASGIApp, guard: ScansMail) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
 
-        async def sent(message: Message) -> None:
+        async def send_with_load(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                message["headers"] = [*message["headers"], (b"gatepost-load", _told(self._guard.load()))]
+                message["headers"] = [*message["headers"], (b"gatepost-load", _load_header(self._guard.load()))]
             await send(message)
 
         try:
-            await self._app(scope, receive, sent)
+            await self._app(scope, receive, send_with_load)
         except ClientDisconnect:
             return
         except HTTPException as fault:
-            await _refused(_routed(fault, scope))(scope, receive, sent)
+            await _failure_response(_routing_failure(fault, scope))(scope, receive, send_with_load)
         except Exception as fault:
             if started or scope["type"] != "http":
                 raise
-            await _refused(_broken(fault, scope))(scope, receive, sent)
+            await _failure_response(_internal_failure(fault, scope))(scope, receive, send_with_load)
 
 
-async def _received(request: Request, upload: Upload) -> Failure | None:
+async def _receive(request: Request, upload: ScanUpload) -> Failure | None:
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(IDLE_SECONDS) as patience:
+        async with asyncio.timeout(IDLE_SECONDS) as timeout:
             async for piece in request.stream():
                 fault = upload.feed(piece)
                 if fault:
                     return fault
-                patience.reschedule(loop.time() + IDLE_SECONDS)
+                timeout.reschedule(loop.time() + IDLE_SECONDS)
     except TimeoutError:
         return Failure(MALFORMED_REQUEST, "the message stopped arriving")
     return None
 
 
-def _unfit(request: Request) -> Failure | None:
-    """What can be seen before anything is read."""
+def _check_headers(request: Request) -> Failure | None:
+    """Return the failure that can be seen before anything is read."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
         return Failure(UNSUPPORTED_MEDIA_TYPE, f"the content type must be {CONTENT_TYPE}")
     announced = request.headers.get("content-length", "")
@@ -227,8 +215,8 @@ def _unfit(request: Request) -> Failure | None:
     return None
 
 
-def _from_here(request: Request) -> bool:
-    """Asked from this machine, and not through a proxy on it."""
+def _is_local(request: Request) -> bool:
+    """Whether the request comes from this machine, and not through a proxy on it."""
     if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
         return False
     try:
@@ -237,20 +225,20 @@ def _from_here(request: Request) -> bool:
         return False
 
 
-def _routed(fault: HTTPException, scope: Scope) -> Failure:
+def _routing_failure(fault: HTTPException, scope: Scope) -> Failure:
     if fault.status_code == METHOD_NOT_ALLOWED.status:
         allowed = (fault.headers or {}).get("Allow", "")
         return Failure(METHOD_NOT_ALLOWED, f"{scope['method']} is not possible here", (("Allow", allowed),))
     return Failure(NOT_FOUND, "there is nothing at this path")
 
 
-def _broken(fault: Exception, scope: Scope) -> Failure:
+def _internal_failure(fault: Exception, scope: Scope) -> Failure:
     reference = new_id()
     log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)
     return Failure(INTERNAL_ERROR, f"something broke on our side; the log has it as {reference}")
 
 
-def _refused(failure: Failure) -> Response:
+def _failure_response(failure: Failure) -> Response:
     return _json(Error(failure.error.code, failure.message), failure.error.status, dict(failure.headers))
 
 
@@ -258,9 +246,38 @@ def _json(value: object, status: int = 200, headers: dict[str, str] | None = Non
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-def _told(load: Load) -> bytes:
+def _load_header(load: Load) -> bytes:
     return b"%d/%d/%d" % (load.in_processing, load.threshold, load.maximum)
 
 
-def _hashed(text: bytes) -> bytes:
+def _hash(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
+
+
+class HoldingCore:
+    """A core for REST scans that keeps what is to be held (`restApi: {keep: held}`), so that it can be released later.
+
+    The answer comes when the bytes are safe, or not at all.
+    """
+
+    def __init__(self, core: RestCore, quarantine: HoldsMail) -> None:
+        self._core, self._quarantine = core, quarantine
+
+    @property
+    def rest_enabled(self) -> bool:
+        return self._core.rest_enabled
+
+    def load(self) -> Load:
+        """How busy it is."""
+        return self._core.load()
+
+    async def wait_for_slot(self) -> None:
+        """Return once a slot is free, or a little later."""
+        await self._core.wait_for_slot()
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+        """Analyse one message, and keep it where it is not to go on. Raises `StorageError`."""
+        result = await self._core.scan(request)
+        if isinstance(result, ScanResult) and result.report.decision == "quarantine":
+            await self._quarantine.keep(request, result, request.body)
+        return result

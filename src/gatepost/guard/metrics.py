@@ -1,9 +1,8 @@
-"""What a core tells Prometheus. Everything but the messages themselves is read from its owner when asked for.
+"""What a core and its quarantine tell Prometheus. Figures are read from their owners when Prometheus asks.
 
-What the quarantine tells Prometheus: what is held by all cores together, and what was done here since the start.
-
-The database knows what is held, and is asked now and then; a figure that is half a minute old is good enough to see a
-quarantine fill up. What the command line does in a process of its own shows in what is held, not in what was done here.
+How much mail all cores hold together only the database knows; it is asked every `REFRESH_SECONDS`, and a figure that is
+half a minute old is good enough to see a quarantine fill up. What the command line does in a process of its own shows
+in what is held, not in what was done here.
 """
 
 import asyncio
@@ -53,30 +52,30 @@ class GuardMetrics(Collector):
         self._admission, self._pool, self._resolver, self._store = admission, pool, resolver, store
         self._messages = Timed("gatepost_messages", "Messages analysed", ("verdict", "decision"))
 
-    def scanned(self, report: Report, seconds: float) -> None:
-        """One message was analysed and its result kept."""
+    def observe_scan(self, report: Report, seconds: float) -> None:
+        """Count a message that was analysed and whose result is on record."""
         self._messages.observe((report.verdict, report.decision), seconds)
 
     def collect(self) -> Iterator[Metric]:
         yield from self._messages.collect()
-        yield from self._admitted()
-        yield from self._worked()
-        yield from self._looked_up()
+        yield from self._admission_metrics()
+        yield from self._worker_metrics()
+        yield from self._dns_metrics()
         kept = self._store.counters()
         yield _counter("gatepost_store_changes", "Changes kept in storage", kept.changes)
         yield _counter("gatepost_store_commits", "Commits that held them", kept.commits)
         yield _counter("gatepost_store_failures", "Commits that failed", kept.failures)
 
-    def _admitted(self) -> Iterator[Metric]:
-        load, door = self._admission.load(), self._admission.counters()
+    def _admission_metrics(self) -> Iterator[Metric]:
+        load, counters = self._admission.load(), self._admission.counters()
         yield _gauge("gatepost_in_processing", "Messages in processing", load.in_processing)
         yield _gauge("gatepost_in_processing_maximum", "Messages in processing at which more are refused", load.maximum)
         yield _gauge("gatepost_queue_status", "0 GREEN, 1 YELLOW (throttles), 2 RED (full)", queue_status(load))
-        yield _counter("gatepost_admitted", "Messages that got a slot", door.admitted)
-        yield _counter("gatepost_throttled", "Messages that were delayed", door.throttled)
-        yield _counter("gatepost_rejected", "Messages that found no slot", door.refused)
+        yield _counter("gatepost_admitted", "Messages that got a slot", counters.admitted)
+        yield _counter("gatepost_throttled", "Messages that were delayed", counters.throttled)
+        yield _counter("gatepost_rejected", "Messages that found no slot", counters.refused)
 
-    def _worked(self) -> Iterator[Metric]:
+    def _worker_metrics(self) -> Iterator[Metric]:
         pool = self._pool.counters()
         kills = CounterMetricFamily("gatepost_worker_kills", "Workers ended over a message", labels=("reason",))
         for reason, count in pool.kills.items():
@@ -89,11 +88,11 @@ class GuardMetrics(Collector):
         yield _gauge("gatepost_workers_sealed", "1 if workers cannot reach files or network", pool.sealed)
         yield _gauge("gatepost_analyses_queued", "Messages that wait for a worker", pool.queued)
 
-    def _looked_up(self) -> Iterator[Metric]:
+    def _dns_metrics(self) -> Iterator[Metric]:
         dns = self._resolver.counters()
         yield _counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
         yield _counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
-        yield _counter("gatepost_dns_failures", "Questions that nobody answered", dns.failures)
+        yield _counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
 
 
 class CountsSenderHistory(Protocol):
@@ -101,13 +100,13 @@ class CountsSenderHistory(Protocol):
 
 
 class SenderHistoryMetrics(Collector):
-    """What the memory of a core tells Prometheus."""
+    """The metrics of a core's sender history."""
 
-    def __init__(self, acquaintances: CountsSenderHistory) -> None:
-        self._acquaintances = acquaintances
+    def __init__(self, sender_histories: CountsSenderHistory) -> None:
+        self._sender_histories = sender_histories
 
     def collect(self) -> Iterator[Metric]:
-        done = self._acquaintances.counters()
+        done = self._sender_histories.counters()
         yield _counter("gatepost_acquaintance_questions", "Messages asked about", done.asked)
         yield _counter("gatepost_acquaintance_lookups", "Times that storage was read for one", done.looked_up)
         yield _counter("gatepost_acquaintance_written", "Senders and sites written", done.written)
@@ -127,14 +126,14 @@ def _gauge(name: str, documentation: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, documentation, value=value)
 
 
-LOOK_SECONDS = 30.0
+REFRESH_SECONDS = 30.0
 
 Event = Literal["kept", "released", "release_failures", "deleted", "expired", "failures"]
 EVENTS: dict[Event, str] = {
     "kept": "Messages that were put into the quarantine",
     "released": "Messages that were sent on",
     "release_failures": "Releases that the next hop did not take",
-    "deleted": "Messages that somebody deleted",
+    "deleted": "Messages that were deleted",
     "expired": "Messages, held or released, that were forgotten because their time was over",
     "failures": "Messages that should have been held and could not be; their senders try again",
 }
@@ -143,7 +142,7 @@ log = structlog.get_logger("gatepost.guard")
 
 
 class QuarantineMetrics(Collector):
-    """Counts for one quarantine; looks at the database from `start` to `stop`."""
+    """The metrics of one quarantine; it reads the database from `start` to `stop`."""
 
     def __init__(self, store: HeldMailStore, max_size: int | None) -> None:
         self._store, self._max_size = store, max_size
@@ -152,22 +151,22 @@ class QuarantineMetrics(Collector):
         self._task: asyncio.Task[None] | None = None
 
     def count(self, event: Event, times: int = 1) -> None:
-        """It happened."""
+        """Count an event."""
         self._events[event] += times
 
-    async def look(self) -> None:
-        """See how much is held."""
+    async def refresh(self) -> None:
+        """Ask the database how much is held."""
         try:
             self._totals = await self._store.held_totals()
         except StorageError as fault:
             log.warning("what is held could not be counted", reason=str(fault))
 
     def start(self) -> None:
-        """Look now, and again and again."""
+        """Refresh now and every `REFRESH_SECONDS`."""
         self._task = asyncio.create_task(self._forever())
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop refreshing."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -184,5 +183,5 @@ class QuarantineMetrics(Collector):
 
     async def _forever(self) -> None:
         while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await self.refresh()
+            await asyncio.sleep(REFRESH_SECONDS)

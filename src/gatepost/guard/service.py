@@ -1,6 +1,6 @@
 """guard, the core: a message comes in, gets a slot, is analysed, put on record, and answered.
 
-The answer is given only when the record is on disk: a ggrid that somebody was told can be read for as long as history
+The answer is given only when the record is on disk: a ggrid that a client was told can be read for as long as history
 is kept. Where the record cannot be written there is no answer but an error, so that the sender tries again.
 """
 
@@ -17,7 +17,7 @@ from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.report import Report, undecided
-from gatepost.scanning.request import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody, sha256
 from gatepost.settings.keys import Guard as Settings
 from gatepost.store.errors import StorageError
@@ -25,7 +25,7 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Looked
+from gatepost.workers.protocol import ViewResult
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -34,11 +34,11 @@ STOP_GRACE_SECONDS = 10.0
 
 log = structlog.get_logger("gatepost.guard")
 
-Observer = Callable[[Report, float], None]
+ScanObserver = Callable[[Report, float], None]
 
 
-class Analyses(Protocol):
-    """Whoever turns a message into a report; `guard.pool.WorkerPool` does."""
+class AnalysesMail(Protocol):
+    """What turns a message into a report; `workers.pool.WorkerPool` does."""
 
     async def start(self) -> None: ...
 
@@ -46,34 +46,34 @@ class Analyses(Protocol):
 
     async def analyse(self, job: AnalysisJob) -> Report: ...
 
-    async def look(self, job: AnalysisJob) -> Looked: ...
+    async def show(self, job: AnalysisJob) -> ViewResult: ...
 
 
-def unobserved(_report: Report, _seconds: float) -> None:
-    """Nobody counts."""
+def ignore_scan(_report: Report, _seconds: float) -> None:
+    """The observer of a core without metrics."""
 
 
 class Guard:
-    """One core. Whoever made the store closes it; pool and answerer start and end with the core."""
+    """One core. Pool and answerer start and end with it; the store is closed by its owner."""
 
     def __init__(
         self,
         settings: Settings,
         store: Store,
-        pool: Analyses,
+        pool: AnalysesMail,
         answerer: Answerer,
         admission: Admission,
         *,
         lists: ListAnswers | None = None,
-        acquaintances: SenderHistories | None = None,
-        observe: Observer = unobserved,
+        sender_histories: SenderHistories | None = None,
+        observe: ScanObserver = ignore_scan,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock
         self._lists = lists or ListAnswers(store, clock)
-        self._acquaintances = acquaintances
+        self._sender_histories = sender_histories
         self._stopping = False
         self._present = 0
         self._idle = asyncio.Event()
@@ -82,29 +82,29 @@ class Guard:
 
     @property
     def rest_enabled(self) -> bool:
-        """Is `restApi` among the scan sources?"""
+        """Whether `restApi` is among the scan sources."""
         return self._settings.scan_sources.rest_api is not None
 
     def load(self) -> Load:
         """How busy it is."""
         return self._admission.load()
 
-    def has_room(self) -> bool:
-        """Would a message be taken now? For sources that can say no before they are sent one."""
-        return not self._stopping and self._admission.would_enter()
+    def has_slot(self) -> bool:
+        """Whether a message would be taken now, for sources that can refuse one before they are sent it."""
+        return not self._stopping and self._admission.has_slot()
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ROOM_SECONDS):
-                await self._admission.room()
+            async with asyncio.timeout(SLOT_SECONDS):
+                await self._admission.wait_for_slot()
 
     async def start(self) -> None:
         """Start the workers, and keep history within its retention from now on."""
         await self._pool.start()
         self._lists.start()
-        if self._acquaintances:
-            self._acquaintances.start()
+        if self._sender_histories:
+            self._sender_histories.start()
         self._purging = asyncio.create_task(self._purge_forever())
 
     async def stop(self) -> None:
@@ -123,8 +123,8 @@ class Guard:
         await self._pool.stop()
         await self._answerer.close()
         await self._lists.stop()
-        if self._acquaintances:
-            await self._acquaintances.stop()
+        if self._sender_histories:
+            await self._sender_histories.stop()
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
         """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
@@ -138,19 +138,19 @@ class Guard:
             with slot:
                 if slot.delay:
                     await asyncio.sleep(slot.delay)
-                return await self._processed(request, started)
+                return await self._process(request, started)
         finally:
             self._present -= 1
             if not self._present:
                 self._idle.set()
 
-    async def look(self, job: AnalysisJob) -> Looked:
-        """Have a message read to be shown. It takes no slot: mail on its way goes first."""
-        return NotShown("the service is stopping") if self._stopping else await self._pool.look(job)
+    async def show(self, job: AnalysisJob) -> ViewResult:
+        """Have a message read in a worker, to be shown. It takes no slot: mail on its way goes first."""
+        return NotShown("the service is stopping") if self._stopping else await self._pool.show(job)
 
-    async def _processed(self, request: ScanRequest, started: float) -> ScanResult:
-        report = await self._analysed(request)
-        record = await self._kept(request, report)
+    async def _process(self, request: ScanRequest, started: float) -> ScanResult:
+        report = await self._analyse(request)
+        record = await self._record(request, report)
         seconds = time.perf_counter() - started
         self._observe(record.report, seconds)
         log.info(
@@ -163,7 +163,7 @@ class Guard:
         )
         return ScanResult(record.ggrid, record.created, record.completed, record.report)
 
-    async def _analysed(self, request: ScanRequest) -> Report:
+    async def _analyse(self, request: ScanRequest) -> Report:
         try:
             lists = await self._lists.snapshot(request.envelope.tenant)
         except StorageError as fault:
@@ -173,13 +173,13 @@ class Guard:
         try:
             report = await self._pool.analyse(job)
             self._lists.count(request.envelope.tenant, report)
-            if self._acquaintances:
-                self._acquaintances.concluded(request.ggrid, report)
+            if self._sender_histories:
+                self._sender_histories.learn(request.ggrid, report)
             return report
         finally:
             self._answerer.forget(request.ggrid)
 
-    async def _kept(self, request: ScanRequest, report: Report) -> MessageRecord:
+    async def _record(self, request: ScanRequest, report: Report) -> MessageRecord:
         body = request.body
         digest = body.sha256 if isinstance(body, SpooledBody) else await asyncio.to_thread(sha256, body)
         record = MessageRecord(

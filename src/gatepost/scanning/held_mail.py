@@ -1,46 +1,30 @@
-"""What the quarantine is to those who hand mail to it, and what a release comes to.
+"""Held mail between those who keep it and those who ask for it: the five orders, their results, and their wire form.
 
-A source codes against `Holding`; the quarantine sends through `Sends`, which the relay is.
+An order is a frozen value. The quarantine of a core, a core over HTTPS and abby's set of all cores each have one method
+for it, `carry_out(order)`; the operations themselves are written once, in `guard.quarantine`, where the bytes are.
+
+Over HTTPS each order is a `POST` to its `path` with a small JSON object, answered with JSON that has a `type`, even
+where nothing is held; an exported message is answered as it is, as `message/rfc822`. Paths, fields and tags stay as
+they are: during an upgrade abby and the cores are of different versions.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from gatepost.scanning.request import Body, ScanRequest, ScanResult
+from gatepost.api.errors import MALFORMED_REQUEST, Failure
+from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
+from gatepost.store.audit import Actor
+from gatepost.view.values import NotShown, Picture, View
 
-
-class Holding(Protocol):
-    """Where a source leaves mail that must not go on."""
-
-    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
-        """Hold a message. Returns when bytes and record survive a power cut; else raises `StorageError`."""
-        ...
-
-    async def undecided_before(self, digest: str) -> int:
-        """How often this digest of bytes and envelope was undecided in the last 24 hours, this time not counted.
-
-        This time is put on record, so the calls for one message that stays undecided answer 0, 1, 2.
-        """
-        ...
-
-
-class Replied(Protocol):
-    """The last word of the next hop (RFC 5321 section 4.2): 2yz means that the message is its own from now on."""
-
-    @property
-    def code(self) -> int: ...
-
-
-class Sends(Protocol):
-    """The way to the next hop. All recipients get the message, or none: a reply other than 2yz says that none did."""
-
-    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> Replied: ...
+MESSAGE = "message/rfc822"
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Released(msgspec.Struct, frozen=True, tag="released"):
-    """It is with the next hop: since when, by whose order, for whom. The same answer for whoever asks again."""
+    """The next hop has the message: since when, by whose order, for whom. Each later release gets the same answer."""
 
     ggrid: str
     time: int
@@ -53,17 +37,131 @@ class NotHeld(msgspec.Struct, frozen=True, tag="notHeld"):
 
 
 class NotSent(msgspec.Struct, frozen=True, tag="notSent"):
-    """The next hop did not take it; it is held as before. `reason` is the end of a sentence."""
+    """The next hop did not take the message, which is held as before. `reason` is the end of a sentence."""
 
     reason: str
 
 
 class Deleted(msgspec.Struct, frozen=True, tag="deleted"):
-    """It is gone for good; its result stays on record."""
+    """The message is gone for good; its result stays on record."""
 
 
 class Busy(msgspec.Struct, frozen=True, tag="busy"):
-    """Somebody else is releasing it, or was cut off while doing so less than a lease ago."""
+    """Another release of the message is under way, or was cut off less than a lease ago."""
 
 
-Outcome: TypeAlias = Released | NotHeld | NotSent | Busy
+ReleaseOutcome: TypeAlias = Released | NotHeld | NotSent | Busy
+
+
+class HeldMailOrder(msgspec.Struct, Generic[R_co], frozen=True):
+    """Something to be done with one held message; the result is of type `R_co`, or `NotHeld`. With a `tenant`, mail of
+    no other tenant is found. `path` and `answer` are the path of the request and the type of the JSON answer."""
+
+    path: ClassVar[str]
+    answer: ClassVar[Any]
+
+    ggrid: str
+    tenant: str | None = None
+
+
+class ReleaseOrder(HeldMailOrder[Released | NotSent | Busy], frozen=True, kw_only=True):
+    """Send a message on, to its own recipients or to these, without another analysis."""
+
+    path = "/release"
+    answer = ReleaseOutcome
+
+    by: Actor
+    recipients: tuple[str, ...] = ()
+
+
+class ViewOrder(HeldMailOrder[View | NotShown], frozen=True):
+    """Show a message: plain text, in which nothing acts."""
+
+    path = "/look"
+    answer = View | NotShown | NotHeld
+
+
+class PictureOrder(HeldMailOrder[Picture | NotShown], frozen=True, kw_only=True):
+    """Show the picture that the view of a message lists under this index, drawn anew as PNG."""
+
+    path = "/picture"
+    answer = Picture | NotShown | NotHeld
+
+    index: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
+class ExportOrder(HeldMailOrder[bytes], frozen=True, kw_only=True):
+    """Hand out a message as it came; audited."""
+
+    path = "/export"
+    answer = NotHeld
+
+    by: Actor
+
+
+class DeleteOrder(HeldMailOrder[Deleted | Busy], frozen=True, kw_only=True):
+    """Delete a message for good; audited."""
+
+    path = "/delete"
+    answer = Deleted | Busy | NotHeld
+
+    by: Actor
+
+
+ORDERS: tuple[type[HeldMailOrder[Any]], ...] = (ReleaseOrder, ViewOrder, PictureOrder, ExportOrder, DeleteOrder)
+_DECODERS: dict[str, msgspec.json.Decoder[HeldMailOrder[Any]]] = {
+    kind.path: msgspec.json.Decoder(kind) for kind in ORDERS
+}
+_ANSWER_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    kind.path: msgspec.json.Decoder(kind.answer) for kind in ORDERS
+}
+
+
+def read_order(path: str, encoded: bytes) -> HeldMailOrder[Any] | Failure:
+    """Decode the body of a request to this path."""
+    try:
+        return _DECODERS[path].decode(encoded)
+    except (ValueError, RecursionError):
+        return Failure(MALFORMED_REQUEST, "the body is not such an order")
+
+
+def read_answer(order: HeldMailOrder[R], encoded: bytes) -> R | NotHeld:
+    """Decode the JSON answer to an order; `ValueError` where it is none."""
+    answer: R | NotHeld = _ANSWER_DECODERS[order.path].decode(encoded)
+    return answer
+
+
+class CarriesOutOrders(Protocol):
+    """A quarantine within this process. Raises `StorageError`."""
+
+    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld:
+        """Do what the order says, if the bytes of the message are here."""
+        ...
+
+
+class HoldsMail(Protocol):
+    """The quarantine, for the source of a message that must not go on."""
+
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
+        """Hold a message. Returns when bytes and record survive a power cut; else raises `StorageError`."""
+        ...
+
+    async def undecided_before(self, digest: str) -> int:
+        """Return how often this digest of bytes and envelope was undecided in the last 24 hours, this time not counted.
+
+        This time is put on record, so the calls for one message that stays undecided answer 0, 1, 2.
+        """
+        ...
+
+
+class HasReplyCode(Protocol):
+    """The last reply of the next hop (RFC 5321 section 4.2): with 2yz it has taken over the message."""
+
+    @property
+    def code(self) -> int: ...
+
+
+class SendsMail(Protocol):
+    """The relay to the next hop. All recipients get the message, or none: a reply other than 2yz says that none did."""
+
+    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> HasReplyCode: ...

@@ -1,4 +1,4 @@
-"""One message on its way through a core: the request, its body, and the result."""
+"""One message on its way through a core: the request, its body, the result, and the core itself as a protocol."""
 
 from typing import Protocol
 
@@ -7,12 +7,12 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 
-# How long a core that is asked to say when it has a free slot lets the asker wait.
-ROOM_SECONDS = 1.0
+# How long a core waits for a free slot when it is asked to say that it has one.
+SLOT_SECONDS = 1.0
 
 
-class Body(Protocol):
-    """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by whoever made it."""
+class MessageBody(Protocol):
+    """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by its maker."""
 
     @property
     def size(self) -> int: ...
@@ -28,7 +28,7 @@ class ScanRequest(msgspec.Struct, frozen=True):
     ggrid: str
     created: int
     envelope: Envelope
-    body: Body
+    body: MessageBody
 
 
 class ScanResult(msgspec.Struct, frozen=True):
@@ -54,6 +54,31 @@ class Load(msgspec.Struct, frozen=True):
     @property
     def throttling(self) -> bool:
         return self.in_processing >= self.threshold
+
+
+class ScansMail(Protocol):
+    """A core within this process; `guard.service.Guard` is one."""
+
+    def load(self) -> Load:
+        """How busy it is."""
+        ...
+
+    async def wait_for_slot(self) -> None:
+        """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
+        ...
+
+    async def scan(self, request: ScanRequest) -> "ScanResult | Full":
+        """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
+        ...
+
+
+class RestCore(ScansMail, Protocol):
+    """A core within this process as REST scans get it."""
+
+    @property
+    def rest_enabled(self) -> bool:
+        """Whether `restApi` is among the scan sources."""
+        ...
 
 
 class Full(msgspec.Struct, frozen=True):

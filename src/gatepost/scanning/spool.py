@@ -1,4 +1,4 @@
-"""Where the bytes of a message lie until it is answered: in memory while small, on disk when large.
+"""The bytes of a message until it is answered: in memory while small, on disk when large.
 
 Files on disk have no name (`O_TMPFILE`, or unlinked right after creation where the file system has none), so the
 system frees them when the process ends, however it ends: a kill leaves nothing to clean up. Only where
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
-from gatepost.scanning.request import Body
+from gatepost.scanning.request import MessageBody
 
 MEMORY_LIMIT = 1 << 20
 PREFIX = "message-"
@@ -60,7 +60,7 @@ class SpooledBody:
             self.to_disk()
 
     def finish(self) -> None:
-        """All is written."""
+        """End writing; from now on the body is only read."""
         if self._file:
             self._file.flush()
         else:
@@ -123,7 +123,7 @@ class Spool:
         return SpooledBody(self._folder, self._limit)
 
 
-def sha256(body: Body) -> str:
+def sha256(body: MessageBody) -> str:
     """The hash of any body; for one of ours it is known already."""
     return body.sha256 if isinstance(body, SpooledBody) else hashlib.sha256(body.read()).hexdigest()
 

@@ -30,7 +30,7 @@ class Head(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Head)
 
 
-class Upload:
+class ScanUpload:
     """Takes the pieces of one request body. The spooled body is the caller's to close."""
 
     def __init__(self, body: SpooledBody) -> None:
@@ -39,8 +39,8 @@ class Upload:
         self._head: Head | None = None
 
     def feed(self, piece: bytes) -> Failure | None:
-        """Take one piece; says what is wrong, if anything, and then wants no more."""
-        rest = piece if self._head else self._begun(piece)
+        """Take one piece; return what is wrong, after which no more may come."""
+        rest = piece if self._head else self._read_start(piece)
         if isinstance(rest, Failure):
             return rest
         if self._body.size + len(rest) > MAX_BODY:
@@ -50,7 +50,7 @@ class Upload:
         return None
 
     def finish(self) -> ScanRequest | Failure:
-        """All has come."""
+        """Return the request, once all has come."""
         if self._head is None:
             return Failure(MALFORMED_REQUEST, "the body ends before the message begins")
         if not self._body.size:
@@ -58,7 +58,7 @@ class Upload:
         self._body.finish()
         return ScanRequest(self._head.ggrid, self._head.created, self._head.envelope, self._body)
 
-    def _begun(self, piece: bytes) -> bytes | Failure:
+    def _read_start(self, piece: bytes) -> bytes | Failure:
         """Collect what comes before the message; returns what this piece has of the message."""
         self._start += piece
         if len(self._start) < _LENGTH:
@@ -68,7 +68,7 @@ class Upload:
             return Failure(PAYLOAD_TOO_LARGE, "the part before the message is too long")
         if len(self._start) < end:
             return b""
-        head, rest = _head(bytes(self._start[_LENGTH:end])), bytes(self._start[end:])
+        head, rest = _read_head(bytes(self._start[_LENGTH:end])), bytes(self._start[end:])
         self._start.clear()
         if isinstance(head, Failure):
             return head
@@ -76,7 +76,7 @@ class Upload:
         return rest
 
 
-def _head(encoded: bytes) -> Head | Failure:
+def _read_head(encoded: bytes) -> Head | Failure:
     try:
         head = _decoder.decode(encoded)
     except msgspec.ValidationError as fault:

@@ -20,22 +20,23 @@ from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app
-from gatepost.abby.core_clients import InProcess, LocalCore, RemoteCore
+from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.clamd import Clamd
+from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.guard.http_source import HoldingCore
 from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, SenderHistoryMetrics
-from gatepost.guard.quarantine.held_mail import HeldMailOperations, HoldingSource
-from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
+from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard
 from gatepost.metrics import exposition
 from gatepost.policy.layers import Policies
-from gatepost.scanning.held_mail import Holding
+from gatepost.scanning.held_mail import HoldsMail
+from gatepost.scanning.request import RestCore
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.http_servers import AbbyMetrics
@@ -44,11 +45,11 @@ from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.keys import Abby as AbbySettings
 from gatepost.settings.keys import Guard as GuardSettings
 from gatepost.settings.keys import Smtp
-from gatepost.smtp.client import Tenancy, networks
+from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import Patience
+from gatepost.smtp.limits import NextHopTimeouts
 from gatepost.smtp.relay import Relay
-from gatepost.smtp.services import Outcomes, Services
+from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
@@ -60,7 +61,7 @@ class Parts(NamedTuple):
     """What the source is put together from; `certificate` is that of STARTTLS, with its key."""
 
     guard: Guard
-    holding: Holding
+    holding: HoldsMail
     relay: Relay | None
     store: Store
     spool: Spool
@@ -79,7 +80,8 @@ def build_relay(settings: GuardSettings) -> Relay | None:
     delivery = settings.delivery
     if delivery.next_hop is None:
         return None
-    return Relay(delivery.next_hop, delivery.tls, hostname(settings), Patience.of(delivery.timeout / 1000))
+    timeouts = NextHopTimeouts.from_setting(delivery.timeout / 1000)
+    return Relay(delivery.next_hop, delivery.tls, hostname(settings), timeouts)
 
 
 def build_intake(
@@ -91,7 +93,7 @@ def build_intake(
     """The SMTP source on sockets that are bound already."""
     services = Services(
         guard=parts.guard,
-        outcomes=Outcomes(parts.guard, parts.holding, after_queue=source.after_queue),
+        handler=MessageHandler(parts.guard, parts.holding, after_queue=source.after_queue),
         relay=parts.relay,
         tenancy=Tenancy(settings.tenants, parts.store),
         spool=parts.spool,
@@ -99,7 +101,7 @@ def build_intake(
         tls=None if source.tls == "off" else _smtp_tls(*parts.certificate),
         tls_required=source.tls == "required",
     )
-    intake = Intake(services, sockets, source.max_connections, networks(source.xclient_hosts))
+    intake = Intake(services, sockets, source.max_connections, parse_networks(source.xclient_hosts))
     parts.registry.register(GatewayMetrics(intake, services))
     return intake
 
@@ -134,15 +136,19 @@ def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def open_quarantine(
-    settings: GuardSettings, store: HeldMailStore, data: DataFolder, registry: CollectorRegistry | None = None
+    settings: GuardSettings,
+    store: HeldMailStore,
+    data: DataFolder,
+    registry: CollectorRegistry | None = None,
+    viewer: ShowsMail | None = None,
 ) -> AsyncIterator[Quarantine]:
     """A quarantine on this store. A service names its registry: it has the quarantine tidied and counted while it runs;
     a command leaves that to the service."""
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     relay = build_relay(settings)
     tally = QuarantineMetrics(store, settings.quarantine.max_size)
-    quarantine = Quarantine(store, raw, relay, max_size=settings.quarantine.max_size, tally=tally)
-    tidying = Cleanup(store, raw, settings.quarantine.retention, tally=tally)
+    quarantine = Quarantine(store, raw, relay, viewer, max_size=settings.quarantine.max_size, metrics=tally)
+    tidying = Cleanup(store, raw, settings.quarantine.retention, metrics=tally)
     if registry:
         registry.register(tally)
         tally.start()
@@ -161,35 +167,37 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def build_guard(
-    settings: GuardSettings, store: Store, registry: CollectorRegistry, *, models: str = "", trial: bool = False
+    settings: GuardSettings, store: Store, registry: CollectorRegistry, *, models: str = "", fault_injection: str = ""
 ) -> Guard:
-    """A core with its workers, resolver and door. `models` is a folder of text models. `trial` lets messages ask for
-    misbehaviour; it is for tests only."""
+    """A core with its workers, resolver and door. `models` is a folder of text models. `fault_injection`
+    is for tests only: a Python file that makes workers misbehave."""
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
-    antivirus = Clamd(settings.clamd.address) if settings.clamd else None
+    antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
     known = SenderHistories(store, settings.acquaintance) if settings.acquaintance.enabled else None
-    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
+    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, sender_histories=known)
     policies = files.load_policies(settings.policy)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
-    pool_settings = _pool_settings(settings, models, trial)
+    pool_settings = _pool_settings(settings, models, fault_injection)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
     registry.register(metrics)
     if known:
         registry.register(SenderHistoryMetrics(known))
-    return Guard(settings, store, pool, answerer, admission, lists=lists, acquaintances=known, observe=metrics.scanned)
+    return Guard(
+        settings, store, pool, answerer, admission, lists=lists, sender_histories=known, observe=metrics.observe_scan
+    )
 
 
-def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSettings:
+def _pool_settings(settings: GuardSettings, models: str, fault_injection: str) -> PoolSettings:
     return PoolSettings(
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
-        trial=trial,
+        fault_injection=fault_injection,
         rules=settings.yara.folder if settings.yara else None,
         models=models,
         antivirus=settings.clamd is not None,
@@ -200,14 +208,14 @@ class Own(msgspec.Struct, frozen=True):
     """The core of this very process, as REST scans get it, and what can be done with the mail that it holds."""
 
     settings: GuardSettings
-    guard: InProcess
-    custody: HeldMailOperations
+    guard: RestCore
+    quarantine: Quarantine
 
 
-def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> InProcess:
+def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
     """The core as REST scans get it: with `keep: held` it keeps what it holds."""
     source = settings.scan_sources.rest_api
-    return HoldingSource(guard, quarantine) if source and source.keep == "held" else guard
+    return HoldingCore(guard, quarantine) if source and source.keep == "held" else guard
 
 
 def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) -> tuple[LocalCore | RemoteCore, ...]:
@@ -215,7 +223,7 @@ def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) 
 
     def core(url: str) -> LocalCore | RemoteCore:
         if own and _is_own(url, own.settings):
-            return LocalCore(own.guard, own.custody)
+            return LocalCore(own.guard, own.quarantine)
         return RemoteCore(url, secret, ca)
 
     return tuple(core(url) for url in settings.service_providers.core.hosts)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gatepost.store.store import Store
 
 PRIVATE = 0o077
-# Lets messages ask for misbehaviour (see `guard.trial`): for tests of what surrounds the analysis, never for mail.
-TRIAL = "GATEPOST_TRIAL"
+# A Python file that lets messages make workers misbehave: for tests of what surrounds the analysis, never for mail.
+FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -71,6 +71,8 @@ def abby(data: DataFolder, folder: Path) -> None:
 
 
 def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: AbbySettings | None, started: "Up") -> None:
+    import structlog
+
     from gatepost import logs
     from gatepost.service import first_start
     from gatepost.service.doctor.examination import examine_in_child
@@ -84,8 +86,15 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
+    faults = os.environ.get(FAULT_INJECTION, "") if guard else ""
+    if faults:
+        structlog.get_logger("gatepost").warning("faults are injected into workers", file=faults)
     plan = Plan(
-        data, guard, abby, trial=os.environ.get(TRIAL) == "1", examine=lambda: examine_in_child(folder, data.path)
+        data,
+        guard,
+        abby,
+        fault_injection=faults,
+        examine=lambda: examine_in_child(folder, data.path),
     )
     run(lambda stop: run_plan(plan, stop, started))
 
@@ -149,8 +158,8 @@ def _notes(settings: GuardSettings) -> Iterator[str]:
         yield "scanSources.smtp is set without delivery.nextHop: mail that is to be delivered is answered with 451."
     if settings.unsealed:
         yield "unsealed is set: what parses hostile mail may reach files and network."
-    if os.environ.get(TRIAL) == "1":
-        yield f"{TRIAL} is set: messages can make workers misbehave. For tests only."
+    if os.environ.get(FAULT_INJECTION):
+        yield f"{FAULT_INJECTION} is set: messages can make workers misbehave. For tests only."
 
 
 async def _say_port(what: str, host: str, port: int, _store: "Store") -> None:

@@ -19,9 +19,8 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
-from gatepost.guard.quarantine.held_mail import HeldMailOperations
 from gatepost.guard.service import Guard
-from gatepost.scanning.held_mail import Holding
+from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.spool import Spool
 from gatepost.service import http_servers
 from gatepost.service.assembly import (
@@ -58,13 +57,13 @@ Started = Callable[[int, Store], Awaitable[None]]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What this process runs: a core, the API service, or both. `examine` is what the doctor does; `trial` is for tests
-    only."""
+    """What this process runs: a core, the API service, or both. `examine` is what the doctor does; `fault_injection`
+    is for tests only: a Python file that makes workers misbehave."""
 
     data: DataFolder
     guard: GuardSettings | None = None
     abby: AbbySettings | None = None
-    trial: bool = False
+    fault_injection: str = ""
     examine: Examination = no_examination
 
     @property
@@ -99,11 +98,12 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
         servers: list[Serves] = []
         own, registry = None, CollectorRegistry()
         if plan.guard:
-            quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, registry))
             models = str(plan.data.path / FOLDER)
-            core = build_guard(plan.guard, store, registry, models=models, trial=plan.trial)
-            guard = await _started(core, stack)
-            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), HeldMailOperations(quarantine, guard))
+            guard = build_guard(plan.guard, store, registry, models=models, fault_injection=plan.fault_injection)
+            opened = open_quarantine(plan.guard, store, plan.data, registry, guard)
+            quarantine = await stack.enter_async_context(opened)
+            await _start(guard, stack)
+            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), quarantine)
             servers += _rest(plan, own, spool, registry, bound)
             servers += _smtp(plan, plan.guard, guard, quarantine, store, spool, registry, bound)
         if plan.abby:
@@ -115,13 +115,12 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
         await serve(servers, stop, lambda: started(port, store))
 
 
-async def _started(guard: Guard, stack: contextlib.AsyncExitStack) -> Guard:
+async def _start(guard: Guard, stack: contextlib.AsyncExitStack) -> None:
     try:
         await guard.start()
     except SealError as fault:
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
-    return guard
 
 
 def _bind(plan: Plan) -> Bound:
@@ -159,7 +158,7 @@ def _addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
 def _rest(plan: Plan, own: Own, spool: Spool, registry: CollectorRegistry, bound: Bound) -> list[Server]:
     if "guard" not in bound:
         return []
-    app = build_rest_app(own.guard, plan.secret, spool, registry, own.custody)
+    app = build_rest_app(own.guard, plan.secret, spool, registry, own.quarantine)
     return [_server(app, bound["guard"], plan.data.certificate, plan.data.key)]
 
 
@@ -167,7 +166,7 @@ def _smtp(
     plan: Plan,
     settings: GuardSettings,
     guard: Guard,
-    holding: Holding,
+    holding: HoldsMail,
     store: Store,
     spool: Spool,
     registry: CollectorRegistry,

@@ -4,9 +4,8 @@ A line comes without its CRLF. Paths are taken apart no further than needed to f
 an address exists is the next hop's to say. Nothing with a control character in it gets through, so a line that is built
 from these values is one line.
 
-Parameters of MAIL and RCPT: which of them the client may use, and whether they make sense.
-
-SIZE (RFC 1870), BODY (RFC 6152), SMTPUTF8 (RFC 6531); RET, ENVID, NOTIFY and ORCPT (RFC 3461) if the next hop has DSN.
+`check_sender` and `check_recipient` say which parameters of MAIL and RCPT a client may use: SIZE (RFC 1870), BODY
+(RFC 6152), SMTPUTF8 (RFC 6531); RET, ENVID, NOTIFY and ORCPT (RFC 3461) if the next hop has DSN.
 """
 
 import re
@@ -16,8 +15,8 @@ import msgspec
 
 from gatepost.names import normal_domain
 from gatepost.smtp import replies
-from gatepost.smtp.limits import Limits
-from gatepost.smtp.replies import Reply
+from gatepost.smtp.limits import SmtpLimits
+from gatepost.smtp.replies import SmtpReply
 
 Verb = Literal[
     "BDAT", "DATA", "EHLO", "EXPN", "HELO", "HELP", "MAIL", "NOOP", "QUIT", "RCPT", "RSET", "STARTTLS", "VRFY",
@@ -44,7 +43,7 @@ class Command(msgspec.Struct, frozen=True):
     argument: str = ""
 
 
-class Path(msgspec.Struct, frozen=True):
+class PathCommand(msgspec.Struct, frozen=True):
     """MAIL or RCPT. `address` is what stood between the brackets, `parameters` by their upper-case names."""
 
     verb: Verb
@@ -71,66 +70,66 @@ class Attributes(msgspec.Struct, frozen=True):
     values: dict[str, str | None]
 
 
-class Nonsense(msgspec.Struct, frozen=True):
-    """No command of ours. `hostile` is what no mail program says."""
+class InvalidCommand(msgspec.Struct, frozen=True):
+    """A line that is no valid command, with its reply. `hostile` is what no mail program sends."""
 
-    reply: Reply
+    reply: SmtpReply
     hostile: bool = False
 
 
-Parsed = Command | Path | Chunk | Attributes | Nonsense
+ParsedCommand = Command | PathCommand | Chunk | Attributes | InvalidCommand
 
 _PLAIN = {b"DATA", b"RSET", b"STARTTLS", b"QUIT"}
 _FREE = {b"NOOP", b"HELP", b"VRFY", b"EXPN"}
 _KNOWN_ELSEWHERE = {b"AUTH", b"ETRN", b"TURN", b"SEND", b"SAML", b"SOML", b"ATRN", b"BURL"}
 
 
-def parse(line: bytes, limits: Limits) -> Parsed:
-    """Read one line."""
+def parse_command(line: bytes, limits: SmtpLimits) -> ParsedCommand:
+    """Parse one line."""
     verb, _, rest = line.partition(b" ")
     verb, rest = verb.rstrip().upper(), rest.strip(b" \t")
     if verb in PATH_COMMANDS:
-        return _path(verb, rest, limits)
+        return _parse_path(verb, rest, limits)
     if verb in _PLAIN:
-        return Nonsense(replies.SYNTAX) if rest else Command(verb.decode())  # type: ignore[arg-type]
+        return InvalidCommand(replies.SYNTAX) if rest else Command(verb.decode())  # type: ignore[arg-type]
     if verb in _FREE:
         return Command(verb.decode())  # type: ignore[arg-type]
     if verb in (b"EHLO", b"HELO"):
-        return _hello(verb, rest)
+        return _parse_hello(verb, rest)
     if verb == b"BDAT":
-        return _chunk(rest)
+        return _parse_chunk(rest)
     if verb in (b"XCLIENT", b"XFORWARD"):
-        return _attributes(verb, rest)
+        return _parse_attributes(verb, rest)
     if verb in _KNOWN_ELSEWHERE:
-        return Nonsense(replies.NOT_IMPLEMENTED)
-    return Nonsense(replies.UNKNOWN, hostile=verb in HTTP_VERBS)
+        return InvalidCommand(replies.NOT_IMPLEMENTED)
+    return InvalidCommand(replies.UNKNOWN, hostile=verb in HTTP_VERBS)
 
 
-def _hello(verb: bytes, rest: bytes) -> Parsed:
+def _parse_hello(verb: bytes, rest: bytes) -> ParsedCommand:
     if not _NAME.fullmatch(rest):
-        return Nonsense(replies.SYNTAX)
+        return InvalidCommand(replies.SYNTAX)
     return Command("EHLO" if verb == b"EHLO" else "HELO", rest.decode("ascii"))
 
 
-def _path(verb: bytes, rest: bytes, limits: Limits) -> Parsed:
-    bad = Nonsense(replies.BAD_SENDER if verb == b"MAIL" else replies.BAD_RECIPIENT)
+def _parse_path(verb: bytes, rest: bytes, limits: SmtpLimits) -> ParsedCommand:
+    bad = InvalidCommand(replies.BAD_SENDER if verb == b"MAIL" else replies.BAD_RECIPIENT)
     word = PATH_COMMANDS[verb]
     if not rest.upper().startswith(word):
-        return Nonsense(replies.SYNTAX)
+        return InvalidCommand(replies.SYNTAX)
     match = _PATH.fullmatch(rest[len(word) :].lstrip(b" \t"))
     if not match:
         return bad
     # RFC 5321 section 4.1.1.3: a source route is accepted and ignored.
-    address = _decoded(_ROUTE.sub(b"", match[1], count=1) if match[1].startswith(b"@") else match[1])
-    if address is None or len(match[1]) > limits.path or not _plausible(address, verb):
+    address = _decode(_ROUTE.sub(b"", match[1], count=1) if match[1].startswith(b"@") else match[1])
+    if address is None or len(match[1]) > limits.path or not _is_plausible(address, verb):
         return bad
-    parameters = _parameters(match[2] or b"")
+    parameters = _parse_parameters(match[2] or b"")
     if parameters is None:
-        return Nonsense(replies.SYNTAX)
-    return Path("MAIL" if verb == b"MAIL" else "RCPT", address, parameters)
+        return InvalidCommand(replies.SYNTAX)
+    return PathCommand("MAIL" if verb == b"MAIL" else "RCPT", address, parameters)
 
 
-def _plausible(address: str, verb: bytes) -> bool:
+def _is_plausible(address: str, verb: bytes) -> bool:
     """A bounce has no sender; every recipient has a name, and only postmaster may stand without a domain."""
     local, at, domain = address.rpartition("@")
     if not at:
@@ -138,14 +137,14 @@ def _plausible(address: str, verb: bytes) -> bool:
     return bool(local and domain)
 
 
-def _decoded(raw: bytes) -> str | None:
+def _decode(raw: bytes) -> str | None:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return None
 
 
-def _parameters(rest: bytes) -> dict[str, str] | None:
+def _parse_parameters(rest: bytes) -> dict[str, str] | None:
     """Parameters by name; None where one is no parameter or stands twice."""
     found: dict[str, str] = {}
     for piece in rest.split():
@@ -159,25 +158,25 @@ def _parameters(rest: bytes) -> dict[str, str] | None:
     return found
 
 
-def _chunk(rest: bytes) -> Parsed:
+def _parse_chunk(rest: bytes) -> ParsedCommand:
     match = _CHUNK.fullmatch(rest)
     # How many bytes follow is not known: whatever comes next is not to be taken for commands.
-    return Chunk(int(match[1]), bool(match[2])) if match else Nonsense(replies.SYNTAX, hostile=True)
+    return Chunk(int(match[1]), bool(match[2])) if match else InvalidCommand(replies.SYNTAX, hostile=True)
 
 
-def _attributes(verb: bytes, rest: bytes) -> Parsed:
+def _parse_attributes(verb: bytes, rest: bytes) -> ParsedCommand:
     values: dict[str, str | None] = {}
     for piece in rest.split():
         match = _ATTRIBUTE.fullmatch(piece)
         if not match:
-            return Nonsense(replies.SYNTAX)
-        values[match[1].decode().upper()] = _attribute(match[2])
+            return InvalidCommand(replies.SYNTAX)
+        values[match[1].decode().upper()] = _decode_xtext(match[2])
     if not values:
-        return Nonsense(replies.SYNTAX)
+        return InvalidCommand(replies.SYNTAX)
     return Attributes("XCLIENT" if verb == b"XCLIENT" else "XFORWARD", values)
 
 
-def _attribute(raw: bytes) -> str | None:
+def _decode_xtext(raw: bytes) -> str | None:
     """A value in xtext (RFC 1891 section 5) without control characters; the two words in brackets say "unknown"."""
     if raw.upper() in (b"[UNAVAILABLE]", b"[TEMPUNAVAIL]", b""):
         return None
@@ -185,8 +184,8 @@ def _attribute(raw: bytes) -> str | None:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def xtext(text: str) -> bytes:
-    """The other way round."""
+def encode_xtext(text: str) -> bytes:
+    """Encode a value in xtext (RFC 1891 section 5)."""
     return b"".join(
         bytes([octet]) if 33 <= octet <= 126 and octet not in b"+=" else b"+%02X" % octet for octet in text.encode()
     )
@@ -197,13 +196,13 @@ _MAIL_DSN = frozenset({"RET", "ENVID"})
 _RCPT_DSN = frozenset({"NOTIFY", "ORCPT"})
 
 
-def sender_fault(mail: Path, theirs: dict[str, str], size_limit: int, *, extended: bool) -> Reply | None:
-    """What is wrong with MAIL, if anything. `theirs` is what the next hop can; after HELO there are no parameters."""
+def check_sender(mail: PathCommand, theirs: dict[str, str], size_limit: int, *, extended: bool) -> SmtpReply | None:
+    """Return the reply to a MAIL that is refused. `theirs` are the next hop's extensions; HELO allows no parameters."""
     parameters = mail.parameters
     known = _MAIL | _MAIL_DSN if "DSN" in theirs else _MAIL
     if not parameters.keys() <= known or (parameters and not extended):
         return replies.UNKNOWN_PARAMETER
-    if not _well_formed(parameters):
+    if not _are_well_formed(parameters):
         return replies.SYNTAX
     if "SMTPUTF8" in parameters and "SMTPUTF8" not in theirs:
         return replies.UNKNOWN_PARAMETER
@@ -212,14 +211,14 @@ def sender_fault(mail: Path, theirs: dict[str, str], size_limit: int, *, extende
     return replies.TOO_LARGE if int(parameters.get("SIZE", "0")) > size_limit else None
 
 
-def recipient_fault(rcpt: Path, theirs: dict[str, str], *, international: bool) -> Reply | None:
-    """What is wrong with RCPT, if anything."""
+def check_recipient(rcpt: PathCommand, theirs: dict[str, str], *, international: bool) -> SmtpReply | None:
+    """Return the reply to a RCPT that is refused."""
     if not rcpt.parameters.keys() <= (_RCPT_DSN if "DSN" in theirs else frozenset()):
         return replies.UNKNOWN_PARAMETER
     return None if rcpt.address.isascii() or international else replies.NEEDS_UTF8
 
 
-def _well_formed(parameters: dict[str, str]) -> bool:
+def _are_well_formed(parameters: dict[str, str]) -> bool:
     size, body, ret = parameters.get("SIZE", "0"), parameters.get("BODY", "7BIT"), parameters.get("RET", "HDRS")
     return (
         size.isdigit()

@@ -31,15 +31,16 @@ class LineError(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """One connection. `made` is told when it stands, `ended` when the client sends no more, `lost` when it is gone."""
+    """One connection. `on_made` is called when it stands, `on_end` when the client sends no more, `on_lost` when
+    it is closed."""
 
     def __init__(
         self,
-        made: Callable[["Connection"], None],
-        ended: Callable[["Connection"], None],
-        lost: Callable[["Connection"], None],
+        on_made: Callable[["Connection"], None],
+        on_end: Callable[["Connection"], None],
+        on_lost: Callable[["Connection"], None],
     ) -> None:
-        self._made, self._told_end, self._lost = made, ended, lost
+        self._on_made, self._on_end, self._on_lost = on_made, on_end, on_lost
         self._buffer = bytearray()
         self._transport: asyncio.Transport
         self._reader: asyncio.Future[None] | None = None
@@ -56,19 +57,19 @@ class Connection(asyncio.Protocol):
 
     @property
     def buffered(self) -> bool:
-        """Has something come that was not read yet?"""
+        """Whether something has come that was not read yet."""
         return bool(self._buffer)
 
     @property
     def has_line(self) -> bool:
-        """Is a whole line there already?"""
+        """Whether a whole line has come."""
         return b"\n" in self._buffer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not of this class; they only behave like it.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_AHEAD)
-        self._made(self)
+        self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -80,14 +81,14 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._ended = True
         _wake(self._reader)
-        self._told_end(self)
+        self._on_end(self)
         return True
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._ended = True
         _wake(self._reader)
         _wake(self._writer)
-        self._lost(self)
+        self._on_lost(self)
 
     def pause_writing(self) -> None:
         self._blocked = True
@@ -96,43 +97,43 @@ class Connection(asyncio.Protocol):
         self._blocked = False
         _wake(self._writer)
 
-    async def line(self, limit: int, seconds: float) -> bytes:
-        """The next line without its CRLF, whole within so many seconds."""
+    async def read_line(self, limit: int, seconds: float) -> bytes:
+        """Return the next line without its CRLF; it must be whole within so many seconds."""
         deadline = asyncio.get_running_loop().time() + seconds
         while (end := self._line_end(limit)) is None:
-            await self._more(deadline)
+            await self._wait_for_data(deadline)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
         return line
 
-    async def piece(self, most: int, deadline: float) -> bytes:
-        """Some bytes, at least one, by that time of the loop."""
+    async def read_piece(self, most: int, deadline: float) -> bytes:
+        """Return some bytes, at least one; they must come before that time of the loop."""
         while not self._buffer:
-            await self._more(deadline)
+            await self._wait_for_data(deadline)
         piece = bytes(self._buffer[:most])
         del self._buffer[: len(piece)]
         self._resume()
         return piece
 
     async def talks_within(self, seconds: float) -> bool:
-        """Does the client say anything within so many seconds?"""
+        """Whether the client sends anything within so many seconds."""
         if seconds and not self._buffer:
             try:
-                await self._more(asyncio.get_running_loop().time() + seconds)
+                await self._wait_for_data(asyncio.get_running_loop().time() + seconds)
             except ConnectionTimeoutError:
                 pass
         return self.buffered
 
     def put_back(self, data: bytes) -> None:
-        """What was read too far."""
+        """Put bytes that were read too far before the rest."""
         self._buffer[:0] = data
 
     def write(self, data: bytes) -> None:
-        """Send; `drained` waits where the client does not read."""
+        """Send; `drain` waits where the client does not read."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    async def drained(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Return when the client has read most of what was sent."""
         while self._blocked and not self._ended:
             self._writer = asyncio.get_running_loop().create_future()
@@ -144,7 +145,7 @@ class Connection(asyncio.Protocol):
                 raise ConnectionGoneError from None
 
     async def start_tls(self, context: ssl.SSLContext, go_ahead: bytes, seconds: float) -> bool:
-        """Say that it may begin, and shake hands. What came in clear so far is forgotten."""
+        """Tell the client to begin, and do the handshake. What came in clear so far is thrown away."""
         loop = asyncio.get_running_loop()
         self._transport.pause_reading()
         self._buffer.clear()
@@ -187,7 +188,7 @@ class Connection(asyncio.Protocol):
             raise LineError(too_long=False)
         return end - 1
 
-    async def _more(self, deadline: float) -> None:
+    async def _wait_for_data(self, deadline: float) -> None:
         """Wait until something comes."""
         if self._ended:
             raise ConnectionGoneError

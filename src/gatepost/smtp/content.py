@@ -16,8 +16,8 @@ class LineEnds:
         self.clean = True
         self._after_cr = False
 
-    def see(self, data: bytes) -> None:
-        """Look at the next piece."""
+    def check(self, data: bytes) -> None:
+        """Check the next piece."""
         if not self.clean or not data:
             return
         if self._after_cr:
@@ -28,7 +28,7 @@ class LineEnds:
 
     @property
     def sound(self) -> bool:
-        """At the end: clean, and no CR waits for its LF."""
+        """Whether the whole message was clean, and no CR waits for its LF."""
         return self.clean and not self._after_cr
 
 
@@ -42,30 +42,30 @@ class DotStream:
         self._skip = 2
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """What belongs to the message, and, once it has ended, what came behind the end."""
+        """Return what belongs to the message, and, once it has ended, what came behind the end."""
         whole = self._held + data
         end = whole.find(_END)
         if end >= 0:
-            return self._plain(whole[: end + 2]), whole[end + len(_END) :]
+            return self._unstuff(whole[: end + 2]), whole[end + len(_END) :]
         keep = next(length for length in range(min(len(_END), len(whole)), -1, -1) if whole.endswith(_END[:length]))
         self._held = whole[len(whole) - keep :]
-        return self._plain(whole[: len(whole) - keep]), None
+        return self._unstuff(whole[: len(whole) - keep]), None
 
-    def _plain(self, stuffed: bytes) -> bytes:
-        self.ends.see(stuffed)
+    def _unstuff(self, stuffed: bytes) -> bytes:
+        self.ends.check(stuffed)
         text = stuffed.replace(b"\r\n.", b"\r\n")[self._skip :]
         self._skip = max(0, self._skip - len(stuffed))
         return text
 
 
 class DotStuffer:
-    """The other way round, for the next hop; `end` is what must follow the last piece."""
+    """Dot-stuffs a message for the next hop; `end` is what must follow the last piece."""
 
     def __init__(self) -> None:
         self._tail = b"\r\n"
 
     def feed(self, data: bytes) -> bytes:
-        """One piece, ready to be sent."""
+        """Return one piece, ready to be sent."""
         if not data:
             return b""
         joined = self._tail + data

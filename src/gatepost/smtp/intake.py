@@ -1,4 +1,4 @@
-"""The SMTP scan source: listens, lets in as many clients as the limits allow, and ends them in good order."""
+"""The SMTP scan source: it listens, takes as many clients as the limits allow, and ends their sessions in order."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, client_of
+from gatepost.smtp.client import Networks, identify_client
 from gatepost.smtp.connection import Connection
 from gatepost.smtp.services import Services
 from gatepost.smtp.session import Session
@@ -23,7 +23,7 @@ class Intake:
         self, services: Services, sockets: Sequence[socket.socket], max_connections: int, listed: Networks = ()
     ) -> None:
         self._services, self._sockets = services, sockets
-        self._most, self._listed = max_connections, listed
+        self._max_connections, self._listed = max_connections, listed
         self._sessions: dict[Connection, tuple[asyncio.Task[None], Session, str]] = {}
         self._by_address: Counter[str] = Counter()
         self._exit = asyncio.Event()
@@ -49,7 +49,7 @@ class Intake:
         loop = asyncio.get_running_loop()
         if self._services.relay:
             self._services.relay.start()
-        servers = [await loop.create_server(self._wire, sock=each, backlog=512) for each in self._sockets]
+        servers = [await loop.create_server(self._new_connection, sock=each, backlog=512) for each in self._sockets]
         for each in self._sockets:
             # Connections inherit it: the next start gets the port while remains of this one's are about.
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,37 +63,37 @@ class Intake:
             if self._services.relay:
                 await self._services.relay.close()
 
-    def _wire(self) -> Connection:
-        return Connection(self._made, self._ended, self._lost)
+    def _new_connection(self) -> Connection:
+        return Connection(self._on_made, self._on_end, self._on_lost)
 
-    def _made(self, wire: Connection) -> None:
-        client = client_of(wire.peer, self._listed)
+    def _on_made(self, connection: Connection) -> None:
+        client = identify_client(connection.peer, self._listed)
         self.connections += 1
         crowded = not client.known and self._by_address[client.address] >= self._services.limits.per_address
-        if crowded or len(self._sessions) >= self._most:
+        if crowded or len(self._sessions) >= self._max_connections:
             self.turned_away += 1
-            wire.write(replies.TOO_MANY_CONNECTIONS.encode())
-            wire.close()
+            connection.write(replies.TOO_MANY_CONNECTIONS.encode())
+            connection.close()
             return
-        session = Session(wire, client, self._services)
+        session = Session(connection, client, self._services)
         self._by_address[client.address] += 1
-        self._sessions[wire] = (asyncio.create_task(session.run()), session, client.address)
+        self._sessions[connection] = (asyncio.create_task(session.run()), session, client.address)
 
-    def _ended(self, wire: Connection) -> None:
+    def _on_end(self, connection: Connection) -> None:
         """A client that hangs up before it is answered will send the message again: it is not to be there twice."""
-        found = self._sessions.get(wire)
+        found = self._sessions.get(connection)
         if found is not None and found[1].deciding:
             found[0].cancel()
 
-    def _lost(self, wire: Connection) -> None:
-        found = self._sessions.pop(wire, None)
+    def _on_lost(self, connection: Connection) -> None:
+        found = self._sessions.pop(connection, None)
         if found is None:
             return
         task, _, address = found
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
-        # Nobody is there to be answered: what is not with the next hop yet stays with the sender.
+        # There is no client left to reply to: what is not with the next hop yet stays with the sender.
         task.cancel()
 
     async def _end_sessions(self) -> None:

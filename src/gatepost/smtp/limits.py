@@ -9,7 +9,7 @@ import msgspec
 from gatepost.api.scanning import MAX_BODY
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SmtpLimits(msgspec.Struct, frozen=True):
     """Bytes, counts and seconds."""
 
     command_line: int = 2_048
@@ -28,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True):
     data_grace: float = 300.0
     data_rate: int = 1_024
     data_most: float = 3_600.0
-    # Whoever speaks before the greeting is no mail server (RFC 5321 section 4.3.1); hosts that are known do not wait.
+    # A client that speaks before the greeting is no mail server (RFC 5321 section 4.3.1); known hosts do not wait.
     greeting_pause: float = 0.2
     handshake: float = 30.0
     per_address: int = 50
@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
     stop: float = 45.0
 
 
-class Patience(msgspec.Struct, frozen=True):
+class NextHopTimeouts(msgspec.Struct, frozen=True):
     """Seconds that the next hop may take for each step (RFC 5321 section 4.5.3.2, scaled)."""
 
     connect: float = 10.0
@@ -47,6 +47,6 @@ class Patience(msgspec.Struct, frozen=True):
     final: float = 300.0
 
     @classmethod
-    def of(cls, seconds: float) -> "Patience":
-        """From the one figure in the settings: an answer to a command. The last answer may take five times as long."""
+    def from_setting(cls, seconds: float) -> "NextHopTimeouts":
+        """Return all times from that for a reply to a command; the last reply may take five times as long."""
         return cls(min(seconds, 10.0), seconds, seconds, seconds, seconds * 5)

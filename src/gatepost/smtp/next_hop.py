@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import cast
 
 from gatepost.smtp.content import DotStuffer
-from gatepost.smtp.limits import Patience
-from gatepost.smtp.replies import NEXT_HOP_CONFUSED, Reply, ReplyReader
+from gatepost.smtp.limits import NextHopTimeouts
+from gatepost.smtp.replies import NEXT_HOP_CONFUSED, ReplyReader, SmtpReply
 
 _WRITE_AHEAD = 512 << 10
 
@@ -25,12 +25,12 @@ class NextHopError(Exception):
 class NextHop(asyncio.Protocol):
     """One connection, as a client."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self, timeouts: NextHopTimeouts) -> None:
+        self._timeouts = timeouts
         self._transport: asyncio.Transport | None = None
         self._reader = ReplyReader()
-        self._greeting: asyncio.Future[Reply]
-        self._expected: deque[tuple[asyncio.Future[Reply], float]] = deque()
+        self._greeting: asyncio.Future[SmtpReply]
+        self._expected: deque[tuple[asyncio.Future[SmtpReply], float]] = deque()
         self._unsent: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class NextHop(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Does it stand, with nothing open?"""
+        """Whether it stands, with no reply pending."""
         return self._fault is None and not self._expected and self._reader.empty
 
     @property
@@ -59,7 +59,7 @@ class NextHop(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_WRITE_AHEAD)
         # It may come before anybody asks for it.
-        self._greeting = self._promise(self._patience.greeting)
+        self._greeting = self._promise(self._timeouts.greeting)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -78,7 +78,7 @@ class NextHop(asyncio.Protocol):
             if reply.code == 421:
                 self.fail("said 421")
                 return
-        self._go_on()
+        self._continue()
 
     def eof_received(self) -> bool:
         self.fail("closed the connection")
@@ -93,15 +93,15 @@ class NextHop(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._drained.set()
 
-    def ask(self, line: bytes, seconds: float | None = None) -> asyncio.Future[Reply]:
+    def ask(self, line: bytes, seconds: float | None = None) -> asyncio.Future[SmtpReply]:
         """Send a command; the future has its reply, or `NextHopError`."""
-        promise = self._promise(self._patience.command if seconds is None else seconds)
+        promise = self._promise(self._timeouts.command if seconds is None else seconds)
         if self._fault is None:
             self._unsent.append(line + b"\r\n")
             self._send()
         return promise
 
-    async def greeted(self, hostname: str) -> None:
+    async def greet(self, hostname: str) -> None:
         """Wait for the greeting, then say who we are and learn what the server can."""
         greeting = await self._greeting
         if greeting.code != 220:
@@ -116,7 +116,7 @@ class NextHop(asyncio.Protocol):
             raise NextHopError("sent something in clear behind its answer to STARTTLS")
         try:
             secure = await self._loop.start_tls(
-                self._transport, self, context, server_hostname=host, ssl_handshake_timeout=self._patience.greeting
+                self._transport, self, context, server_hostname=host, ssl_handshake_timeout=self._timeouts.greeting
             )
         except (OSError, ssl.SSLError) as fault:
             self.fail("TLS")
@@ -125,8 +125,8 @@ class NextHop(asyncio.Protocol):
         self.encrypted = True
         await self._hello(hostname)
 
-    async def message(self, pieces: Iterable[bytes]) -> Reply:
-        """DATA, the message and the lone dot; the answer that decides. Raises `NextHopError`.
+    async def send_message(self, pieces: Iterable[bytes]) -> SmtpReply:
+        """Send DATA, the message and the lone dot; return the last reply. Raises `NextHopError`.
 
         However this ends, the dot is sent only behind the whole message: what is cut off is not taken for mail.
         """
@@ -135,7 +135,7 @@ class NextHop(asyncio.Protocol):
             return NEXT_HOP_CONFUSED if invitation.positive else invitation
         whole = False
         try:
-            final = self._promise(self._patience.final)
+            final = self._promise(self._timeouts.final)
             stuffer = DotStuffer()
             for piece in pieces:
                 await self._write(stuffer.feed(piece), final)
@@ -156,7 +156,7 @@ class NextHop(asyncio.Protocol):
         self.fail("closed")
 
     def fail(self, reason: str) -> None:
-        """It is of no use any more."""
+        """Close the connection and fail every promise that is open."""
         if self._fault is None:
             self._fault = reason
             if self._transport is not None:
@@ -166,7 +166,7 @@ class NextHop(asyncio.Protocol):
         for promise, _ in self._expected:
             if not promise.done():
                 promise.set_exception(NextHopError(self._fault))
-                promise.exception()  # nobody may be waiting for it any more
+                promise.exception()  # its caller may have gone
         self._expected.clear()
         self._unsent.clear()
 
@@ -180,8 +180,8 @@ class NextHop(asyncio.Protocol):
             raise NextHopError(f"answered {reply.code} to HELO")
         self.features = {}
 
-    def _promise(self, seconds: float) -> asyncio.Future[Reply]:
-        promise: asyncio.Future[Reply] = self._loop.create_future()
+    def _promise(self, seconds: float) -> asyncio.Future[SmtpReply]:
+        promise: asyncio.Future[SmtpReply] = self._loop.create_future()
         if self._fault is not None:
             promise.set_exception(NextHopError(self._fault))
             promise.exception()
@@ -201,7 +201,7 @@ class NextHop(asyncio.Protocol):
         elif self._unsent and len(self._expected) == len(self._unsent):
             self._transport.write(self._unsent.popleft())
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._stop_timer()
         if self._expected:
             self._start_timer()
@@ -217,20 +217,20 @@ class NextHop(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    async def _write(self, data: bytes, final: asyncio.Future[Reply]) -> None:
+    async def _write(self, data: bytes, final: asyncio.Future[SmtpReply]) -> None:
         if final.done() or self._transport is None:
             return
         self._transport.write(data)
         self._start_timer()
         if not self._drained.is_set():
             try:
-                async with asyncio.timeout(self._patience.block):
+                async with asyncio.timeout(self._timeouts.block):
                     await self._drained.wait()
             except TimeoutError:
                 self.fail("did not take the message in time")
 
 
-def _features(reply: Reply) -> dict[str, str]:
+def _features(reply: SmtpReply) -> dict[str, str]:
     """Keywords of an EHLO answer in upper case, with their parameters."""
     pairs = (line.decode("ascii", "replace").partition(" ") for line in reply.lines[1:])
     return {name.upper(): rest.strip() for name, _, rest in pairs}

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import structlog
 
 from gatepost.smtp import replies
-from gatepost.smtp.limits import Patience
+from gatepost.smtp.limits import NextHopTimeouts
 from gatepost.smtp.next_hop import NextHop, NextHopError
-from gatepost.smtp.replies import Reply, passed_on
+from gatepost.smtp.replies import SmtpReply, pass_on
 
 log = structlog.get_logger("gatepost.guard")
 
@@ -41,14 +41,14 @@ class Relay:
         next_hop: str,
         tls: Tls,
         hostname: str,
-        patience: Patience | None = None,
+        timeouts: NextHopTimeouts | None = None,
         context: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(next_hop)
         self._host, self._port = parts.hostname or "", parts.port or 25
         self._tls, self._hostname = tls, hostname
-        self._patience = patience or Patience()
-        self._context = context or _context(tls)
+        self._timeouts = timeouts or NextHopTimeouts()
+        self._context = context or _tls_context(tls)
         self._idle: deque[NextHop] = deque()
         self._features: dict[str, str] | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -56,7 +56,7 @@ class Relay:
         self.opened = self.reused = self.failures = 0
 
     def start(self) -> None:
-        """Ask what the next hop can, and go on asking."""
+        """Ask for the next hop's extensions now and every `REFRESH_SECONDS`."""
         self._refreshing = asyncio.create_task(self._refresh_forever())
 
     async def close(self) -> None:
@@ -68,31 +68,31 @@ class Relay:
             self._idle.pop().close()
 
     async def features(self) -> dict[str, str]:
-        """What the next hop can, as it last said; nothing where it cannot be asked now."""
+        """Return the next hop's extensions, as it last said; none where it cannot be asked now."""
         if self._features is None:
             with contextlib.suppress(NextHopError, TimeoutError):
                 async with asyncio.timeout(FEATURE_SECONDS):
-                    self.give_back(await self.lend())
+                    self.give_back(await self.borrow())
         return self._features or {}
 
-    async def lend(self) -> NextHop:
-        """A connection that is ready for MAIL. Raises `NextHopError`."""
+    async def borrow(self) -> NextHop:
+        """Return a connection that is ready for MAIL. Raises `NextHopError`."""
         while self._idle:
             link = self._idle.pop()
             if await self._is_sound(link):
                 self.reused += 1
                 return link
-        return await self._connected()
+        return await self._connect()
 
     def give_back(self, link: NextHop) -> None:
-        """A connection with no transaction open and no answer pending; whatever else is closed."""
+        """Take back a connection; it is closed if it is old, or a transaction or reply is still open."""
         old = link.transactions >= MAX_TRANSACTIONS or len(self._idle) >= MAX_IDLE
         if old or not link.usable:
             link.close()
         else:
             self._idle.append(link)
 
-    def let_go(self, link: NextHop) -> None:
+    def abandon(self, link: NextHop) -> None:
         """End a transaction that is not to be completed, without waiting for it."""
         task = asyncio.create_task(self.reset(link))
         self._resetting.add(task)
@@ -108,14 +108,14 @@ class Relay:
             pass
         link.close()
 
-    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> Reply:
-        """A whole message of ours, to all recipients or to none; the answer that decides."""
+    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
+        """Send a whole message, to all recipients or to none; return the last reply."""
         try:
-            link = await self.lend()
+            link = await self.borrow()
         except NextHopError:
             return replies.NEXT_HOP_DOWN
         try:
-            return passed_on(await self._sent(link, sender, recipients, raw))
+            return pass_on(await self._send(link, sender, recipients, raw))
         except NextHopError:
             return replies.NEXT_HOP_LOST
         finally:
@@ -124,7 +124,7 @@ class Relay:
             else:
                 link.close()
 
-    async def _sent(self, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> Reply:
+    async def _send(self, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
         wide = not (sender.isascii() and all(map(str.isascii, recipients)))
         if wide and "SMTPUTF8" not in link.features:
             return replies.NEEDS_UTF8
@@ -136,30 +136,30 @@ class Relay:
             if not answer.positive:
                 return answer
         link.transactions += 1
-        return await link.message([raw])
+        return await link.send_message([raw])
 
     async def _is_sound(self, link: NextHop) -> bool:
-        rested = asyncio.get_running_loop().time() - link.last_used
-        if not link.usable or rested > IDLE_SECONDS:
+        idle = asyncio.get_running_loop().time() - link.last_used
+        if not link.usable or idle > IDLE_SECONDS:
             link.close()
             return False
-        if rested < UNCHECKED_SECONDS:
+        if idle < UNCHECKED_SECONDS:
             return True
         try:
-            return (await link.ask(b"NOOP", self._patience.connect)).positive
+            return (await link.ask(b"NOOP", self._timeouts.connect)).positive
         except NextHopError:
             return False
 
-    async def _connected(self) -> NextHop:
+    async def _connect(self) -> NextHop:
         try:
-            return await self._negotiated()
+            return await self._negotiate()
         except (NextHopError, OSError, TimeoutError) as fault:
             self.failures += 1
             log.warning("next hop not available", host=self._host, port=self._port, reason=str(fault))
             raise NextHopError(str(fault)) from None
 
-    async def _negotiated(self) -> NextHop:
-        link = await self._opened()
+    async def _negotiate(self) -> NextHop:
+        link = await self._open()
         encrypt = self._context is not None and "STARTTLS" in link.features
         if not encrypt and self._tls in ("required", "verified"):
             link.close()
@@ -173,17 +173,17 @@ class Relay:
                     raise
                 # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
                 log.warning("next hop's TLS does not work; going on in clear", host=self._host, port=self._port)
-                link = await self._opened()
+                link = await self._open()
         self._features = link.features
         self.opened += 1
         return link
 
-    async def _opened(self) -> NextHop:
+    async def _open(self) -> NextHop:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._patience.connect):
-            _, link = await loop.create_connection(lambda: NextHop(self._patience), self._host, self._port)
+        async with asyncio.timeout(self._timeouts.connect):
+            _, link = await loop.create_connection(lambda: NextHop(self._timeouts), self._host, self._port)
         try:
-            await link.greeted(self._hostname)
+            await link.greet(self._hostname)
         except NextHopError:
             link.close()
             raise
@@ -192,18 +192,18 @@ class Relay:
     async def _refresh_forever(self) -> None:
         while True:
             with contextlib.suppress(NextHopError):
-                self.give_back(await self._connected())
+                self.give_back(await self._connect())
             await asyncio.sleep(REFRESH_SECONDS)
-            self._weed_out()
+            self._close_idle()
 
-    def _weed_out(self) -> None:
-        """Close what lay idle for too long."""
+    def _close_idle(self) -> None:
+        """Close connections that lay idle for too long."""
         now = asyncio.get_running_loop().time()
         while self._idle and now - self._idle[0].last_used > IDLE_SECONDS:
             self._idle.popleft().close()
 
 
-def _context(tls: Tls) -> ssl.SSLContext | None:
+def _tls_context(tls: Tls) -> ssl.SSLContext | None:
     if tls == "off":
         return None
     context = ssl.create_default_context()

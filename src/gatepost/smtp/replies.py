@@ -16,7 +16,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _LINE = re.compile(rb"([2-5]\d\d)([ -]?)(.*)", re.DOTALL)
 
 
-class Reply(msgspec.Struct, frozen=True):
+class SmtpReply(msgspec.Struct, frozen=True):
     """A code, and the text of each line with the enhanced status code in front."""
 
     code: int
@@ -33,20 +33,20 @@ class Reply(msgspec.Struct, frozen=True):
         return b"".join([*(start + b"-" + line + b"\r\n" for line in first), start + b" " + last + b"\r\n"])
 
 
-def reply(code: int, text: str) -> Reply:
-    """One line of ours."""
-    return Reply(code, (text.encode("ascii"),))
+def reply(code: int, text: str) -> SmtpReply:
+    """Return a reply of one line."""
+    return SmtpReply(code, (text.encode("ascii"),))
 
 
-def passed_on(theirs: Reply) -> Reply:
-    """The next hop's reply as ours. 421 would mean that we close: to the client it is a failure for now."""
+def pass_on(theirs: SmtpReply) -> SmtpReply:
+    """Return the next hop's reply as ours. 421 would mean that we close: to the client it is a failure for now."""
     if theirs.code == 421:
         return NEXT_HOP_LOST
     if not 200 <= theirs.code < 600 or 300 <= theirs.code < 400:
         return NEXT_HOP_CONFUSED
     generic = b"%d.0.0 " % (theirs.code // 100)
     lines = tuple(_CONTROL.sub(b"?", line)[:MAX_LINE] for line in theirs.lines)
-    return Reply(theirs.code, tuple(line if _ENHANCED.match(line) else generic + line for line in lines))
+    return SmtpReply(theirs.code, tuple(line if _ENHANCED.match(line) else generic + line for line in lines))
 
 
 class ReplyReader:
@@ -57,7 +57,7 @@ class ReplyReader:
         self._code = 0
         self._lines: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[Reply]:
+    def feed(self, data: bytes) -> list[SmtpReply]:
         """The replies that are whole now."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_LINE * 4:
@@ -66,10 +66,10 @@ class ReplyReader:
 
     @property
     def empty(self) -> bool:
-        """Is nothing half read?"""
+        """Whether no reply is half read."""
         return not self._rest and not self._lines
 
-    def _line(self, line: bytes) -> Reply | None:
+    def _line(self, line: bytes) -> SmtpReply | None:
         match = _LINE.fullmatch(line)
         if not match or (self._lines and int(match[1]) != self._code) or len(self._lines) >= MAX_LINES:
             raise ValueError("no SMTP reply")
@@ -78,7 +78,7 @@ class ReplyReader:
         if match[2] == b"-":
             return None
         lines, self._lines = tuple(self._lines), []
-        return Reply(self._code, lines)
+        return SmtpReply(self._code, lines)
 
 
 OK = reply(250, "2.0.0 Ok")
@@ -130,11 +130,11 @@ STOPPING = reply(421, "4.3.2 Service shutting down")
 BROKEN = reply(421, "4.3.0 Temporary failure")
 
 
-def accepted(ggrid: str) -> Reply:
-    """Taken over for good; whether it was held or dropped is nobody's business."""
+def accepted_reply(ggrid: str) -> SmtpReply:
+    """Return the reply to a message that was taken over; it does not say whether it was held or dropped."""
     return reply(250, f"2.6.0 Accepted, reference {ggrid}")
 
 
-def refused(ggrid: str) -> Reply:
-    """Policy says no."""
+def refused_reply(ggrid: str) -> SmtpReply:
+    """Return the reply to a message that the policy refuses."""
     return reply(550, f"5.7.1 Message refused, reference {ggrid}")

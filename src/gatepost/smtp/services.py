@@ -1,9 +1,7 @@
-"""What a decision is over SMTP: who has the message from now on, and so what the client is told.
+"""What every session of one intake shares, and what a decision is over SMTP.
 
-A 2xx means that the message is with the next hop, in the quarantine, or dropped on record. Everything that goes wrong
-on the way to one of these is a 4xx: the sender still has the message and comes again.
-
-What every session of one intake shares.
+A 2xx reply means that the message is with the next hop, in the quarantine, or dropped on record. Everything that goes
+wrong on the way to one of these is a 4xx: the sender still has the message and comes again.
 """
 
 import ssl
@@ -13,100 +11,102 @@ from typing import Protocol
 
 import structlog
 
-from gatepost.scanning.held_mail import Holding
+from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
-from gatepost.smtp.limits import Limits
+from gatepost.smtp.limits import SmtpLimits
 from gatepost.smtp.relay import Relay
-from gatepost.smtp.replies import Reply
+from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
 
-# So many came to no decision before this one, within 24 hours: the message is held instead of coming back for days.
+# After so many analyses without a decision within 24 hours, the message is held instead of coming back for days.
 UNDECIDED_BEFORE = 2
 
-Delivers = Callable[[ScanResult], Awaitable[Reply]]
+Deliver = Callable[[ScanResult], Awaitable[SmtpReply]]
 
 
-class Scans(Protocol):
-    """The core."""
+class SmtpCore(Protocol):
+    """The core, as far as SMTP needs it; `guard.service.Guard` is one."""
 
-    def has_room(self) -> bool: ...
+    def has_slot(self) -> bool: ...
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
 
 
-class Outcomes:
-    """Scans messages and acts on what is decided."""
+class MessageHandler:
+    """Scans messages and carries out what is decided."""
 
-    def __init__(self, guard: Scans, holding: Holding, *, after_queue: bool = False) -> None:
-        self._guard, self._holding, self._after_queue = guard, holding, after_queue
+    def __init__(self, guard: SmtpCore, quarantine: HoldsMail, *, after_queue: bool = False) -> None:
+        self._guard, self._quarantine, self._after_queue = guard, quarantine, after_queue
 
-    async def of(self, request: ScanRequest, digest: str, deliver: Delivers) -> Reply:
-        """The reply to a whole message; `digest` is the same for the same bytes and envelope."""
+    async def handle(self, request: ScanRequest, digest: str, deliver: Deliver) -> SmtpReply:
+        """Return the reply to a whole message; `digest` is the same for the same bytes and envelope."""
         try:
             result = await self._guard.scan(request)
             if isinstance(result, Full):
                 return replies.FULL
-            return await self._acted(request, result, digest, deliver)
+            return await self._carry_out(request, result, digest, deliver)
         except StorageError as fault:
             log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
-    async def _acted(self, request: ScanRequest, result: ScanResult, digest: str, deliver: Delivers) -> Reply:
+    async def _carry_out(self, request: ScanRequest, result: ScanResult, digest: str, deliver: Deliver) -> SmtpReply:
         decision = result.report.decision
         if decision == "deliver":
             return await deliver(result)
         if decision == "drop":
-            return replies.accepted(result.ggrid)
+            return replies.accepted_reply(result.ggrid)
         if decision == "bounce" and not self._after_queue:
-            return replies.refused(result.ggrid)
-        if decision == "undecided" and await self._holding.undecided_before(digest) < UNDECIDED_BEFORE:
+            return replies.refused_reply(result.ggrid)
+        if decision == "undecided" and await self._quarantine.undecided_before(digest) < UNDECIDED_BEFORE:
             return replies.UNDECIDED
-        await self._holding.keep(request, result, request.body)
-        return replies.accepted(result.ggrid)
+        await self._quarantine.keep(request, result, request.body)
+        return replies.accepted_reply(result.ggrid)
 
 
 class Services:
-    """Parts of the core and the limits; and what is counted over all sessions."""
+    """The core, the relay, the limits, and what is counted over all sessions."""
 
     def __init__(
         self,
         *,
-        guard: Scans,
-        outcomes: Outcomes,
+        guard: SmtpCore,
+        handler: MessageHandler,
         relay: Relay | None,
         tenancy: Tenancy,
         spool: Spool,
         hostname: str,
-        limits: Limits | None = None,
+        limits: SmtpLimits | None = None,
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
     ) -> None:
-        self.guard, self.outcomes, self.relay = guard, outcomes, relay
+        self.guard, self.handler, self.relay = guard, handler, relay
         self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
-        self.limits = limits or Limits()
+        self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
         self.spooled = 0
         self.answers: Counter[str] = Counter()
         self._stopping = False
 
     def size_limit(self, theirs: dict[str, str]) -> int:
-        """The most that a message may have, here and at the next hop."""
+        """Return how many bytes a message may have, here and at the next hop, whose extensions are `theirs`."""
         stated = theirs.get("SIZE", "")
         other = int(stated) if stated.isdigit() and len(stated) < 20 else 0
         return min(self.limits.message, other) if other else self.limits.message
 
-    def replied(self, reply: Reply) -> None:
-        """A whole message was answered."""
+    def count_reply(self, reply: SmtpReply) -> None:
+        """Count the reply to a whole message."""
         self.answers[f"{reply.code // 100}xx"] += 1
 
     def stop(self) -> None:
-        """No more from now on."""
+        """Take no more messages."""
         self._stopping = True
 
+    @property
     def stopping(self) -> bool:
+        """Whether the service takes no more messages."""
         return self._stopping

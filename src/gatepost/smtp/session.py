@@ -1,8 +1,8 @@
 """One SMTP session: commands in, replies out, in their order (RFC 5321 section 4).
 
 MAIL and RCPT are answered by the next hop. While more of the client's pipelined commands are waiting (RFC 2920) its
-replies are not waited for: they are promises that are kept in line and paid out before the session would have to wait
-for the client, and before any command whose meaning depends on them.
+replies are not waited for: they are promises that are kept in order and sent before the session would have to wait for
+the client, and before any command whose meaning depends on them.
 """
 
 import contextlib
@@ -16,24 +16,24 @@ from gatepost.ids import new_id
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
-from gatepost.smtp.client import XCLIENT, XFORWARD, Client
+from gatepost.smtp.client import XCLIENT, XFORWARD, SmtpClient
 from gatepost.smtp.commands import (
     Attributes,
     Chunk,
     Command,
-    Nonsense,
-    Parsed,
-    Path,
-    parse,
-    recipient_fault,
-    sender_fault,
+    InvalidCommand,
+    ParsedCommand,
+    PathCommand,
+    check_recipient,
+    check_sender,
+    parse_command,
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
 from gatepost.smtp.content import LineEnds
-from gatepost.smtp.replies import Reply, reply
+from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.smtp.services import Services
-from gatepost.smtp.trace import Arrival, added, header_of, without
-from gatepost.smtp.transaction import Pending, Receiving, Transaction, settled
+from gatepost.smtp.trace import Arrival, build_trace_fields, leave_out, read_header
+from gatepost.smtp.transaction import MessageReceiver, Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
@@ -46,10 +46,10 @@ _IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLI
 class Session:
     """The conversation with one client."""
 
-    def __init__(self, wire: Connection, client: Client, services: Services) -> None:
-        self._wire, self._client, self._services = wire, client, services
+    def __init__(self, connection: Connection, client: SmtpClient, services: Services) -> None:
+        self._connection, self._client, self._services = connection, client, services
         self._limits = services.limits
-        self._receiving = Receiving(wire, services)
+        self._receiver = MessageReceiver(connection, services)
         self._pending: deque[Pending] = deque()
         self._helo = ""
         self._extended = False
@@ -63,77 +63,77 @@ class Session:
         self.deciding = False
 
     async def run(self) -> None:
-        """Talk until one side has had enough."""
+        """Serve the client until one side ends the session."""
         try:
-            await self._talk()
+            await self._serve()
         except ConnectionGoneError:
             pass
         except ConnectionTimeoutError:
-            self._last(replies.TIMED_OUT)
+            self._send_last(replies.TIMED_OUT)
         except LineError as fault:
             with contextlib.suppress(ConnectionGoneError):
                 await self._flush()
-            self._last(replies.LINE_TOO_LONG if fault.too_long else replies.BARE_LINE_END)
+            self._send_last(replies.LINE_TOO_LONG if fault.too_long else replies.BARE_LINE_END)
         except Exception as fault:
             # A client never sees what broke; the log does.
             log.error("SMTP session broke", reference=new_id(), exc_info=fault)
-            self._last(replies.BROKEN)
+            self._send_last(replies.BROKEN)
         finally:
             self._end_transaction()
-            self._wire.close()
+            self._connection.close()
 
     def stop(self) -> None:
         """The service stops: a session that waits for its client ends now, one with a message after its reply."""
         self._closing = True
         if self.interruptible:
-            self._last(replies.STOPPING)
-            self._wire.close()
+            self._send_last(replies.STOPPING)
+            self._connection.close()
 
-    async def _talk(self) -> None:
-        if not await self._greeted():
+    async def _serve(self) -> None:
+        if not await self._greet():
             return
         while not self._closing:
-            if not self._wire.has_line:
+            if not self._connection.has_line:
                 await self._flush()
             self.interruptible = True
-            line = await self._wire.line(self._limits.command_line, self._limits.command_wait)
+            line = await self._connection.read_line(self._limits.command_line, self._limits.command_wait)
             self.interruptible = False
-            command = parse(line, self._limits)
-            if not isinstance(command, Path):
+            command = parse_command(line, self._limits)
+            if not isinstance(command, PathCommand):
                 await self._flush()
-            answer = await self._answer(command)
+            answer = await self._handle(command)
             if answer is not None:
                 self._pending.append(answer)
-            if self._exhausted(command):
+            if self._is_exhausted(command):
                 await self._flush()
                 break
         await self._flush()
-        if self._closing and self._services.stopping():
-            self._last(replies.STOPPING)
+        if self._closing and self._services.stopping:
+            self._send_last(replies.STOPPING)
 
-    async def _greeted(self) -> bool:
+    async def _greet(self) -> bool:
         pause = 0.0 if self._client.known else self._limits.greeting_pause
-        if await self._wire.talks_within(pause):
-            self._last(replies.EARLY_TALKER)
+        if await self._connection.talks_within(pause):
+            self._send_last(replies.EARLY_TALKER)
             return False
-        self._wire.write(b"220 " + self._services.hostname.encode() + b" ESMTP\r\n")
+        self._connection.write(b"220 " + self._services.hostname.encode() + b" ESMTP\r\n")
         return True
 
     async def _flush(self) -> None:
-        """Pay out every reply that is due, and see what the next hop's replies mean for the transaction."""
+        """Send every reply that is due, and see what the next hop's replies mean for the transaction."""
         if not self._pending:
             return
-        told = [await settled(answer) for answer in self._pending]
+        due = [await wait_for_reply(answer) for answer in self._pending]
         self._pending.clear()
-        self._wire.write(b"".join(each.encode() for each in told))
+        self._connection.write(b"".join(each.encode() for each in due))
         transaction = self._transaction
         if transaction is not None and not transaction.started:
             self._end_transaction()
             self._mail_refused = True
-        await self._wire.drained(self._limits.command_wait)
+        await self._connection.drain(self._limits.command_wait)
 
-    def _exhausted(self, command: Parsed) -> bool:
-        """Count; true where the client has used up what a session may have."""
+    def _is_exhausted(self, command: ParsedCommand) -> bool:
+        """Count the command; return whether the client has used up what a session may have."""
         self._commands += 1
         verb = getattr(command, "verb", "")
         if self._commands > self._limits.commands or (verb in _IDLE and self._idle >= self._limits.idle_commands):
@@ -145,29 +145,29 @@ class Session:
             return True
         return False
 
-    async def _answer(self, command: Parsed) -> Pending | None:
-        if isinstance(command, Nonsense):
+    async def _handle(self, command: ParsedCommand) -> Pending | None:
+        if isinstance(command, InvalidCommand):
             self._errors += 1
             self._closing |= command.hostile
             return command.reply
-        if self._services.tls_required and not self._wire.encrypted and not _allowed_in_clear(command):
+        if self._services.tls_required and not self._connection.encrypted and not _allowed_in_clear(command):
             if isinstance(command, Chunk):
-                await self._receiving.swallow(command.size)
+                await self._receiver.discard(command.size)
             return replies.NEEDS_TLS
-        if isinstance(command, Path):
+        if isinstance(command, PathCommand):
             return await (self._mail(command) if command.verb == "MAIL" else self._rcpt(command))
         if isinstance(command, Chunk):
             return await self._bdat(command)
         if isinstance(command, Attributes):
-            return self._heard(command)
-        return await self._obeyed(command)
+            return self._handle_attributes(command)
+        return await self._handle_command(command)
 
-    async def _obeyed(self, command: Command) -> Pending | None:
+    async def _handle_command(self, command: Command) -> Pending | None:
         verb = command.verb
         if verb in ("EHLO", "HELO"):
             self._end_transaction()
             self._helo, self._extended = command.argument, verb == "EHLO"
-            return Reply(250, await self._extensions()) if self._extended else self._hello()
+            return SmtpReply(250, await self._extensions()) if self._extended else self._hello()
         if verb == "DATA":
             return await self._data()
         if verb == "STARTTLS":
@@ -181,44 +181,44 @@ class Session:
         simple = {"HELP": replies.HELP, "VRFY": replies.CANNOT_VERIFY, "EXPN": replies.NOT_IMPLEMENTED}
         return simple.get(verb, replies.OK)
 
-    def _hello(self) -> Reply:
+    def _hello(self) -> SmtpReply:
         return reply(250, self._services.hostname)
 
     async def _extensions(self) -> tuple[bytes, ...]:
-        """What we can; what concerns the message itself only if the next hop can it, too."""
-        services, theirs = self._services, await self._theirs()
+        """Return our extensions; those that concern the message itself only if the next hop has them, too."""
+        services, theirs = self._services, await self._next_hop_features()
         lines = [services.hostname, "PIPELINING", f"SIZE {services.size_limit(theirs)}"]
         lines += [name for name in ("8BITMIME", "SMTPUTF8", "DSN") if name in theirs]
         lines += ["ENHANCEDSTATUSCODES", "CHUNKING"]
-        if services.tls is not None and not self._wire.encrypted:
+        if services.tls is not None and not self._connection.encrypted:
             lines.append("STARTTLS")
         if self._client.listed:
             lines += [f"XFORWARD {XFORWARD}", f"XCLIENT {XCLIENT}"]
         return tuple(line.encode() for line in lines)
 
-    async def _theirs(self) -> dict[str, str]:
-        """What the next hop can; without one, nothing is in the way of what mail may be."""
+    async def _next_hop_features(self) -> dict[str, str]:
+        """Return the next hop's extensions; without a next hop, those that limit no message."""
         relay = self._services.relay
         return await relay.features() if relay else {"8BITMIME": "", "SMTPUTF8": ""}
 
-    async def _start_tls(self) -> Reply | None:
+    async def _start_tls(self) -> SmtpReply | None:
         services = self._services
-        if services.tls is None or self._wire.encrypted or not self._extended:
-            return replies.OUT_OF_ORDER if self._wire.encrypted or not self._extended else replies.NOT_IMPLEMENTED
+        if services.tls is None or self._connection.encrypted or not self._extended:
+            return replies.OUT_OF_ORDER if self._connection.encrypted or not self._extended else replies.NOT_IMPLEMENTED
         self._end_transaction()
-        if not await self._wire.start_tls(services.tls, replies.GO_AHEAD_TLS.encode(), self._limits.handshake):
+        if not await self._connection.start_tls(services.tls, replies.GO_AHEAD_TLS.encode(), self._limits.handshake):
             raise ConnectionGoneError
         # RFC 3207 section 4.2: the client starts anew and says who it is once more.
         self._helo, self._extended = "", False
         return None
 
-    def _heard(self, attributes: Attributes) -> Reply:
+    def _handle_attributes(self, attributes: Attributes) -> SmtpReply:
         if not self._client.listed:
             self._errors += 1
             return replies.NOT_ALLOWED
         if self._transaction is not None or (attributes.verb == "XFORWARD" and not self._helo):
             return replies.OUT_OF_ORDER
-        client = self._client.hears(attributes)
+        client = self._client.with_attributes(attributes)
         if client is None:
             self._errors += 1
             return replies.SYNTAX
@@ -228,14 +228,14 @@ class Session:
         self._helo, self._extended = "", False
         return reply(220, f"{self._services.hostname} ESMTP")
 
-    async def _mail(self, mail: Path) -> Pending:
+    async def _mail(self, mail: PathCommand) -> Pending:
         self._mail_refused = False
         if not self._helo or self._transaction is not None:
             self._errors += 1
             return replies.OUT_OF_ORDER
-        theirs = await self._theirs()
-        refusal = sender_fault(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
-        if refusal is None and not self._services.guard.has_room():
+        theirs = await self._next_hop_features()
+        refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
+        if refusal is None and not self._services.guard.has_slot():
             refusal = replies.FULL
         if refusal is None and self._services.spooled >= self._limits.spooled:
             refusal = replies.NO_ROOM
@@ -246,25 +246,25 @@ class Session:
         self._transaction = Transaction(mail, self._client, self._helo, self._services.relay)
         return await self._transaction.begin()
 
-    async def _rcpt(self, rcpt: Path) -> Pending:
+    async def _rcpt(self, rcpt: PathCommand) -> Pending:
         transaction = self._transaction
         if transaction is None or transaction.body is not None:
             self._errors += not self._mail_refused
             return replies.OUT_OF_ORDER
-        if refusal := recipient_fault(rcpt, await self._theirs(), international=transaction.international):
+        if refusal := check_recipient(rcpt, await self._next_hop_features(), international=transaction.international):
             return refusal
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
         try:
-            fits = await self._fits(transaction, rcpt.domain)
+            fits = await self._is_same_tenant(transaction, rcpt.domain)
         except StorageError:
             return replies.TRY_LATER
         if self._transaction is None:  # the next hop refused the sender meanwhile
             return replies.OUT_OF_ORDER
         return transaction.add(rcpt) if fits else replies.OTHER_TENANT
 
-    async def _fits(self, transaction: Transaction, domain: str) -> bool:
-        """Is the domain that of the transaction's tenant? The first recipient that is taken says who that is."""
+    async def _is_same_tenant(self, transaction: Transaction, domain: str) -> bool:
+        """Whether the domain is the transaction's tenant's; the first recipient that is taken says who that is."""
         if domain not in transaction.tenants:
             transaction.tenants[domain] = await self._services.tenancy.tenant_of(domain)
         tenant = transaction.tenants[domain]
@@ -277,8 +277,8 @@ class Session:
         transaction.tenant = tenant
         return True
 
-    def _unready(self) -> Reply | None:
-        """Why no message can come now."""
+    def _why_not_ready(self) -> SmtpReply | None:
+        """Return the reply if no message can come now."""
         transaction = self._transaction
         if transaction is None:
             self._errors += not self._mail_refused
@@ -287,37 +287,37 @@ class Session:
             return replies.NEXT_HOP_LOST if transaction.lost else replies.NO_RECIPIENTS
         return replies.NEXT_HOP_LOST if transaction.lost else None
 
-    async def _data(self) -> Reply:
-        if self._wire.buffered:
-            # Whoever does not wait for the 354 may be made to speak by somebody else: what follows is no command.
+    async def _data(self) -> SmtpReply:
+        if self._connection.buffered:
+            # A client that does not wait for the 354 may be driven by an attacker: what follows is no command.
             self._closing = True
             return replies.UNINVITED
         transaction = self._transaction
         if transaction is not None and transaction.body is not None:
             return replies.OUT_OF_ORDER
-        if refusal := self._unready():
+        if refusal := self._why_not_ready():
             return refusal
         assert transaction is not None
-        self._wire.write(replies.SEND_DATA.encode())
+        self._connection.write(replies.SEND_DATA.encode())
         transaction.body = self._services.spool.new()
-        refusal = await self._receiving.dotted(transaction.body, transaction.keep_alive)
-        return await self._ended(transaction, refusal)
+        refusal = await self._receiver.receive_data(transaction.body, transaction.keep_alive)
+        return await self._finish_message(transaction, refusal)
 
-    async def _bdat(self, chunk: Chunk) -> Reply:
+    async def _bdat(self, chunk: Chunk) -> SmtpReply:
         transaction = self._transaction
-        if refusal := self._unready():
-            await self._receiving.swallow(chunk.size)
+        if refusal := self._why_not_ready():
+            await self._receiver.discard(chunk.size)
             return refusal
         assert transaction is not None
         if transaction.body is None:
             transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
-        refusal = await self._receiving.chunk(transaction.body, chunk, self._chunk_ends, transaction.keep_alive)
+        refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.keep_alive)
         if refusal is None and not chunk.last:
             return reply(250, f"2.0.0 {chunk.size} octets received")
-        return await self._ended(transaction, refusal)
+        return await self._finish_message(transaction, refusal)
 
-    async def _ended(self, transaction: Transaction, refusal: Reply | None) -> Reply:
-        """A whole message is there, or will never be."""
+    async def _finish_message(self, transaction: Transaction, refusal: SmtpReply | None) -> SmtpReply:
+        """Answer a message that is whole, or that is refused, and end its transaction."""
         body = transaction.body
         assert body is not None
         try:
@@ -327,26 +327,26 @@ class Session:
                 return replies.EMPTY
             body.finish()
             self.deciding = True
-            return await self._concluded(transaction, body)
+            return await self._decide(transaction, body)
         finally:
             self.deciding = False
             self._end_transaction()
             self._client = self._client.after_message()
 
-    async def _concluded(self, transaction: Transaction, body: SpooledBody) -> Reply:
+    async def _decide(self, transaction: Transaction, body: SpooledBody) -> SmtpReply:
         services = self._services
-        header = header_of(body, services.hostname)
+        header = read_header(body, services.hostname)
         if header.hops > self._limits.hops:
             return replies.LOOP
         now = time.time()
         request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body)
 
-        async def deliver(result: ScanResult) -> Reply:
-            top = added(result, services.hostname, self._arrival(transaction, now))
-            return await transaction.deliver(itertools.chain((top,), without(body, header.claims)))
+        async def deliver(result: ScanResult) -> SmtpReply:
+            top = build_trace_fields(result, services.hostname, self._arrival(transaction, now))
+            return await transaction.deliver(itertools.chain((top,), leave_out(body, header.claims)))
 
-        answer = await services.outcomes.of(request, transaction.digest(body.sha256), deliver)
-        services.replied(answer)
+        answer = await services.handler.handle(request, transaction.digest(body.sha256), deliver)
+        services.count_reply(answer)
         log.info("message answered", ggrid=request.ggrid, code=answer.code, client=self._client.address)
         return answer
 
@@ -356,7 +356,7 @@ class Session:
         return Arrival(
             helo=self._helo,
             address=self._client.address,
-            protocol=protocol + "S" * self._wire.encrypted,
+            protocol=protocol + "S" * self._connection.encrypted,
             recipient=accepted[0] if len(accepted) == 1 else "",
             now=now,
         )
@@ -367,10 +367,10 @@ class Session:
             self._services.spooled -= transaction.body.size if transaction.body else 0
             transaction.end()
 
-    def _last(self, last: Reply) -> None:
+    def _send_last(self, last: SmtpReply) -> None:
         self._closing = True
-        self._wire.write(last.encode())
+        self._connection.write(last.encode())
 
 
-def _allowed_in_clear(command: Parsed) -> bool:
+def _allowed_in_clear(command: ParsedCommand) -> bool:
     return isinstance(command, Command) and command.verb in _BEFORE_TLS

@@ -43,8 +43,8 @@ class Header(msgspec.Struct, frozen=True):
     hops: int
 
 
-def added(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
-    """The fields that go on top."""
+def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
+    """Return the fields that go on top."""
     report = result.report
     fields = [
         authentication_results(hostname, report.authentication),
@@ -52,13 +52,13 @@ def added(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
         _field("X-Gatepost-Verdict", [report.verdict]),
         _field("X-Gatepost-Decision", [report.decision]),
         _field("X-Gatepost-Tags", [f"{tag}," for tag in report.tags[:-1]] + list(report.tags[-1:]) or ["none"]),
-        _received(result.ggrid, hostname, arrival),
+        _received_field(result.ggrid, hostname, arrival),
     ]
     return b"".join(fields)
 
 
-def header_of(body: SpooledBody, hostname: str) -> Header:
-    """Look through the header section, or as much of it as a header may have."""
+def read_header(body: SpooledBody, hostname: str) -> Header:
+    """Read the header section, or as much of it as a header may have."""
     start = next(body.chunks(MAX_HEADER), b"")
     claims: list[tuple[int, int]] = []
     hops = position = 0
@@ -70,42 +70,42 @@ def header_of(body: SpooledBody, hostname: str) -> Header:
             continue
         name = match[1].lower()
         hops += name == b"received"
-        if name.startswith(PREFIX) or (name == AUTHENTICATION and _claims(match[0], hostname)):
+        if name.startswith(PREFIX) or (name == AUTHENTICATION and _is_forged(match[0], hostname)):
             claims.append(match.span())
         position = match.end()
     return Header(tuple(claims), hops)
 
 
-def without(body: SpooledBody, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """The bytes of a message but for these stretches, in pieces."""
+def leave_out(body: SpooledBody, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield the bytes of a message but for these stretches, in pieces."""
     begin = 0
     rest = list(claims)
     for piece in body.chunks(_PIECE):
         end = begin + len(piece)
-        place = begin
+        position = begin
         while rest and rest[0][0] < end:
             first, last = rest[0]
-            if first > place:
-                yield piece[place - begin : first - begin]
-            place = min(last, end)
+            if first > position:
+                yield piece[position - begin : first - begin]
+            position = min(last, end)
             if last > end:
                 break
             rest.pop(0)
-        if place < end:
-            yield piece[place - begin :]
+        if position < end:
+            yield piece[position - begin :]
         begin = end
 
 
-def _claims(raw: bytes, hostname: str) -> bool:
+def _is_forged(raw: bytes, hostname: str) -> bool:
     value = raw.partition(b":")[2].replace(b"\r\n", b"").strip().decode("latin-1")
     return bool(forged([Field("authentication-results", value, raw)], hostname))
 
 
-def _received(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
+def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
     words = [
-        f"from {_safe(arrival.helo) or 'unknown'}",
+        f"from {_sanitise(arrival.helo) or 'unknown'}",
         f"([{_literal(arrival.address)}])",
-        f"by {_safe(hostname)}",
+        f"by {_sanitise(hostname)}",
         f"with {arrival.protocol}",
         f"id {ggrid}",
     ]
@@ -116,10 +116,10 @@ def _received(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
 
 
 def _literal(address: str) -> str:
-    return f"IPv6:{address}" if ":" in address else _safe(address)
+    return f"IPv6:{address}" if ":" in address else _sanitise(address)
 
 
-def _safe(text: str) -> str:
+def _sanitise(text: str) -> str:
     """A word that can end neither a comment nor the field. Address literals keep their brackets off."""
     return _ODD.sub("?", text.strip("[]"))[:255]
 

@@ -1,12 +1,12 @@
-"""A message on its way in: spooled as it arrives, with a limit on its size, its slowness and the room that all take.
-
-What is refused is still read to its end, or the client would take the reply for that of a later command; but not for
-ever: whoever sends twice what may be sent, or too slowly, is cut off.
-
-One mail transaction (RFC 5321 section 3.3), here and at the next hop at once.
+"""One mail transaction (RFC 5321 section 3.3), here and at the next hop at once, and the message as it arrives.
 
 MAIL and RCPT go to the next hop as they come, and its replies are the client's. Nothing is decided here that the next
-hop decides: who is a valid recipient, who may send. Without a next hop everybody is taken, and only `deliver` fails.
+hop decides: who is a valid recipient, who may send. Without a next hop every recipient is taken, and only `deliver`
+fails.
+
+A message is spooled as it arrives, with a limit on its size, its slowness and the space that all messages take. What is
+refused is still read to its end, or the client would take the reply for that of a later command; but not for ever: a
+client that sends twice what it may send, or too slowly, is cut off.
 """
 
 import asyncio
@@ -16,67 +16,69 @@ from collections.abc import Callable, Iterable
 from gatepost.mail.message import Envelope
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
-from gatepost.smtp.client import Client
-from gatepost.smtp.commands import Chunk, Path, xtext
+from gatepost.smtp.client import SmtpClient
+from gatepost.smtp.commands import Chunk, PathCommand, encode_xtext
 from gatepost.smtp.connection import Connection, ConnectionTimeoutError
 from gatepost.smtp.content import DotStream, LineEnds
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.relay import Relay
-from gatepost.smtp.replies import Reply, passed_on
+from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.services import Services
 
 _PIECE = 256 << 10
 
 
-class Receiving:
+class MessageReceiver:
     """Reads messages off one connection."""
 
-    def __init__(self, wire: Connection, services: Services) -> None:
-        self._wire, self._services, self._limits = wire, services, services.limits
+    def __init__(self, connection: Connection, services: Services) -> None:
+        self._connection, self._services, self._limits = connection, services, services.limits
 
-    async def dotted(self, body: SpooledBody, alive: Callable[[], None]) -> Reply | None:
-        """Read up to the lone dot; the reply if the message is refused. Raises `LateError` where it never ends."""
-        stream, pace = DotStream(), _Pace(self._services)
-        fault: Reply | None = None
+    async def receive_data(self, body: SpooledBody, alive: Callable[[], None]) -> SmtpReply | None:
+        """Read up to the lone dot; return the reply if the message is refused. Raises `ConnectionTimeoutError`."""
+        stream, pace = DotStream(), _ArrivalDeadline(self._services)
+        fault: SmtpReply | None = None
         rest: bytes | None = None
         while rest is None:
-            piece = await self._wire.piece(_PIECE, pace.deadline())
+            piece = await self._connection.read_piece(_PIECE, pace.deadline())
             pace.count(len(piece))
             content, rest = stream.feed(piece)
-            fault = fault or self._kept(body, content, stream.ends)
+            fault = fault or self._spool(body, content, stream.ends)
             alive()
-        self._wire.put_back(rest)
+        self._connection.put_back(rest)
         return fault or (None if stream.ends.sound else replies.BARE_IN_MESSAGE)
 
-    async def chunk(self, body: SpooledBody, chunk: Chunk, ends: LineEnds, alive: Callable[[], None]) -> Reply | None:
-        """Read one chunk; the reply if the message is refused."""
+    async def receive_chunk(
+        self, body: SpooledBody, chunk: Chunk, ends: LineEnds, alive: Callable[[], None]
+    ) -> SmtpReply | None:
+        """Read one chunk; return the reply if the message is refused."""
         if chunk.size + body.size > self._limits.message:
-            await self.swallow(chunk.size)
+            await self.discard(chunk.size)
             return replies.TOO_LARGE
-        pace, left = _Pace(self._services), chunk.size
-        fault: Reply | None = None
+        pace, left = _ArrivalDeadline(self._services), chunk.size
+        fault: SmtpReply | None = None
         while left:
-            piece = await self._wire.piece(min(left, _PIECE), pace.deadline())
+            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
             left -= len(piece)
             pace.count(len(piece))
-            ends.see(piece)
-            fault = fault or self._kept(body, piece, ends)
+            ends.check(piece)
+            fault = fault or self._spool(body, piece, ends)
             alive()
         if chunk.last and not ends.sound:
             return fault or replies.BARE_IN_MESSAGE
         return fault
 
-    async def swallow(self, size: int) -> None:
-        """Read a chunk that nobody wants (RFC 3030 section 2: it comes all the same)."""
+    async def discard(self, size: int) -> None:
+        """Read a chunk of a message that is refused (RFC 3030 section 2: it comes all the same)."""
         if size > self._limits.message * 2:
             raise ConnectionTimeoutError
-        pace, left = _Pace(self._services), size
+        pace, left = _ArrivalDeadline(self._services), size
         while left:
-            piece = await self._wire.piece(min(left, _PIECE), pace.deadline())
+            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
             left -= len(piece)
             pace.count(len(piece))
 
-    def _kept(self, body: SpooledBody, content: bytes, ends: LineEnds) -> Reply | None:
+    def _spool(self, body: SpooledBody, content: bytes, ends: LineEnds) -> SmtpReply | None:
         if not ends.clean:
             return replies.BARE_IN_MESSAGE
         if body.size + len(content) > self._limits.message:
@@ -91,8 +93,8 @@ class Receiving:
         return None
 
 
-class _Pace:
-    """By when the next piece must come."""
+class _ArrivalDeadline:
+    """The time by which the next piece of a message must come."""
 
     def __init__(self, services: Services) -> None:
         self._limits = services.limits
@@ -111,7 +113,7 @@ class _Pace:
         return min(self._now() + limits.data_wait, self._started + whole)
 
 
-Pending = Reply | asyncio.Future[Reply]
+Pending = SmtpReply | asyncio.Future[SmtpReply]
 
 KEEP_ALIVE_SECONDS = 60.0
 # Parameters of MAIL and RCPT, and the extension that the next hop must have for each.
@@ -129,7 +131,7 @@ _NEEDED = {
 class Transaction:
     """From MAIL to the last reply. `body` is what BDAT brought so far; `tenant` that of all its recipients."""
 
-    def __init__(self, mail: Path, client: Client, helo: str, relay: Relay | None) -> None:
+    def __init__(self, mail: PathCommand, client: SmtpClient, helo: str, relay: Relay | None) -> None:
         self._mail, self._client, self._helo, self._relay = mail, client, helo, relay
         self._link: NextHop | None = None
         self._sender: Pending = replies.SENDER_OK
@@ -139,21 +141,21 @@ class Transaction:
         self.body: SpooledBody | None = None
 
     async def begin(self) -> Pending:
-        """MAIL."""
+        """Handle MAIL: connect to the next hop and pass it on."""
         if self._relay is None:
             return self._sender
         try:
-            self._link = await self._relay.lend()
+            self._link = await self._relay.borrow()
         except NextHopError:
             self._sender = replies.NEXT_HOP_DOWN
             return self._sender
-        if self._client.forwarded and "XFORWARD" in self._link.features:
-            self._link.ask(_xforward(self._client.forwarded, self._link.features["XFORWARD"]))
+        if self._client.xforward and "XFORWARD" in self._link.features:
+            self._link.ask(_xforward(self._client.xforward, self._link.features["XFORWARD"]))
         self._sender = self._ask(self._mail, b"MAIL FROM")
         return self._sender
 
-    def add(self, recipient: Path) -> Pending:
-        """RCPT, for a recipient of the transaction's tenant."""
+    def add(self, recipient: PathCommand) -> Pending:
+        """Handle RCPT for a recipient of the transaction's tenant."""
         answer: Pending = replies.RECIPIENT_OK
         if self._relay is not None:
             answer = self._ask(recipient, b"RCPT TO")
@@ -162,17 +164,17 @@ class Transaction:
 
     @property
     def started(self) -> bool:
-        """Was MAIL accepted? Known only when its reply is there."""
-        return _known(self._sender).positive
+        """Whether MAIL was accepted; known only when its reply is there."""
+        return _current_reply(self._sender).positive
 
     @property
     def accepted(self) -> tuple[str, ...]:
         """The recipients that the next hop takes."""
-        return tuple(address for address, answer in self._recipients if _known(answer).positive)
+        return tuple(address for address, answer in self._recipients if _current_reply(answer).positive)
 
     @property
     def international(self) -> bool:
-        """Did the client announce an international message (RFC 6531)?"""
+        """Whether the client announced an international message (RFC 6531)."""
         return "SMTPUTF8" in self._mail.parameters
 
     @property
@@ -182,11 +184,11 @@ class Transaction:
 
     @property
     def lost(self) -> bool:
-        """Has the next hop gone away meanwhile?"""
+        """Whether the connection to the next hop was lost meanwhile."""
         return self._link is not None and not self._link.usable
 
     def envelope(self) -> Envelope:
-        """As the analysis gets it."""
+        """Return the envelope for the analysis."""
         client = self._client
         return Envelope(
             sender=self._mail.address,
@@ -197,25 +199,25 @@ class Transaction:
         )
 
     def digest(self, sha256: str) -> str:
-        """The same for the same bytes and envelope."""
+        """Return a hash that is the same for the same bytes and envelope."""
         parts = (sha256, self._mail.address, *sorted(self.accepted))
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
     def keep_alive(self) -> None:
-        """While a message comes in slowly, the next hop is told that somebody is still there."""
+        """Send NOOP to the next hop while a message comes in slowly, so that it does not close the connection."""
         link = self._link
         if link is not None and link.usable and asyncio.get_running_loop().time() - link.last_used > KEEP_ALIVE_SECONDS:
             link.ask(b"NOOP")
 
-    async def deliver(self, pieces: Iterable[bytes]) -> Reply:
-        """Send the message on; the next hop's last word is ours."""
+    async def deliver(self, pieces: Iterable[bytes]) -> SmtpReply:
+        """Send the message on; return the next hop's last reply."""
         if self._relay is None:
             return replies.NO_NEXT_HOP
         link, self._link = self._link, None
         assert link is not None
         link.transactions += 1
         try:
-            answer = await link.message(pieces)
+            answer = await link.send_message(pieces)
         except NextHopError:
             return replies.NEXT_HOP_LOST
         finally:
@@ -224,18 +226,18 @@ class Transaction:
         if answer.positive:
             self._relay.give_back(link)
         else:
-            self._relay.let_go(link)
-        return passed_on(answer)
+            self._relay.abandon(link)
+        return pass_on(answer)
 
     def end(self) -> None:
-        """Over, done or not."""
+        """Close the body and end the transaction at the next hop, whether completed or not."""
         if self.body is not None:
             self.body.close()
         link, self._link = self._link, None
         if link is not None and self._relay is not None:
-            self._relay.let_go(link)
+            self._relay.abandon(link)
 
-    def _ask(self, path: Path, words: bytes) -> Pending:
+    def _ask(self, path: PathCommand, words: bytes) -> Pending:
         link = self._link
         if link is None:
             return replies.NEXT_HOP_LOST if self._relay else replies.OUT_OF_ORDER
@@ -248,21 +250,21 @@ class Transaction:
         return link.ask(line)
 
 
-def _known(answer: Pending) -> Reply:
-    """A reply, if it is there; a promise that was broken or is open counts as a failure for now."""
-    if isinstance(answer, Reply):
+def _current_reply(answer: Pending) -> SmtpReply:
+    """Return the reply, if it is there; a promise that failed or is open counts as a failure for now."""
+    if isinstance(answer, SmtpReply):
         return answer
     if not answer.done() or answer.cancelled() or answer.exception():
         return replies.NEXT_HOP_LOST
     return answer.result()
 
 
-async def settled(answer: Pending) -> Reply:
-    """Wait for a reply, as the client gets it."""
-    if isinstance(answer, Reply):
+async def wait_for_reply(answer: Pending) -> SmtpReply:
+    """Wait for a reply, and return it as the client gets it."""
+    if isinstance(answer, SmtpReply):
         return answer
     try:
-        return passed_on(await answer)
+        return pass_on(await answer)
     except NextHopError:
         return replies.NEXT_HOP_LOST
 
@@ -270,7 +272,7 @@ async def settled(answer: Pending) -> Reply:
 def _xforward(values: dict[str, str | None], names: str) -> bytes:
     known = names.upper().split()
     words = [
-        name.encode() + b"=" + (xtext(value) if value else b"[UNAVAILABLE]")
+        name.encode() + b"=" + (encode_xtext(value) if value else b"[UNAVAILABLE]")
         for name, value in values.items()
         if name in known
     ]

@@ -70,7 +70,7 @@ class WebContext(msgspec.Struct, frozen=True):
 
     store: Store
     cores: Cores
-    room: HeldMailOnCores
+    held_mail: HeldMailOnCores
     spool: Spool
     policies: Policies
     trials: ListDryRuns

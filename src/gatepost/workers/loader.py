@@ -2,10 +2,11 @@
 
 guard itself holds keys, sockets and the database; a child of its own would inherit all of that. So guard starts this
 program, which imports the analysis, runs it once on a specimen of everything and then forks a worker on request:
-9 ms instead of half a second. A worker that dies is reaped here. Loader and workers end with guard, however it ends.
+9 ms instead of half a second. The loader reaps workers that die. Loader and workers end with guard, however it ends.
 """
 
 import gc
+import importlib.util
 import os
 import select
 import signal
@@ -17,40 +18,42 @@ from pathlib import Path
 import msgspec
 
 from gatepost.files.yara import YaraRules, YaraRulesError, compile_rules
+from gatepost.stages import INDISPENSABLE, STAGES
 from gatepost.textmodel.deployed import Models, load_models, shipped_models
 from gatepost.textmodel.model import ModelError
-from gatepost.workers import worker
-from gatepost.workers.protocol import Born, Loaded, Spawn
-from gatepost.workers.sandbox import die_with_parent, forget_signals
-from gatepost.workers.status_page import StatusPage
+from gatepost.workers.protocol import Loaded, Spawn, WorkerStarted
+from gatepost.workers.sandbox import die_with_parent, ignore_signals
+from gatepost.workers.status_page import Stages, StatusPage
 from gatepost.workers.warmup import warm_up
+from gatepost.workers.worker import WorkerData, run_worker
 
 
 class Loader:
     """Forks workers and reaps them, until guard closes the control socket."""
 
-    def __init__(self, control: socket.socket, rules: YaraRules | None, models: Models) -> None:
+    def __init__(self, control: socket.socket, data: WorkerData, stages: Stages) -> None:
         self._control = control
-        self._rules = rules
-        self._models = models
+        self._data = data
+        self._stages = stages
         self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
 
     def serve(self) -> None:
         """Take orders until guard is gone, then end every worker."""
-        self._control.send(msgspec.msgpack.encode(Loaded()))
-        while self._turn():
+        self._control.send(msgspec.msgpack.encode(Loaded(self._stages)))
+        while self._serve_ready():
             pass
         for pidfd in list(self._children):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             self._reap(pidfd)
 
-    def _turn(self) -> bool:
+    def _serve_ready(self) -> bool:
+        """Wait until a worker has ended or guard has an order; False once guard has closed the socket."""
         for descriptor, _event in self._poll.poll():
             if descriptor in self._children:
                 self._reap(descriptor)
-            elif not self._order():
+            elif not self._take_order():
                 return False
         return True
 
@@ -59,7 +62,7 @@ class Loader:
         self._poll.unregister(pidfd)
         os.close(pidfd)
 
-    def _order(self) -> bool:
+    def _take_order(self) -> bool:
         try:
             data, descriptors, _flags, _address = socket.recv_fds(self._control, 4096, 2)
         except ConnectionError:
@@ -81,7 +84,7 @@ class Loader:
         if pid == 0:
             try:
                 die_with_parent(parent, signal.SIGKILL)
-                worker.live(sock, StatusPage(page), order.memory, self._rules, self._models, trial=order.trial)
+                run_worker(sock, StatusPage(page, self._stages), order.memory, self._data)
             except BaseException:
                 traceback.print_exc()
                 raise
@@ -90,26 +93,31 @@ class Loader:
         pidfd = os.pidfd_open(pid)
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
-        socket.send_fds(self._control, [msgspec.msgpack.encode(Born(order.number, pid))], [pidfd])
+        socket.send_fds(self._control, [msgspec.msgpack.encode(WorkerStarted(order.number, pid))], [pidfd])
 
 
 def main() -> None:
-    """`python -m gatepost.workers.loader SOCKET PID RULES MODELS`: the control socket, guard's id, two folders."""
+    """`python -m gatepost.workers.loader SOCKET PID RULES MODELS FAULTS`: the control socket, guard's process id, the
+    folders of YARA rules and of text models, and the Python file that injects faults in tests (empty in service)."""
     descriptor, guard = (int(argument) for argument in sys.argv[1:3])
-    forget_signals()
+    rules, models, faults = sys.argv[3:6]
+    ignore_signals()
     die_with_parent(guard, signal.SIGKILL)
     warm_up()
-    rules, models = _rules(sys.argv[3]), _models(sys.argv[4])
+    data = WorkerData(_load_rules(rules), _load_models(models))
+    stages = Stages(STAGES, INDISPENSABLE)
+    if faults:
+        data, stages = _load_faults(faults, data, stages)
     gc.disable()
     gc.collect()
     gc.freeze()
     try:
-        Loader(socket.socket(fileno=descriptor), rules, models).serve()
+        Loader(socket.socket(fileno=descriptor), data, stages).serve()
     except ConnectionError:
         pass
 
 
-def _rules(folder: str) -> YaraRules | None:
+def _load_rules(folder: str) -> YaraRules | None:
     """The operator's rules, compiled before any worker is sealed."""
     try:
         return compile_rules(Path(folder)) if folder else None
@@ -117,12 +125,24 @@ def _rules(folder: str) -> YaraRules | None:
         sys.exit(f"gatepost: yara.folder {fault}")
 
 
-def _models(folder: str) -> Models:
+def _load_models(folder: str) -> Models:
     """The shipped text model, and the operator's own where there are any."""
     try:
         return load_models(Path(folder)) if folder else shipped_models()
     except ModelError as fault:
         sys.exit(f"gatepost: the text models in {folder}: {fault}")
+
+
+def _load_faults(path: str, data: WorkerData, stages: Stages) -> tuple[WorkerData, Stages]:
+    """A test's own Python file: its `inject(raw, context)` changes the context of an analysis, and its `STAGES` are the
+    stages that it adds."""
+    spec = importlib.util.spec_from_file_location("fault_injection", path)
+    if spec is None or spec.loader is None:
+        sys.exit(f"gatepost: {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    names = (*stages.names, *module.STAGES)
+    return msgspec.structs.replace(data, inject=module.inject), msgspec.structs.replace(stages, names=names)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The analysis workers, as guard's event loop drives them.
 
-Each message is analysed in a sealed process (see `seal`) that can ask and answer and nothing else. guard hands out jobs
-(`queueing`), answers questions, watches every worker's page (`page`), and ends a worker that stands still, grows or
-outlives a message's deadline. Only this timer kills: a limit inside the process could be swallowed by a library or
-hang with it in native code. What follows for the messages inside is in `attempt`.
+Each message is analysed in a sealed process (see `sandbox`) that can ask and answer and nothing else. guard hands out
+jobs (`jobs`), answers questions, watches every worker's status page (`status_page`), and ends a worker that stands
+still, grows or outlives a message's deadline. Only this timer kills: a limit inside the process could be swallowed by a
+library or hang with it in native code. `jobs.Attempt` decides what follows for the messages inside.
 """
 
 import asyncio
@@ -19,29 +19,31 @@ from gatepost.report import Outcome, Report, undecided
 from gatepost.view.values import NotShown
 from gatepost.workers import protocol
 from gatepost.workers.jobs import LARGE, AnalysisJob, Attempt, JobQueue, Reason
+from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.process import WorkerProcess
-from gatepost.workers.protocol import Frame, FrameError, Looked, Purpose, Snapshot
-from gatepost.workers.supervisor import SealError, Supervisor, WorkerFiles, describe_leaks
+from gatepost.workers.protocol import Frame, FrameError, Purpose, Snapshot, ViewResult
+from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
 
 RETIRE_AFTER = 10_000
-MAX_LOOKS = 2
-_LOOK_AT_MEMORY_EVERY = 200
-_MOST_GROWTH = 256 << 20
+MAX_VIEWS = 2
+_MEASURE_EVERY = 200
+_MAX_GROWTH = 256 << 20
 _STOP_SECONDS = 5.0
 
 _log = structlog.get_logger("gatepost.workers")
 
 
 class PoolSettings(msgspec.Struct, frozen=True):
-    """Times in seconds, memory in bytes over what an idle worker holds. `trial` is for tests only;
-    `rules` is a folder of YARA rules, `models` one of text models, `antivirus` whether there is one to ask."""
+    """Times in seconds, memory in bytes over what an idle worker holds. `rules` is a folder of YARA rules, `models` one
+    of text models, `antivirus` whether there is one to ask. `fault_injection` is for tests only: a Python file that
+    makes workers misbehave."""
 
     processes: int
     analysis_timeout: float
     stage_limit: float
     memory: int
     unsealed: bool = False
-    trial: bool = False
+    fault_injection: str = ""
     rules: str | None = None
     models: str = ""
     antivirus: bool = False
@@ -53,7 +55,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
 
 
 class PoolCounters(msgspec.Struct, frozen=True):
-    """What has happened so far, and what is going on."""
+    """Counts since the start, and how many workers and jobs there are now."""
 
     jobs: int
     kills: dict[Reason, int]
@@ -83,9 +85,9 @@ class WorkerPool:
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
         self._queue: JobQueue[Attempt] = JobQueue()
         self._attempts: dict[Attempt, WorkerProcess | None] = {}
-        # Somebody who looks never has the last worker, where there are several.
-        self._looks = asyncio.Semaphore(max(1, min(MAX_LOOKS, settings.processes - 1)))
-        self._staff: Supervisor | None = None
+        # Showing messages to people never takes the last worker, where there are several.
+        self._views = asyncio.Semaphore(max(1, min(MAX_VIEWS, settings.processes - 1)))
+        self._supervisor: Supervisor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self._jobs = 0
@@ -94,31 +96,32 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop = asyncio.get_running_loop()
-        equipment = WorkerFiles(self._settings.rules or "", self._settings.models)
-        self._staff = Supervisor(self, self._settings.memory, equipment, trial=self._settings.trial)
+        settings = self._settings
+        files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
+        self._supervisor = Supervisor(self, settings.memory, files)
         try:
-            await self._staff.start(self._settings.processes)
-            if self._staff.leaks and not self._settings.unsealed:
-                raise SealError(describe_leaks(self._staff.leaks))
+            await self._supervisor.start(self._settings.processes)
+            if self._supervisor.leaks and not self._settings.unsealed:
+                raise SealError(describe_leaks(self._supervisor.leaks))
         except SealError:
             await self.stop()
             raise
 
     async def analyse(self, job: AnalysisJob) -> Report:
-        """The report on one message. Whatever the message does to its worker, there is one."""
-        result = await self._result(job)
+        """Return the report on one message. Whatever the message does to its worker, there is one."""
+        result = await self._run(job)
         return result if isinstance(result, Report) else undecided("it was shown instead of judged")
 
-    async def look(self, job: AnalysisJob) -> Looked:
-        """What a person may see of a message, or a picture in it: few at a time, and mail goes first."""
+    async def show(self, job: AnalysisJob) -> ViewResult:
+        """Return what a person may see of a message, or a picture in it: few at a time, and mail goes first."""
         try:
-            async with asyncio.timeout(self._settings.analysis_timeout), self._looks:
-                result = await self._result(job, patient=True)
+            async with asyncio.timeout(self._settings.analysis_timeout), self._views:
+                result = await self._run(job, patient=True)
         except TimeoutError:
             return NotShown("every worker is busy")
         return NotShown(result.reason) if isinstance(result, Report) else result
 
-    async def _result(self, job: AnalysisJob, *, patient: bool = False) -> Report | Looked:
+    async def _run(self, job: AnalysisJob, *, patient: bool = False) -> Report | ViewResult:
         if self._stopping:
             return undecided("the service is stopping")
         self._jobs += 1
@@ -148,78 +151,78 @@ class WorkerPool:
             self._settle(attempt, undecided("the service is stopping"))
         if self._timer is not None:
             self._timer.cancel()
-        if self._staff is not None:
-            await self._staff.stop()
+        if self._supervisor is not None:
+            await self._supervisor.stop()
 
     def counters(self) -> PoolCounters:
         """Figures for metrics and for the operator."""
-        staff = self._staff
+        supervisor = self._supervisor
         return PoolCounters(
             jobs=self._jobs,
             kills=dict(self._kills),
-            restarts=staff.replaced if staff else 0,
-            retired=staff.retired if staff else 0,
-            busy=sum(hand.busy for hand in self._hands),
+            restarts=supervisor.replaced if supervisor else 0,
+            retired=supervisor.retired if supervisor else 0,
+            busy=sum(worker.busy for worker in self._workers),
             queued=len(self._queue),
-            workers=staff.ready if staff else 0,
-            sealed=staff is not None and not staff.leaks,
+            workers=supervisor.ready if supervisor else 0,
+            sealed=supervisor is not None and not supervisor.leaks,
         )
 
     @property
-    def _hands(self) -> Collection[WorkerProcess]:
-        return self._staff.hands.values() if self._staff else ()
+    def _workers(self) -> Collection[WorkerProcess]:
+        return self._supervisor.workers.values() if self._supervisor else ()
 
     @property
-    def _staffed(self) -> Supervisor:
-        assert self._staff is not None
-        return self._staff
+    def _running(self) -> Supervisor:
+        assert self._supervisor is not None
+        return self._supervisor
 
-    def joined(self) -> None:
-        """A new worker may take what waits."""
+    def on_worker_ready(self) -> None:
+        """Give waiting jobs to a new worker."""
         self._dispatch()
 
     def _dispatch(self) -> None:
-        while found := self._queue.next(self._hands):
+        while found := self._queue.next(self._workers):
             self._begin(*found)
 
-    def _begin(self, attempt: Attempt, hand: WorkerProcess) -> None:
+    def _begin(self, attempt: Attempt, worker: WorkerProcess) -> None:
         attempt.deadline = attempt.deadline or self._loop.time() + self._settings.analysis_timeout
-        self._attempts[attempt] = hand
-        hand.take(attempt)
+        self._attempts[attempt] = worker
+        worker.take(attempt)
         if attempt.size > LARGE:
-            attempt.helper = self._loop.create_task(self._load(attempt, hand))
+            attempt.task = self._loop.create_task(self._load(attempt, worker))
             return
         try:
             raw = attempt.job.body.read()
         except (OSError, ValueError):
-            self._unreadable(attempt)
+            self._fail_unreadable(attempt)
         else:
-            self._hand_over(attempt, hand, raw)
+            self._send_job(attempt, worker, raw)
 
-    async def _load(self, attempt: Attempt, hand: WorkerProcess) -> None:
+    async def _load(self, attempt: Attempt, worker: WorkerProcess) -> None:
         """A large message is read from disk beside the event loop, and only once a worker waits for it."""
         try:
             raw = await asyncio.to_thread(attempt.job.body.read)
         except (OSError, ValueError):
-            self._unreadable(attempt)
+            self._fail_unreadable(attempt)
             return
-        attempt.helper = None
-        self._hand_over(attempt, hand, raw)
+        attempt.task = None
+        self._send_job(attempt, worker, raw)
 
-    def _unreadable(self, attempt: Attempt) -> None:
+    def _fail_unreadable(self, attempt: Attempt) -> None:
         _log.error("message unreadable", ggrid=attempt.job.ggrid)
         self._settle(attempt, undecided("the message could not be read from disk"))
 
-    def _hand_over(self, attempt: Attempt, hand: WorkerProcess, raw: bytes) -> None:
-        news = []
+    def _send_job(self, attempt: Attempt, worker: WorkerProcess, raw: bytes) -> None:
+        snapshots = []
         policy = self._policies.get(_policy_key(attempt.job.envelope.tenant)) or self._policies[_policy_key(None)]
-        if hand.versions.get(policy.key) != policy.version:
-            hand.versions[policy.key] = policy.version
-            news.append(policy)
+        if worker.versions.get(policy.key) != policy.version:
+            worker.versions[policy.key] = policy.version
+            snapshots.append(policy)
         lists = attempt.job.lists
-        if lists.data and hand.lists.get(lists.key) != lists.version:
-            hand.lists.put(lists.key, lists.version)
-            news.append(Snapshot(lists.key, 0, lists.data))
+        if lists.data and worker.lists.get(lists.key) != lists.version:
+            worker.lists.put(lists.key, lists.version)
+            snapshots.append(Snapshot(lists.key, 0, lists.data))
         name = lists.key if lists.data else ""
         known = tuple(attempt.known.items())
         job = protocol.Job(
@@ -233,58 +236,58 @@ class WorkerPool:
             attempt.job.purpose,
             attempt.job.index,
         )
-        hand.channel.send(
-            *(protocol.packed(Frame.SNAPSHOT, 0, snapshot) for snapshot in news),
-            protocol.packed(Frame.JOB, attempt.number, job),
+        worker.channel.send(
+            *(protocol.pack_frame(Frame.SNAPSHOT, 0, snapshot) for snapshot in snapshots),
+            protocol.pack_frame(Frame.JOB, attempt.number, job),
             protocol.raw_header(attempt.number, len(raw)),
             raw,
         )
-        hand.turn(attempt, self._loop.time())
+        worker.begin_turn(attempt, self._loop.time())
 
-    def received(self, hand: WorkerProcess, kind: Frame, number: int, body: bytes) -> None:
-        """One frame of a worker; `FrameError` ends it."""
-        if number not in hand.turns:
+    def on_frame(self, worker: WorkerProcess, kind: Frame, number: int, body: bytes) -> None:
+        """Handle one frame of a worker; `FrameError` ends the worker."""
+        if number not in worker.turns:
             raise FrameError("not this job's turn")
-        hand.turns.discard(number)
-        attempt = hand.jobs.get(number)
+        worker.turns.discard(number)
+        attempt = worker.jobs.get(number)
         if attempt is not None and kind is Frame.ASK:
-            self._asked(attempt, hand, protocol.ask(body))
+            self._handle_ask(attempt, worker, protocol.read_ask(body))
         elif attempt is not None:
-            self._finished(attempt, hand, _concluded(attempt.job, kind, body))
+            self._finish(attempt, worker, _read_result(attempt.job, kind, body))
         self._dispatch()
 
-    def _asked(self, attempt: Attempt, hand: WorkerProcess, ask: protocol.Ask) -> None:
+    def _handle_ask(self, attempt: Attempt, worker: WorkerProcess, ask: protocol.Ask) -> None:
         if ask.step != attempt.step + 1 or attempt.job.purpose != "judge":
             raise FrameError("a step out of order")
         attempt.step = ask.step
-        attempt.helper = self._loop.create_task(self._answered(attempt, hand, ask))
+        attempt.task = self._loop.create_task(self._answer_questions(attempt, worker, ask))
 
-    async def _answered(self, attempt: Attempt, hand: WorkerProcess, ask: protocol.Ask) -> None:
+    async def _answer_questions(self, attempt: Attempt, worker: WorkerProcess, ask: protocol.Ask) -> None:
         try:
             answers = await self._answer(attempt.job, ask.questions)
             attempt.learn(ask.questions, answers)
-        except Exception:  # noqa: BLE001  whatever it was, it is told, and the message is not lost
+        except Exception:  # noqa: BLE001  whatever it was, it is logged, and the message is not lost
             _log.exception("questions unanswered", ggrid=attempt.job.ggrid)
             self._settle(attempt, undecided("what it asked for could not be looked up"))
             return
-        attempt.helper = None
-        hand.turn(attempt, self._loop.time())
-        hand.channel.send(protocol.packed(Frame.ANSWERS, attempt.number, protocol.Given(ask.step, answers)))
+        attempt.task = None
+        worker.begin_turn(attempt, self._loop.time())
+        worker.channel.send(protocol.pack_frame(Frame.ANSWERS, attempt.number, protocol.StepAnswers(ask.step, answers)))
 
-    def _finished(self, attempt: Attempt, hand: WorkerProcess, report: Report | Looked) -> None:
-        hand.leave(attempt)
+    def _finish(self, attempt: Attempt, worker: WorkerProcess, report: Report | ViewResult) -> None:
+        worker.release(attempt)
         del self._attempts[attempt]
         self._settle(attempt, report)
-        if hand.served >= RETIRE_AFTER or self._grown(attempt, hand):
-            self._staffed.retire(hand)
-        self._staffed.excuse(hand)
+        if worker.served >= RETIRE_AFTER or self._has_grown(attempt, worker):
+            self._running.retire(worker)
+        self._running.end_if_retired(worker)
 
-    def _grown(self, attempt: Attempt, hand: WorkerProcess) -> bool:
-        if hand.jobs or (attempt.size <= LARGE and hand.served % _LOOK_AT_MEMORY_EVERY):
+    def _has_grown(self, attempt: Attempt, worker: WorkerProcess) -> bool:
+        if worker.jobs or (attempt.size <= LARGE and worker.served % _MEASURE_EVERY):
             return False
-        return hand.growth() > min(_MOST_GROWTH, self._settings.memory // 2)
+        return worker.measure_growth() > min(_MAX_GROWTH, self._settings.memory // 2)
 
-    def _settle(self, attempt: Attempt, report: Report | Looked) -> None:
+    def _settle(self, attempt: Attempt, report: Report | ViewResult) -> None:
         if not attempt.result.done():
             attempt.result.set_result(report)
         self._drop(attempt)
@@ -293,14 +296,14 @@ class WorkerPool:
         """Forget an attempt, wherever it is: it has its report, or its caller no longer waits."""
         if attempt not in self._attempts:
             return
-        hand = self._attempts.pop(attempt)
-        if hand is None:
+        worker = self._attempts.pop(attempt)
+        if worker is None:
             self._queue.remove(attempt)
             return
-        attempt.rest()
-        hand.leave(attempt)
-        hand.channel.send(protocol.frame(Frame.CANCEL, attempt.number, b""))
-        self._staffed.excuse(hand)
+        attempt.reset()
+        worker.release(attempt)
+        worker.channel.send(protocol.raw_frame(Frame.CANCEL, attempt.number, b""))
+        self._running.end_if_retired(worker)
         self._dispatch()
 
     def _watch_soon(self) -> None:
@@ -308,64 +311,68 @@ class WorkerPool:
             self._timer = self._loop.call_later(self._tick, self._watch)
 
     def _watch(self) -> None:
-        """Look at every deadline and at every page; sleep while there is nothing to watch."""
+        """Look at every deadline and at every status page; sleep while there is nothing to watch."""
         self._timer = None
         now = self._loop.time()
-        for attempt, hand in list(self._attempts.items()):
-            if now >= (attempt.deadline or attempt.arrived + self._patience()):
-                self._expire(attempt, hand)
-        for hand in self._hands:
-            if hand.stalled(now, self._settings.stage_seconds):
-                hand.kill("stall")
-        if self._attempts or any(hand.busy for hand in self._hands):
+        for attempt, worker in list(self._attempts.items()):
+            if now >= (attempt.deadline or attempt.arrived + self._max_wait()):
+                self._expire(attempt, worker)
+        for worker in self._workers:
+            if worker.is_stalled(now, self._settings.stage_seconds):
+                worker.kill("stall")
+        if self._attempts or any(worker.busy for worker in self._workers):
             self._watch_soon()
 
-    def _patience(self) -> float:
+    def _max_wait(self) -> float:
         """How long a message may wait for its first worker: as long as it takes, if there is any worker at all."""
-        return float("inf") if self._staffed.ready else self._settings.analysis_timeout
+        return float("inf") if self._running.ready else self._settings.analysis_timeout
 
-    def _expire(self, attempt: Attempt, hand: WorkerProcess | None) -> None:
+    def _expire(self, attempt: Attempt, worker: WorkerProcess | None) -> None:
         stage = None
-        if hand is not None and attempt.number in hand.turns and (hand.place.job == attempt.number or attempt.alone):
-            stage = hand.place.stage
-            hand.kill("deadline")
-        self._settle(attempt, attempt.late(stage))
+        executing = worker is not None and attempt.number in worker.turns
+        if worker is not None and executing and (worker.state.job == attempt.number or attempt.alone):
+            stage = worker.state.stage
+            worker.kill("deadline")
+        self._settle(attempt, attempt.expire(stage))
 
-    def lost(self, hand: WorkerProcess) -> None:
-        """A worker is gone: the job that executed answers for it, the others start again."""
-        reason: Reason = hand.doom or ("memory" if hand.out_of_memory else "crash")
-        place = hand.place
-        blamed = hand.jobs.get(place.job)
-        for attempt in list(hand.jobs.values()):
+    def on_worker_lost(self, worker: WorkerProcess) -> None:
+        """Blame the job that executed in a worker that has ended; the others start again."""
+        reason: Reason = worker.kill_reason or ("memory" if worker.out_of_memory else "crash")
+        state = worker.state
+        blamed = worker.jobs.get(state.job)
+        for attempt in list(worker.jobs.values()):
             self._attempts[attempt] = None
-            attempt.rest()
-            end = attempt.struck(place.stage, reason) if attempt is blamed else attempt.displaced()
+            attempt.reset()
+            if attempt is blamed:
+                end = attempt.blame(state.stage, reason, can_skip=worker.can_skip(state.stage))
+            else:
+                end = attempt.restart()
             if end is None:
                 self._queue.put(attempt, again=True)
             else:
                 self._settle(attempt, end)
         self._kills[reason] += 1
         ggrid = blamed.job.ggrid if blamed else None
-        _log.warning("worker lost", reason=reason, stage=place.stage, ggrid=ggrid, served=hand.served)
+        _log.warning("worker lost", reason=reason, stage=state.stage, ggrid=ggrid, served=worker.served)
         self._dispatch()
 
 
 def _policy_key(tenant: str | None) -> str:
-    """What the policy of a tenant is called between guard and its workers; each worker gets it with its first job."""
+    """Return the key of a tenant's policy among the snapshots; each worker gets it with the first job that needs it."""
     return f"policy:{tenant}" if tenant else "policy"
 
 
-_READERS: dict[Purpose, Callable[[bytes], Report | Looked]] = {
-    "judge": protocol.report,
-    "view": protocol.view,
-    "picture": protocol.picture,
+_READERS: dict[Purpose, Callable[[bytes], Report | ViewResult]] = {
+    "judge": protocol.read_report,
+    "view": protocol.read_view,
+    "picture": protocol.read_picture,
 }
 
 
-def _concluded(job: AnalysisJob, kind: Frame, body: bytes) -> Report | Looked:
+def _read_result(job: AnalysisJob, kind: Frame, body: bytes) -> Report | ViewResult:
     if kind is Frame.DONE:
         return _READERS[job.purpose](body)
-    failed = protocol.failed(body)
+    failed = protocol.read_failed(body)
     if job.purpose != "judge":
         return NotShown(failed.reason)
     outcome = Outcome(failed.stage, "failed", failed.reason)

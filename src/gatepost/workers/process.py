@@ -1,9 +1,8 @@
-"""A worker as guard sees it: its socket, its page, the jobs inside, and the means to end it.
+"""A worker as guard sees it: its process, its socket, its status page, and the jobs inside.
 
-guard's end of a worker's socket: reading and writing that never blocks the event loop.
-
-What the socket does not take at once waits here, uncopied, and goes out as the worker reads; so a large message flows
-at the worker's pace. Works on any asyncio loop, uvloop included: all it needs is to be told when a descriptor is ready.
+Reading and writing never block the event loop. What the socket does not take at once waits in `Channel`, uncopied, and
+goes out as the worker reads; so a large message flows at the worker's pace. `Channel` works on any asyncio loop, uvloop
+included: all it needs is to be told when a descriptor is ready.
 """
 
 import asyncio
@@ -13,11 +12,15 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from gatepost.workers.jobs import Attempt, Reason
 from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnapshots
-from gatepost.workers.status_page import IDLE, RECEIVE, StatusPage, WorkerState
+from gatepost.workers.status_page import IDLE, RECEIVE, Stages, StatusPage, WorkerState
+
+_READ_SIZE = 64 << 10
+_MAX_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
 
 
 class WorkerProcess:
@@ -28,21 +31,21 @@ class WorkerProcess:
         number: int,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        page: StatusPage,
-        received: Callable[["WorkerProcess", Frame, int, bytes], None],
-        ended: Callable[["WorkerProcess"], None],
+        status_page: StatusPage,
+        on_frame: Callable[["WorkerProcess", Frame, int, bytes], None],
+        on_end: Callable[["WorkerProcess"], None],
     ) -> None:
         self.number = number
-        self.channel = Channel(loop, sock, lambda kind, job, body: received(self, kind, job, body), lambda: ended(self))
+        self.channel = Channel(loop, sock, partial(on_frame, self), partial(on_end, self))
         self.jobs: dict[int, Attempt] = {}
         self.turns: set[int] = set()
         self.versions: dict[str, int] = {}
         self.lists: RecentSnapshots[str] = RecentSnapshots()
         self.reported = False
-        self.doom: Reason | None = None
+        self.kill_reason: Reason | None = None
         self.retiring = False
         self.served = 0
-        self._page = page
+        self._status_page = status_page
         self._pid = 0
         self._pidfd = -1
         self._numbers = itertools.count(1)
@@ -53,17 +56,17 @@ class WorkerProcess:
 
     @property
     def ready(self) -> bool:
-        """It has said how well it is sealed, and guard can end it."""
+        """Whether it has said how well it is sealed, and guard can end it."""
         return self.reported and self._pidfd >= 0
 
     @property
     def free(self) -> bool:
-        """May a new job come in?"""
-        return not self.turns and self.ready and self.doom is None and not self.retiring
+        """Whether a new job may come in."""
+        return not self.turns and self.ready and self.kill_reason is None and not self.retiring
 
     @property
     def busy(self) -> bool:
-        """Is it the worker's turn in some job, one that nobody waits for any more included?"""
+        """Whether it is the worker's turn in some job, also one whose caller no longer waits."""
         return bool(self.turns)
 
     @property
@@ -79,56 +82,61 @@ class WorkerProcess:
         return len(self.jobs) == 1 and any(attempt.alone for attempt in self.jobs.values())
 
     @property
-    def place(self) -> WorkerState:
-        """What it says it does. Believed only of a job whose turn it is."""
-        place = self._page.place
-        return place if place.job in self.jobs and place.job in self.turns else WorkerState(0, place.stage)
+    def state(self) -> WorkerState:
+        """What the worker says that it does; the job is believed only if it is that job's turn."""
+        state = self._status_page.state
+        return state if state.job in self.jobs and state.job in self.turns else WorkerState(0, state.stage)
 
     @property
     def out_of_memory(self) -> bool:
-        return self._page.out_of_memory
+        return self._status_page.out_of_memory
 
-    def born(self, pid: int, pidfd: int) -> None:
-        """It runs: from now on it can be ended."""
+    def set_process(self, pid: int, pidfd: int, stages: Stages) -> None:
+        """The process runs: from now on it can be ended, and its status page can be read."""
         self._pid, self._pidfd = pid, pidfd
+        self._status_page.stages = stages
+
+    def can_skip(self, stage: str) -> bool:
+        """Whether a message can be judged without this stage."""
+        return self._status_page.stages.can_skip(stage)
 
     def take(self, attempt: Attempt) -> None:
-        """Let a job in."""
+        """Give the job a number in this worker, and count it."""
         attempt.number = next(self._numbers)
         self.jobs[attempt.number] = attempt
         self._bytes += attempt.size
 
-    def turn(self, attempt: Attempt, now: float) -> None:
+    def begin_turn(self, attempt: Attempt, now: float) -> None:
         """It is the worker's turn in this job; an idle worker's time starts now."""
         if not self.turns:
             self._seen, self._since = -1, now
         self.turns.add(attempt.number)
 
-    def leave(self, attempt: Attempt) -> None:
-        """A job is out: done, or given up, and then what the worker still says about it is ignored."""
+    def release(self, attempt: Attempt) -> None:
+        """Count a job out: it is done, or given up, and then what the worker still says about it is ignored."""
         if self.jobs.pop(attempt.number, None) is not None:
             self._bytes -= attempt.size
             self.served += 1
 
-    def stalled(self, now: float, limit: float) -> bool:
-        """Has it been in the same stage for too long? The way of a large message to the worker is not counted."""
-        word = self._page.word
-        receiving = not self.channel.flushed and self._page.place.stage in (IDLE, RECEIVE)
+    def is_stalled(self, now: float, limit: float) -> bool:
+        """Whether it has been in the same stage for too long; the time that a large message travels is not counted."""
+        word = self._status_page.word
+        receiving = not self.channel.flushed and self._status_page.state.stage in (IDLE, RECEIVE)
         if word != self._seen or receiving:
             self._seen, self._since = word, now
-        return self.busy and self.doom is None and now - self._since >= limit
+        return self.busy and self.kill_reason is None and now - self._since >= limit
 
     def kill(self, reason: Reason | None = None) -> None:
-        """End the process, whatever it is doing; its socket closes and that is when it counts as gone."""
-        self.doom = self.doom or reason
+        """End the process, whatever it is doing; it counts as lost once its socket closes."""
+        self.kill_reason = self.kill_reason or reason
         if self._pidfd >= 0:
             try:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             except ProcessLookupError:
                 pass
 
-    def growth(self) -> int:
-        """Bytes that it has come to hold since this was asked first."""
+    def measure_growth(self) -> int:
+        """Return by how many bytes its memory has grown since the first call."""
         try:
             pages = int(Path(f"/proc/{self._pid}/statm").read_bytes().split()[1])
         except (OSError, IndexError):
@@ -138,42 +146,38 @@ class WorkerProcess:
         return resident - self._resident
 
     def close(self) -> None:
-        """Let go of everything that guard holds of it, the process first."""
+        """End the process, and close everything that guard holds of it."""
         self.kill()
         self.channel.close()
-        self._page.close()
+        self._status_page.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
 
 
-_READ = 64 << 10
-_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
-
-
 class Channel:
-    """Frames to and from one worker. `ended` is called once, when the other end has closed or broken the rules."""
+    """Frames to and from one worker. `on_end` is called once, when the other end has closed or broken the rules."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        received: Callable[[Frame, int, bytes], None],
-        ended: Callable[[], None],
+        on_frame: Callable[[Frame, int, bytes], None],
+        on_end: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._sock = sock
-        self._received = received
-        self._ended = ended
+        self._on_frame = on_frame
+        self._on_end = on_end
         self._reader = FrameReader()
         self._waiting: deque[memoryview] = deque()
         self._open = True
         sock.setblocking(False)
-        loop.add_reader(sock.fileno(), self._readable)
+        loop.add_reader(sock.fileno(), self._read)
 
     @property
     def flushed(self) -> bool:
-        """Has everything been handed to the socket?"""
+        """Whether the socket has taken everything."""
         return not self._waiting
 
     def send(self, *buffers: bytes) -> None:
@@ -181,16 +185,16 @@ class Channel:
         if not self._open:
             return
         idle = not self._waiting
-        if sum(map(len, buffers)) <= _JOINED:
+        if sum(map(len, buffers)) <= _MAX_JOINED:
             buffers = (b"".join(buffers),)
         self._waiting.extend(memoryview(buffer) for buffer in buffers if buffer)
         if idle:
             self._write()
             if self._waiting:
-                self._loop.add_writer(self._sock.fileno(), self._writable)
+                self._loop.add_writer(self._sock.fileno(), self._continue_writing)
 
     def close(self) -> None:
-        """Let go of the socket: the worker sees its end and stops."""
+        """Close the socket: the worker sees its end and stops."""
         if self._open:
             self._open = False
             self._waiting.clear()
@@ -198,7 +202,7 @@ class Channel:
             self._loop.remove_writer(self._sock.fileno())
             self._sock.close()
 
-    def _writable(self) -> None:
+    def _continue_writing(self) -> None:
         self._write()
         if not self._waiting and self._open:
             self._loop.remove_writer(self._sock.fileno())
@@ -217,9 +221,9 @@ class Channel:
         except OSError:
             self._waiting.clear()
 
-    def _readable(self) -> None:
+    def _read(self) -> None:
         try:
-            data = self._sock.recv(_READ)
+            data = self._sock.recv(_READ_SIZE)
         except BlockingIOError:
             return
         except OSError:
@@ -229,7 +233,7 @@ class Channel:
             return
         try:
             for kind, job, body in self._reader.feed(data):
-                self._received(kind, job, body)
+                self._on_frame(kind, job, body)
                 if not self._open:
                     return
         except FrameError:
@@ -237,4 +241,4 @@ class Channel:
 
     def _end(self) -> None:
         self.close()
-        self._ended()
+        self._on_end()

@@ -1,13 +1,13 @@
-"""What guard and a worker say to each other: length, kind, job, then msgpack (a raw message goes as it is).
+"""The frames between guard and a worker: length, kind, job, then msgpack (a raw message goes as it is).
 
-guard takes a worker for hostile, since hostile bytes are parsed there: each kind that may come from a worker has its
-most bytes, each body its type, and a step its most questions. Whatever breaks one of these is a `FrameError`, and a
-worker that sends it is ended.
+guard treats a worker as hostile, since hostile bytes are parsed there: each kind that may come from a worker has a
+maximum size, each body a type, and a step a maximum of questions. Whatever breaks one of these is a `FrameError`, and
+guard ends the worker that sent it.
 
-The last few of something, kept in step on both sides of a socket.
+guard must also know which snapshots a worker still has. Both see the same jobs in the same order, so both keep a
+`RecentSnapshots` of the same size: what falls out on one side falls out on the other.
 
-guard must know which snapshots a worker still has. Both see the same jobs in the same order, so both keep a `Recent`
-of the same size: what falls out on one side falls out on the other.
+`Spawn`, `Loaded` and `WorkerStarted` are the messages between guard and the loader, which has seen no mail.
 """
 
 import struct
@@ -20,14 +20,16 @@ from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Question
 from gatepost.report import Report
 from gatepost.view.values import NotShown, Picture, View
+from gatepost.workers.status_page import Stages
 
 T = TypeVar("T")
-Looked = View | Picture | NotShown
+ViewResult = View | Picture | NotShown
 Purpose = Literal["judge", "view", "picture"]
 
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
 MAX_REPORT = 4 << 20
+MAX_LOADED = 64 << 10
 PNG = b"\x89PNG\r\n\x1a\n"
 
 HEADER = struct.Struct("<IBI")
@@ -79,7 +81,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     index: int = 0
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True):
+class StepAnswers(msgspec.Struct, frozen=True, array_like=True):
     """The answers to one step."""
 
     step: int
@@ -108,7 +110,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FrameError(ValueError):
-    """A worker said something that no worker says."""
+    """A worker has sent what no sound worker sends."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -119,77 +121,77 @@ _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
 _job = msgspec.msgpack.Decoder(Job)
-_given = msgspec.msgpack.Decoder(Given)
+_given = msgspec.msgpack.Decoder(StepAnswers)
 _snapshot = msgspec.msgpack.Decoder(Snapshot)
 
 
-def frame(kind: Frame, job: int, body: bytes) -> bytes:
-    """One whole frame."""
+def raw_frame(kind: Frame, job: int, body: bytes) -> bytes:
+    """Return one whole frame."""
     return HEADER.pack(len(body), kind, job) + body
 
 
-def packed(kind: Frame, job: int, body: msgspec.Struct) -> bytes:
-    """One whole frame with a typed body."""
-    return frame(kind, job, _encoder.encode(body))
+def pack_frame(kind: Frame, job: int, body: msgspec.Struct) -> bytes:
+    """Return one whole frame with a typed body."""
+    return raw_frame(kind, job, _encoder.encode(body))
 
 
 def raw_header(job: int, size: int) -> bytes:
-    """What goes before the bytes of a message."""
+    """Return the header of a frame that holds a raw message, whose bytes follow."""
     return HEADER.pack(size, Frame.RAW, job)
 
 
-def ready(body: bytes) -> Ready:
-    """The body of a READY frame."""
-    return _decoded(_ready, body)
+def read_ready(body: bytes) -> Ready:
+    """Decode the body of a READY frame."""
+    return _decode(_ready, body)
 
 
-def ask(body: bytes) -> Ask:
-    """The body of an ASK frame."""
-    return _decoded(_ask, body)
+def read_ask(body: bytes) -> Ask:
+    """Decode the body of an ASK frame."""
+    return _decode(_ask, body)
 
 
-def report(body: bytes) -> Report:
-    """The body of a DONE frame. No worker may leave a message undecided: that word is guard's."""
-    result = _decoded(_report, body)
+def read_report(body: bytes) -> Report:
+    """Decode the body of a DONE frame. No worker may leave a message undecided: that word is guard's."""
+    result = _decode(_report, body)
     if result.decision == "undecided":
         raise FrameError("a worker decided not to decide")
     return result
 
 
-def view(body: bytes) -> View | NotShown:
-    """The body of a DONE frame of a job that shows a message."""
-    return _decoded(_view, body)
+def read_view(body: bytes) -> View | NotShown:
+    """Decode the body of a DONE frame of a job that shows a message."""
+    return _decode(_view, body)
 
 
-def picture(body: bytes) -> Picture | NotShown:
-    """The body of a DONE frame of a job that shows a picture; nothing but PNG goes on from here."""
-    result = _decoded(_picture, body)
+def read_picture(body: bytes) -> Picture | NotShown:
+    """Decode the body of a DONE frame of a job that shows a picture; nothing but PNG goes on from here."""
+    result = _decode(_picture, body)
     if isinstance(result, Picture) and not result.png.startswith(PNG):
         raise FrameError("a picture that is no PNG")
     return result
 
 
-def failed(body: bytes) -> Failed:
-    """The body of a FAILED frame."""
-    return _decoded(_failed, body)
+def read_failed(body: bytes) -> Failed:
+    """Decode the body of a FAILED frame."""
+    return _decode(_failed, body)
 
 
-def job(body: bytes) -> Job:
-    """The body of a JOB frame."""
+def read_job(body: bytes) -> Job:
+    """Decode the body of a JOB frame."""
     return _job.decode(body)
 
 
-def given(body: bytes) -> Given:
-    """The body of an ANSWERS frame."""
+def read_answers(body: bytes) -> StepAnswers:
+    """Decode the body of an ANSWERS frame."""
     return _given.decode(body)
 
 
-def snapshot(body: bytes) -> Snapshot:
-    """The body of a SNAPSHOT frame."""
+def read_snapshot(body: bytes) -> Snapshot:
+    """Decode the body of a SNAPSHOT frame."""
     return _snapshot.decode(body)
 
 
-def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
+def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
@@ -231,29 +233,30 @@ class FrameReader:
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):
-    """guard to loader, with the worker's socket and page: fork a worker."""
+    """guard to loader, with the worker's socket and status page: fork a worker."""
 
     number: int
     memory: int
-    trial: bool
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
-    """Loader to guard: everything is imported and warm."""
+    """Loader to guard: everything is imported and warm; these are the stages of an analysis."""
+
+    stages: Stages
 
 
-class Born(msgspec.Struct, frozen=True, tag=True):
+class WorkerStarted(msgspec.Struct, frozen=True, tag=True):
     """Loader to guard, with a pidfd: this worker runs."""
 
     number: int
     pid: int
 
 
-KEPT = 32
+MAX_SNAPSHOTS = 32
 
 
 class RecentSnapshots(Generic[T]):
-    """Up to `KEPT` values by name; the one that was used longest ago goes first."""
+    """Up to `MAX_SNAPSHOTS` values by name; the one that was used longest ago goes first."""
 
     def __init__(self) -> None:
         self._values: dict[str, T] = {}
@@ -266,7 +269,8 @@ class RecentSnapshots(Generic[T]):
         return value
 
     def put(self, name: str, value: T) -> None:
+        """Keep a value as the latest used."""
         self._values.pop(name, None)
         self._values[name] = value
-        if len(self._values) > KEPT:
+        if len(self._values) > MAX_SNAPSHOTS:
             del self._values[next(iter(self._values))]

@@ -1,17 +1,15 @@
-"""System calls that Python has no function for, through the C library, with errors as `OSError`.
-
-The system calls that an analysis needs, as a seccomp filter (seccomp(2)); every other call fails with EPERM.
-
-An analysis computes: it needs memory, the clock, randomness and its one socket. The filter is a program for the
-kernel's packet-filter machine (BPF), built here instruction by instruction. Two calls are let through only with
-harmless arguments: memory may never be made executable, and limits may be read but not set.
-
-Shutting a worker in: no files, no network, no other process, so much memory and no more.
+"""Shutting a worker in: no files, no network, no other process, so much memory and no more.
 
 The order matters, since each step takes away what the next would need. Four layers stand one behind the other, and
 none is trusted alone: no descriptor but the socket and no room for another (RLIMIT_NOFILE caps the descriptor
 *number*, so 1 leaves just 0; 0 itself would break poll), no-new-privileges, a Landlock domain without any right
 (landlock(7)), and a seccomp allow-list. Then the process tries to break out, and reports what it managed.
+
+The seccomp filter (seccomp(2)) lets through the system calls that an analysis needs: it computes, so it needs memory,
+the clock, randomness and its one socket. Every other call fails with EPERM. The filter is a program for the kernel's
+packet-filter machine (BPF), built here instruction by instruction. Two calls are let through only with harmless
+arguments: memory may never be made executable, and limits may be read but not set. System calls that Python has no
+function for go through the C library, with errors as `OSError`.
 """
 
 import contextlib
@@ -40,7 +38,7 @@ PR_SET_NO_NEW_PRIVS = 38
 
 def syscall(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
     """Call the kernel; addresses and sizes are passed as they are."""
-    result: int = _libc.syscall(ctypes.c_long(number), *(_widened(argument) for argument in arguments))
+    result: int = _libc.syscall(ctypes.c_long(number), *(_widen(argument) for argument in arguments))
     if result < 0:
         raise _error()
     return result
@@ -66,7 +64,7 @@ def give_back_memory() -> None:
         trim(0)
 
 
-def _widened(argument: int | ctypes.Array[ctypes.c_char] | None) -> object:
+def _widen(argument: int | ctypes.Array[ctypes.c_char] | None) -> object:
     return ctypes.c_ulong(argument) if isinstance(argument, int) else argument
 
 
@@ -130,7 +128,7 @@ def instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("=HBBI", code, yes, no, value)
 
 
-def program(machine: Machine) -> bytes:
+def build_filter(machine: Machine) -> bytes:
     """The filter for one processor."""
     code = [
         instruction(_LOAD, _ARCH),
@@ -141,12 +139,12 @@ def program(machine: Machine) -> bytes:
     for number in machine.allowed:
         code += [instruction(_EQUAL, number, no=1), instruction(_RETURN, ALLOW)]
     for number in machine.without_exec:
-        code += [instruction(_EQUAL, number, no=4), *_without_bit(2, _PROT_EXEC)]
-    code += [instruction(_EQUAL, machine.prlimit, no=8), *_zero(0, 2)]
+        code += [instruction(_EQUAL, number, no=4), *_allow_without_bit(2, _PROT_EXEC)]
+    code += [instruction(_EQUAL, machine.prlimit, no=8), *_allow_zero(0, 2)]
     return b"".join([*code, instruction(_RETURN, REFUSE)])
 
 
-def _without_bit(argument: int, bit: int) -> tuple[bytes, ...]:
+def _allow_without_bit(argument: int, bit: int) -> tuple[bytes, ...]:
     return (
         instruction(_LOAD, _ARGUMENTS + 8 * argument),
         instruction(_ANY_BIT, bit, no=1),
@@ -155,7 +153,7 @@ def _without_bit(argument: int, bit: int) -> tuple[bytes, ...]:
     )
 
 
-def _zero(number: int, pointer: int) -> tuple[bytes, ...]:
+def _allow_zero(number: int, pointer: int) -> tuple[bytes, ...]:
     """Allow if a 32-bit argument and both halves of a pointer are zero."""
     return (
         instruction(_LOAD, _ARGUMENTS + 8 * number),
@@ -169,16 +167,16 @@ def _zero(number: int, pointer: int) -> tuple[bytes, ...]:
     )
 
 
-def install(code: bytes) -> None:
+def install_filter(code: bytes) -> None:
     """Put this process under a filter, for good. No-new-privileges must be set before."""
     instructions = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(instructions))
     syscall(_this_machine().seccomp, _SET_MODE_FILTER, 0, ctypes.create_string_buffer(header, len(header)))
 
 
-def allow_only_analysis() -> None:
+def install_analysis_filter() -> None:
     """Put this process under the filter of this module."""
-    install(program(_this_machine()))
+    install_filter(build_filter(_this_machine()))
 
 
 def _this_machine() -> Machine:
@@ -194,32 +192,32 @@ _LANDLOCK_VERSION = 1
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
 
 
-class Sealed(msgspec.Struct, frozen=True):
-    """What the seal is made of, and which attempts to break it succeeded."""
+class SealReport(msgspec.Struct, frozen=True):
+    """The layers of the seal, and which attempts to break it succeeded."""
 
     layers: tuple[str, ...]
     leaks: tuple[str, ...]
 
 
-def seal(memory: int) -> Sealed:
+def seal(memory: int) -> SealReport:
     """Seal this process, whose socket is descriptor 0, and try to get out. A layer that the system lacks is missing."""
     most = _data_size() + memory
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("descriptors", lambda: os.closerange(SOCKET + 1, _descriptors())),
         ("no-new-privileges", lambda: prctl(PR_SET_NO_NEW_PRIVS, 1)),
-        ("landlock", landlock),
+        ("landlock", enter_landlock),
         ("limits", lambda: _limit(most)),
-        ("seccomp", allow_only_analysis),
+        ("seccomp", install_analysis_filter),
     )
     layers = []
-    for name, shut in steps:
+    for name, apply in steps:
         with contextlib.suppress(OSError):
-            shut()
+            apply()
             layers.append(name)
-    return Sealed(tuple(layers), leaks())
+    return SealReport(tuple(layers), find_leaks())
 
 
-def landlock() -> None:
+def enter_landlock() -> None:
     """Enter a domain that handles every right this kernel knows and grants none."""
     version = syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION)
     files = (1 << 13) - 1 | (version >= 2) << 13 | (version >= 3) << 14 | (version >= 5) << 15
@@ -235,12 +233,12 @@ def landlock() -> None:
         os.close(descriptor)
 
 
-def leaks() -> tuple[str, ...]:
-    """Try each way out, harmlessly. Only a clear refusal counts: "no such file" means that somebody looked."""
-    return tuple(name for name, attempt in _ATTEMPTS.items() if not _refused(attempt))
+def find_leaks() -> tuple[str, ...]:
+    """Try each way out, harmlessly; return those that are open. "No such file" means that the kernel looked for one."""
+    return tuple(name for name, attempt in _ATTEMPTS.items() if not _is_refused(attempt))
 
 
-def _refused(attempt: Callable[[], object]) -> bool:
+def _is_refused(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
     except OSError as fault:
@@ -306,7 +304,7 @@ def _descriptors() -> int:
     return max(int(name) for name in os.listdir("/proc/self/fd")) + 1  # noqa: PTH208
 
 
-def forget_signals() -> None:
+def ignore_signals() -> None:
     """A terminal's Ctrl-C and a manager's SIGTERM go to the whole group: guard decides what they mean for workers."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

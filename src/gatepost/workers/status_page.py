@@ -1,9 +1,11 @@
-"""The page that a worker shares with guard: which job it executes, in which stage.
+"""The page of memory that a worker shares with guard: which job it executes, in which stage.
 
 A worker that hangs in native code can say nothing on its socket. So before each stage it writes one 64-bit word into
 memory that guard maps too. A single aligned word is never seen half written. A count of changes is part of it, so that
-guard can tell "still there" from "there again". The worker is not believed blindly: job and stage are checked by
-whoever reads.
+guard can tell "still there" from "there again". guard does not believe a worker blindly: whatever number stands there,
+`WorkerProcess.state` accepts it only for a job whose turn it is.
+
+Stages are numbered. guard's event loop loads no analysis, so the loader, which has seen no mail, tells it their names.
 """
 
 import fcntl
@@ -13,33 +15,51 @@ from collections.abc import Callable
 
 import msgspec
 
-from gatepost.stages import INDISPENSABLE, STAGES
-
 SIZE = mmap.PAGESIZE
 IDLE = "idle"
 RECEIVE = "receive"
-PARSE = "parse"
-TRIAL = "check:trial"
-NAMES: tuple[str, ...] = (IDLE, RECEIVE, *STAGES, TRIAL)
-UNSKIPPABLE = INDISPENSABLE | {IDLE, RECEIVE}
 
-_INDEX = {name: index for index, name in enumerate(NAMES)}
+
+class Stages(msgspec.Struct, frozen=True):
+    """The stages of an analysis in the order of their numbers, and those that no attempt can do without."""
+
+    names: tuple[str, ...] = ()
+    indispensable: frozenset[str] = frozenset()
+
+    def can_skip(self, stage: str) -> bool:
+        """Whether a message can be judged without this stage."""
+        return stage in self.names and stage not in self.indispensable
+
+
+NO_STAGES = Stages()
 
 
 class WorkerState(msgspec.Struct, frozen=True):
-    """Where a worker is: job 0 means that it waits."""
+    """The job that a worker executes and its stage; job 0 means that the worker waits."""
 
     job: int
     stage: str
 
 
 class StatusPage:
-    """One shared page. Only the worker writes."""
+    """One shared page. Only the worker writes. `stages` may be set later, before the first job."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, stages: Stages = NO_STAGES) -> None:
         self._map = mmap.mmap(descriptor, SIZE)
         self._words = memoryview(self._map).cast("Q")
         self._changes = 0
+        self.stages = stages
+
+    @property
+    def stages(self) -> Stages:
+        """The stages whose numbers the page holds."""
+        return self._stages
+
+    @stages.setter
+    def stages(self, stages: Stages) -> None:
+        self._stages = stages
+        self._names = (IDLE, RECEIVE, *stages.names)
+        self._numbers = {name: number for number, name in enumerate(self._names)}
 
     @property
     def word(self) -> int:
@@ -47,29 +67,29 @@ class StatusPage:
         return self._words[0]
 
     @property
-    def place(self) -> WorkerState:
-        """The word in words; an unknown stage reads as idle."""
+    def state(self) -> WorkerState:
+        """The word, decoded; an unknown stage reads as idle."""
         word = self._words[0]
-        stage = word & 0xFFFF
-        return WorkerState(word >> 32, NAMES[stage] if stage < len(NAMES) else IDLE)
+        number = word & 0xFFFF
+        return WorkerState(word >> 32, self._names[number] if number < len(self._names) else IDLE)
 
     @property
     def out_of_memory(self) -> bool:
-        """Did the worker say that it ended for lack of memory?"""
+        """Whether the worker has said that it ends for lack of memory."""
         return self._words[1] != 0
 
     def enter(self, job: int, stage: str) -> None:
         """Say that `job` now executes `stage`."""
         self._changes = (self._changes + 1) & 0xFFFF
-        self._words[0] = job << 32 | self._changes << 16 | _INDEX.get(stage, 0)
+        self._words[0] = job << 32 | self._changes << 16 | self._numbers.get(stage, 0)
 
     def marker(self, job: int) -> Callable[[str], None]:
-        """`enter` for the many stages of one job, without a call inside the call."""
-        words, index, high = self._words, _INDEX, job << 32
+        """Return `enter` for the many stages of one job, without a call inside the call."""
+        words, numbers, high = self._words, self._numbers, job << 32
 
         def mark(stage: str) -> None:
             self._changes = changes = (self._changes + 1) & 0xFFFF
-            words[0] = high | changes << 16 | index.get(stage, 0)
+            words[0] = high | changes << 16 | numbers.get(stage, 0)
 
         return mark
 
@@ -78,13 +98,13 @@ class StatusPage:
         self._words[1] = 1
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Unmap the page."""
         self._words.release()
         self._map.close()
 
 
 def new_status_page() -> int:
-    """A descriptor of a fresh page whose size nobody can change: a shorter one would be a trap for whoever reads."""
+    """Return a descriptor of a fresh page whose size is sealed: reading a page that was cut short would kill guard."""
     descriptor = os.memfd_create("gatepost-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, SIZE)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

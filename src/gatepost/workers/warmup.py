@@ -1,9 +1,9 @@
-"""Having read everything from disk before a worker is sealed.
+"""Reading everything from disk before a worker is sealed.
 
 Python loads codecs and many modules at their first use, and after sealing there is no first use any more. So the loader
 imports every codec and analyses one specimen of every format; the answers to their questions come from a small
-make-believe zone with real keys, so that signatures are verified all the way. `tests/guard/test_worker.py` holds
-this module to its promise: every specimen gives the same report inside a sealed worker as outside.
+make-believe zone with real keys, so that signatures are verified all the way. `tests/workers/test_pool.py`
+holds this module to its promise: every specimen gives the same report inside a sealed worker as outside.
 """
 
 import base64
@@ -98,7 +98,7 @@ _HTML = """<html><head><title>t</title><style>p{color:#fff}</style><meta http-eq
 
 
 def warm_up() -> None:
-    """Load whatever an analysis may ever need."""
+    """Load every module and codec that an analysis may ever need."""
     for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
         if module.name not in _NOT_HERE:
             importlib.import_module(module.name)
@@ -111,26 +111,26 @@ def warm_up() -> None:
     phrases.warm()
     for raw in specimens():
         report_on(raw)
-        _look_at(raw)
-    _stumble()
+        _show(raw)
+    _format_exception()
 
 
 def specimens() -> tuple[bytes, ...]:
-    """A message of every kind that is read."""
+    """Return a message of every kind that is read."""
     return (
         b"",
         b"\x00\xff not a message at all",
         b"From: a@b\r\n\r\nshort\r\n",
-        _everything(),
-        *(_in_charset(charset) for charset in (*_CHARSETS, *_CHARSETS_EAST, "no-such-charset")),
-        _signed(b"rsa", b"rsa-sha256"),
-        _signed(b"ed", b"ed25519-sha256"),
-        _broken(),
+        _mixed_specimen(),
+        *(_charset_specimen(charset) for charset in (*_CHARSETS, *_CHARSETS_EAST, "no-such-charset")),
+        _signed_specimen(b"rsa", b"rsa-sha256"),
+        _signed_specimen(b"ed", b"ed25519-sha256"),
+        _broken_specimen(),
     )
 
 
-def _look_at(raw: bytes) -> None:
-    """Show it as to a person, and every picture in it."""
+def _show(raw: bytes) -> None:
+    """Show the message as to a person, and every picture in it."""
     for line in view(raw).pictures:
         picture(raw, line.index)
 
@@ -148,7 +148,7 @@ def report_on(raw: bytes) -> Report:
 
 
 def answers_to(questions: Questions) -> Answers:
-    """What the make-believe zone says."""
+    """Return the answers of the make-believe zone."""
     return tuple(_answer_to(question) for question in questions)
 
 
@@ -165,7 +165,7 @@ def _answer_to(question: Question) -> Answer:
     return DnsAnswer("found", records) if records else DnsAnswer("no-name")
 
 
-def _everything() -> bytes:
+def _mixed_specimen() -> bytes:
     """One message with every transfer encoding, a web page, a message in a message and every archive."""
     inner = EmailMessage()
     inner["From"], inner["Subject"] = "inner@sender.example", "inner"
@@ -226,7 +226,7 @@ def _tar() -> bytes:
     return packed.getvalue()
 
 
-def _in_charset(charset: str) -> bytes:
+def _charset_specimen(charset: str) -> bytes:
     try:
         body = codecs.encode("text, Text", charset)
     except LookupError:
@@ -237,7 +237,7 @@ def _in_charset(charset: str) -> bytes:
     return head + b'Content-Type: text/plain; charset="' + name + b'"\r\n\r\n' + body + b"\r\n"
 
 
-def _signed(selector: bytes, algorithm: bytes) -> bytes:
+def _signed_specimen(selector: bytes, algorithm: bytes) -> bytes:
     """A DKIM signature whose body hash is right and whose signature is not."""
     return (
         b"DKIM-Signature: v=1; a=" + algorithm + b"; c=relaxed/relaxed; d=sender.example; s=" + selector + b";\r\n"
@@ -247,7 +247,7 @@ def _signed(selector: bytes, algorithm: bytes) -> bytes:
     )
 
 
-def _broken() -> bytes:
+def _broken_specimen() -> bytes:
     """What goes wrong in mail: a boundary that never comes, base64 that is none, a date that is none."""
     return (
         b"From: =?utf-8?b?!!!?= <@>, x@xn--a.example\nDate: yesterday\nReceived: nonsense\nReceived: from\n"
@@ -257,7 +257,7 @@ def _broken() -> bytes:
     )
 
 
-def _stumble() -> None:
+def _format_exception() -> None:
     """Format an exception once: the modules for that are fetched at the first one."""
     try:
         raise LookupError("a specimen")

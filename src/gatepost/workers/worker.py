@@ -1,8 +1,8 @@
 """The loop inside a sealed worker: one thread, one socket, and analyses that wait for answers.
 
 An analysis is a generator, so "waiting" costs nothing: it is kept with its number until its answers come, and meanwhile
-another message is read. A job runs until it asks or ends. Whatever goes wrong inside Python is told in a frame; lack
-of memory ends the process, since nobody knows what it left half done.
+another message is read. A job runs until it asks or ends. Whatever goes wrong inside Python is reported in a frame;
+lack of memory ends the process, since it may have left anything half done.
 """
 
 import gc
@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
-from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, compile_lists
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
@@ -25,16 +24,33 @@ from gatepost.textmodel.deployed import Models, shipped_models
 from gatepost.view.message import view
 from gatepost.view.picture import picture
 from gatepost.workers import protocol
-from gatepost.workers.fault_injection import rigged
-from gatepost.workers.protocol import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame, Job, Looked, RecentSnapshots
+from gatepost.workers.protocol import (
+    HEADER,
+    MAX_QUESTIONS,
+    MAX_REPORT,
+    MAX_STEPS,
+    Frame,
+    Job,
+    RecentSnapshots,
+    ViewResult,
+)
 from gatepost.workers.sandbox import SOCKET, give_back_memory, seal
-from gatepost.workers.status_page import IDLE, PARSE, RECEIVE, StatusPage
+from gatepost.workers.status_page import IDLE, RECEIVE, StatusPage
 
 LARGE = 1 << 20
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
 _COLLECT_EVERY = 20_000
 
 _POLICY = "policy"
+
+
+class WorkerData(msgspec.Struct, frozen=True):
+    """What the loader read for all workers. `inject` is for tests only: it changes the context of an analysis so that a
+    fault happens in it."""
+
+    rules: YaraRules | None = None
+    models: Models = msgspec.field(default_factory=shipped_models)
+    inject: Callable[[bytes, Context], Context] | None = None
 
 
 class _Run:
@@ -53,20 +69,10 @@ class _Run:
 class Worker:
     """Receives jobs and answers, sends questions and reports."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        page: StatusPage,
-        rules: YaraRules | None = None,
-        models: Models | None = None,
-        *,
-        trial: bool = False,
-    ) -> None:
+    def __init__(self, sock: socket.socket, status_page: StatusPage, data: WorkerData | None = None) -> None:
         self._sock = sock
-        self._page = page
-        self._rules = rules
-        self._models = models or shipped_models()
-        self._trial = trial
+        self._status_page = status_page
+        self._data = data or WorkerData()
         self._runs: dict[int, _Run] = {}
         self._policies: dict[str, Policy] = {}
         self._lists: RecentSnapshots[Compiled] = RecentSnapshots()
@@ -74,7 +80,7 @@ class Worker:
     def loop(self) -> None:
         """Serve until guard closes the socket."""
         handlers: dict[int, Callable[[int, bytes], None]] = {
-            Frame.SNAPSHOT: self._keep,
+            Frame.SNAPSHOT: self._keep_snapshot,
             Frame.JOB: self._start,
             Frame.ANSWERS: self._resume,
             Frame.CANCEL: self._cancel,
@@ -82,7 +88,7 @@ class Worker:
         while header := self._receive(HEADER.size):
             length, kind, number = HEADER.unpack(header)
             if kind == Frame.JOB:
-                self._page.enter(number, RECEIVE)
+                self._status_page.enter(number, RECEIVE)
             handlers[kind](number, self._receive(length))
 
     def _receive(self, length: int) -> bytes:
@@ -90,15 +96,15 @@ class Worker:
         data = self._sock.recv(length, socket.MSG_WAITALL) if length else b""
         return data if len(data) == length else b""
 
-    def _keep(self, _number: int, body: bytes) -> None:
-        snapshot = protocol.snapshot(body)
+    def _keep_snapshot(self, _number: int, body: bytes) -> None:
+        snapshot = protocol.read_snapshot(body)
         if snapshot.key.startswith(_POLICY):
             self._policies[snapshot.key] = msgspec.msgpack.decode(snapshot.data, type=Policy)
         else:
             self._lists.put(snapshot.key, compile_lists(snapshot.data))
 
     def _start(self, number: int, body: bytes) -> None:
-        job = protocol.job(body)
+        job = protocol.read_job(body)
         length, _kind, _number = HEADER.unpack(self._receive(HEADER.size))
         raw = self._receive(length)
         run = _Run(number, length, dict(job.known))
@@ -106,16 +112,16 @@ class Worker:
             now=job.now,
             policy=self._policies[job.policy],
             skip=job.skip,
-            mark=self._page.marker(number),
+            mark=self._status_page.marker(number),
             lists=(self._lists.get(job.lists) if job.lists else None) or NO_LISTS,
-            rules=self._rules,
+            rules=self._data.rules,
             antivirus=job.antivirus,
             acquaintance=True,
-            models=self._models,
+            models=self._data.models,
             campaigns=True,
         )
-        if self._trial:
-            context = rigged(raw, context)
+        if inject := self._data.inject:
+            context = inject(raw, context)
         self._runs[number] = run
         if job.purpose != "judge":
             self._show(run, raw, job, context.mark)
@@ -125,23 +131,23 @@ class Worker:
         self._advance(run, lambda: next(run.analysis))
 
     def _show(self, run: _Run, raw: bytes, job: Job, mark: Callable[[str], None]) -> None:
-        """Somebody looks at the message: nothing is asked, and nothing judged."""
+        """Show the message to a person: nothing is asked, and nothing judged."""
         try:
-            mark(PARSE)
+            mark("parse")
             shown = view(raw) if job.purpose == "view" else picture(raw, job.index)
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  what crashes is told, not silent
-            self._end(run, self._failed(run, f"it crashed ({type(fault).__name__})"))
+        except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
+            self._end(run, self._encode_failure(run, f"it crashed ({type(fault).__name__})"))
         else:
-            self._end(run, self._done(run, shown))
+            self._end(run, self._encode_result(run, shown))
 
     def _resume(self, number: int, body: bytes) -> None:
         run = self._runs.get(number)
-        given = protocol.given(body)
+        given = protocol.read_answers(body)
         if run is None or given.step != run.step:
             return
-        self._page.enter(number, run.stage)
+        self._status_page.enter(number, run.stage)
         run.known.update(zip(self._missing(run), given.answers, strict=False))
         self._advance(run, lambda: run.questions)
 
@@ -157,11 +163,11 @@ class Worker:
             while not (missing := self._missing(run)):
                 run.questions = run.analysis.send(tuple(run.known[question] for question in run.questions))
         except StopIteration as stop:
-            self._end(run, self._done(run, stop.value))
+            self._end(run, self._encode_result(run, stop.value))
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  an analysis that crashes is told, not silent
-            self._end(run, self._failed(run, f"it crashed ({type(fault).__name__})"))
+        except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
+            self._end(run, self._encode_failure(run, f"it crashed ({type(fault).__name__})"))
         else:
             self._ask(run, missing)
 
@@ -171,38 +177,38 @@ class Worker:
 
     def _ask(self, run: _Run, missing: Questions) -> None:
         run.step += 1
-        run.stage = self._page.place.stage
+        run.stage = self._status_page.state.stage
         if run.step > MAX_STEPS:
             run.analysis.close()
-            self._end(run, self._failed(run, "it asked too many questions"))
+            self._end(run, self._encode_failure(run, "it asked too many questions"))
             return
-        body = protocol.packed(Frame.ASK, run.number, protocol.Ask(run.step, missing))
-        self._page.enter(0, IDLE)
+        body = protocol.pack_frame(Frame.ASK, run.number, protocol.Ask(run.step, missing))
+        self._status_page.enter(0, IDLE)
         self._sock.sendall(body)
 
     def _end(self, run: _Run, body: bytes) -> None:
         del self._runs[run.number]
-        self._page.enter(0, IDLE)
+        self._status_page.enter(0, IDLE)
         self._sock.sendall(body)
         if run.size > LARGE:
             gc.collect()
             give_back_memory()
 
-    def _done(self, run: _Run, report: Report | Looked) -> bytes:
+    def _encode_result(self, run: _Run, report: Report | ViewResult) -> bytes:
         try:
             body = msgspec.msgpack.encode(report)
         except UnicodeEncodeError:
             body = msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(report)))
         if len(body) > MAX_REPORT:
-            return self._failed(run, "its report is too long")
-        return protocol.frame(Frame.DONE, run.number, body)
+            return self._encode_failure(run, "its report is too long")
+        return protocol.raw_frame(Frame.DONE, run.number, body)
 
-    def _failed(self, run: _Run, reason: str) -> bytes:
-        return protocol.packed(Frame.FAILED, run.number, protocol.Failed(self._page.place.stage, reason))
+    def _encode_failure(self, run: _Run, reason: str) -> bytes:
+        return protocol.pack_frame(Frame.FAILED, run.number, protocol.Failed(self._status_page.state.stage, reason))
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Half a character cannot be sent; what stands for it is the replacement character."""
+    """Return the value with the replacement character for each lone surrogate, which UTF-8 cannot carry."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
@@ -212,27 +218,19 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def live(
-    sock: int,
-    page: StatusPage,
-    memory: int,
-    rules: YaraRules | None = None,
-    models: Models | None = None,
-    *,
-    trial: bool,
-) -> NoReturn:
-    """A forked child becomes a worker: sealed, tested from inside, then at work until guard lets go."""
+def run_worker(sock: int, status_page: StatusPage, memory: int, data: WorkerData) -> NoReturn:
+    """Turn a forked child into a worker: sealed, tested from inside, then at work until guard closes the socket."""
     os.dup2(sock, SOCKET)
     gc.enable()
     gc.set_threshold(_COLLECT_EVERY, 10, 10)
     connection = socket.socket(fileno=SOCKET)
     sealed = seal(memory)
     sys.stdin = sys.stdout = sys.stderr = None
-    connection.sendall(protocol.packed(Frame.READY, 0, protocol.Ready(sealed.layers, sealed.leaks)))
+    connection.sendall(protocol.pack_frame(Frame.READY, 0, protocol.Ready(sealed.layers, sealed.leaks)))
     try:
-        Worker(connection, page, rules, models, trial=trial).loop()
+        Worker(connection, status_page, data).loop()
     except MemoryError:
-        page.say_out_of_memory()
+        status_page.say_out_of_memory()
     except OSError:  # guard is gone
         pass
     os._exit(0)

@@ -47,7 +47,7 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    seen = Campaigns(Clock(), most=10)
+    seen = Campaigns(Clock(), maximum=10)
     for number in range(50):
         seen.answer(to(str(number)), AskCampaign(tuple(range(number * 8, number * 8 + 8))))
     assert len(seen) <= 10

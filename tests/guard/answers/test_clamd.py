@@ -10,7 +10,7 @@ import pytest
 
 from gatepost.guard.answers import clamd
 from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.clamd import Clamd, understood
+from gatepost.guard.answers.clamd import ClamdClient, parse_reply
 from gatepost.mail.message import Envelope
 from gatepost.questions import Antivirus, AskAntivirus, Dns, DnsAnswer, Lookup, LookupAnswer
 
@@ -65,7 +65,7 @@ async def running(daemon: Daemon, socket: Path) -> AsyncIterator[str]:
 def scanned(raw: bytes, socket: Path, daemon: Daemon) -> Antivirus:
     async def main() -> Antivirus:
         async with running(daemon, socket) as address:
-            return await Clamd(address).scan(Body(raw))
+            return await ClamdClient(address).scan(Body(raw))
 
     return asyncio.run(main())
 
@@ -96,7 +96,7 @@ def test_the_whole_message_is_sent(tmp_path: Path, raw: bytes, said: Antivirus) 
     ],
 )
 def test_replies(reply: str, said: Antivirus) -> None:
-    assert understood(reply) == said
+    assert parse_reply(reply) == said
 
 
 @pytest.mark.parametrize("reply", [b"", b"no end", b"x" * 10_000 + b"\0"])
@@ -106,14 +106,14 @@ def test_a_daemon_that_breaks_off_has_not_answered(tmp_path: Path, reply: bytes)
 
 @pytest.mark.parametrize("address", ["/nowhere/clamd", "127.0.0.1:1", "not an address:x"])
 def test_no_daemon_is_said_and_not_raised(address: str) -> None:
-    assert asyncio.run(Clamd(address).scan(Body(b"x"))) == Antivirus("failed", "clamd did not answer")
-    assert not asyncio.run(Clamd(address).ping())
+    assert asyncio.run(ClamdClient(address).scan(Body(b"x"))) == Antivirus("failed", "clamd did not answer")
+    assert not asyncio.run(ClamdClient(address).ping())
 
 
 def test_a_daemon_that_hangs_is_left_behind(tmp_path: Path) -> None:
     async def main() -> Antivirus:
         async with running(Daemon(hangs=True), tmp_path / "clamd") as address:
-            return await Clamd(address, seconds=0.05).scan(Body(b"x"))
+            return await ClamdClient(address, seconds=0.05).scan(Body(b"x"))
 
     assert asyncio.run(main()).status == "failed"
 
@@ -124,7 +124,7 @@ def test_ping_over_tcp() -> None:
         server = await asyncio.start_server(daemon.serve, "127.0.0.1", 0)
         async with server:
             host, port = server.sockets[0].getsockname()
-            answered = await Clamd(f"{host}:{port}").ping()
+            answered = await ClamdClient(f"{host}:{port}").ping()
             await asyncio.gather(*daemon.served)
             return answered
 
@@ -151,7 +151,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Scanner:
-    async def scan(self, body: clamd.Body) -> Antivirus:
+    async def scan(self, body: clamd.ReadableBody) -> Antivirus:
         return Antivirus("found", body.read().decode())
 
 

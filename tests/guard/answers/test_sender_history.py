@@ -75,7 +75,7 @@ class House(SightingStore):
     ) -> Sightings:
         """One message, from its question to its decision."""
         answer = await self.memory.answer("g", tenant, asked)
-        self.memory.concluded("g", report)
+        self.memory.learn("g", report)
         return answer
 
     async def next_day(self) -> None:
@@ -150,7 +150,7 @@ def test_held_mail_makes_nobody_known_and_takes_it_from_those_who_are(tmp_path: 
 def test_nothing_is_learned_from_what_was_not_decided(tmp_path: Path) -> None:
     async def test(house: House) -> None:
         await house.scan(undecided("broken"))
-        house.memory.concluded("unheard of", DELIVERED)
+        house.memory.learn("unheard of", DELIVERED)
         await house.memory.flush()
         assert await house.store.count_sightings(None) == 0
 
@@ -213,10 +213,10 @@ def test_the_tenant_is_the_message_s_whatever_a_worker_asks(tmp_path: Path) -> N
         envelope: Envelope
 
     async def test(house: House) -> None:
-        answerer = Answerer(Silent(), acquaintances=house.memory)
+        answerer = Answerer(Silent(), sender_histories=house.memory)
         for _ in range(2):
             await answerer.answer(Job("g", Envelope(tenant="mine")), (ASKED,))
-            house.memory.concluded("g", DELIVERED)
+            house.memory.learn("g", DELIVERED)
             await house.next_day()
         assert {tenant for tenant, _ in house.reads} == {"mine"}
         assert (await answerer.answer(Job("h", Envelope(tenant="other")), (ASKED,)))[0] == Sightings()
@@ -231,7 +231,7 @@ def test_what_files_link_to_is_asked_for_once_more_and_no_third_time(tmp_path: P
     async def test(house: House) -> None:
         for asked in (ASKED, AskSightings((16,)), AskSightings((32,))):
             await house.memory.answer("g", None, asked)
-        house.memory.concluded("g", DELIVERED)
+        house.memory.learn("g", DELIVERED)
         await house.memory.flush()
         assert (await house.store.sightings(None, [HOST, 16, 32, EVERYTHING])).keys() == {HOST, 16, EVERYTHING}
 
@@ -250,7 +250,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(house.memory._known) <= 20 >= len(house.memory._older)
         assert len(house.memory._asked) == 20
         for number in range(100):
-            house.memory.concluded(str(number), DELIVERED)
+            house.memory.learn(str(number), DELIVERED)
         assert house.memory.counters().dropped > 0
         await house.memory.flush()
         assert await house.store.count_sightings(None) <= 22
@@ -311,7 +311,7 @@ def test_several_guards_share_what_they_know(postgres_url: str, tmp_path: Path) 
         stores: list[SightingStore] = [open_store(postgres_url, tmp_path) for _ in range(2)]
         one, two = (SenderHistories(store, EAGER, lambda: day * DAY_SECONDS) for store in stores)
         await one.answer("g", "t", ASKED)
-        one.concluded("g", DELIVERED)
+        one.learn("g", DELIVERED)
         await one.flush()
         day += 1
         assert (await two.answer("h", "t", ASKED)).proven == (FacetAge(1, 1),)
@@ -330,7 +330,7 @@ def test_a_worker_that_asks_for_what_cannot_be_is_refused(keys: tuple[object, ..
     except OverflowError:
         return
     with pytest.raises(FrameError):
-        protocol.ask(body)
+        protocol.read_ask(body)
 
 
 MAIL = (
@@ -365,10 +365,10 @@ class Silent:
 
 def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:
     async def test(house: House) -> None:
-        answerer = Answerer(Silent(), acquaintances=house.memory)
+        answerer = Answerer(Silent(), sender_histories=house.memory)
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 29, unsealed=True), answerer.answer, shipped_policy())
         guard = Guard(
-            Core(), house.store, pool, answerer, Admission(5, 5, 0.0), acquaintances=house.memory,
+            Core(), house.store, pool, answerer, Admission(5, 5, 0.0), sender_histories=house.memory,
             clock=lambda: house.day * DAY_SECONDS + 5.0,
         )  # fmt: skip
 

@@ -6,13 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.guard.quarantine.held_mail import UNEXPECTED, HeldMailOperations
-from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.quarantine import UNEXPECTED, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.scanning.held_mail import Busy, Deleted, NotHeld
+from gatepost.scanning.held_mail import (
+    Busy,
+    Deleted,
+    DeleteOrder,
+    ExportOrder,
+    NotHeld,
+    PictureOrder,
+    ReleaseOrder,
+    ViewOrder,
+)
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.store import open_store
@@ -20,7 +28,7 @@ from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.store import Store
 from gatepost.view.values import Picture, View
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Looked
+from gatepost.workers.protocol import ViewResult
 
 ANN = Actor("user", "ann")
 RAW = b"Subject: x\r\n\r\ny\r\n"
@@ -32,10 +40,10 @@ class Looker:
     """Answers as it was told, and remembers what it was to look at."""
 
     def __init__(self) -> None:
-        self.answer: Looked = View(left_out=("this one",))
+        self.answer: ViewResult = View(left_out=("this one",))
         self.jobs: list[AnalysisJob] = []
 
-    async def look(self, job: AnalysisJob) -> Looked:
+    async def show(self, job: AnalysisJob) -> ViewResult:
         self.jobs.append(job)
         return self.answer
 
@@ -44,9 +52,8 @@ class House:
     def __init__(self, store: Store, folder: Path) -> None:
         self.store, self.folder = store, folder
         self.raw = RawFolder(folder / "q")
-        self.quarantine = Quarantine(store, self.raw)
         self.looker = Looker()
-        self.custody = HeldMailOperations(self.quarantine, self.looker)
+        self.quarantine = Quarantine(store, self.raw, None, self.looker)
 
     async def hold(self, tenant: str | None = OURS) -> str:
         envelope = Envelope("a@x.example", ("b@y.example",), tenant=tenant)
@@ -79,13 +86,13 @@ def use(tmp_path: Path) -> Use:
 def test_a_look_goes_to_the_workers(use: Use) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
-        assert await house.custody.look(ggrid, OURS) == house.looker.answer
+        assert await house.quarantine.carry_out(ViewOrder(ggrid, OURS)) == house.looker.answer
         house.looker.answer = Picture(b"png", 1, 1)
-        assert await house.custody.picture(ggrid, 7, OURS) == house.looker.answer
+        assert await house.quarantine.carry_out(PictureOrder(ggrid, OURS, index=7)) == house.looker.answer
         first, second = house.looker.jobs
         assert (first.purpose, first.body.read(), first.ggrid) == ("view", RAW, ggrid)
         assert (second.purpose, second.index) == ("picture", 7)
-        assert await house.custody.look(ggrid) == UNEXPECTED
+        assert await house.quarantine.carry_out(ViewOrder(ggrid)) == UNEXPECTED
 
     use(scenario)
 
@@ -93,11 +100,11 @@ def test_a_look_goes_to_the_workers(use: Use) -> None:
 def test_what_is_another_tenants_is_not_there(use: Use) -> None:
     async def scenario(house: House) -> None:
         for ggrid in (await house.hold(THEIRS), await house.hold(None), new_id()):
-            assert await house.custody.look(ggrid, OURS) == NotHeld()
-            assert await house.custody.picture(ggrid, 0, OURS) == NotHeld()
-            assert await house.custody.export(ggrid, ANN, OURS) == NotHeld()
-            assert await house.custody.delete(ggrid, ANN, OURS) == NotHeld()
-            assert await house.custody.release(ggrid, ANN, (), OURS) == NotHeld()
+            assert await house.quarantine.carry_out(ViewOrder(ggrid, OURS)) == NotHeld()
+            assert await house.quarantine.carry_out(PictureOrder(ggrid, OURS, index=0)) == NotHeld()
+            assert await house.quarantine.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == NotHeld()
+            assert await house.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
+            assert await house.quarantine.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
         assert house.looker.jobs == []
         assert (await house.store.audit_page(AuditFilter())).rows == ()
 
@@ -107,9 +114,9 @@ def test_what_is_another_tenants_is_not_there(use: Use) -> None:
 def test_an_export_is_audited_and_a_deletion_ends_it(use: Use) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
-        assert await house.custody.export(ggrid, ANN, OURS) == RAW
-        assert await house.custody.delete(ggrid, ANN, OURS) == Deleted()
-        assert await house.custody.delete(ggrid, ANN, OURS) == NotHeld()
+        assert await house.quarantine.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == RAW
+        assert await house.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
+        assert await house.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
         assert await house.raw.get(ggrid) is None
         assert [
             (each.actor, each.action, each.scope) for each in (await house.store.audit_page(AuditFilter())).rows
@@ -125,8 +132,8 @@ def test_a_core_without_the_bytes_leaves_the_record_alone(use: Use) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
         await house.raw.delete(ggrid)
-        assert await house.custody.delete(ggrid, ANN) == NotHeld()
-        assert await house.custody.look(ggrid) == NotHeld()
+        assert await house.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == NotHeld()
+        assert await house.quarantine.carry_out(ViewOrder(ggrid)) == NotHeld()
         assert await house.quarantine.one(ggrid) is not None
 
     use(scenario)
@@ -136,7 +143,7 @@ def test_what_is_being_released_is_not_deleted(use: Use) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
         await house.store.claim_release(ggrid, "somebody", 1, 1 << 50)
-        assert await house.custody.delete(ggrid, ANN) == Busy()
+        assert await house.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == Busy()
         assert await house.raw.get(ggrid) == RAW
 
     use(scenario)

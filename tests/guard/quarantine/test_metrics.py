@@ -14,7 +14,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.metrics import exposition
 from gatepost.report import Report
-from gatepost.scanning.held_mail import NotSent, Released
+from gatepost.scanning.held_mail import DeleteOrder, NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
@@ -53,7 +53,7 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
         relay = Relay(next_hop.url, "off", "gate.example")
         tally, registry = QuarantineMetrics(store, 4 * len(RAW)), CollectorRegistry()
         registry.register(tally)
-        quarantine = Quarantine(store, raw, relay, max_size=4 * len(RAW), tally=tally)
+        quarantine = Quarantine(store, raw, relay, max_size=4 * len(RAW), metrics=tally)
         # Nothing is claimed before anybody has looked.
         assert "held" not in figures(registry)
         first, second, _, last = [await held(quarantine) for _ in range(4)]
@@ -61,13 +61,15 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
             await held(quarantine)
         except StorageError:
             pass
-        assert isinstance(await quarantine.release(first, CLI), Released)
-        assert isinstance(await quarantine.release(first, CLI), Released)  # the same release, counted once
+        assert isinstance(await quarantine.carry_out(ReleaseOrder(first, by=CLI)), Released)
+        assert isinstance(
+            await quarantine.carry_out(ReleaseOrder(first, by=CLI)), Released
+        )  # the same release, counted once
         next_hop.answers["."] = "451 later"
-        assert isinstance(await quarantine.release(second, CLI), NotSent)
-        assert await quarantine.delete(last, CLI)
-        assert not await quarantine.delete(last, CLI)
-        await tally.look()
+        assert isinstance(await quarantine.carry_out(ReleaseOrder(second, by=CLI)), NotSent)
+        assert await quarantine.delete(DeleteOrder(last, by=CLI))
+        assert not await quarantine.delete(DeleteOrder(last, by=CLI))
+        await tally.refresh()
         assert figures(registry) == {
             "held": 2,
             "bytes": 2 * len(RAW),
@@ -79,8 +81,8 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
             "expired_total": 0,
             "failures_total": 1,
         }
-        await Cleanup(store, raw, 1, clock=lambda: 4e9, tally=tally).purge()
-        await tally.look()
+        await Cleanup(store, raw, 1, clock=lambda: 4e9, metrics=tally).purge()
+        await tally.refresh()
         # Two were held, and of one only the note was left that it had been released.
         assert (figures(registry)["held"], figures(registry)["expired_total"]) == (0, 3)
         await relay.close()
@@ -102,9 +104,9 @@ def test_a_database_that_blinks_leaves_the_last_figure() -> None:
         store: Any = Store()
         tally, registry = QuarantineMetrics(store, None), CollectorRegistry()
         registry.register(tally)
-        await tally.look()
+        await tally.refresh()
         store.gone = True
-        await tally.look()
+        await tally.refresh()
         assert (figures(registry)["held"], figures(registry)["bytes"]) == (3, 30)
 
     asyncio.run(test())

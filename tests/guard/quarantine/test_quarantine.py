@@ -13,15 +13,24 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from gatepost.guard.http_source import HoldingCore
 from gatepost.guard.quarantine import release
-from gatepost.guard.quarantine.held_mail import HoldingSource
 from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import LEASE_SECONDS, wire_form
+from gatepost.guard.quarantine.release import LEASE_SECONDS, normalise_line_ends
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Outcome, Released
+from gatepost.scanning.held_mail import (
+    Busy,
+    DeleteOrder,
+    ExportOrder,
+    NotHeld,
+    NotSent,
+    Released,
+    ReleaseOrder,
+    ReleaseOutcome,
+)
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
@@ -144,12 +153,12 @@ def test_a_page_is_full_however_many_rows_must_be_read_for_it(use: Use, monkeypa
 def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
-        outcome = await house.quarantine.release(ggrid.upper(), TOKEN)
+        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid.upper(), by=TOKEN))
         assert isinstance(outcome, Released)
         assert (outcome.by, outcome.recipients) == ("token:mta", ENVELOPE.recipients)
         assert next_hop.mail == [("ann@x.example", ENVELOPE.recipients, RAW + b"\r\n")]
         # Again, and by somebody else: the same answer, and nothing is sent.
-        assert await house.quarantine.release(ggrid, CLI, ["eve@z.example"]) == outcome
+        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("eve@z.example",))) == outcome
         assert len(next_hop.mail) == 1
         assert await house.raw.get(ggrid) is None
         assert await house.quarantine.raw(ggrid) is None
@@ -161,7 +170,7 @@ def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None
 def test_released_to_others(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold(envelope=Envelope("", ("bob@y.example",)))
-        outcome = await house.quarantine.release(ggrid, CLI, ["dörte@z.example"])
+        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("dörte@z.example",)))
         assert isinstance(outcome, Released)
         assert [(sender, recipients) for sender, recipients, _ in next_hop.mail] == [("", ("dörte@z.example",))]
 
@@ -175,14 +184,14 @@ def test_what_the_next_hop_refuses_stays_held(use: Use, next_hop: Any, answers: 
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
         next_hop.answers.update(answers)
-        outcome = await house.quarantine.release(ggrid, CLI)
+        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
         assert isinstance(outcome, NotSent)
         assert outcome.reason.startswith("the next hop answered ")
         assert next_hop.mail == []
         assert await house.state(ggrid) == "held"
         assert (await house.store.audit_page(AuditFilter())).rows == ()
         next_hop.answers.clear()
-        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == 1
 
     use(scenario)
@@ -191,7 +200,7 @@ def test_what_the_next_hop_refuses_stays_held(use: Use, next_hop: Any, answers: 
 def test_no_next_hop(use: Use) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
-        outcome = await house.quarantine.release(ggrid, CLI)
+        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
         assert isinstance(outcome, NotSent)
         assert await house.state(ggrid) == "held"
 
@@ -213,11 +222,13 @@ def test_no_next_hop(use: Use) -> None:
 def test_an_envelope_that_would_say_more_than_an_address(use: Use, next_hop: Any, sender: str, recipient: str) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold(envelope=Envelope(sender, (recipient,)))
-        assert isinstance(await house.quarantine.release(ggrid, CLI), NotSent)
+        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), NotSent)
         assert next_hop.commands == []
         assert await house.state(ggrid) == "held"
         if sender == "a@x.example":
-            assert isinstance(await house.quarantine.release(ggrid, CLI, ["b@y.example"]), Released)
+            assert isinstance(
+                await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("b@y.example",))), Released
+            )
 
     use(scenario)
 
@@ -230,7 +241,9 @@ def test_many_releases_at_once_send_once(use: Use, next_hop: Any, storage_url: s
         other = open_store(storage_url, tmp_path)
         beside = House(other, tmp_path / "q", next_hop.url)
         next_hop.open.clear()
-        calls = [asyncio.create_task(each.quarantine.release(ggrid, CLI)) for each in [house, beside] * 10]
+        calls = [
+            asyncio.create_task(each.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))) for each in [house, beside] * 10
+        ]
         await asyncio.to_thread(next_hop.seen.wait, 20)
         next_hop.open.set()
         outcomes = await asyncio.gather(*calls)
@@ -240,7 +253,7 @@ def test_many_releases_at_once_send_once(use: Use, next_hop: Any, storage_url: s
         assert sum(isinstance(each, Released) for each in outcomes) >= 1
         assert {type(each) for each in outcomes} <= {Released, Busy}
         assert len(next_hop.mail) == 1
-        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == 1
         assert len((await house.store.audit_page(AuditFilter())).rows) == 1
 
@@ -251,11 +264,11 @@ def test_a_caller_that_leaves_does_not_stop_a_release(use: Use, next_hop: Any) -
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
         next_hop.open.clear()
-        call = asyncio.create_task(house.quarantine.release(ggrid, CLI))
+        call = asyncio.create_task(house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)))
         await asyncio.to_thread(next_hop.seen.wait, 20)
         call.cancel()
         assert await house.state(ggrid) == "releasing"
-        assert not await house.quarantine.delete(ggrid, CLI)
+        assert not await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
         next_hop.open.set()
         await house.quarantine.finish()
         assert await house.state(ggrid) == "released"
@@ -269,11 +282,12 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
+from gatepost.scanning.held_mail import ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.smtp.relay import Relay
 from gatepost.scanning.spool import Spool
 from gatepost.mail.message import Envelope
-from gatepost.analysis import Report
+from gatepost.report import Report
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 
@@ -300,7 +314,7 @@ async def main():
     store = open_store(url, Path(folder))
     quarantine = Quarantine(store, Raw(Path(folder) / "q"), Sends(hop, "off", "gatepost.test"))
     if when != "raw":
-        await quarantine.release(ggrid, CLI)
+        await quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
     body = Spool(Path(folder) / "spool").new()
     body.write(b"Subject: x\\r\\n\\r\\ny\\r\\n")
     body.finish()
@@ -359,12 +373,12 @@ def test_killed_while_releasing(
         mail = await house.store.held(ggrid)
         assert mail
         house.now = mail.lease / 1_000
-        assert await house.quarantine.release(ggrid, CLI) == Busy()
-        assert not await house.quarantine.delete(ggrid, CLI)
+        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == Busy()
+        assert not await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
         assert len(next_hop.mail) == sent
         # It is not lost. Only where the next hop had answered already does it come twice (RFC 1047).
         house.now += 0.002
-        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == sent + 1
         assert await house.state(ggrid) == "released"
         assert len((await house.store.audit_page(AuditFilter())).rows) == 1
@@ -388,7 +402,7 @@ def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: 
 
         monkeypatch.setattr(house.store, "mark_released", flaky)
         with capture_logs():
-            assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+            assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert await house.state(ggrid) == "released"
 
     use(scenario)
@@ -405,14 +419,14 @@ def test_one_tenant_cannot_touch_anothers(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold(envelope=msgspec.structs.replace(ENVELOPE, tenant=mine))
         quarantine = house.quarantine
-        assert await quarantine.release(ggrid, CLI, tenant=theirs) == NotHeld()
-        assert not await quarantine.delete(ggrid, CLI, theirs)
+        assert await quarantine.carry_out(ReleaseOrder(ggrid, theirs, by=CLI)) == NotHeld()
+        assert not await quarantine.delete(DeleteOrder(ggrid, theirs, by=CLI))
         assert await quarantine.raw(ggrid, theirs) is None
-        assert await quarantine.export(ggrid, CLI, theirs) is None
+        assert await quarantine.carry_out(ExportOrder(ggrid, theirs, by=CLI)) == NotHeld()
         assert await quarantine.one(ggrid, theirs) is None
         assert next_hop.mail == []
-        assert await quarantine.export(ggrid, CLI, mine) == RAW
-        assert isinstance(await quarantine.release(ggrid, CLI, tenant=mine), Released)
+        assert await quarantine.carry_out(ExportOrder(ggrid, mine, by=CLI)) == RAW
+        assert isinstance(await quarantine.carry_out(ReleaseOrder(ggrid, mine, by=CLI)), Released)
         actions = [each.action for each in (await house.store.audit_page(AuditFilter(scope=mine))).rows]
         assert actions == ["quarantine.release", "quarantine.export"]
 
@@ -422,10 +436,10 @@ def test_one_tenant_cannot_touch_anothers(use: Use, next_hop: Any) -> None:
 def test_deleted_for_good(use: Use) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
-        assert await house.quarantine.delete(ggrid, CLI)
+        assert await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
         assert await house.raw.get(ggrid) is None
-        assert await house.quarantine.release(ggrid, CLI) == NotHeld()
-        assert not await house.quarantine.delete(ggrid, CLI)
+        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
+        assert not await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
 
     use(scenario)
 
@@ -434,7 +448,7 @@ def test_bytes_that_are_missing_are_not_held_here(use: Use, next_hop: Any) -> No
     async def scenario(house: House) -> None:
         ggrid = await house.hold()
         await house.raw.delete(ggrid)
-        assert await house.quarantine.release(ggrid, CLI) == NotHeld()
+        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
         # Another core may have them: nothing was claimed.
         assert await house.state(ggrid) == "held"
 
@@ -448,12 +462,12 @@ def test_a_release_that_ends_between_two_looks(use: Use, next_hop: Any, monkeypa
 
         async def late(name: str) -> bytes | None:
             monkeypatch.setattr(house.raw, "get", get)
-            assert isinstance(await house.quarantine.release(name, TOKEN), Released)
+            assert isinstance(await house.quarantine.carry_out(ReleaseOrder(name, by=TOKEN)), Released)
             return await get(name)
 
         # Its record said "held", and now the bytes are gone: not because it is unknown.
         monkeypatch.setattr(house.raw, "get", late)
-        outcome = await house.quarantine.release(ggrid, CLI)
+        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
         assert isinstance(outcome, Released)
         assert outcome.by == "token:mta"
         assert len(next_hop.mail) == 1
@@ -503,7 +517,7 @@ def test_a_full_quarantine_takes_no_more(use: Use) -> None:
         assert [each["event"] for each in logs] == ["the quarantine is full"]
         await house.hold(b"x" * 40)
         # Room that others make is seen at once where it matters.
-        assert await house.quarantine.delete(first, CLI)
+        assert await house.quarantine.delete(DeleteOrder(first, by=CLI))
         await house.hold(b"x" * 60)
 
     use(scenario, max_size=100)
@@ -529,13 +543,13 @@ def test_undecided_counts(use: Use) -> None:
     ],
 )
 def test_line_ends_on_the_wire(raw: bytes, sent: bytes) -> None:
-    assert wire_form(raw) == sent
+    assert normalise_line_ends(raw) == sent
 
 
 def test_smuggling_through_a_kept_rest_scan(use: Use, next_hop: Any) -> None:
     async def scenario(house: House) -> None:
         ggrid = await house.hold(b"Subject: x\n\nbody\n.\nMAIL FROM:<eve@z.example>\n")
-        assert isinstance(await house.quarantine.release(ggrid, CLI), Released)
+        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert [raw for _, _, raw in next_hop.mail] == [b"Subject: x\r\n\r\nbody\r\n.\r\nMAIL FROM:<eve@z.example>\r\n"]
 
     use(scenario)
@@ -549,7 +563,7 @@ class Core:
     def __init__(self, answer: Report | Full) -> None:
         self.answer = answer
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         return None
 
     def load(self) -> Load:
@@ -572,7 +586,7 @@ class Core:
 )
 def test_rest_scans_that_are_held_are_kept(use: Use, answer: Report | Full, kept: bool) -> None:
     async def scenario(house: House) -> None:
-        keeping = HoldingSource(Core(answer), house.quarantine)
+        keeping = HoldingCore(Core(answer), house.quarantine)
         assert (keeping.rest_enabled, keeping.load()) == (True, Load(0, 1, 1))
         asked = request()
         assert await keeping.scan(asked) == (answer if isinstance(answer, Full) else result(asked, answer))
@@ -582,6 +596,6 @@ def test_rest_scans_that_are_held_are_kept(use: Use, answer: Report | Full, kept
 
 
 def test_an_outcome_survives_the_wire() -> None:
-    outcomes: list[Outcome] = [Released("g", 1, "cli", ("a",)), NotHeld(), NotSent("why"), Busy()]
+    outcomes: list[ReleaseOutcome] = [Released("g", 1, "cli", ("a",)), NotHeld(), NotSent("why"), Busy()]
     for outcome in outcomes:
-        assert msgspec.json.decode(msgspec.json.encode(outcome), type=Outcome) == outcome
+        assert msgspec.json.decode(msgspec.json.encode(outcome), type=ReleaseOutcome) == outcome

@@ -1,8 +1,8 @@
 """`POST /release` of a core: only abby gets in, and only an order is an order."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.core_state import Down
 from gatepost.guard.http_source import MAX_ORDER, build_rest_app
-from gatepost.guard.quarantine.held_mail import HeldMailOperations
-from gatepost.scanning.held_mail import Outcome, Released
+from gatepost.scanning.held_mail import HeldMailOrder, Released, ReleaseOrder, ReleaseOutcome
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.store.audit import Actor
@@ -26,22 +25,21 @@ class Guard:
     async def scan(self, asked: ScanRequest) -> ScanResult:
         raise AssertionError("a release is no scan")
 
-    async def room(self) -> None:
+    async def wait_for_slot(self) -> None:
         return None
 
     def load(self) -> Load:
         return Load(0, 1, 1)
 
 
-class Quarantine(HeldMailOperations):
+class Quarantine:
     def __init__(self) -> None:
         self.orders: list[tuple[str, Actor]] = []
 
-    async def release(
-        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
-    ) -> Outcome:
-        self.orders.append((ggrid, by))
-        return Released(ggrid, 1, by.label, ("b@y.example",))
+    async def carry_out(self, order: HeldMailOrder[Any]) -> Any:
+        assert isinstance(order, ReleaseOrder)
+        self.orders.append((order.ggrid, order.by))
+        return Released(order.ggrid, 1, order.by.label, ("b@y.example",))
 
 
 def post(folder: Path, quarantine: Quarantine | None, content: bytes, secret: str = "secret") -> httpx.Response:
@@ -57,7 +55,9 @@ def test_an_order_is_carried_out(tmp_path: Path) -> None:
     quarantine = Quarantine()
     answer = post(tmp_path, quarantine, ORDER)
     assert answer.status_code == 200
-    assert msgspec.json.decode(answer.content, type=Outcome) == Released(GGRID, 1, "token:desk", ("b@y.example",))
+    assert msgspec.json.decode(answer.content, type=ReleaseOutcome) == Released(
+        GGRID, 1, "token:desk", ("b@y.example",)
+    )
     assert quarantine.orders == [(GGRID, Actor("token", "desk"))]
 
 
@@ -88,7 +88,7 @@ def test_a_core_without_a_quarantine_holds_nothing(tmp_path: Path) -> None:
 def test_a_core_that_does_not_answer_is_down() -> None:
     async def scenario() -> None:
         core = RemoteCore("https://127.0.0.1:1", "secret", None)
-        assert isinstance(await core.release(GGRID, Actor("token", "desk")), Down)
+        assert isinstance(await core.carry_out(ReleaseOrder(GGRID, by=Actor("token", "desk"))), Down)
         await core.close()
 
     asyncio.run(scenario())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gatepost.guard.answers.campaigns import Campaigns
-from gatepost.guard.answers.clamd import Body
+from gatepost.guard.answers.clamd import ReadableBody
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answer,
@@ -34,8 +34,8 @@ MAX_SECONDS = 10.0
 MAX_REMEMBERED = 10_000
 
 
-class Named(Protocol):
-    """A job, as far as its questions are concerned."""
+class QuestionedJob(Protocol):
+    """What the answerer needs to know of a job."""
 
     @property
     def ggrid(self) -> str: ...
@@ -44,16 +44,16 @@ class Named(Protocol):
     def envelope(self) -> Envelope: ...
 
 
-class Looks(Protocol):
-    """Whoever can look up list entries."""
+class AnswersLookups(Protocol):
+    """What looks up list entries; `ListAnswers` does."""
 
     async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer: ...
 
 
-class Scans(Protocol):
-    """Whoever can tell malware."""
+class ScansForMalware(Protocol):
+    """What recognises malware; `ClamdClient` does."""
 
-    async def scan(self, body: Body) -> Antivirus: ...
+    async def scan(self, body: ReadableBody) -> Antivirus: ...
 
 
 class NoLists:
@@ -63,21 +63,21 @@ class NoLists:
         return LookupAnswer()
 
 
-class Recalls(Protocol):
-    """Whoever remembers whom a tenant knows."""
+class AnswersSightings(Protocol):
+    """What remembers which senders a tenant knows; `SenderHistories` does."""
 
     async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sightings: ...
 
 
-class NoMemory:
+class NoSenderHistory:
     """For analyses where nothing is remembered."""
 
     async def answer(self, _ggrid: str, _tenant: str | None, _question: AskSightings) -> Sightings:
         return Sightings()
 
 
-class Resolves(Protocol):
-    """Whoever can look up one question; `known` has the answers that take no waiting."""
+class ResolvesDns(Protocol):
+    """What looks up names; `known` has the answers that take no waiting."""
 
     def known(self, question: Dns) -> DnsAnswer | None: ...
 
@@ -91,35 +91,35 @@ class Answerer:
 
     def __init__(
         self,
-        resolver: Resolves,
+        resolver: ResolvesDns,
         max_seconds: float = MAX_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         *,
-        lists: Looks | None = None,
-        antivirus: Scans | None = None,
-        acquaintances: Recalls | None = None,
+        lists: AnswersLookups | None = None,
+        antivirus: ScansForMalware | None = None,
+        sender_histories: AnswersSightings | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
         self._lists = lists or NoLists()
         self._antivirus = antivirus
-        self._acquaintances = acquaintances or NoMemory()
+        self._sender_histories = sender_histories or NoSenderHistory()
         self._campaigns = Campaigns()
         self._used: dict[str, float] = {}
 
-    async def answer(self, job: Named, questions: Questions) -> Answers:
-        """One answer for each question, in their order."""
+    async def answer(self, job: QuestionedJob, questions: Questions) -> Answers:
+        """Return one answer for each question, in their order."""
         found: dict[Question, Answer] = {}
         missing: list[Dns] = []
         for question in dict.fromkeys(questions):
             if isinstance(question, AskAntivirus):
-                found[question] = await self._scanned(job)
+                found[question] = await self._scan(job)
             elif isinstance(question, AskCampaign):
                 found[question] = self._campaigns.answer(job.envelope, question)
             elif isinstance(question, Lookup):
                 # The tenant is the message's, whatever a worker may ask.
                 found[question] = await self._lists.answer(job.envelope.tenant, question)
             elif isinstance(question, AskSightings):
-                found[question] = await self._acquaintances.answer(job.ggrid, job.envelope.tenant, question)
+                found[question] = await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
             elif known := self._resolver.known(question):
                 found[question] = known
             else:
@@ -129,17 +129,17 @@ class Answerer:
             found.update((question, looked_up.get(question, FAILED)) for question in missing)
         return tuple(found[question] for question in questions)
 
-    async def _scanned(self, job: Named) -> Antivirus:
+    async def _scan(self, job: QuestionedJob) -> Antivirus:
         """What the antivirus says of the job's message; "off" where there is none, whatever a worker may ask."""
         body = getattr(job, "body", None)
         return await self._antivirus.scan(body) if self._antivirus and body else Antivirus()
 
     def forget(self, ggrid: str) -> None:
-        """That message's analysis has ended."""
+        """Forget how much time a message has used; its analysis has ended."""
         self._used.pop(ggrid, None)
 
     async def close(self) -> None:
-        """Let go of the network."""
+        """Close the resolver."""
         await self._resolver.close()
 
     async def _within_share(self, ggrid: str, questions: Sequence[Dns]) -> dict[Dns, DnsAnswer]:
@@ -148,11 +148,11 @@ class Answerer:
             return {}
         started = self._clock()
         try:
-            return await self._asked(questions, left)
+            return await self._ask(questions, left)
         finally:
             self._remember(ggrid, self._clock() - started)
 
-    async def _asked(self, questions: Sequence[Dns], left: float) -> dict[Dns, DnsAnswer]:
+    async def _ask(self, questions: Sequence[Dns], left: float) -> dict[Dns, DnsAnswer]:
         """Look questions up side by side; those that are not answered in time are left out."""
         tasks = {question: asyncio.ensure_future(self._resolver.ask(question)) for question in questions}
         try:

@@ -21,7 +21,7 @@ MAX_MESSAGES = 20_000
 
 class _Sighting(msgspec.Struct, frozen=True, eq=False):
     time: float
-    sketch: Signature
+    signature: Signature
     recipients: frozenset[int]
 
 
@@ -32,16 +32,16 @@ class Campaigns:
         self,
         clock: Callable[[], float] = time.monotonic,
         window: float = WINDOW_SECONDS,
-        most: int = MAX_MESSAGES,
+        maximum: int = MAX_MESSAGES,
     ) -> None:
-        self._clock, self._window, self._most = clock, window, most
+        self._clock, self._window, self._maximum = clock, window, maximum
         self._order: deque[_Sighting] = deque()
         self._by_hash: dict[int, dict[_Sighting, None]] = {}
 
     def answer(self, envelope: Envelope, question: AskCampaign) -> Campaign:
-        """How many others got near-copies of this, and remember that these got it."""
+        """Return how many others got near-copies of the message, and remember who got this one."""
         self._forget()
-        near = [each for each in self._sharing(question.sketch) if is_near_duplicate(each.sketch, question.sketch)]
+        near = [each for each in self._sharing(question.sketch) if is_near_duplicate(each.signature, question.sketch)]
         mine = frozenset(hash(recipient.lower()) for recipient in envelope.recipients)
         others = frozenset[int]().union(*(each.recipients for each in near)) - mine
         if question.sketch:
@@ -51,23 +51,23 @@ class Campaigns:
     def __len__(self) -> int:
         return len(self._order)
 
-    def _sharing(self, sketch: Signature) -> list[_Sighting]:
+    def _sharing(self, signature: Signature) -> list[_Sighting]:
         """The latest of those that share a hash."""
         found: dict[_Sighting, None] = {}
-        for each in sketch:
+        for each in signature:
             found.update(dict.fromkeys(islice(reversed(self._by_hash.get(each, {})), MAX_COMPARED)))
         return list(found)
 
     def _remember(self, sighting: _Sighting) -> None:
         self._order.append(sighting)
-        for each in sighting.sketch:
+        for each in sighting.signature:
             self._by_hash.setdefault(each, {})[sighting] = None
 
     def _forget(self) -> None:
         oldest = self._clock() - self._window
-        while self._order and (self._order[0].time < oldest or len(self._order) >= self._most):
+        while self._order and (self._order[0].time < oldest or len(self._order) >= self._maximum):
             gone = self._order.popleft()
-            for each in gone.sketch:
+            for each in gone.signature:
                 those = self._by_hash[each]
                 those.pop(gone, None)
                 if not those:

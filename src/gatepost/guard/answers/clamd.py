@@ -23,30 +23,30 @@ _SHORT = 200
 _log = structlog.get_logger("gatepost.antivirus")
 
 
-class Body(Protocol):
-    """A message that can be read."""
+class ReadableBody(Protocol):
+    """The bytes of a message, in memory or on disk."""
 
     def read(self) -> bytes: ...
 
 
-class Clamd:
+class ClamdClient:
     """One clamd, by `host:port` or by the path of its socket."""
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
         self._address = address
         self._seconds = seconds
-        self._well = True
+        self._is_up = True
 
-    async def scan(self, body: Body) -> Antivirus:
-        """What it says of a message; "failed" where it does not answer."""
+    async def scan(self, body: ReadableBody) -> Antivirus:
+        """Return what clamd says of a message; "failed" where it does not answer."""
         try:
             async with asyncio.timeout(self._seconds):
-                reply = await self._streamed(await asyncio.to_thread(body.read))
+                reply = await self._stream(await asyncio.to_thread(body.read))
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as fault:
             self._note(False, type(fault).__name__)
             return Antivirus("failed", "clamd did not answer")
         self._note(True)
-        return understood(reply)
+        return parse_reply(reply)
 
     async def ping(self) -> bool:
         """Whether it answers."""
@@ -56,12 +56,12 @@ class Clamd:
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return False
 
-    async def _streamed(self, raw: bytes) -> str:
-        pieces = [raw[place : place + _CHUNK] for place in range(0, len(raw), _CHUNK)]
+    async def _stream(self, raw: bytes) -> str:
+        pieces = [raw[start : start + _CHUNK] for start in range(0, len(raw), _CHUNK)]
         return await self._talk(b"zINSTREAM\0", (*pieces, b""))
 
     async def _talk(self, command: bytes, pieces: tuple[bytes, ...]) -> str:
-        reader, writer = await self._connected()
+        reader, writer = await self._connect()
         try:
             writer.write(command)
             for piece in pieces:
@@ -73,25 +73,25 @@ class Clamd:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._address.startswith("/"):
             return await asyncio.open_unix_connection(self._address, limit=_MAX_REPLY)
         return await asyncio.open_connection(*split_address(self._address, PORT), limit=_MAX_REPLY)
 
-    def _note(self, well: bool, reason: str = "") -> None:
-        if well is not self._well:
-            self._well = well
-            if well:
+    def _note(self, up: bool, reason: str = "") -> None:
+        if up is not self._is_up:
+            self._is_up = up
+            if up:
                 _log.info("clamd answers again", address=self._address)
             else:
                 _log.error("clamd does not answer: mail is judged without it", address=self._address, reason=reason)
 
 
-def understood(reply: str) -> Antivirus:
-    """`stream: OK`, `stream: Name FOUND`, or an error."""
-    said = reply.rpartition("stream: ")[2]
-    if said == "OK":
+def parse_reply(reply: str) -> Antivirus:
+    """Parse `stream: OK`, `stream: Name FOUND`, or an error."""
+    result = reply.rpartition("stream: ")[2]
+    if result == "OK":
         return Antivirus("clean")
-    if said.endswith(" FOUND"):
-        return Antivirus("found", said.removesuffix(" FOUND")[:_SHORT])
-    return Antivirus("failed", said[:_SHORT])
+    if result.endswith(" FOUND"):
+        return Antivirus("found", result.removesuffix(" FOUND")[:_SHORT])
+    return Antivirus("failed", result[:_SHORT])

@@ -2,7 +2,7 @@
 
 Names come out of hostile mail. One that DNS cannot hold is answered without asking; a question that is under way is
 shared by all who ask it; the cache and the number of questions in flight are bounded; and "no such name",
-"no such record" and "nobody answered" stay three different answers.
+"no such record" and "no answer" stay three different answers.
 """
 
 import asyncio
@@ -110,10 +110,10 @@ class Resolver:
 
     def known(self, question: Dns) -> DnsAnswer | None:
         """The answer, if it takes no waiting."""
-        asked = _askable(question)
-        if asked is None:
+        normal = _normalise(question)
+        if normal is None:
             return NO_NAME
-        answer = self._cache.get(asked)
+        answer = self._cache.get(normal)
         self._hits += answer is not None
         return answer
 
@@ -122,18 +122,18 @@ class Resolver:
         known = self.known(question)
         if known:
             return known
-        question = _askable(question) or question
+        question = _normalise(question) or question
         task = self._asking.get(question)
         if task:
             self._hits += 1
         elif len(self._asking) >= MAX_WAITING:
             return FAILED
         else:
-            task = self._asking[question] = asyncio.ensure_future(self._looked_up(question))
+            task = self._asking[question] = asyncio.ensure_future(self._look_up(question))
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel the questions under way and close the resolver library."""
         under_way = list(self._asking.values())
         for task in under_way:
             task.cancel()
@@ -143,33 +143,33 @@ class Resolver:
             self._library = None
 
     def counters(self) -> DnsCounters:
-        """Work done so far."""
+        """Counts since the start, for metrics."""
         return DnsCounters(self._queries, self._hits, self._failures)
 
-    async def _looked_up(self, question: Dns) -> DnsAnswer:
+    async def _look_up(self, question: Dns) -> DnsAnswer:
         try:
             async with self._turns:
-                answer, seconds = await self._queried(question)
+                answer, seconds = await self._query(question)
             self._failures += answer.status == "failed"
             self._cache.put(question, answer, seconds)
             return answer
         finally:
             del self._asking[question]
 
-    async def _queried(self, question: Dns) -> tuple[DnsAnswer, float]:
+    async def _query(self, question: Dns) -> tuple[DnsAnswer, float]:
         self._queries += 1
         try:
             # The library's own limit is for one attempt at one server, and it grows; this one is for all.
             async with asyncio.timeout(self._timeout):
-                result = await self._connected().query_dns(question.name, question.type)
+                result = await self._open().query_dns(question.name, question.type)
         except DNSError as fault:
-            return _refusal(fault.args[0])
+            return _read_error(fault.args[0])
         except (TimeoutError, pycares.AresError, RuntimeError):
             # No answer in time, name servers that the library does not take, or a resolver that is being closed.
             return FAILED, FAILURE_TTL
-        return _answer(question, result)
+        return _read_answer(question, result)
 
-    def _connected(self) -> aiodns.DNSResolver:
+    def _open(self) -> aiodns.DNSResolver:
         if self._library is None:
             # A resolver that asks for EDNS gets long TXT records in one datagram; a truncated answer is asked by TCP.
             self._library = aiodns.DNSResolver(
@@ -178,18 +178,18 @@ class Resolver:
         return self._library
 
 
-def _answer(question: Dns, result: pycares.DNSResult) -> tuple[DnsAnswer, float]:
+def _read_answer(question: Dns, result: pycares.DNSResult) -> tuple[DnsAnswer, float]:
     wanted = _TYPES[question.type]
     matching = [record for record in result.answer if record.type == wanted]
     if not matching:
         return NO_DATA, NEGATIVE_TTL
     # An alias on the way expires like the record that it leads to.
     seconds = min(record.ttl for record in result.answer)
-    records = tuple(_text(record.data) for record in matching)
+    records = tuple(_record_text(record.data) for record in matching)
     return DnsAnswer("found", records), min(max(float(seconds), MIN_TTL), MAX_TTL)
 
 
-def _refusal(code: int) -> tuple[DnsAnswer, float]:
+def _read_error(code: int) -> tuple[DnsAnswer, float]:
     if code in {ARES_ENOTFOUND, ARES_ENONAME, ARES_EBADNAME}:
         return NO_NAME, NEGATIVE_TTL
     if code == ARES_ENODATA:
@@ -197,7 +197,7 @@ def _refusal(code: int) -> tuple[DnsAnswer, float]:
     return FAILED, FAILURE_TTL
 
 
-def _text(data: object) -> str:
+def _record_text(data: object) -> str:
     match data:
         case pycares.ARecordData(addr=address) | pycares.AAAARecordData(addr=address):
             return address
@@ -215,7 +215,7 @@ def _name(name: str | bytes) -> str:
     return (name.decode("latin-1") if isinstance(name, bytes) else name).removesuffix(".")
 
 
-def _askable(question: Dns) -> Dns | None:
+def _normalise(question: Dns) -> Dns | None:
     """The question with its name in normal form, or None for a name that DNS cannot hold (RFC 1035 section 2.3.4)."""
     name = question.name
     if not _NAME.fullmatch(name):

@@ -29,7 +29,7 @@ MAX_COUNTED = 50_000
 log = structlog.get_logger("gatepost.lists")
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _CachedSnapshot(msgspec.Struct, frozen=True):
     """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires."""
 
     version: str
@@ -42,13 +42,13 @@ class ListAnswers:
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
-        self._snapshots: RecentSnapshots[_Held] = RecentSnapshots()
+        self._snapshots: RecentSnapshots[_CachedSnapshot] = RecentSnapshots()
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """From now on, write counters and purge what has expired."""
-        self._task = asyncio.create_task(self._keep_up())
+        self._task = asyncio.create_task(self._flush_forever())
 
     async def stop(self) -> None:
         """Write what was counted, and end."""
@@ -67,7 +67,7 @@ class ListAnswers:
             empty = msgspec.structs.replace(source, version="") == NONE
             data = b"" if empty else msgspec.msgpack.encode(source)
             packed = ListSnapshot(key, f"{source.version}/{source.until}", data)
-            held = _Held(source.version, source.until, packed)
+            held = _CachedSnapshot(source.version, source.until, packed)
             self._snapshots.put(key, held)
         return held.snapshot
 
@@ -83,11 +83,11 @@ class ListAnswers:
         """Note which entries a message hit, once each."""
         now = int(self._clock() * 1000)
         for name, scope, entry in {(note.list, note.scope, note.entry) for note in report.lists}:
-            place = (tenant if scope == "tenant" else None, name, entry)
-            if place in self._counts or len(self._counts) < MAX_COUNTED:
-                self._counts[place] = (self._counts.get(place, (0, 0))[0] + 1, now)
+            key = (tenant if scope == "tenant" else None, name, entry)
+            if key in self._counts or len(self._counts) < MAX_COUNTED:
+                self._counts[key] = (self._counts.get(key, (0, 0))[0] + 1, now)
 
-    async def _keep_up(self) -> None:
+    async def _flush_forever(self) -> None:
         purged = 0.0
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
@@ -101,7 +101,7 @@ class ListAnswers:
         if not counted:
             return
         try:
-            await self._store.record_hits([HitCount(*place, hits, last) for place, (hits, last) in counted.items()])
+            await self._store.record_hits([HitCount(*key, hits, last) for key, (hits, last) in counted.items()])
         except StorageError as fault:
             log.warning("hits could not be counted", reason=str(fault))
 

@@ -1,10 +1,10 @@
-"""Whom each tenant knows, as guard tells it to analyses, and learns it from what they lead to.
+"""Which senders and sites each tenant knows, as guard tells it to analyses and learns it from their results.
 
-What was known before today is the same until tomorrow. So an answer holds for the whole day, and whoever is known, or
-was new once today, costs no statement. What is seen is added up in memory and written once a second, in one
-transaction; a kill loses that second, which nobody will miss: days are what counts.
+What was known before today is the same until tomorrow. So an answer holds for the whole day, and a sender who is known,
+or was new once today, costs no statement. What is seen is added up in memory and written once a second, in one
+transaction; a kill loses that second, which does not matter: days are what counts.
 
-Only delivered mail makes somebody known. Mail that is held counts against a sender who is.
+Only delivered mail makes a sender known. Held mail counts against a known sender.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class SenderHistoryCounters(msgspec.Struct, frozen=True):
 
 
 class SenderHistories:
-    """The memory of a deployment, for one core."""
+    """The sender history of a deployment, for one core."""
 
     def __init__(self, store: SightingStore, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._store, self._settings, self._clock = store, settings, clock
@@ -94,14 +94,14 @@ class SenderHistories:
                 return _NOT_READY
             known = await self._look_up(tenant, (*question.keys, *question.proven, *question.claimed), today)
         except StorageError as fault:
-            log.warning("acquaintances could not be read", reason=str(fault))
+            log.warning("sender history could not be read", reason=str(fault))
             return _NOT_READY
         each = iter(known)
         keys, proven = tuple(islice(each, len(question.keys))), tuple(islice(each, len(question.proven)))
         return Sightings(True, keys, proven, tuple(each))
 
-    def concluded(self, ggrid: str, report: Report) -> None:
-        """A message was decided: count what was asked about it. Where nothing was decided nothing is learned."""
+    def learn(self, ggrid: str, report: Report) -> None:
+        """Count what was asked about a message that was decided. Where nothing was decided nothing is learned."""
         tenant, questions = self._asked.pop(ggrid, (None, ()))
         if not questions or report.decision == "undecided":
             return
@@ -127,7 +127,7 @@ class SenderHistories:
             self._written += count
         except StorageError as fault:
             self._dropped += count
-            log.warning("acquaintances could not be written", reason=str(fault))
+            log.warning("sender history could not be written", reason=str(fault))
 
     async def purge(self) -> int:
         """Forget what was not seen for longer than the retention, and what is too much; returns how many keys."""
@@ -150,37 +150,37 @@ class SenderHistories:
             del self._asked[next(iter(self._asked))]
 
     async def _is_ready(self, tenant: str | None, today: int) -> bool:
-        """Is the tenant's memory old and full enough? Looked at once a day."""
-        place = (tenant, EVERYTHING)
-        known = self._known.get(place) or self._older.get(place)
+        """Whether the tenant's history is old and full enough; looked up once a day."""
+        key = (tenant, EVERYTHING)
+        known = self._known.get(key) or self._older.get(key)
         if known is None:
             self._look_ups += 1
             found = (await self._store.sightings(tenant, (EVERYTHING,))).get(EVERYTHING)
             known = _UNKNOWN
             if found and found.delivered >= self._settings.min_messages:
-                known = _before(today, EVERYTHING, found)
-            self._remember(place, known, today)
+                known = _known_before(today, EVERYTHING, found)
+            self._remember(key, known, today)
         return known.age >= self._settings.min_days
 
     async def _look_up(self, tenant: str | None, keys: Sequence[int], today: int) -> list[FacetAge]:
         current, older = self._known, self._older
-        known = [current.get(place) or older.get(place) for place in [(tenant, key) for key in keys]]
+        known = [current.get((tenant, key)) or older.get((tenant, key)) for key in keys]
         missing = [key for key, found in zip(keys, known, strict=True) if found is None]
         if missing:
             self._look_ups += 1
             rows = await self._store.sightings(tenant, missing)
-            fresh = {key: _before(today, key, rows[key]) if key in rows else _UNKNOWN for key in missing}
+            fresh = {key: _known_before(today, key, rows[key]) if key in rows else _UNKNOWN for key in missing}
             for key, found in fresh.items():
                 self._remember((tenant, key), found, today)
             known = [found or fresh[key] for key, found in zip(keys, known, strict=True)]
         return [found or _UNKNOWN for found in known]
 
-    def _remember(self, place: tuple[str | None, int], known: FacetAge, day: int) -> None:
+    def _remember(self, key: tuple[str | None, int], known: FacetAge, day: int) -> None:
         if day != self._day:
             return  # midnight came while storage was read
         if len(self._known) >= MAX_REMEMBERED:
             self._known, self._older = {}, self._known
-        self._known[place] = known
+        self._known[key] = known
 
     def _add(self, gathered: dict[int, int], keys: Sequence[int]) -> None:
         if self._gathered + len(keys) > MAX_GATHERED:
@@ -202,14 +202,14 @@ class SenderHistories:
             try:
                 forgotten = await self.purge()
             except StorageError as fault:
-                log.warning("acquaintances could not be purged", reason=str(fault))
+                log.warning("sender history could not be purged", reason=str(fault))
             else:
                 if forgotten:
-                    log.info("acquaintances forgotten", count=forgotten)
+                    log.info("sender history forgotten", count=forgotten)
             await asyncio.sleep(PURGE_SECONDS)
 
 
-def _before(today: int, key: int, found: Sighting) -> FacetAge:
+def _known_before(today: int, key: int, found: Sighting) -> FacetAge:
     """What was known before today. A sender whose mail was held as often as delivered is not known."""
     days = found.days - (found.last >= today)
     if days <= 0 or (facet_of(key) in SENDER_FACETS and found.held >= found.delivered):

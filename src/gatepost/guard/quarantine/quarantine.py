@@ -1,68 +1,119 @@
-"""The quarantine: mail that must not go on, until somebody looks at it or its time is over.
+"""The quarantine: mail that must not go on, until a person decides about it or its retention is over.
 
-The raw bytes go first, then the record in one transaction. A kill in between leaves bytes that nobody knows of, which
-are swept later; a record always has its bytes. Taking out goes the other way: first the record, then the bytes.
+The raw bytes are stored first, then the record in one transaction. A kill in between leaves bytes without a record,
+which `Cleanup` deletes later; a record always has its bytes. Deleting goes the other way: first the record, then the
+bytes.
 
-Keeping the quarantine in order: what is too old goes, and so do bytes that no record knows.
-
-Bytes without a record are what a kill left behind, or belong to a message that was released or deleted. Young ones are
-left alone, for their record may be on its way.
+guard's event loop never parses mail, here neither: what is shown to a person was read in a sealed worker, within the
+same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
+is not shown, and that is a value like any other.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar, cast
 
+import msgspec
 import structlog
 
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.guard.quarantine.release import Releaser
-from gatepost.scanning.held_mail import NotHeld, NotSent, Outcome, Released, Sends
-from gatepost.scanning.request import Body, ScanRequest, ScanResult
+from gatepost.mail.message import Envelope
+from gatepost.scanning.held_mail import (
+    Busy,
+    Deleted,
+    DeleteOrder,
+    ExportOrder,
+    HeldMailOrder,
+    NotHeld,
+    NotSent,
+    PictureOrder,
+    Released,
+    ReleaseOrder,
+    ReleaseOutcome,
+    SendsMail,
+    ViewOrder,
+)
+from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
-from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.messages import MessageRecord
+from gatepost.view.values import NotShown, Picture, View
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.protocol import Purpose, ViewResult
 
 PAGE = 100
+UNEXPECTED = NotShown("the worker showed something else")
 # How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
 SIZE_SECONDS = 60.0
 
 log = structlog.get_logger("gatepost.guard")
 
 
+R = TypeVar("R")
+
+
+class ShowsMail(Protocol):
+    """What has messages read in a worker, to be shown; `guard.service.Guard` does."""
+
+    async def show(self, job: AnalysisJob) -> ViewResult: ...
+
+
+class _HeldBytes(msgspec.Struct, frozen=True):
+    """The bytes of a held message, as a `MessageBody`."""
+
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self) -> bytes:
+        return self.content
+
+
 class Quarantine:
-    """`Holding`, and all that is done with held mail. At `max_size` bytes it takes no more: the sender tries again."""
+    """The held mail that this process can reach, `HoldsMail` and `CarriesOutOrders`. At `max_size` bytes it takes no
+    more: the sender tries again. Without a `viewer` it shows no message."""
 
     def __init__(
         self,
         store: HeldMailStore,
         raw: RawStore,
-        sends: Sends | None = None,
+        relay: SendsMail | None = None,
+        viewer: ShowsMail | None = None,
         *,
         max_size: int | None = None,
-        tally: QuarantineMetrics | None = None,
+        metrics: QuarantineMetrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._store, self._raw, self._max_size = store, raw, max_size
-        self._tally = tally or QuarantineMetrics(store, max_size)
-        self._releaser = Releaser(store, raw, sends, clock)
+        self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
+        self._metrics = metrics or QuarantineMetrics(store, max_size)
+        self._releaser = Releaser(store, raw, relay, clock)
         self._size = 0
         self._summed: float | None = None
+        self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
+            ReleaseOrder: self._release,
+            ViewOrder: self._view,
+            PictureOrder: self._picture,
+            ExportOrder: self._export,
+            DeleteOrder: self._delete,
+        }
 
-    async def keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
+    async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message; durable when it returns. The same one again changes nothing."""
         try:
             await self._keep(request, result, raw)
         except StorageError:
-            self._tally.count("failures")
+            self._metrics.count("failures")
             raise
 
-    async def _keep(self, request: ScanRequest, result: ScanResult, raw: Body) -> None:
-        await self._check_room(raw.size)
+    async def _keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
+        await self._check_size(raw.size)
         await self._raw.put(request.ggrid, raw)
         digest = await asyncio.to_thread(sha256, raw)
         record = MessageRecord(
@@ -70,15 +121,15 @@ class Quarantine:
         )
         if await self._store.hold(record):
             self._size += raw.size
-            self._tally.count("kept")
+            self._metrics.count("kept")
             log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
 
     async def undecided_before(self, digest: str) -> int:
-        """How often this digest was undecided in the last 24 hours, this time not counted; this time is noted."""
+        """Return how often this digest was undecided in the last 24 hours before this time, which is recorded."""
         return await self._store.undecided_before(digest)
 
     async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMessage, ...]:
-        """Messages that match, newest first. For the next page, `before` is the ggrid of the last one of this."""
+        """Return messages that match, newest first. `before` is the ggrid of the last one of the page before."""
         found: list[HeldMessage] = []
         while len(found) < limit:
             page = await self._store.search_held(wanted, before, limit - len(found))
@@ -89,49 +140,78 @@ class Quarantine:
         return tuple(found)
 
     async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
-        """A message that is held or was released, of that tenant if one is named."""
+        """Return a message that is held or was released, of that tenant if one is named."""
         return await self._store.held(ggrid, tenant)
 
     async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None:
-        """The bytes of a held message, to look at."""
+        """Return the bytes of a held message."""
         mail = await self._store.held(ggrid, tenant)
         return await self._raw.get(mail.record.ggrid) if mail and mail.state != "released" else None
 
-    async def export(self, ggrid: str, by: Actor, tenant: str | None = None) -> bytes | None:
-        """The bytes of a held message, for somebody to take away; the audit trail says who."""
-        mail = await self._store.held(ggrid, tenant)
-        raw = await self.raw(ggrid, tenant)
-        if mail is not None and raw is not None:
-            await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, by)
-        return raw
+    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld:
+        """Release, view, export or delete a message, as the order says; `NotHeld` if its bytes are not here."""
+        return cast("R | NotHeld", await self._operations[type(order)](order))
 
-    async def release(
-        self, ggrid: str, by: Actor, recipients: Sequence[str] = (), tenant: str | None = None
-    ) -> Outcome:
-        """Send a message on, to these recipients or to its own, once. It is not analysed again."""
-        mail = await self._store.held(ggrid, tenant)
+    async def delete(self, order: DeleteOrder) -> bool:
+        """Delete a message for good, also one whose bytes are not here; False where there is none, or it is being
+        released."""
+        if not await self._store.delete_held(order.ggrid, order.by, order.tenant):
+            return False
+        self._metrics.count("deleted")
+        await self._raw.delete(order.ggrid)
+        return True
+
+    async def _release(self, order: ReleaseOrder) -> ReleaseOutcome:
+        mail = await self._store.held(order.ggrid, order.tenant)
         if mail is None:
             return NotHeld()
-        outcome = await self._releaser.release(mail, by, recipients)
+        outcome = await self._releaser.release(mail, order.by, order.recipients)
         if isinstance(outcome, NotSent):
-            self._tally.count("release_failures")
+            self._metrics.count("release_failures")
         elif isinstance(outcome, Released) and mail.release is None:
-            self._tally.count("released")
+            self._metrics.count("released")
         return outcome
 
-    async def delete(self, ggrid: str, by: Actor, tenant: str | None = None) -> bool:
-        """Take a message out for good; False where there is none, or it is being released."""
-        if not await self._store.delete_held(ggrid, by, tenant):
-            return False
-        self._tally.count("deleted")
-        await self._raw.delete(ggrid)
-        return True
+    async def _view(self, order: ViewOrder) -> View | NotShown | NotHeld:
+        shown = await self._show(order, "view")
+        return UNEXPECTED if isinstance(shown, Picture) else shown
+
+    async def _picture(self, order: PictureOrder) -> Picture | NotShown | NotHeld:
+        shown = await self._show(order, "picture", order.index)
+        return UNEXPECTED if isinstance(shown, View) else shown
+
+    async def _show(self, order: HeldMailOrder[Any], purpose: Purpose, index: int = 0) -> ViewResult | NotHeld:
+        raw = await self.raw(order.ggrid, order.tenant)
+        if raw is None:
+            return NotHeld()
+        if self._viewer is None:
+            return NotShown("there is no worker to read it")
+        job = AnalysisJob(order.ggrid, Envelope(), _HeldBytes(raw), time.time(), purpose=purpose, index=index)
+        return await self._viewer.show(job)
+
+    async def _export(self, order: ExportOrder) -> bytes | NotHeld:
+        mail = await self._store.held(order.ggrid, order.tenant)
+        raw = await self.raw(order.ggrid, order.tenant)
+        if mail is None or raw is None:
+            return NotHeld()
+        await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+        return raw
+
+    async def _delete(self, order: DeleteOrder) -> Deleted | Busy | NotHeld:
+        """Without its record, bytes that lie at another core would stay behind: so only the core that has the bytes
+        deletes."""
+        if await self.raw(order.ggrid, order.tenant) is None:
+            return NotHeld()
+        if await self.delete(order):
+            return Deleted()
+        mail = await self.one(order.ggrid, order.tenant)
+        return Busy() if mail and mail.state == "releasing" else NotHeld()
 
     async def finish(self) -> None:
         """Wait for the releases that are under way."""
         await self._releaser.finish()
 
-    async def _check_room(self, size: int) -> None:
+    async def _check_size(self, size: int) -> None:
         if self._max_size is None:
             return
         now = time.monotonic()
@@ -149,7 +229,11 @@ ORPHAN_SECONDS = 3_600.0
 
 
 class Cleanup:
-    """Runs from `start` to `stop`; `retention` is in days."""
+    """Deletes what is older than the retention, in days, and bytes that no record knows, from `start` to `stop`.
+
+    Bytes without a record are what a kill left behind, or belong to a message that was released or deleted. Young ones
+    are left alone, for their record may be on its way.
+    """
 
     def __init__(
         self,
@@ -157,31 +241,31 @@ class Cleanup:
         raw: RawStore,
         retention: int,
         clock: Callable[[], float] = time.time,
-        tally: QuarantineMetrics | None = None,
+        metrics: QuarantineMetrics | None = None,
     ) -> None:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
-        self._tally = tally or QuarantineMetrics(store, None)
+        self._metrics = metrics or QuarantineMetrics(store, None)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin at once, and go on every hour."""
+        """Clean up now and every hour."""
         self._task = asyncio.create_task(self._forever())
 
     async def stop(self) -> None:
-        """End; what was left undone is done after the next start."""
+        """Stop; what is left undone is done after the next start."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def purge(self) -> int:
-        """Forget what was held for longer than the retention; returns how many."""
+        """Delete what was held for longer than the retention; return how many."""
         before = int(self._clock() * 1_000) - self._retention * DAY_MILLISECONDS
         purged = await self._store.purge_held(before)
-        self._tally.count("expired", purged)
+        self._metrics.count("expired", purged)
         return purged
 
     async def sweep(self, age: float = ORPHAN_SECONDS) -> int:
-        """Delete bytes of that age whose record is gone or never came; returns how many."""
+        """Delete bytes of that age whose record is gone or never came; return how many."""
         swept = 0
         async for ggrids in self._raw.older_than(age):
             for ggrid in set(ggrids) - await self._store.needed_among(ggrids):
@@ -194,8 +278,8 @@ class Cleanup:
             try:
                 purged, swept = await self.purge(), await self.sweep()
             except StorageError as fault:
-                log.warning("the quarantine could not be tidied", reason=str(fault))
+                log.warning("the quarantine could not be cleaned up", reason=str(fault))
             else:
                 if purged or swept:
-                    log.info("quarantine tidied", purged=purged, swept=swept)
+                    log.info("quarantine cleaned up", purged=purged, swept=swept)
             await asyncio.sleep(PURGE_SECONDS)

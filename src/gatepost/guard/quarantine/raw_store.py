@@ -1,4 +1,4 @@
-"""Where the raw bytes of held mail lie: a folder, or an object store by its address.
+"""The raw bytes of held mail: in a folder, or in an object store that an address names.
 
 A source answers 250 for what lies here, so `put` returns only when the bytes survive a power cut. Object stores promise
 that with their answer (S3, Google Cloud Storage, Azure). For a folder it takes work: the file is written under another
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from gatepost.ids import canonical
-from gatepost.scanning.request import Body
+from gatepost.scanning.request import MessageBody
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import StorageError
 
@@ -28,14 +28,13 @@ T = TypeVar("T")
 SUFFIX = ".eml"
 CHUNK = 1 << 20
 BATCH = 500
-# Names as the world writes them, and as the library knows them.
 _OBJECT_SCHEMES = ("s3", "gs", "az")
 
 
 class RawStore(Protocol):
-    """Raw messages by ggrid. Every method raises `StorageError` where the place cannot be used."""
+    """Raw messages by ggrid. Every method raises `StorageError` where folder or bucket cannot be used."""
 
-    async def put(self, ggrid: str, raw: Body) -> None:
+    async def put(self, ggrid: str, raw: MessageBody) -> None:
         """Keep a message; durable when it returns. The same ggrid again has the same bytes."""
         ...
 
@@ -51,19 +50,19 @@ class RawStore(Protocol):
 
 
 def open_raw_store(url: str | None, folder: Path) -> RawStore:
-    """The place that `quarantine.url` names, or else this folder."""
-    place = folder_of(url, folder)
-    return RawObjects(str(url)) if place is None else RawFolder(place)
+    """Return the store that `quarantine.url` names, or else this folder."""
+    path = folder_of(url, folder)
+    return RawObjects(str(url)) if path is None else RawFolder(path)
 
 
 def folder_of(url: str | None, folder: Path) -> Path | None:
     """The folder that `quarantine.url` names, or else this one; None where it names an object store."""
     if url is None:
         return folder
-    return None if url.partition(":")[0] in _OBJECT_SCHEMES else _path(url)
+    return None if url.partition(":")[0] in _OBJECT_SCHEMES else _path_of(url)
 
 
-def _path(url: str) -> Path:
+def _path_of(url: str) -> Path:
     """`file:/a`, `file:///a`, or `file:a` relative to where the process runs."""
     rest = url.partition(":")[2]
     return Path(unquote(urlsplit(url).path if rest.startswith("//") else rest)).absolute()
@@ -74,56 +73,56 @@ class RawFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with _explained(folder):
+        with _as_storage_error(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync(folder.parent)
 
-    async def put(self, ggrid: str, raw: Body) -> None:
-        await self._run(self._write, self._place(ggrid), raw)
+    async def put(self, ggrid: str, raw: MessageBody) -> None:
+        await self._run(self._write, self._file_of(ggrid), raw)
 
     async def get(self, ggrid: str) -> bytes | None:
-        return await self._run(_read, self._place(ggrid))
+        return await self._run(_read, self._file_of(ggrid))
 
     async def delete(self, ggrid: str) -> None:
-        await self._run(_unlink, self._place(ggrid))
+        await self._run(_unlink, self._file_of(ggrid))
 
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         before = time.time() - seconds
-        for shelf in await self._run(_shelves, self._folder):
-            found = await self._run(_old_ones, shelf, before)
+        for subfolder in await self._run(_subfolders, self._folder):
+            found = await self._run(_find_old, subfolder, before)
             for start in range(0, len(found), BATCH):
                 yield found[start : start + BATCH]
 
-    def _place(self, ggrid: str) -> Path:
-        uid = _checked(ggrid)
+    def _file_of(self, ggrid: str) -> Path:
+        uid = _check_ggrid(ggrid)
         return self._folder / uid[-2:] / f"{uid}{SUFFIX}"
 
-    def _write(self, place: Path, raw: Body) -> None:
-        shelf = place.parent
-        if not shelf.is_dir():
-            shelf.mkdir(mode=0o700, exist_ok=True)
+    def _write(self, path: Path, raw: MessageBody) -> None:
+        subfolder = path.parent
+        if not subfolder.is_dir():
+            subfolder.mkdir(mode=0o700, exist_ok=True)
             _sync(self._folder)
-        partial = shelf / f".{place.name}.{os.urandom(8).hex()}"
+        partial = subfolder / f".{path.name}.{os.urandom(8).hex()}"
         try:
             with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 for chunk in _chunks(raw):
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            partial.replace(place)
+            partial.replace(path)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        _sync(shelf)
+        _sync(subfolder)
 
     async def _run(self, work: Callable[..., T], *arguments: object) -> T:
-        """In a thread, which ends what it has begun even where nobody waits for it any more."""
+        """Run in a thread, which ends what it has begun even if the caller is cancelled."""
 
-        def explained() -> T:
-            with _explained(self._folder):
+        def run() -> T:
+            with _as_storage_error(self._folder):
                 return work(*arguments)
 
-        return await asyncio.to_thread(explained)
+        return await asyncio.to_thread(run)
 
 
 class RawObjects:
@@ -136,22 +135,22 @@ class RawObjects:
         from obstore.store import from_url
 
         self._url = url.partition("?")[0]
-        with self._explained():
+        with self._as_storage_error():
             self._store = store or from_url(url)
 
-    async def put(self, ggrid: str, raw: Body) -> None:
+    async def put(self, ggrid: str, raw: MessageBody) -> None:
         import obstore
 
-        name, content = _object(ggrid), await asyncio.to_thread(raw.read)
-        with self._explained():
+        name, content = _object_name(ggrid), await asyncio.to_thread(raw.read)
+        with self._as_storage_error():
             await obstore.put_async(self._store, name, content)
 
     async def get(self, ggrid: str) -> bytes | None:
         import obstore
 
-        name = _object(ggrid)
+        name = _object_name(ggrid)
         try:
-            with self._explained():
+            with self._as_storage_error():
                 result = await obstore.get_async(self._store, name)
                 return bytes(await result.bytes_async())
         except FileNotFoundError:
@@ -160,21 +159,21 @@ class RawObjects:
     async def delete(self, ggrid: str) -> None:
         import obstore
 
-        name = _object(ggrid)
-        with contextlib.suppress(FileNotFoundError), self._explained():
+        name = _object_name(ggrid)
+        with contextlib.suppress(FileNotFoundError), self._as_storage_error():
             await obstore.delete_async(self._store, name)
 
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         import obstore
 
         before = time.time() - seconds
-        with self._explained():
+        with self._as_storage_error():
             async for batch in obstore.list(self._store, chunk_size=BATCH):
                 names = [str(each["path"]) for each in batch if each["last_modified"].timestamp() <= before]
-                yield [uid for name in names if (uid := _named(name.rpartition("/")[2]))]
+                yield [uid for name in names if (uid := _ggrid_of(name.rpartition("/")[2]))]
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _as_storage_error(self) -> Iterator[None]:
         from obstore.exceptions import BaseError
 
         try:
@@ -185,7 +184,7 @@ class RawObjects:
             raise StorageError(f"The quarantine at {self._url} cannot be used ({type(fault).__name__}).") from fault
 
 
-def _checked(ggrid: str) -> str:
+def _check_ggrid(ggrid: str) -> str:
     """Nothing but a ggrid ever becomes a part of a path."""
     uid = canonical(ggrid)
     if uid is None:
@@ -193,37 +192,37 @@ def _checked(ggrid: str) -> str:
     return uid
 
 
-def _object(ggrid: str) -> str:
-    return f"{_checked(ggrid)}{SUFFIX}"
+def _object_name(ggrid: str) -> str:
+    return f"{_check_ggrid(ggrid)}{SUFFIX}"
 
 
-def _named(name: str) -> str | None:
+def _ggrid_of(name: str) -> str | None:
     return canonical(name.removesuffix(SUFFIX)) if name.endswith(SUFFIX) else None
 
 
-def _chunks(raw: Body) -> Iterator[bytes]:
+def _chunks(raw: MessageBody) -> Iterator[bytes]:
     return raw.chunks(CHUNK) if isinstance(raw, SpooledBody) else iter((raw.read(),))
 
 
-def _read(place: Path) -> bytes | None:
+def _read(path: Path) -> bytes | None:
     try:
-        return place.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         return None
 
 
-def _unlink(place: Path) -> None:
-    place.unlink(missing_ok=True)
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)
 
 
-def _shelves(folder: Path) -> list[Path]:
+def _subfolders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if len(path.name) == 2 and path.is_dir())
 
 
-def _old_ones(shelf: Path, before: float) -> list[str]:
+def _find_old(subfolder: Path, before: float) -> list[str]:
     """The ggrids of old files; what a kill left half written goes at once."""
     found = []
-    with os.scandir(shelf) as entries:
+    with os.scandir(subfolder) as entries:
         for entry in entries:
             try:
                 if entry.stat(follow_symlinks=False).st_mtime > before:
@@ -232,7 +231,7 @@ def _old_ones(shelf: Path, before: float) -> list[str]:
                 continue
             if entry.name.startswith(".") and f"{SUFFIX}." in entry.name:
                 _unlink(Path(entry.path))
-            elif uid := _named(entry.name):
+            elif uid := _ggrid_of(entry.name):
                 found.append(uid)
     return found
 
@@ -246,7 +245,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _as_storage_error(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:

@@ -1,4 +1,4 @@
-"""Letting a held message go: straight to the next hop, with its headers as they came, once.
+"""Releasing a held message: it goes straight to the next hop, with its headers as they came, once.
 
     held ──claim, with a lease──▶ releasing ──the next hop said 2yz──▶ released
       ▲                              │
@@ -18,9 +18,9 @@ import structlog
 
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
-from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Outcome, Released, Sends
-from gatepost.smtp.commands import Path, parse
-from gatepost.smtp.limits import Limits
+from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOutcome, SendsMail
+from gatepost.smtp.commands import PathCommand, parse_command
+from gatepost.smtp.limits import SmtpLimits
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
@@ -39,53 +39,55 @@ log = structlog.get_logger("gatepost.guard")
 
 
 class Releaser:
-    """Does releases. Without a next hop it can do none."""
+    """Releases messages; without a relay it releases none."""
 
-    def __init__(self, store: HeldMailStore, raw: RawStore, sends: Sends | None, clock: Callable[[], float]) -> None:
-        self._store, self._raw, self._sends, self._clock = store, raw, sends, clock
-        self._under_way: set[asyncio.Task[Outcome]] = set()
+    def __init__(
+        self, store: HeldMailStore, raw: RawStore, relay: SendsMail | None, clock: Callable[[], float]
+    ) -> None:
+        self._store, self._raw, self._relay, self._clock = store, raw, relay, clock
+        self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
 
-    async def release(self, mail: HeldMessage, by: Actor, recipients: Sequence[str] = ()) -> Outcome:
+    async def release(self, mail: HeldMessage, by: Actor, recipients: Sequence[str] = ()) -> ReleaseOutcome:
         """Send one message on, to these recipients or to its own."""
         if mail.release:
-            return _answer(mail, mail.release)
+            return _as_released(mail, mail.release)
         ggrid = mail.record.ggrid
         raw = await self._raw.get(ggrid)
         if raw is None:
-            return await self._gone(ggrid)
-        if self._sends is None:
+            return await self._result_without_bytes(ggrid)
+        if self._relay is None:
             return NotSent("no next hop is configured (delivery.nextHop)")
         holder, now = new_id(), int(self._clock() * 1_000)
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
-            return await self._overtaken(ggrid)
-        # A client that hangs up must not leave a claim behind that nobody ends.
-        task = asyncio.create_task(self._claimed(mail, holder, raw, by, recipients))
+            return await self._result_of_other(ggrid)
+        # A client that hangs up must not leave a claim behind.
+        task = asyncio.create_task(self._send_claimed(mail, holder, raw, by, recipients))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the releases that are under way."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def _gone(self, ggrid: str) -> Outcome:
-        """The bytes are not here: they never were, or somebody has released the message since we looked."""
+    async def _result_without_bytes(self, ggrid: str) -> ReleaseOutcome:
+        """The bytes are not here: they never were, or the message was released since its record was read."""
         mail = await self._store.held(ggrid)
-        return _answer(mail, mail.release) if mail and mail.release else NotHeld()
+        return _as_released(mail, mail.release) if mail and mail.release else NotHeld()
 
-    async def _overtaken(self, ggrid: str) -> Outcome:
+    async def _result_of_other(self, ggrid: str) -> ReleaseOutcome:
         mail = await self._store.held(ggrid)
         if mail is None:
             return NotHeld()
-        return _answer(mail, mail.release) if mail.release else Busy()
+        return _as_released(mail, mail.release) if mail.release else Busy()
 
-    async def _claimed(
+    async def _send_claimed(
         self, mail: HeldMessage, holder: str, raw: bytes, by: Actor, recipients: Sequence[str]
-    ) -> Outcome:
+    ) -> ReleaseOutcome:
         envelope, ggrid = mail.record.envelope, mail.record.ggrid
         wanted = tuple(recipients) or envelope.recipients
         try:
-            refusal = await self._refusal(envelope.sender, wanted, raw)
+            refusal = await self._send(envelope.sender, wanted, raw)
         except BaseException:
             await self._store.give_back(ggrid, holder)
             raise
@@ -93,29 +95,29 @@ class Releaser:
             log.warning("not released", ggrid=ggrid, reason=refusal)
             await self._store.give_back(ggrid, holder)
             return NotSent(refusal)
-        release = await self._recorded(ggrid, wanted, by)
+        release = await self._record(ggrid, wanted, by)
         log.info("released", ggrid=ggrid, by=release.by, count=len(release.recipients))
         await self._discard(ggrid)
-        return _answer(mail, release)
+        return _as_released(mail, release)
 
-    async def _refusal(self, sender: str, recipients: Sequence[str], raw: bytes) -> str | None:
-        """None if the next hop has taken the message; else the end of a sentence."""
-        assert self._sends is not None
-        if not _is_path("MAIL FROM", sender):
+    async def _send(self, sender: str, recipients: Sequence[str], raw: bytes) -> str | None:
+        """Send the message; return None if the next hop has taken it, else the end of a sentence."""
+        assert self._relay is not None
+        if not _is_smtp_address("MAIL FROM", sender):
             return "its sender is not an address that SMTP can carry"
-        if not recipients or not all(_is_path("RCPT TO", recipient) for recipient in recipients):
+        if not recipients or not all(_is_smtp_address("RCPT TO", recipient) for recipient in recipients):
             return "a recipient is not an address that SMTP can carry"
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                reply = await self._sends.send(sender, recipients, wire_form(raw))
+                reply = await self._relay.send(sender, recipients, normalise_line_ends(raw))
         except TimeoutError:
             return "the next hop did not answer in time"
         except OSError as fault:
             return f"the next hop cannot be reached ({type(fault).__name__})"
         return None if 200 <= reply.code < 300 else f"the next hop answered {reply.code}"
 
-    async def _recorded(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Release:
-        """It is with the next hop: this must not be forgotten because the database blinked."""
+    async def _record(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Release:
+        """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
         for attempt in range(RECORD_ATTEMPTS - 1):
             try:
                 return await self._store.mark_released(ggrid, recipients, by)
@@ -132,7 +134,7 @@ class Releaser:
             log.warning("bytes of a released message could not be deleted", ggrid=ggrid, reason=str(fault))
 
 
-def wire_form(raw: bytes) -> bytes:
+def normalise_line_ends(raw: bytes) -> bytes:
     """A message as SMTP may carry it (RFC 5321 section 2.3.8): every line ends with CRLF, and only lines do.
 
     Mail that came over SMTP is like that already. What came over HTTP may not be, and a lone LF before a dot would let
@@ -144,11 +146,11 @@ def wire_form(raw: bytes) -> bytes:
     return _LINE_END.sub(b"\r\n", raw)
 
 
-def _is_path(command: str, address: str) -> bool:
-    """Is this one address, and nothing besides, once it stands in a command?"""
-    found = parse(f"{command}:<{address}>".encode("utf-8", "replace"), Limits())
-    return isinstance(found, Path) and found.address == address and not found.parameters
+def _is_smtp_address(command: str, address: str) -> bool:
+    """Whether this is one address, and nothing besides, once it stands in a command."""
+    found = parse_command(f"{command}:<{address}>".encode("utf-8", "replace"), SmtpLimits())
+    return isinstance(found, PathCommand) and found.address == address and not found.parameters
 
 
-def _answer(mail: HeldMessage, release: Release) -> Released:
+def _as_released(mail: HeldMessage, release: Release) -> Released:
     return Released(mail.record.ggrid, release.time, release.by, release.recipients)

@@ -197,9 +197,9 @@ def archives() -> DoctorRow:
 
 def antivirus(address: str) -> DoctorRow:
     """Does clamd answer?"""
-    from gatepost.guard.answers.clamd import Clamd
+    from gatepost.guard.answers.clamd import ClamdClient
 
-    if asyncio.run(Clamd(address).ping()):
+    if asyncio.run(ClamdClient(address).ping()):
         return DoctorRow("clamd", "ok", f"{address} answers")
     return DoctorRow(
         "clamd",

@@ -168,7 +168,7 @@ async def _greeted(settings: GuardSettings) -> tuple[dict[str, str], bytes | Non
     assert relay is not None
     try:
         async with asyncio.timeout(SECONDS):
-            link = await relay.lend()
+            link = await relay.borrow()
     except TimeoutError:
         raise NextHopError(f"no answer in {SECONDS:.0f} s") from None
     found = link.features, link.certificate

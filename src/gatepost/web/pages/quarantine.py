@@ -11,7 +11,7 @@ from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.names import normal_address
 from gatepost.policy.rules import VERDICTS
-from gatepost.scanning.held_mail import Busy, Deleted, NotHeld, NotSent, Released
+from gatepost.scanning.held_mail import Busy, Deleted, DeleteOrder, NotHeld, NotSent, Released, ReleaseOrder
 from gatepost.store.held_search import HeldFilter
 from gatepost.web.context import WebContext, scopes
 from gatepost.web.forms import parse_period
@@ -68,7 +68,8 @@ async def release(desk: WebContext, visit: SignedInRequest) -> Response | Failur
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
         return await _refused(desk, visit, found, "a recipient is an address such as ann@example.org")
-    outcome = await desk.room.release(found.record.ggrid, visit.actor, tuple(recipients), visit.user.tenant)
+    order = ReleaseOrder(found.record.ggrid, visit.user.tenant, by=visit.actor, recipients=tuple(recipients))
+    outcome = await desk.held_mail.carry_out(order)
     fault = _said(outcome)
     return await _refused(desk, visit, found, fault) if fault else redirect(f"{_path(found)}?done=released")
 
@@ -91,11 +92,13 @@ def _path(found: Found) -> str:
 
 
 async def _release(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:
-    return Done(ggrid, _said(await desk.room.release(ggrid, visit.actor, (), visit.user.tenant)))
+    order = ReleaseOrder(ggrid, visit.user.tenant, by=visit.actor)
+    return Done(ggrid, _said(await desk.held_mail.carry_out(order)))
 
 
 async def _delete(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:
-    return Done(ggrid, _said(await desk.room.delete(ggrid, visit.actor, visit.user.tenant)))
+    order = DeleteOrder(ggrid, visit.user.tenant, by=visit.actor)
+    return Done(ggrid, _said(await desk.held_mail.carry_out(order)))
 
 
 async def _report(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:

@@ -1,7 +1,9 @@
-"""Misbehaviour on demand, for tests of everything around the analysis; only where `trial` is set.
+"""Fault injection: workers that misbehave on demand, for tests of everything around the analysis.
 
-A message with `X-Gatepost-Trial: check:spin` makes its worker spin for ever in a check named `trial`; `parse:` does the
-same while the message is parsed, `every:` at the start of each stage. The rest of the analysis is the real one.
+The loader of a test's workers loads this file by its path (`PoolSettings.fault_injection`, or the environment variable
+GATEPOST_FAULT_INJECTION of a whole service). A message with `X-Gatepost-Fault: check:spin` then makes its worker spin
+for ever in a check named `fault`; `parse:` does the same while the message is parsed, `every:` at the start of each
+stage. The rest of the analysis is the real one.
 """
 
 import ctypes
@@ -18,24 +20,26 @@ from gatepost.findings import Check, Reading
 from gatepost.kinds import Finding
 from gatepost.stages import Context
 
-_HEADER = re.compile(rb"(?im)^X-Gatepost-Trial:[ \t]*(check|parse|every):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
-_LOOKED_AT = 64 << 10
+_HEADER = re.compile(rb"(?im)^X-Gatepost-Fault:[ \t]*(check|parse|every):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
+_SEARCHED = 64 << 10
+CHECK = "fault"
+STAGES = (f"check:{CHECK}",)
 
 
-def rigged(raw: bytes, context: Context) -> Context:
-    """The context that makes this message's trial happen; the same one where it asks for none."""
-    found = _HEADER.search(raw, 0, _LOOKED_AT)
+def inject(raw: bytes, context: Context) -> Context:
+    """Return the context that makes this message's fault happen; the same one where the message asks for none."""
+    found = _HEADER.search(raw, 0, _SEARCHED)
     act = _ACTS.get(found[2].decode().lower()) if found else None
     if not found or not act:
         return context
     amount = int(found[3] or 0)
     if found[1].lower() != b"check":
         stage = "parse" if found[1].lower() == b"parse" else None
-        return msgspec.structs.replace(context, mark=_breaking(context.mark, stage, lambda: act(amount)))
-    return msgspec.structs.replace(context, extra=(Check("trial", (), _check(lambda: act(amount))),))
+        return msgspec.structs.replace(context, mark=_faulty_marker(context.mark, stage, lambda: act(amount)))
+    return msgspec.structs.replace(context, extra=(Check(CHECK, (), _faulty_check(lambda: act(amount))),))
 
 
-def _breaking(mark: Callable[[str], None], broken: str | None, act: Callable[[], object]) -> Callable[[str], None]:
+def _faulty_marker(mark: Callable[[str], None], broken: str | None, act: Callable[[], object]) -> Callable[[str], None]:
     def marked(stage: str) -> None:
         mark(stage)
         if broken is None or stage == broken:
@@ -44,7 +48,7 @@ def _breaking(mark: Callable[[str], None], broken: str | None, act: Callable[[],
     return marked
 
 
-def _check(act: Callable[[], object]) -> Callable[[Reading], Iterable[Finding]]:
+def _faulty_check(act: Callable[[], object]) -> Callable[[Reading], Iterable[Finding]]:
     def check(_reading: Reading) -> Iterable[Finding]:
         act()
         return ()
@@ -68,7 +72,7 @@ def _die(_amount: int) -> None:
 
 
 def _crash(_amount: int) -> None:
-    raise LookupError("on trial")
+    raise LookupError("a fault on demand")
 
 
 def _open(_amount: int) -> None:

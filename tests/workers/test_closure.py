@@ -1,0 +1,49 @@
+"""guard's event loop holds keys, sockets and the database, so it loads nothing that reads what a stranger wrote.
+
+Only workers, and the loader that they are forked from, load the analysis and its parsers.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+PACKAGES = ("gatepost.guard", "gatepost.smtp", "gatepost.scanning")
+WORKERS = ("pool", "process", "supervisor", "loader_client", "protocol", "status_page", "jobs")
+
+LOADED = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    module = importlib.import_module(name)
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), name + "."):
+        importlib.import_module(found.name)
+print(*sorted(sys.modules), sep="\\n")
+"""
+
+
+def loaded(*names: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", LOADED, *names], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def parses(module: str) -> bool:
+    package, _, name = module.removeprefix("gatepost.").partition(".")
+    if not module.startswith("gatepost."):
+        return module in {"numpy", "PIL", "selectolax", "yara_x", "zxingcpp"}
+    if package == "mail":
+        return name not in {"", "message"}
+    if package == "auth":
+        return name not in {"", "results", "header"}
+    return package in {"checks", "files", "textmodel", "analysis"} or module in {
+        "gatepost.view.message",
+        "gatepost.view.picture",
+    }
+
+
+@pytest.mark.parametrize("name", [*PACKAGES, *(f"gatepost.workers.{name}" for name in WORKERS)])
+def test_the_event_loop_loads_no_parser(name: str) -> None:
+    assert not {module for module in loaded(name) if parses(module)}
+
+
+def test_the_loader_loads_the_analysis() -> None:
+    assert "gatepost.analysis" in loaded("gatepost.workers.loader")
