@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
+from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, Compiled, compile_lists
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
