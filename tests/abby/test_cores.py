@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gatepost.abby.core_state import MISSES_UNTIL_LOST, Down
 from gatepost.abby.cores import Cores, colour
-from gatepost.abby.upload import Left
 from gatepost.api.errors import Failure
+from gatepost.api.requests import ClientLeft
 from gatepost.mail.message import Envelope
 from gatepost.report import undecided
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
@@ -223,7 +223,7 @@ def test_a_client_that_leaves_gives_up_its_place() -> None:
         scans = [submit(cores, "1"), submit(cores, "2", leaver), submit(cores, "3")]
         await until(lambda: cores.waiting == 2)
         leaver.leave.set()
-        assert isinstance(await scans[1], Left)
+        assert isinstance(await scans[1], ClientLeft)
         assert cores.waiting == 1
         core.open.set()
         await asyncio.gather(scans[0], scans[2])

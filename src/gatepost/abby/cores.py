@@ -19,8 +19,8 @@ from typing import Literal, Protocol
 import structlog
 
 from gatepost.abby.core_state import Core, CoreAttempts, CoreState, Down
-from gatepost.abby.upload import Left
 from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
+from gatepost.api.requests import ClientLeft
 from gatepost.scanning.request import ROOM_SECONDS, Full, Load, ScanRequest, ScanResult
 
 WAITING_LIMIT = 1 << 30
@@ -142,7 +142,7 @@ class Cores:
             return "YELLOW" if self.colour == "GREEN" else self.colour
         return self.colour
 
-    async def scan(self, request: ScanRequest, client: Client, seconds: float) -> ScanResult | Failure | Left:
+    async def scan(self, request: ScanRequest, client: Client, seconds: float) -> ScanResult | Failure | ClientLeft:
         """Have a message scanned by some core within so many seconds."""
         if not any(place.core.enabled for place in self._places):
             return Failure(SCANNING_DISABLED, "scanning over this interface is switched off")
@@ -155,9 +155,9 @@ class Cores:
                 raise
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
-    async def _scan(self, request: ScanRequest, client: Client) -> ScanResult | Failure | Left:
+    async def _scan(self, request: ScanRequest, client: Client) -> ScanResult | Failure | ClientLeft:
         ticket, attempts = next(self._tickets), CoreAttempts(self._serve)
-        turn: CoreState | Failure | Left | None = None if self._queue else self._reserved()
+        turn: CoreState | Failure | ClientLeft | None = None if self._queue else self._reserved()
         turn = turn or await self._wait(ticket, request.body.size, client)
         try:
             while True:
@@ -177,7 +177,7 @@ class Cores:
 
     async def _further(
         self, attempts: CoreAttempts, ticket: int, size: int, client: Client
-    ) -> CoreState | Failure | Left | None:
+    ) -> CoreState | Failure | ClientLeft | None:
         """Where to try next; None where something has come of an attempt, or may have."""
         places = attempts.places
         if places and (attempts.hopeful or len(places) >= MAX_DEATHS):
@@ -225,7 +225,7 @@ class Cores:
                 place.poked.set()
         return outcome
 
-    async def _wait(self, ticket: int, size: int, client: Client) -> CoreState | Failure | Left:
+    async def _wait(self, ticket: int, size: int, client: Client) -> CoreState | Failure | ClientLeft:
         if self._given_up():
             return _unavailable()
         if self.waiting_bytes + size > self._waiting_limit:
@@ -247,7 +247,7 @@ class Cores:
             self.waiting -= 1
             self.waiting_bytes -= size
 
-    async def _turn(self, waiter: _Waiter, client: Client) -> CoreState | Failure | Left:
+    async def _turn(self, waiter: _Waiter, client: Client) -> CoreState | Failure | ClientLeft:
         for place in self._places:
             place.poked.set()
         gone = asyncio.ensure_future(client.gone())
@@ -258,7 +258,7 @@ class Cores:
         if waiter.turn.done():
             return waiter.turn.result()
         waiter.withdraw()
-        return Left()
+        return ClientLeft()
 
     def _best(self, but: frozenset[CoreState] = frozenset()) -> CoreState | None:
         best, most = None, 0

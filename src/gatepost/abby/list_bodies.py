@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from gatepost.abby.upload import Left
 from gatepost.api.errors import (
     INVALID_REQUEST,
     MALFORMED_REQUEST,
@@ -29,6 +28,7 @@ from gatepost.api.lists import (
     GetListsRequest,
     ListEntriesRequest,
 )
+from gatepost.api.requests import ClientLeft
 from gatepost.ids import canonical
 from gatepost.lists.entry import MAX_ENTRY
 from gatepost.times import milliseconds
@@ -76,7 +76,7 @@ class Form(Generic[B]):
         self._decoder = msgspec.json.Decoder(kind)
         self._fields: dict[str, Collector] = {**fields, "tenantUid": _tenant}
 
-    async def read(self, request: Request) -> B | Failure | Left:
+    async def read(self, request: Request) -> B | Failure | ClientLeft:
         """The body of a request, or everything that is wrong with it."""
         refusal = _media_type(request)
         if refusal:
@@ -117,7 +117,7 @@ def _options(text: str) -> Iterator[tuple[str, str, str]]:
     return (option.partition("=") for option in text.split(";"))
 
 
-async def _received(request: Request) -> bytes | bytearray | Failure | Left:
+async def _received(request: Request) -> bytes | bytearray | Failure | ClientLeft:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > MAX_BODY:
         return TOO_LARGE
@@ -127,7 +127,7 @@ async def _received(request: Request) -> bytes | bytearray | Failure | Left:
             while True:
                 message = await request.receive()
                 if message["type"] != "http.request":
-                    return Left()
+                    return ClientLeft()
                 data += message["body"]
                 if len(data) > MAX_BODY:
                     return TOO_LARGE

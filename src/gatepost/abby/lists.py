@@ -23,9 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from gatepost.abby import list_bodies
 from gatepost.abby.authenticator import ApiKeyAuthenticator
-from gatepost.abby.failures import Handler, Json
 from gatepost.abby.list_bodies import B, Body, Form, listed
-from gatepost.abby.upload import Left
 from gatepost.api.errors import (
     FORBIDDEN,
     INVALID_ENTRY,
@@ -53,6 +51,8 @@ from gatepost.api.lists import (
     encode_lists,
 )
 from gatepost.api.operations import NDJSON
+from gatepost.api.requests import ClientLeft
+from gatepost.api.responses import Handler, JsonResponse
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entry import Refused
@@ -183,10 +183,12 @@ class Exports:
 class ListsApi:
     """The four operations with everything they need."""
 
-    def __init__(self, *, door: ApiKeyAuthenticator, store: Store, trials: ListDryRuns, exports: Exports) -> None:
-        self._door = door
+    def __init__(
+        self, *, authenticator: ApiKeyAuthenticator, store: Store, dry_runs: ListDryRuns, exports: Exports
+    ) -> None:
+        self._authenticator = authenticator
         self._store = store
-        self._trials = trials
+        self._dry_runs = dry_runs
         self._exports = exports
 
     @property
@@ -205,11 +207,11 @@ class ListsApi:
         form: Form[B],
         operation: Callable[[ApiKey, B, str | None], Awaitable[Response | Failure]],
     ) -> Response | Failure | None:
-        key = await self._door.enter(request)
+        key = await self._authenticator.enter(request)
         if isinstance(key, Failure):
             return key
         body = await form.read(request)
-        if isinstance(body, Left):
+        if isinstance(body, ClientLeft):
             return None
         if isinstance(body, Failure):
             return self._refused(key, body)
@@ -251,18 +253,18 @@ class ListsApi:
             return _too_many(len(body.entries))
         keys = [definition.key(text) for text in body.entries]
         if body.dry_run:
-            return _tried(await try_deleting(self._store, self._trials, scope, definition, keys))
+            return _tried(await try_deleting(self._store, self._dry_runs, scope, definition, keys))
         return _changed(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
         self, scope: str | None, definition: Definition, entries: list[NewEntry]
     ) -> Response | Failure:
-        trial = await try_adding(self._store, self._trials, scope, definition, entries)
+        trial = await try_adding(self._store, self._dry_runs, scope, definition, entries)
         return _full(trial) if isinstance(trial, ListFull) else _tried(trial)
 
     async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
         infos = tuple(_info(state.definition) for state in await self._store.lists(scope))
-        return Json(encode_lists(ListsOfScope(infos)))
+        return JsonResponse(encode_lists(ListsOfScope(infos)))
 
     async def _stream(self, _key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
         if await self._store.list_definition(scope, body.list_name) is None:
@@ -295,11 +297,11 @@ def _actor(key: ApiKey) -> Actor:
 
 
 def _changed(modified: int) -> Response:
-    return Json(encode_lists(ListChange(modified)))
+    return JsonResponse(encode_lists(ListChange(modified)))
 
 
 def _tried(trial: DryRun) -> Response:
-    return Json(encode_lists(ListChange(0, trial)))
+    return JsonResponse(encode_lists(ListChange(0, trial)))
 
 
 def _info(definition: Definition) -> ListFileInfo:

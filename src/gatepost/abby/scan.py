@@ -20,10 +20,11 @@ from starlette.types import Receive
 
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
-from gatepost.abby.failures import Json
 from gatepost.abby.list_bodies import kind_of, listed, wrong
-from gatepost.abby.upload import TOO_LARGE, Left, boundary_of, read_upload
+from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.errors import INVALID_PARAMETERS, MALFORMED_REQUEST, TENANT_NOT_FOUND, Failure
+from gatepost.api.requests import ClientLeft, content_length, parse_boundary
+from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import (
     MAX_BODY,
     MAX_RECIPIENTS,
@@ -159,8 +160,8 @@ log = structlog.get_logger("gatepost.abby")
 Observer = Callable[[ScanResult | Failure, float], None]
 
 
-def unobserved(_outcome: ScanResult | Failure, _seconds: float) -> None:
-    """Nobody counts."""
+def ignore_outcome(_outcome: ScanResult | Failure, _seconds: float) -> None:
+    """The default observer: do nothing with the outcome."""
 
 
 class ScanApi:
@@ -170,14 +171,14 @@ class ScanApi:
     def __init__(
         self,
         *,
-        door: Authenticator,
+        authenticator: Authenticator,
         cores: Cores,
         store: TenantStore,
         spool: Spool,
         seconds: float,
-        observe: Observer = unobserved,
+        observe: Observer = ignore_outcome,
     ) -> None:
-        self._door = door
+        self._authenticator = authenticator
         self._cores = cores
         self._store = store
         self._spool = spool
@@ -187,18 +188,18 @@ class ScanApi:
     async def submit(self, request: Request) -> Response | Failure | None:
         """One message from upload to result."""
         opened = time.time_ns()
-        caller = await self._door.enter(request)
+        caller = await self._authenticator.enter(request)
         if isinstance(caller, Failure):
             return caller
         with self._spool.new() as body:
             outcome = await self._scan(request, body, opened)
-        if isinstance(outcome, Left):
+        if isinstance(outcome, ClientLeft):
             log.info("client left", client=caller.name)
             return None
         self._note(outcome, caller, (time.time_ns() - opened) / 1e9)
-        return outcome if isinstance(outcome, Failure) else Json(encode_scanning(_result(outcome)))
+        return outcome if isinstance(outcome, Failure) else JsonResponse(encode_scanning(_result(outcome)))
 
-    async def _scan(self, request: Request, body: SpooledBody, opened: int) -> ScanResult | Failure | Left:
+    async def _scan(self, request: Request, body: SpooledBody, opened: int) -> ScanResult | Failure | ClientLeft:
         envelope = await self._read(request, body)
         if not isinstance(envelope, Envelope):
             return envelope
@@ -207,12 +208,12 @@ class ScanApi:
         scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
         return await self._cores.scan(scan, Waiting(body, request.receive), self._seconds)
 
-    async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | Left:
+    async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | ClientLeft:
         headers = request.scope["headers"]
-        boundary = boundary_of(headers)
+        boundary = parse_boundary(headers)
         if isinstance(boundary, Failure):
             return boundary
-        if _announced(headers) > MAX_BODY:
+        if content_length(headers) > MAX_BODY:
             return TOO_LARGE
         parameters = await read_upload(request.receive, boundary, body)
         if not isinstance(parameters, bytes):
@@ -242,11 +243,6 @@ class Waiting:
     async def gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             continue
-
-
-def _announced(headers: list[tuple[bytes, bytes]]) -> int:
-    """Content-Length, which the HTTP parser has already held to be a number."""
-    return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
 
 
 def _result(result: ScanResult) -> MessageAnalysisResult:

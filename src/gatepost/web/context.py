@@ -70,10 +70,10 @@ class WebContext(msgspec.Struct, frozen=True):
 
     store: Store
     cores: Cores
-    room: HeldMailOnCores
+    held_mail: HeldMailOnCores
     spool: Spool
     policies: Policies
-    trials: ListDryRuns
+    dry_runs: ListDryRuns
     exports: Exports
     passwords: Passwords
     guesses: Guesses

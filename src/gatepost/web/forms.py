@@ -18,8 +18,8 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
 )
 from starlette.requests import Request
 
-from gatepost.abby.upload import Pace, boundary_of
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
+from gatepost.api.requests import BodyPace, parse_boundary
 
 MAX_FORM = 4 << 20
 MAX_FIELDS = 2_000
@@ -83,7 +83,7 @@ async def read_form(request: Request) -> Form | Failure:
         return Failure(UNSUPPORTED_MEDIA_TYPE, "forms are sent as application/x-www-form-urlencoded")
     body = bytearray()
     try:
-        async with Pace() as pace:
+        async with BodyPace() as pace:
             async for chunk in request.stream():
                 pace.earn(len(chunk))
                 body += chunk
@@ -100,13 +100,13 @@ async def read_form(request: Request) -> Form | Failure:
 
 async def read_upload(request: Request, sink: Sink, limit: int) -> Form | Failure:
     """A form with one file in it, whose bytes go to `sink` as they come."""
-    boundary = boundary_of(request.scope["headers"])
+    boundary = parse_boundary(request.scope["headers"])
     if isinstance(boundary, Failure):
         return boundary
     reading = _Upload(sink, limit)
     try:
         with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
-            async with Pace() as pace:
+            async with BodyPace() as pace:
                 async for chunk in request.stream():
                     pace.earn(len(chunk))
                     if reading.fed(chunk, parser.parse(chunk)).is_too_large:

@@ -1,8 +1,16 @@
-"""Every page and action that there is, each with the permission it asks for."""
+"""Every page and action of the web interface, each with the permission it needs, and the site that is made of them."""
 
+import time
+from collections.abc import Callable
+
+import msgspec
 from starlette.routing import Route
 
-from gatepost.web.context import WebContext
+from gatepost.abby.app import ApiServices
+from gatepost.abby.authenticator import Guesses
+from gatepost.api.responses import ErrorPage
+from gatepost.web.context import Installation, WebContext
+from gatepost.web.credentials import Passwords
 from gatepost.web.pages import (
     account,
     api_keys,
@@ -20,7 +28,8 @@ from gatepost.web.pages import (
     tenants,
     users,
 )
-from gatepost.web.responses import Assets
+from gatepost.web.rendering import PageRenderer
+from gatepost.web.responses import Assets, environment
 from gatepost.web.site import Row, routes
 
 PAGES: tuple[Row, ...] = (
@@ -46,6 +55,31 @@ PAGES: tuple[Row, ...] = (
 )
 
 
-def web_routes(desk: WebContext, assets: Assets) -> list[Route]:
-    """All pages, as routes."""
-    return routes(desk, assets, PAGES)
+class Site(msgspec.Struct, frozen=True):
+    """The web interface as a service takes it: the routes of all pages, and the page for failures."""
+
+    routes: list[Route]
+    error_page: ErrorPage
+
+
+def build_site(
+    services: ApiServices, installation: Installation | None = None, clock: Callable[[], float] = time.monotonic
+) -> Site:
+    """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses."""
+    assets = Assets()
+    renderer = PageRenderer(environment(assets.paths))
+    context = WebContext(
+        store=services.store,
+        cores=services.cores,
+        held_mail=services.held_mail,
+        spool=services.spool,
+        policies=services.policies,
+        dry_runs=services.dry_runs,
+        exports=services.exports,
+        passwords=Passwords(),
+        guesses=Guesses(clock),
+        renderer=renderer,
+        installation=installation or Installation(),
+        scan_seconds=services.scan_seconds,
+    )
+    return Site(routes(context, assets, PAGES), renderer.error_page)

@@ -21,8 +21,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gatepost.api.errors import Failure
+from gatepost.api.responses import Headers
 from gatepost.web.request import Permission, SignedInRequest
-from gatepost.web.responses import PAGE_HEADERS
+from gatepost.web.responses import PAGE_HEADERS, html_response
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -126,3 +128,12 @@ class PageRenderer:
     def plain(self, template: str, **values: Any) -> str:
         """A page for anybody, or a piece of one."""
         return self._environment.get_template(template).render(visit=None, notice="", **values)
+
+    def error_page(self, failure: Failure, headers: Headers) -> Response:
+        """The response to a failure, for a browser; it is outside the frame of the signed-in pages."""
+        title = failure.error.code.replace("_", " ").capitalize()
+        sentence = failure.message[:1].upper() + failure.message[1:].rstrip(".") + "."
+        page = self._environment.get_template("error.html").render(title=title, message=sentence, error=failure.error)
+        response = html_response(page, failure.error.status)
+        response.headers.update(dict(headers))
+        return response

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gatepost.abby.failures import Endpoint, Handler
 from gatepost.api.errors import FORBIDDEN, Failure
+from gatepost.api.responses import Endpoint, Handler
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.sessions import WebSession
 from gatepost.web.context import WebContext

@@ -167,7 +167,7 @@ async def _looked(desk: WebContext, place: ListInScope, found: Pasted) -> Looked
     entries = found.entries
     if not entries:
         return Looked()
-    trial = await try_adding(desk.store, desk.trials, place.scope, place.definition, entries)
+    trial = await try_adding(desk.store, desk.dry_runs, place.scope, place.definition, entries)
     if isinstance(trial, ListFull):
         return Looked(fault=refusal(trial))
     keys = tuple(entry.key for entry in entries)

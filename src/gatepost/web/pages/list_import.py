@@ -180,7 +180,7 @@ async def check(body: SpooledBody, kind: Format, place: ListInScope) -> Checked:
 
 
 async def _tried(desk: WebContext, place: ListInScope, checked: Checked) -> Outcome:
-    trial = await try_adding(desk.store, desk.trials, place.scope, place.definition, checked.first)
+    trial = await try_adding(desk.store, desk.dry_runs, place.scope, place.definition, checked.first)
     if isinstance(trial, ListFull):
         return Outcome(checked, fault=refusal(trial))
     return Outcome(checked, trial=trial)

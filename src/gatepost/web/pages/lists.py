@@ -196,7 +196,7 @@ async def delete_entries(desk: WebContext, visit: SignedInRequest) -> Response |
     if visit.form.has("sure"):
         await delete_all(desk, place, keys, visit.actor)
         return redirect(f"{place.path}?done=deleted")
-    trial = await try_deleting(desk.store, desk.trials, place.scope, place.definition, keys)
+    trial = await try_deleting(desk.store, desk.dry_runs, place.scope, place.definition, keys)
     chosen = tuple(zip(keys, trial.entries, strict=True))
     return html_response(
         desk.renderer.page("lists-delete.html", visit, here="/lists", place=place, trial=trial, chosen=chosen)

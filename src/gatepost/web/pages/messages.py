@@ -97,7 +97,7 @@ async def reported(desk: WebContext, visit: SignedInRequest, ggrid: str, word: s
     if not await desk.store.report_wrong(ggrid, SAYS[word], visit.actor, visit.user.tenant):
         return False
     if visit.user.tenant is None:
-        raw = await desk.room.export(ggrid, visit.actor)
+        raw = await desk.held_mail.export(ggrid, visit.actor)
         if isinstance(raw, bytes):
             await asyncio.to_thread(desk.installation.learn, raw, word == "deliver")
     return True
@@ -188,7 +188,7 @@ async def show_message(desk: WebContext, visit: SignedInRequest) -> Response | F
 async def page(desk: WebContext, visit: SignedInRequest, found: Found, *, fault: str = "") -> str:
     """The page of a message."""
     record, report = found.record, found.record.report
-    seen = await desk.room.look(record.ggrid, visit.user.tenant) if found.is_held else NotHeld()
+    seen = await desk.held_mail.look(record.ggrid, visit.user.tenant) if found.is_held else NotHeld()
     return desk.renderer.page(
         "message.html",
         visit,
@@ -246,7 +246,7 @@ async def picture(desk: WebContext, visit: SignedInRequest) -> Response | Failur
     index = visit.part("index")
     if not (index.isascii() and index.isdigit()) or len(index) > 3:
         return NOT_HERE
-    drawn = await desk.room.picture(found.record.ggrid, int(index), visit.user.tenant)
+    drawn = await desk.held_mail.picture(found.record.ggrid, int(index), visit.user.tenant)
     if isinstance(drawn, Down):
         return NO_CORE
     if isinstance(drawn, NotHeld | NotShown):
@@ -259,7 +259,7 @@ async def export(desk: WebContext, visit: SignedInRequest) -> Response | Failure
     found = await find(desk, visit)
     if isinstance(found, Failure):
         return found
-    raw = await desk.room.export(found.record.ggrid, visit.actor, visit.user.tenant)
+    raw = await desk.held_mail.export(found.record.ggrid, visit.actor, visit.user.tenant)
     if isinstance(raw, Down):
         return NO_CORE
     if isinstance(raw, NotHeld):

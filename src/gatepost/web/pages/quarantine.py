@@ -68,7 +68,7 @@ async def release(desk: WebContext, visit: SignedInRequest) -> Response | Failur
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
         return await _refused(desk, visit, found, "a recipient is an address such as ann@example.org")
-    outcome = await desk.room.release(found.record.ggrid, visit.actor, tuple(recipients), visit.user.tenant)
+    outcome = await desk.held_mail.release(found.record.ggrid, visit.actor, tuple(recipients), visit.user.tenant)
     fault = _said(outcome)
     return await _refused(desk, visit, found, fault) if fault else redirect(f"{_path(found)}?done=released")
 
@@ -91,11 +91,11 @@ def _path(found: Found) -> str:
 
 
 async def _release(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:
-    return Done(ggrid, _said(await desk.room.release(ggrid, visit.actor, (), visit.user.tenant)))
+    return Done(ggrid, _said(await desk.held_mail.release(ggrid, visit.actor, (), visit.user.tenant)))
 
 
 async def _delete(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:
-    return Done(ggrid, _said(await desk.room.delete(ggrid, visit.actor, visit.user.tenant)))
+    return Done(ggrid, _said(await desk.held_mail.delete(ggrid, visit.actor, visit.user.tenant)))
 
 
 async def _report(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:

@@ -4,8 +4,8 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.abby.scan import MILLISECOND, Waiting, read_parameters
-from gatepost.abby.upload import Left
 from gatepost.api.errors import EMPTY_EMAIL, Failure
+from gatepost.api.requests import ClientLeft
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
@@ -36,7 +36,7 @@ async def scan(desk: WebContext, visit: SignedInRequest, body: SpooledBody) -> R
     outcome = await desk.cores.scan(request, Waiting(body, visit.request.receive), desk.scan_seconds)
     if isinstance(outcome, Failure):
         return html_response(await _page(desk, visit, fault=outcome.message), outcome.error.status)
-    return redirect("/scan" if isinstance(outcome, Left) else f"/messages/{outcome.ggrid}")
+    return redirect("/scan" if isinstance(outcome, ClientLeft) else f"/messages/{outcome.ggrid}")
 
 
 def _envelope(visit: SignedInRequest) -> Envelope | Failure:
