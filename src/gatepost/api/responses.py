@@ -34,7 +34,7 @@ _ERROR_PAGE = "gatepost.error_page"
 
 
 class JsonResponse(Response):
-    """A JSON body that is already encoded; its constructor does less than its parent's, since every request needs one."""
+    """A JSON body that is already encoded. Its constructor does less than its parent's: every request needs one."""
 
     def __init__(self, body: bytes, status: int = 200, headers: Headers = ()) -> None:
         self.status_code = status
