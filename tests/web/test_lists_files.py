@@ -11,7 +11,7 @@ from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import ListEntry, NewEntry
 from gatepost.web.pages import list_import
 from gatepost.web.pages.list_import import MAX_LINE
-from gatepost.web.pages.list_import import lines as lines_of
+from gatepost.web.pages.list_import import split_lines as lines_of
 
 URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}

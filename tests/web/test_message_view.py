@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gatepost.mail.message import Envelope
-from gatepost.web.pages.scan import EMPTY
+from gatepost.web.pages.scan import EMPTY_FILE
 
 
 def test_the_overview_counts_a_tenants_mail(site: Any, tenant: str) -> None:
@@ -42,7 +42,7 @@ def test_a_scan_leads_to_its_ledger(site: Any, tenant: str) -> None:
 def test_a_scan_of_nothing(site: Any) -> None:
     answer = site.visitor().upload("/scan", "", b"")
     assert answer.status_code == 400
-    assert EMPTY.message in answer.text
+    assert EMPTY_FILE.message in answer.text
 
 
 @pytest.mark.parametrize("fields", [{"address": "nowhere"}, {"scope": "x"}])

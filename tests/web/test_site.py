@@ -8,10 +8,10 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.web.registry import PAGES
 from gatepost.web.request import ROLES
-from gatepost.web.site import OpenPage, Page, Upload
+from gatepost.web.routing import PageRoute, PublicRoute, UploadRoute
 
-CLOSED = [row for row in PAGES if not isinstance(row, OpenPage)]
-CHANGING = [row for row in CLOSED if isinstance(row, Upload) or row.method == "POST"]
+CLOSED = [row for row in PAGES if not isinstance(row, PublicRoute)]
+CHANGING = [row for row in CLOSED if isinstance(row, UploadRoute) or row.method == "POST"]
 SOMETHING = {"ggrid", "kind", "id", "uid", "scope", "name", "index", "key"}
 
 
@@ -25,7 +25,7 @@ def path_of(row: Any) -> str:
 
 
 def method_of(row: Any) -> str:
-    return row.method if isinstance(row, Page) else "POST"
+    return row.method if isinstance(row, PageRoute) else "POST"
 
 
 def name_of(row: Any) -> str:
@@ -36,7 +36,7 @@ def sent(visitor: Any, row: Any, **headers: str) -> Any:
     """The row's request, with a form that lacks its token."""
     if method_of(row) == "GET":
         return visitor.get(path_of(row), headers=headers)
-    if isinstance(row, Upload):
+    if isinstance(row, UploadRoute):
         return visitor.upload(path_of(row), "x", b"x", {"csrf": "x" * 43}, headers)
     return visitor.post(path_of(row), {"csrf": "x" * 43}, headers=headers)
 

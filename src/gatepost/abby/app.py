@@ -18,12 +18,12 @@ from starlette.types import ASGIApp
 
 from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, Tokens
 from gatepost.abby.cores import Cores
-from gatepost.abby.docs_page import docs_page
+from gatepost.abby.docs_page import render_docs
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores
 from gatepost.abby.lists import Exports, ListsApi
 from gatepost.abby.messages import MessagesApi, ReleaseApi
-from gatepost.abby.scan import Observer, ScanApi, ignore_outcome
-from gatepost.abby.status import Ready, StatusApi, always_ready
+from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
+from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.openapi import document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.api.requests import UnreadBodies
@@ -90,10 +90,10 @@ def create_app(
     services: ApiServices,
     *,
     tokens: Iterable[StaticApiToken],
-    ready: Ready = always_ready,
+    ready: ReadinessCheck = always_ready,
     metrics: Callable[[], bytes] = bytes,
     metrics_public: bool = False,
-    observe: Observer = ignore_outcome,
+    observe: OutcomeObserver = ignore_outcome,
     clock: Callable[[], float] = time.monotonic,
     routes: Iterable[BaseRoute] = (),
     error_page: ErrorPage | None = None,
@@ -121,7 +121,7 @@ def create_app(
         _route("/v1/openapi.json", _constant(JsonResponse(encode_scanning(scanning_document))), "GET"),
         *(_route(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
         _route(f"{LISTS_BASE}/openapi.json", _constant(JsonResponse(encode_scanning(lists_document))), "GET"),
-        _route("/docs", _constant(docs_page([scanning_document, lists_document])), "GET"),
+        _route("/docs", _constant(render_docs([scanning_document, lists_document])), "GET"),
         _route("/healthz", status.health, "GET"),
         _route("/readyz", status.readiness, "GET"),
         _route("/metrics", status.metrics, "GET"),
@@ -131,7 +131,7 @@ def create_app(
     return app
 
 
-def _scanning_routes(services: ApiServices, authenticator: Authenticator, observe: Observer) -> list[Route]:
+def _scanning_routes(services: ApiServices, authenticator: Authenticator, observe: OutcomeObserver) -> list[Route]:
     scanning = ScanApi(
         authenticator=authenticator,
         cores=services.cores,

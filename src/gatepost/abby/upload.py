@@ -34,8 +34,8 @@ TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, f"the request body is larger than 50 MiB 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-class Sink(Protocol):
-    """Where the message's bytes go."""
+class MessageSink(Protocol):
+    """Where the bytes of the message go."""
 
     @property
     def size(self) -> int: ...
@@ -43,9 +43,9 @@ class Sink(Protocol):
     def write(self, data: bytes) -> object: ...
 
 
-async def read_upload(receive: Receive, boundary: str, email: Sink) -> bytes | Failure | ClientLeft:
+async def read_upload(receive: Receive, boundary: str, email: MessageSink) -> bytes | Failure | ClientLeft:
     """Read the whole body; the message goes to `email`, and `parameters` is returned."""
-    upload, received = _Upload(boundary, email), 0
+    upload, received = _ScanParts(boundary, email), 0
     try:
         async with BodyPace() as pace:
             while True:
@@ -64,10 +64,10 @@ async def read_upload(receive: Receive, boundary: str, email: Sink) -> bytes | F
         return Failure(MALFORMED_REQUEST, "the request body stopped arriving, or arrives too slowly")
 
 
-class _Upload:
-    """The parts, as they come."""
+class _ScanParts:
+    """The parts of a body, as they arrive."""
 
-    def __init__(self, boundary: str, email: Sink) -> None:
+    def __init__(self, boundary: str, email: MessageSink) -> None:
         self._parser = PushMultipartParser(boundary, max_segment_count=MAX_PARTS)
         self._email = email
         self._parameters: list[bytes] = []
@@ -87,15 +87,15 @@ class _Upload:
         except ParserLimitReached:
             return Failure(MALFORMED_REQUEST, f"a part has too long a header, or there are over {MAX_PARTS} parts")
         except (ValueError, LookupError):
-            return _malformed()
+            return _malformed_multipart()
         return None
 
     def finish(self) -> bytes | Failure:
-        """The body has ended: is everything there?"""
+        """Check that both parts were there, and return `parameters`."""
         try:
             self._parser.close()
         except ValueError:
-            return _malformed()
+            return _malformed_multipart()
         missing = [name for name in ("parameters", "email") if name not in self._seen]
         if missing:
             return Failure(MISSING_PART, f"there is no part {' and no part '.join(missing)}")
@@ -137,5 +137,5 @@ class _Upload:
         return None
 
 
-def _malformed() -> Failure:
+def _malformed_multipart() -> Failure:
     return Failure(MALFORMED_REQUEST, "the body is not valid multipart/form-data")

@@ -1,4 +1,4 @@
-"""Every page and action of the web interface, each with the permission it needs, and the site that is made of them."""
+"""The web interface as a whole: every page and action, and the site that a service serves."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,8 @@ from gatepost.abby.app import ApiServices
 from gatepost.abby.authenticator import Guesses
 from gatepost.api.responses import ErrorPage
 from gatepost.web.context import Installation, WebContext
-from gatepost.web.credentials import Passwords
+from gatepost.web.credentials import PasswordHashes
+from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
     api_keys,
@@ -28,30 +29,25 @@ from gatepost.web.pages import (
     tenants,
     users,
 )
-from gatepost.web.rendering import PageRenderer
-from gatepost.web.responses import Assets, environment
-from gatepost.web.site import Row, routes
+from gatepost.web.rendering import PageRenderer, build_environment
+from gatepost.web.routing import WebRoute, build_routes
 
-PAGES: tuple[Row, ...] = (
-    *account.SIGN_IN_PAGES,
-    *account.ACCOUNT_PAGES,
-    *overview.ROWS,
-    *messages.MESSAGE_PAGES,
-    *messages.REPLAY_PAGES,
-    *quarantine.ROWS,
-    *scan.ROWS,
-    *lists.LIST_PAGES,
-    *custom_lists.ROWS,
-    *list_changes.ROWS,
-    *lists.ENTRY_PAGES,
-    *list_import.ROWS,
-    *lists.EXPORT_PAGES,
-    *api_keys.ROWS,
-    *policy.ROWS,
-    *tenants.ROWS,
-    *users.ROWS,
-    *audit.ROWS,
-    *system.ROWS,
+PAGES: tuple[WebRoute, ...] = (
+    *account.PAGES,
+    *overview.PAGES,
+    *messages.PAGES,
+    *quarantine.PAGES,
+    *scan.PAGES,
+    *lists.PAGES,
+    *custom_lists.PAGES,
+    *list_changes.PAGES,
+    *list_import.PAGES,
+    *api_keys.PAGES,
+    *policy.PAGES,
+    *tenants.PAGES,
+    *users.PAGES,
+    *audit.PAGES,
+    *system.PAGES,
 )
 
 
@@ -67,7 +63,7 @@ def build_site(
 ) -> Site:
     """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses."""
     assets = Assets()
-    renderer = PageRenderer(environment(assets.paths))
+    renderer = PageRenderer(build_environment(assets.paths))
     context = WebContext(
         store=services.store,
         cores=services.cores,
@@ -76,10 +72,10 @@ def build_site(
         policies=services.policies,
         dry_runs=services.dry_runs,
         exports=services.exports,
-        passwords=Passwords(),
+        passwords=PasswordHashes(),
         guesses=Guesses(clock),
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
     )
-    return Site(routes(context, assets, PAGES), renderer.error_page)
+    return Site(build_routes(context, assets, PAGES), renderer.error_page)
