@@ -29,10 +29,10 @@ def test_another_password_ends_the_other_sessions(site: Any, visitor: Any) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"password": "wrong"}, "current password is not right"),
-        ({"again": "typed otherwise"}, "not typed twice"),
+        ({"password": "wrong"}, "current password is wrong"),
+        ({"again": "typed otherwise"}, "new passwords differ"),
         ({"new": "short", "again": "short"}, "at least 12"),
-        ({"new": "ababababababab", "again": "ababababababab"}, "repeats"),
+        ({"new": "ababababababab", "again": "ababababababab"}, "too few different"),
     ],
 )
 def test_a_password_that_is_not_taken(site: Any, visitor: Any, change: dict[str, str], said: str) -> None:

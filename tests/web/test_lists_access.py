@@ -1,5 +1,5 @@
 """Who may do what with lists: roles, other tenants, forms of other sessions. For every path that there is, so a new one
-is tested the moment it is registered. What the door refuses everywhere is tested with the door."""
+is tested the moment it is registered. What is refused on every page is tested in test_site.py."""
 
 from typing import Any
 

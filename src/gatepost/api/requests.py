@@ -35,7 +35,7 @@ DRAIN_IDLE_SECONDS = 5.0
 
 
 class ClientLeft(msgspec.Struct, frozen=True):
-    """The client has closed the connection; there is nobody to send a response to."""
+    """The client has closed the connection; no response can be sent."""
 
 
 class BodyPace:

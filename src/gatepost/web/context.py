@@ -85,7 +85,7 @@ class WebContext(msgspec.Struct, frozen=True):
         return int(self.clock() * 1000)
 
 
-ALL_TENANTS = "the whole deployment"
+ALL_TENANTS = "All tenants"
 
 
 class Scopes(msgspec.Struct, frozen=True):

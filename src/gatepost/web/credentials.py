@@ -57,13 +57,13 @@ class PasswordHashes:
 def password_fault(password: str, name: str) -> str:
     """Return why a new password is refused, "" where it is accepted. Length counts, not special characters."""
     if len(password) < MIN_PASSWORD:
-        return f"it needs at least {MIN_PASSWORD} characters; a few words in a row are good"
+        return f"it must have at least {MIN_PASSWORD} characters; several words are a good choice"
     if len(password) > MAX_PASSWORD:
         return f"it may have at most {MAX_PASSWORD} characters"
     if name.casefold() in password.casefold() and len(password) < 2 * len(name) + 8:
-        return "it must not be made of the user's name"
+        return "it must not consist of the user's name"
     if len(set(password)) < 5:
-        return "it repeats the same few characters"
+        return "it has too few different characters"
     return ""
 
 

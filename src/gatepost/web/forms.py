@@ -23,10 +23,10 @@ from gatepost.api.requests import BodyPace, parse_boundary
 MAX_FORM = 4 << 20
 MAX_FIELDS = 2_000
 
-FORM_TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "this is more than the form takes; nothing was changed")
-STALLED = Failure(MALFORMED_REQUEST, "the form stopped arriving, or arrives too slowly; nothing was changed")
+FORM_TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "the form is too large; nothing was saved")
+STALLED = Failure(MALFORMED_REQUEST, "the upload stopped or was too slow; nothing was saved")
 UNREADABLE_FORM = Failure(
-    MALFORMED_REQUEST, "the form could not be read; nothing was changed. Go back and send it again"
+    MALFORMED_REQUEST, "the form could not be read; nothing was saved. Go back and submit it again"
 )
 
 
@@ -81,7 +81,7 @@ async def read_form(request: Request) -> Form | Failure:
     """Read the form that a request carries, without files."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        return Failure(UNSUPPORTED_MEDIA_TYPE, "forms are sent as application/x-www-form-urlencoded")
+        return Failure(UNSUPPORTED_MEDIA_TYPE, "forms must be sent as application/x-www-form-urlencoded")
     body = bytearray()
     try:
         async with BodyPace() as pace:
@@ -173,8 +173,8 @@ def _build_form(pairs: Iterable[tuple[str, str]]) -> Form:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-UNREADABLE_TIME = Failure(INVALID_REQUEST, "that is no day: write it as 2027-01-31")
-PAST_TIME = Failure(INVALID_REQUEST, "that day is over; choose a later one, or none at all")
+UNREADABLE_TIME = Failure(INVALID_REQUEST, "this is not a date; write it as 2027-01-31")
+PAST_TIME = Failure(INVALID_REQUEST, "the date is in the past; choose a later one, or none")
 
 
 def parse_time(text: str, *, end: bool = False) -> int | Failure | None:

@@ -19,14 +19,15 @@ from gatepost.store.errors import ListFull, NotFound
 from gatepost.web.context import ALL_TENANTS, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 
-NO_LIST = Failure(LIST_NOT_FOUND, "there is no such list in this scope; it may have been deleted")
+NO_LIST = Failure(LIST_NOT_FOUND, "this list does not exist here; it may have been deleted")
 
 CATEGORIES: dict[Category, str] = {
-    "block": "A hit holds the mail: it gets at least the verdict policy.",
-    "allow": "A hit speaks for the mail. Malware and forgery stay what they are, but for files that you know by hash.",
-    "policy": "A hit breaks a rule of yours: the mail gets at least the verdict policy.",
-    "trust": "A hit makes a host one of your own on the way of a message.",
-    "protect": "Whoever imitates one of these is found out.",
+    "block": 'Matching mail is held (verdict "policy" or worse).',
+    "allow": "Matching mail is not held as spam or suspicious. Malware and spoofing are still held; files listed by "
+    "hash are exempt.",
+    "policy": 'Matching mail violates a rule of yours and is held (verdict "policy" or worse).',
+    "trust": "Trusted relay: skipped when looking for the sending host.",
+    "protect": "Protected against impersonation.",
 }
 
 
@@ -126,8 +127,8 @@ async def delete_all(context: WebContext, scoped_list: ListInScope, keys: Sequen
 def explain_refusal(outcome: ListFull | NotFound) -> str:
     """Return why a call was not applied, as a sentence."""
     if isinstance(outcome, NotFound):
-        return f"The {outcome.what} was deleted meanwhile."
+        return f"The {outcome.what} was deleted in the meantime."
     return (
-        f"The list has {outcome.size:,} of at most {outcome.max_size:,} entries, and these do not fit. "
+        f"The list has {outcome.size:,} of at most {outcome.max_size:,} entries; the new ones do not fit. "
         "Delete some first, or add fewer."
     )

@@ -97,9 +97,9 @@ ROLES: dict[str, frozenset[PagePermission]] = {
     "auditor": READ_PERMISSIONS,
 }
 ROLE_MEANINGS = {
-    "administrator": "everything: users, keys, tenants, lists, mail",
-    "analyst": "mail, the quarantine and the lists",
-    "auditor": "sees everything, changes nothing",
+    "administrator": "everything: users, API keys, tenants, lists, mail",
+    "analyst": "mail, quarantine and lists",
+    "auditor": "view everything, change nothing",
 }
 
 
@@ -110,7 +110,7 @@ def permissions_of(user: User) -> frozenset[PagePermission]:
 
 
 GLOBAL = "global"
-NOT_VISIBLE = Failure(NOT_FOUND, "there is nothing at this path, or it is not yours to see")
+NOT_VISIBLE = Failure(NOT_FOUND, "there is nothing at this address, or you do not have access to it")
 
 
 class SignedInRequest(msgspec.Struct, frozen=True):

@@ -32,8 +32,8 @@ PageHandler: TypeAlias = Callable[[WebContext, SignedInRequest], Awaitable[PageR
 UploadHandler: TypeAlias = Callable[[WebContext, SignedInRequest, SpooledBody], Awaitable[PageResult]]
 PublicHandler: TypeAlias = Callable[[WebContext, Request], Awaitable[PageResult]]
 
-CROSS_SITE = Failure(FORBIDDEN, "the request comes from another site; nothing was changed")
-STALE_FORM = Failure(FORBIDDEN, "the form is of another session; go back, load the page again, and send it again")
+CROSS_SITE = Failure(FORBIDDEN, "the request comes from another site; nothing was saved")
+STALE_FORM = Failure(FORBIDDEN, "your session has changed. Reload the page and try again; nothing was saved")
 
 
 class PageRoute(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ async def _authorize(context: WebContext, may: PagePermission | None, request: R
     if session is None or not session.strong:
         return _redirect_to_sign_in(request)
     if may is not None and may not in permissions_of(session.user):
-        return Failure(FORBIDDEN, f"your role, {session.user.role}, does not open this page")
+        return Failure(FORBIDDEN, f"{session.user.role}s cannot use this page")
     if request.method == "POST" and not is_same_origin(request):
         return CROSS_SITE
     return session

@@ -27,11 +27,11 @@ from gatepost.web.routing import IDLE_MILLISECONDS, PageRoute, PublicRoute, WebR
 
 SESSION_SECONDS = 12 * 3600
 CODE_SECONDS = 300
-WRONG_SIGN_IN = "Name or password is wrong, or the account is closed for a while after too many tries."
-WRONG_CODE = "That code is not the one of now, or was used before. Wait for the next one."
+WRONG_SIGN_IN = "Name or password is wrong, or the account is locked for a while after too many attempts."
+WRONG_CODE = "This code is wrong or was already used. Wait for the next one."
 
-WRONG_PASSWORD = "The current password is not right; nothing was changed."  # noqa: S105  a sentence
-WRONG_NEW_CODE = "That code is not the one of now; nothing was changed. Is the clock of your device right?"
+WRONG_PASSWORD = "The current password is wrong; nothing was changed."  # noqa: S105  a sentence
+WRONG_NEW_CODE = "This code is wrong; nothing was changed. Check the clock of your device."
 
 log = structlog.get_logger("gatepost.abby")
 
@@ -149,9 +149,9 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
     if not await _is_password_right(context, request):
         fault = WRONG_PASSWORD
     elif wanted != request.form.raw_text("again"):
-        fault = "The new password was not typed twice the same; nothing was changed."
+        fault = "The two new passwords differ; nothing was changed."
     elif reason := password_fault(wanted, request.user.name):
-        fault = f"The new password is not taken: {reason}."
+        fault = f"The new password was not accepted: {reason}."
     if fault:
         return html_response(await _render_account(context, request, fault=fault), 400)
     await context.store.set_password(

@@ -27,7 +27,7 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
         return scope
     expires = parse_expiry(form.text("expires"), context.now())
     name = form.text("name", MAX_NAME)
-    fault = expires.message if isinstance(expires, Failure) else "" if name else "a key needs a name"
+    fault = expires.message if isinstance(expires, Failure) else "" if name else "enter a name"
     if fault or isinstance(expires, Failure):
         return html_response(await _render_keys(context, request, fault=fault), 400)
     created = await context.store.create_api_key(name, scope, form.has("read-only"), expires, request.actor)

@@ -15,8 +15,8 @@ ROWS_ON_A_PAGE = 100
 LIST_ACTIONS = {
     "entries.add": "added or changed",
     "entries.delete": "deleted",
-    "entries.expire": "ended by themselves",
-    "list.create": "made the list",
+    "entries.expire": "expired",
+    "list.create": "created the list",
     "list.delete": "deleted the list",
 }
 

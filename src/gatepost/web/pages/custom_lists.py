@@ -22,14 +22,14 @@ from gatepost.web.routing import PageRoute, WebRoute
 
 FIELD_LABELS = {
     "name": "The name",
-    "kind": "The kind",
+    "kind": "The entry type",
     "category": "The category",
-    "display_name": "The name for people",
+    "display_name": "The display name",
     "description": "The description",
-    "max_size": "The most entries",
+    "max_size": "Maximum entries",
 }
-NAME_TAKEN = "There is a list of that name, here or of another kind in another scope. Choose another name."
-BUILT_IN = Failure(INVALID_REQUEST, "this list is always there; you can delete its entries, but not the list")
+NAME_TAKEN = "A list with this name exists here, or with another entry type elsewhere. Choose another name."
+BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can delete its entries")
 
 
 async def create_list(context: WebContext, request: SignedInRequest) -> Response | Failure:

@@ -141,7 +141,7 @@ async def add_entries(context: WebContext, request: SignedInRequest) -> Response
 
 
 def _explain_partial(applied: Applied) -> str:
-    before = f"{applied.modified:,} entries are saved." if applied.modified else "Nothing was saved."
+    before = f"{applied.modified:,} entries were saved." if applied.modified else "Nothing was saved."
     return f"{before} {applied.fault}"
 
 
@@ -149,13 +149,13 @@ async def _read_pasted(context: WebContext, request: SignedInRequest, scoped_lis
     form = request.form
     expires = parse_expiry(form.text("expires"), context.now())
     if isinstance(expires, Failure):
-        return PastedForm(Pasted(), f"The last day: {expires.message}.")
+        return PastedForm(Pasted(), f"Last day: {expires.message}.")
     comment = form.text("comment", MAX_COMMENT)
     found = await asyncio.to_thread(parse_pasted, form.raw_text("entries"), scoped_list.definition, comment, expires)
     if isinstance(found, TooManyLines):
         return PastedForm(Pasted(), f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
     if not found.lines and not found.faults:
-        return PastedForm(found, "There is no entry in it.")
+        return PastedForm(found, "Enter at least one entry.")
     return PastedForm(found)
 
 

@@ -156,11 +156,11 @@ async def _process_file(
     if checked.stop:
         return ImportOutcome(checked, fault=f"Nothing was saved. {checked.stop}")
     if not checked.entries and not checked.faults:
-        return ImportOutcome(checked, fault="Nothing was saved: there is no entry in the file.")
+        return ImportOutcome(checked, fault="Nothing was saved: the file has no entries.")
     if request.form.text("what") != "save":
         return await _dry_run_file(context, scoped_list, checked)
     if checked.faults and not request.form.has("skip"):
-        return ImportOutcome(checked, fault="Nothing was saved: some lines are no entries of this list.")
+        return ImportOutcome(checked, fault="Nothing was saved: some lines are invalid.")
     applied = await save_batches(
         context,
         scoped_list,
@@ -214,7 +214,7 @@ async def save_batches(
     async for batch in found:
         applied = await add_all(context, scoped_list, batch.entries, by)
         if applied.fault:
-            where = f"Lines up to {last:,} are saved, those after it are not" if last else "Nothing was saved"
+            where = f"Lines up to {last:,} were saved, the rest was not" if last else "Nothing was saved"
             return Applied(done, f"{where}. {applied.fault}")
         done, last = done + applied.modified, batch.last
         await report_progress(100 * last // lines)

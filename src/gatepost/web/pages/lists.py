@@ -122,8 +122,8 @@ async def export_list(context: WebContext, request: SignedInRequest) -> Response
 
 
 MAX_KEY = 3_000
-ENTRY_GONE = Failure(NOT_FOUND, "the entry is not in the list any more; somebody deleted it, or its time was over")
-NONE_SELECTED = Failure(INVALID_REQUEST, "no entry is chosen; go back and tick some")
+ENTRY_GONE = Failure(NOT_FOUND, "the entry is no longer in the list; it was deleted or has expired")
+NONE_SELECTED = Failure(INVALID_REQUEST, "no entry is selected; go back and select some")
 
 
 async def show_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -141,12 +141,10 @@ async def change_entry(context: WebContext, request: SignedInRequest) -> Respons
     comment, stated = request.form.text("comment", MAX_COMMENT + 1), request.form.text("expires")
     expires = entry.expires if stated == format_minute(entry.expires) else parse_expiry(stated, context.now())
     if isinstance(expires, Failure):
-        return html_response(_render_entry(context, request, scoped_list, entry, f"The end: {expires.message}."), 400)
+        return html_response(_render_entry(context, request, scoped_list, entry, f"Expires: {expires.message}."), 400)
     if len(comment) > MAX_COMMENT:
-        return html_response(
-            _render_entry(context, request, scoped_list, entry, f"A comment has at most {MAX_COMMENT:,} characters."),
-            400,
-        )
+        fault = f"A comment can have at most {MAX_COMMENT:,} characters."
+        return html_response(_render_entry(context, request, scoped_list, entry, fault), 400)
     applied = await add_all(context, scoped_list, (NewEntry(entry.key, entry.shown, comment, expires),), request.actor)
     if applied.fault:
         return html_response(_render_entry(context, request, scoped_list, entry, applied.fault), 409)

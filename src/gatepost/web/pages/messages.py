@@ -69,7 +69,7 @@ def _entry_candidates(report: Report) -> Iterator[tuple[str, str, tuple[str, str
         yield "sending host", host, ("blocked-ips", "allowed-ips")
     for link in _values_of_role(report, "link"):
         if parts := split_url(link):
-            yield "host of a link", parts[0], ("blocked-urls", "allowed-urls")
+            yield "link host", parts[0], ("blocked-urls", "allowed-urls")
     for digest in _values_of_role(report, "file"):
         yield "file", digest, ("blocked-files", "allowed-files")
 
@@ -98,7 +98,7 @@ async def report_wrong_decision(context: WebContext, request: SignedInRequest, g
 
 ROWS_ON_A_PAGE = 100
 DECISIONS = ("deliver", "quarantine", "bounce", "drop", "undecided")
-NO_CORE = Failure(CORE_UNAVAILABLE, "the core that has this message does not answer; try again in a moment")
+NO_CORE = Failure(CORE_UNAVAILABLE, "the core that stores this message is not answering; try again in a moment")
 MAX_REASONS = 6
 
 
@@ -218,12 +218,12 @@ def strongest_lines(report: Report) -> list[Line]:
 def _explain_missing_text(found: MessageOnRecord, view: object) -> str:
     """Return why the text of the message is not shown."""
     if isinstance(view, NotShown):
-        return f"The message could not be shown: {view.reason}."
+        return f"The message cannot be shown: {view.reason}."
     if isinstance(view, Down):
-        return "The core that has the message does not answer."
+        return "The core that stores the message is not answering."
     if found.held and found.held.state == "released":
-        return "The message was released; its text is no longer here."
-    return "Only held messages are kept. Of this one there is the ledger."
+        return "The message was released; its content is no longer stored."
+    return "The content of this message is not stored; only held messages are."
 
 
 def _entry_links(request: SignedInRequest, found: MessageOnRecord) -> list[EntryLink]:

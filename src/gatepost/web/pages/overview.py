@@ -99,13 +99,13 @@ def _draw_charts(buckets: tuple[TrafficBucket, ...], span: Span) -> dict[str, An
     }
     return {
         "verdict_chart": draw_stacked_bars(columns, VERDICT_ORDER, f"Messages by verdict over {span.name}"),
-        "latency_chart": draw_lines(labels, latency, f"Time of analysis over {span.name}, in milliseconds"),
+        "latency_chart": draw_lines(labels, latency, f"Analysis time over {span.name}, in milliseconds"),
     }
 
 
 def _describe_core(name: str, load: Load | None) -> dict[str, Any]:
     if load is None:
-        return {"name": name, "load": None, "meter": draw_meter(0, 1, f"{name} does not answer")}
+        return {"name": name, "load": None, "meter": draw_meter(0, 1, f"{name} is not answering")}
     said = f"{load.in_processing} of {load.maximum} slots in use"
     return {"name": name, "load": load, "meter": draw_meter(load.in_processing, load.maximum, said)}
 

@@ -20,7 +20,7 @@ from gatepost.web.routing import PageRoute, WebRoute
 MAX_MESSAGES = 1_000
 MAX_TEXT = 100_000
 MAX_FLIPS_SHOWN = 200
-TYPED_LAYER = "what you typed"
+TYPED_LAYER = "your changes"
 
 
 class PolicyDryRun(msgspec.Struct, frozen=True):

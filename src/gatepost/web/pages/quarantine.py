@@ -52,7 +52,7 @@ async def act_on_selected(context: WebContext, request: SignedInRequest) -> Resp
     chosen = list(dict.fromkeys(filter(None, map(canonical, request.form.all("ggrid")[:ROWS_ON_A_PAGE]))))
     if action is None or not chosen:
         return html_response(
-            await _render_quarantine(context, request, wanted, faults=[ActionResult("", "no message was chosen")]), 400
+            await _render_quarantine(context, request, wanted, faults=[ActionResult("", "no message is selected")]), 400
         )
     done = [await action(context, request, ggrid) for ggrid in chosen]
     faults = [each for each in done if each.fault]
@@ -71,7 +71,7 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
     stated = request.form.text("recipients", 20_000).replace(",", " ").split()
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
-        return await _render_fault(context, request, found, "a recipient is an address such as ann@example.org")
+        return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
     outcome = await context.held_mail.release(found.record.ggrid, request.actor, tuple(recipients), request.user.tenant)
     fault = _explain_failure(outcome)
     return (
@@ -124,13 +124,13 @@ NOTICE_OF_ACTION = {"release": "released", "delete": "deleted", "report": "repor
 def _explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down) -> str:
     """Return why an action failed, "" where it succeeded."""
     if isinstance(outcome, NotHeld):
-        return "it is not held any more"
+        return "it is no longer held"
     if isinstance(outcome, NotSent):
-        return f"{outcome.reason}; it is held as before"
+        return f"{outcome.reason}; the message is still held"
     if isinstance(outcome, Busy):
-        return "somebody else is releasing it at this moment"
+        return "another release of this message is in progress"
     if isinstance(outcome, Down):
-        return "the core that has it does not answer; try again in a moment"
+        return "the core that stores it is not answering; try again in a moment"
     return ""
 
 

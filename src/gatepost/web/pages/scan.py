@@ -18,7 +18,7 @@ from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
 
 DEFAULT_RECIPIENT = "postmaster@localhost"
-EMPTY_FILE = Failure(EMPTY_EMAIL, "choose a file first: a message as .eml, with all its headers")
+EMPTY_FILE = Failure(EMPTY_EMAIL, "choose a message as an .eml file, with all headers")
 
 
 async def show_scan(context: WebContext, request: SignedInRequest) -> Response | Failure:

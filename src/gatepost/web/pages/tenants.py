@@ -28,13 +28,11 @@ async def create_tenant(context: WebContext, request: SignedInRequest) -> Respon
     """Create a tenant."""
     name = request.form.text("name", MAX_NAME)
     if not name or not name.isprintable():
-        return html_response(
-            await _render_tenants(context, request, fault="a tenant needs a name, of printable characters"), 400
-        )
+        return html_response(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
     created = await context.store.create_tenant(name, request.actor)
     if isinstance(created, NameTaken):
         return html_response(
-            await _render_tenants(context, request, fault=f"there is a tenant called {created.name} already"), 409
+            await _render_tenants(context, request, fault=f"a tenant named {created.name} already exists"), 409
         )
     return redirect(f"/tenants/{created.uid}?done=tenant-created")
 
@@ -58,7 +56,7 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
         if isinstance(each, Refused)
     ]
     if len(normal) > MAX_DOMAINS:
-        faults = [f"a tenant has at most {MAX_DOMAINS:,} domains"]
+        faults = [f"a tenant can have at most {MAX_DOMAINS:,} domains"]
     if faults:
         return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
     keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, Refused)))
@@ -66,7 +64,7 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(outcome, NotFound):
         return NOT_VISIBLE
     if isinstance(outcome, NameTaken):
-        faults = [f"{outcome.name} is the domain of another tenant, {outcome.by}"]
+        faults = [f"{outcome.name} belongs to another tenant, {outcome.by}"]
         return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 409)
     return redirect(f"/tenants/{tenant.uid}?done=changed")
 
@@ -77,7 +75,7 @@ async def delete_tenant(context: WebContext, request: SignedInRequest) -> Respon
     if isinstance(tenant, Failure):
         return tenant
     if request.form.text("name", MAX_NAME) != tenant.name:
-        fault = "to delete it, type its name exactly as it is shown"
+        fault = "to delete the tenant, type its name exactly as shown"
         return html_response(await _render_tenant(context, request, tenant, faults=[fault]), 400)
     await context.store.delete_tenant(tenant.uid, request.actor)
     return redirect("/tenants?done=tenant-deleted")

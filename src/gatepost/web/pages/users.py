@@ -18,8 +18,8 @@ from gatepost.web.request import NOT_VISIBLE, ROLE_MEANINGS, ROLES, SignedInRequ
 from gatepost.web.routing import PageRoute, WebRoute
 
 MAX_NAME = 100
-LAST_ADMINISTRATOR = "this is the last administrator of the deployment; make another one first"
-OWN_ACCOUNT = "this is your own account; another administrator can change it"
+LAST_ADMINISTRATOR = "this is the last administrator with access to all tenants; create another one first"
+OWN_ACCOUNT = "you cannot change your own account here; ask another administrator"
 
 
 async def show_users(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -34,11 +34,9 @@ async def create_user(context: WebContext, request: SignedInRequest) -> Response
         return scope
     name, role = request.form.text("name", MAX_NAME), request.form.text("role")
     if not name or not name.isprintable():
-        return html_response(
-            await _render_users(context, request, fault="a user needs a name, of printable characters"), 400
-        )
+        return html_response(await _render_users(context, request, fault="enter a name of printable characters"), 400)
     if role not in ROLES:
-        return html_response(await _render_users(context, request, fault="a user needs a role"), 400)
+        return html_response(await _render_users(context, request, fault="choose a role"), 400)
     password = generate_password()
     hashed = await context.passwords.hash(password)
     created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor)
@@ -46,7 +44,7 @@ async def create_user(context: WebContext, request: SignedInRequest) -> Response
         return NOT_VISIBLE
     if isinstance(created, NameTaken):
         return html_response(
-            await _render_users(context, request, fault=f"there is a user called {created.name} already"), 409
+            await _render_users(context, request, fault=f"a user named {created.name} already exists"), 409
         )
     return html_response(await _render_users(context, request, new_password=(created, password)))
 
