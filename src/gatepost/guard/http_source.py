@@ -10,36 +10,29 @@ A full core answers a scan with 503 at once, before it reads a message that it c
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 from typing import Any, Protocol
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gatepost.api.errors import (
     FORBIDDEN,
-    INTERNAL_ERROR,
     MALFORMED_REQUEST,
-    METHOD_NOT_ALLOWED,
-    NOT_FOUND,
     PAYLOAD_TOO_LARGE,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
-    Error,
     Failure,
 )
+from gatepost.api.requests import is_from_this_machine
+from gatepost.api.responses import Endpoint, HttpErrors, JsonResponse
 from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.quarantine.held_mail import HeldMailOperations
 from gatepost.guard.quarantine.orders import MESSAGE, PATHS, order
-from gatepost.ids import new_id
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.metrics import exposition
 from gatepost.scanning.held_mail import NotHeld
@@ -50,10 +43,7 @@ from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, Upload
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
 
-log = structlog.get_logger("gatepost.guard")
-
 Answer = Response | Failure
-HttpHandler = Callable[[Request], Awaitable[Answer]]
 
 
 class CoreScans(Protocol):
@@ -80,11 +70,11 @@ def build_rest_app(
     """The source as an ASGI application. Whoever serves it starts and stops the core."""
     source = _Source(guard, secret, spool, metrics, custody)
     routes = [
-        Route("/scan", _Endpoint(source.scan), methods=["POST"]),
-        *(Route(path, _Endpoint(source.held), methods=["POST"]) for path in PATHS),
-        Route("/load", _Endpoint(source.load), methods=["GET"]),
-        Route("/healthz", _Endpoint(source.health), methods=["GET"]),
-        Route("/metrics", _Endpoint(source.metrics), methods=["GET"]),
+        Route("/scan", Endpoint(source.scan), methods=["POST"]),
+        *(Route(path, Endpoint(source.held), methods=["POST"]) for path in PATHS),
+        Route("/load", Endpoint(source.load), methods=["GET"]),
+        Route("/healthz", Endpoint(source.health), methods=["GET"]),
+        Route("/metrics", Endpoint(source.metrics), methods=["GET"]),
     ]
     app = _Rest(guard, routes=routes)
     app.router.redirect_slashes = False
@@ -143,7 +133,7 @@ class _Source:
         return _json({"status": "ok"})
 
     async def metrics(self, request: Request) -> Answer:
-        if not _from_here(request):
+        if not is_from_this_machine(request):
             return Failure(FORBIDDEN, "metrics are answered on loopback only")
         return Response(exposition(self._registry), headers={"content-type": METRICS_TYPE})
 
@@ -154,53 +144,30 @@ class _Source:
         return Failure(UNAUTHORIZED, "the shared secret is missing or wrong", (("WWW-Authenticate", "Bearer"),))
 
 
-class _Endpoint:
-    def __init__(self, handler: HttpHandler) -> None:
-        self._handler = handler
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._handler(Request(scope, receive))
-        response = _refused(answer) if isinstance(answer, Failure) else answer
-        await response(scope, receive, send)
-
-
 class _Rest(Starlette):
-    """Starlette without its layers: one wrapper stands between the server and the routes."""
+    """Starlette without its own middleware: between server and routes are only two wrappers."""
 
     def __init__(self, guard: CoreScans, **options: Any) -> None:
         super().__init__(**options)
         self._guard = guard
 
     def build_middleware_stack(self) -> ASGIApp:
-        return _Answering(self.router, self._guard)
+        return _LoadHeader(HttpErrors(self.router), self._guard)
 
 
-class _Answering:
-    """Every exception becomes an answer, and every answer tells the load."""
+class _LoadHeader:
+    """ASGI wrapper that tells the load with every response."""
 
     def __init__(self, app: ASGIApp, guard: CoreScans) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
-
-        async def sent(message: Message) -> None:
-            nonlocal started
+        async def send_with_load(message: Message) -> None:
             if message["type"] == "http.response.start":
-                started = True
                 message["headers"] = [*message["headers"], (b"gatepost-load", _told(self._guard.load()))]
             await send(message)
 
-        try:
-            await self._app(scope, receive, sent)
-        except ClientDisconnect:
-            return
-        except HTTPException as fault:
-            await _refused(_routed(fault, scope))(scope, receive, sent)
-        except Exception as fault:
-            if started or scope["type"] != "http":
-                raise
-            await _refused(_broken(fault, scope))(scope, receive, sent)
+        await self._app(scope, receive, send_with_load)
 
 
 async def _received(request: Request, upload: Upload) -> Failure | None:
@@ -227,35 +194,8 @@ def _unfit(request: Request) -> Failure | None:
     return None
 
 
-def _from_here(request: Request) -> bool:
-    """Asked from this machine, and not through a proxy on it."""
-    if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
-        return False
-    try:
-        return ip_address(request.client.host if request.client else "").is_loopback
-    except ValueError:
-        return False
-
-
-def _routed(fault: HTTPException, scope: Scope) -> Failure:
-    if fault.status_code == METHOD_NOT_ALLOWED.status:
-        allowed = (fault.headers or {}).get("Allow", "")
-        return Failure(METHOD_NOT_ALLOWED, f"{scope['method']} is not possible here", (("Allow", allowed),))
-    return Failure(NOT_FOUND, "there is nothing at this path")
-
-
-def _broken(fault: Exception, scope: Scope) -> Failure:
-    reference = new_id()
-    log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)
-    return Failure(INTERNAL_ERROR, f"something broke on our side; the log has it as {reference}")
-
-
-def _refused(failure: Failure) -> Response:
-    return _json(Error(failure.error.code, failure.message), failure.error.status, dict(failure.headers))
-
-
-def _json(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, "application/json")
+def _json(value: object, status: int = 200) -> Response:
+    return JsonResponse(msgspec.json.encode(value), status)
 
 
 def _told(load: Load) -> bytes:
