@@ -63,8 +63,8 @@ FILE: FilePayload = {
 
 def _choose(page: Page) -> None:
     page.get_by_label("File, up to").set_input_files(FILE)
-    page.get_by_label("Leave out lines").check()
-    page.get_by_role("button", name="Send the file").click()
+    page.get_by_label("Skip invalid lines").check()
+    page.get_by_role("button", name="Upload file").click()
     page.get_by_text("Nothing is saved yet").wait_for()
 
 
@@ -85,19 +85,19 @@ PAGES: dict[str, Opened] = {
     "lists-of-tenant": at("/lists?scope={tenant}"),
     "list": at("/lists/global/blocked-senders"),
     "list-empty": at("/lists/global/blocked-ips"),
-    "list-preview": _after("/lists/global/blocked-senders", _type("Entries", PASTED), _press("See what it would do")),
+    "list-preview": _after("/lists/global/blocked-senders", _type("Entries", PASTED), _press("Preview")),
     "list-entry": at("/lists/global/blocked-senders/entry?key=quick-parcel.example"),
     "list-delete": _after("/lists/global/blocked-senders/entry?key=quick-parcel.example", _press("Delete…")),
     "list-history": at("/lists/global/blocked-senders/history"),
     "list-import": at("/lists/global/blocked-urls/import"),
     "list-import-tried": _after("/lists/global/blocked-urls/import", _choose),
     "keys": at("/keys"),
-    "key-made": _after("/keys", _type("Name", "shown once"), _press("Make the key")),
+    "key-made": _after("/keys", _type("Name", "shown once"), _press("Create key")),
     "policy": at("/policy"),
     "policy-tried": _after(
         "/policy",
         lambda page: page.locator("#text").fill('[verdicts.bulk]\ndecision = "quarantine"\n'),
-        _press("Judge the last"),
+        _press("Re-evaluate the last"),
     ),
     "policy-kind": at("/policy/text:mailbox-lure"),
     "tenants": at("/tenants"),
@@ -108,9 +108,9 @@ PAGES: dict[str, Opened] = {
     ),
     "audit": at("/audit"),
     "system": at("/system"),
-    "system-examined": _after("/system", _press("Examine everything")),
+    "system-examined": _after("/system", _press("Run health check")),
     "account": at("/account"),
-    "account-second-factor": _after("/account", _press("Set it up")),
+    "account-second-factor": _after("/account", _press("Set up")),
     "not-found": at("/nothing/here"),
     "sign-in": at("/sign-in?again=1"),
 }

@@ -95,7 +95,7 @@ def test_a_right_guess_waits_like_a_wrong_one_but_a_known_token_does_not() -> No
     guesses, one = Guesses(lambda: 100.0), TOKENS.find(b"secret-one")
     two = TOKENS.find(b"secret two")
     assert one is not None
-    guesses.welcome("192.0.2.1", one)
+    guesses.trust("192.0.2.1", one)
     for _ in range(10):
         guesses.delay("192.0.2.1", None)
     assert guesses.delay("192.0.2.1", one) == 0.0

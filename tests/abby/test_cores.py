@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.abby.core_state import MISSES_UNTIL_LOST, Down
-from gatepost.abby.cores import Cores, colour
-from gatepost.abby.upload import Left
+from gatepost.abby.cores import Cores, queue_colour
 from gatepost.api.errors import Failure
+from gatepost.api.requests import ClientLeft
 from gatepost.mail.message import Envelope
 from gatepost.report import undecided
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
@@ -221,7 +221,7 @@ def test_a_client_that_leaves_gives_up_its_place() -> None:
         scans = [submit(cores, "1"), submit(cores, "2", leaver), submit(cores, "3")]
         await until(lambda: cores.waiting == 2)
         leaver.leave.set()
-        assert isinstance(await scans[1], Left)
+        assert isinstance(await scans[1], ClientLeft)
         assert cores.waiting == 1
         core.open.set()
         await asyncio.gather(scans[0], scans[2])
@@ -293,7 +293,7 @@ def test_a_core_that_dies_with_a_message_costs_nothing() -> None:
         await submit(cores, "next")
         assert one.asked == ["same"]
         one.alive = True
-        await until(lambda: cores._places[0].answers)
+        await until(lambda: cores._states[0].answers)
         await submit(cores, "last")
         assert one.asked == ["same", "last"]
         assert await cores.status() == "GREEN"
@@ -436,7 +436,7 @@ IDLE, BUSY, THROTTLING, FULL = Load(0, 5, 10), Load(4, 5, 10), Load(5, 5, 10), L
     ],
 )
 def test_colours(loads: list[Load | None], expected: str) -> None:
-    assert colour(loads) == expected
+    assert queue_colour(loads) == expected
 
 
 @settings(max_examples=25, deadline=None)
@@ -464,7 +464,7 @@ def test_whatever_cores_do_every_scan_ends_and_no_slot_is_lost(script: list[str]
             two.answers.clear()
             again = await asyncio.gather(*(submit(cores, str(number)) for number in range(8)))
             assert all(isinstance(outcome, ScanResult) for outcome in again)
-            assert [place._reserved for place in cores._places] == [0, 0]
+            assert [place._reserved for place in cores._states] == [0, 0]
 
         made = Cores([one, two], poll_seconds=0.02, grace_seconds=5)
         await made.start()
@@ -497,7 +497,7 @@ def test_what_a_silent_core_has_is_tried_beside_it_and_the_first_result_counts()
         assert (one.asked, two.asked) == (["same"], ["same", "next"])
         assert await cores.status() == "YELLOW"
         del one.load
-        await until(lambda: cores._places[0].free == 9)
+        await until(lambda: cores._states[0].free == 9)
         assert await cores.status() == "GREEN"
 
     run(test, one, two, doubt_seconds=0.02, hear_seconds=0.2)
@@ -513,11 +513,11 @@ def test_a_silent_core_that_speaks_again_answers_what_it_has() -> None:
         await until(lambda: one.mine == 1)
         two.others = 1  # no slot to spare for a second attempt
         one.load = hanging  # type: ignore[method-assign]
-        await until(lambda: cores._places[0].doubtful and bool(cores._seconds))
+        await until(lambda: cores._states[0].doubtful and bool(cores._seconds))
         del one.load
-        await until(lambda: not cores._places[0].doubtful)
+        await until(lambda: not cores._states[0].doubtful)
         two.others = 0
-        await until(lambda: cores._places[1].free == 1)
+        await until(lambda: cores._states[1].free == 1)
         one.open.set()
         assert isinstance(await first, ScanResult)
         assert two.asked == []
@@ -552,7 +552,7 @@ def test_second_attempts_take_only_slots_that_nobody_waits_for() -> None:
         stuck = submit(cores, "stuck")
         await until(lambda: one.mine == 1)
         two.others = 1
-        await until(lambda: cores._places[1].free == 0)
+        await until(lambda: cores._states[1].free == 0)
         one.load = hanging  # type: ignore[method-assign]
         await until(lambda: bool(cores._seconds))
         fresh = submit(cores, "fresh")
@@ -579,7 +579,7 @@ def test_a_core_that_ends_finishes_what_it_has() -> None:
         scan = submit(cores)
         await until(lambda: core.mine == 1)
         core.load = closed  # type: ignore[method-assign]
-        await until(lambda: cores._places[0]._misses > MISSES_UNTIL_LOST)
+        await until(lambda: cores._states[0]._misses > MISSES_UNTIL_LOST)
         core.open.set()
         assert isinstance(await scan, ScanResult)
         assert core.asked == ["1"]

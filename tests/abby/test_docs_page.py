@@ -1,9 +1,9 @@
-from gatepost.abby.docs_page import docs_page
+from gatepost.abby.docs_page import render_docs
 from gatepost.api.openapi import document
 from gatepost.api.operations import SCANNING
 
 DOCUMENT = document(SCANNING)
-PAGE = bytes(docs_page([DOCUMENT]).body).decode()
+PAGE = bytes(render_docs([DOCUMENT]).body).decode()
 
 
 def test_every_operation_type_and_code_is_shown() -> None:
@@ -23,6 +23,6 @@ def test_text_of_the_document_is_text() -> None:
     hostile = document(SCANNING)
     hostile["info"]["title"] = "<script>alert(1)</script>"
     hostile["info"]["description"] = '`<b>` "x"'
-    page = bytes(docs_page([hostile]).body).decode()
+    page = bytes(render_docs([hostile]).body).decode()
     assert "<script" not in page
     assert "<code>&lt;b&gt;</code>" in page

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gatepost.abby import held_mail
-from gatepost.abby.app import create_app
+from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore
 from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
@@ -86,13 +86,13 @@ class House:
         return asked.ggrid
 
     def client(self, *cores: Any) -> httpx.AsyncClient:
-        app = create_app(
+        services = create_services(
             cores=Cores([self.core]),
-            releasers=cores or (self.core,),
+            held_mail_cores=cores or (self.core,),
             store=self.store,
-            tokens=TOKENS,
             spool=Spool(self.folder / "spool"),
         )
+        app = create_app(services, tokens=TOKENS)
         return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://abby")
 
 

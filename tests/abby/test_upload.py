@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.abby.upload import Left, boundary_of, read_upload
+from gatepost.abby.upload import read_upload
 from gatepost.api.errors import Failure
+from gatepost.api.requests import ClientLeft, parse_boundary
 
 PARAMETERS = json.dumps({"a": 1}).encode()
 DISPOSITION = b'Content-Disposition: form-data; name="%s"'
@@ -42,7 +43,7 @@ def upload(boundary: bytes, email: bytes, parameters: bytes = PARAMETERS) -> byt
     )
 
 
-def read(chunks: list[bytes], boundary: str = "B", leave: bool = False) -> tuple[bytes | Failure | Left, Sink]:
+def read(chunks: list[bytes], boundary: str = "B", leave: bool = False) -> tuple[bytes | Failure | ClientLeft, Sink]:
     sink = Sink()
     messages: list[dict[str, Any]] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
     messages.append({"type": "http.disconnect"} if leave else {"type": "http.request", "body": b"", "more_body": False})
@@ -94,7 +95,7 @@ def test_every_truncation_is_malformed() -> None:
 
 def test_a_client_that_leaves() -> None:
     result, _ = read([b"--B\r\n"], leave=True)
-    assert isinstance(result, Left)
+    assert isinstance(result, ClientLeft)
 
 
 def test_the_message_is_never_held_whole() -> None:
@@ -115,7 +116,7 @@ def test_the_limit_is_on_the_whole_body(over: int, monkeypatch: pytest.MonkeyPat
 
 def test_too_slow_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that come just often enough not to be idle do not hold a connection for ever."""
-    monkeypatch.setattr("gatepost.abby.upload.FIRST_SECONDS", 0.02)
+    monkeypatch.setattr("gatepost.api.requests.FIRST_SECONDS", 0.02)
     sent = 0
 
     async def receive() -> dict[str, Any]:
@@ -146,10 +147,10 @@ def test_too_slow_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_boundaries(content_type: str, expected: str | int) -> None:
-    found = boundary_of([(b"content-type", content_type.encode("latin-1"))])
+    found = parse_boundary([(b"content-type", content_type.encode("latin-1"))])
     assert (found.error.status if isinstance(found, Failure) else found) == expected
 
 
 @given(st.binary(max_size=300))
 def test_any_content_type_is_read(value: bytes) -> None:
-    assert isinstance(boundary_of([(b"content-type", value)]), str | Failure)
+    assert isinstance(parse_boundary([(b"content-type", value)]), str | Failure)

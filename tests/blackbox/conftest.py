@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gatepost.abby.app import create_app
+from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
 from gatepost.api.server import server_config
@@ -35,6 +35,7 @@ from gatepost.settings.keys import StaticApiToken
 from gatepost.store import open_store
 from gatepost.store.messages import MessageRecord
 from gatepost.store.tenants import Tenant
+from gatepost.web.registry import build_site
 
 TOKEN = "5f" * 32
 READER = "6a" * 32
@@ -203,6 +204,7 @@ def launched(
     cores: list[FakeCore] | None = None,
     waiting_limit: int = 1 << 30,
     encrypted: bool = True,
+    long_request_seconds: float = 3600.0,
     **options: Any,
 ) -> Service:
     """Start an abby over these cores."""
@@ -213,7 +215,9 @@ def launched(
     ]
     made = Cores(fakes, waiting_limit=waiting_limit, poll_seconds=0.1, grace_seconds=0.5)
     store: Any = FakeStore()
-    app = create_app(cores=made, store=store, tokens=tokens, spool=Spool(folder), **options)
+    services = create_services(cores=made, store=store, spool=Spool(folder), scan_seconds=long_request_seconds)
+    site = build_site(services)
+    app = create_app(services, tokens=tokens, routes=site.routes, error_page=site.error_page, **options)
     service = Service(app, certificate, fakes, folder, encrypted)
     service.queue = made
     service.start()
@@ -279,7 +283,8 @@ class Lists:
         self.loop = asyncio.get_running_loop()
         self.store = open_store(self.storage, self._folder)
         cores = Cores([FakeCore()], poll_seconds=60)
-        app = create_app(cores=cores, store=self.store, tokens=[], spool=Spool(self._folder / "spool"))
+        services = create_services(cores=cores, store=self.store, spool=Spool(self._folder / "spool"))
+        app = create_app(services, tokens=[])
         chain, key = self._certificate
         self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
         self.loop.call_soon(self._ready.set)

@@ -19,7 +19,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from gatepost.abby import cores as abby_cores
-from gatepost.abby.app import create_app
+from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.api.server import server_config
@@ -174,7 +174,7 @@ async def gated(folder: Path, certificate: tuple[Path, Path], *, apart: bool) ->
             core = RemoteCore(await stack.enter_async_context(serving(app, certificate)), SECRET, certificate[0])
         gate.cores = Cores([core], poll_seconds=600)
         tokens = [StaticApiToken(name="mta", token=TOKEN)]
-        made = create_app(cores=gate.cores, store=gate.store, tokens=tokens, spool=gate.spool)
+        made = create_app(create_services(cores=gate.cores, store=gate.store, spool=gate.spool), tokens=tokens)
         url = await stack.enter_async_context(serving(made, certificate))
         gate.client = await stack.enter_async_context(
             httpx.AsyncClient(
@@ -200,8 +200,8 @@ def test_the_21st_mail_gets_451_and_the_21st_scan_waits_and_is_woken(
 ) -> None:
     # Nobody polls: only the core itself can say that a slot is free.
     monkeypatch.setattr(abby_cores, "IMPATIENT_SECONDS", 600.0)
-    monkeypatch.setattr(guard_core, "ROOM_SECONDS", 600.0)
-    monkeypatch.setattr(abby_cores, "ROOM_SECONDS", 600.0)
+    monkeypatch.setattr(guard_core, "SLOT_SECONDS", 600.0)
+    monkeypatch.setattr(abby_cores, "SLOT_SECONDS", 600.0)
 
     async def test() -> None:
         async with gated(tmp_path, certificate, apart=apart) as gate:

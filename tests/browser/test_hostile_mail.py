@@ -148,7 +148,7 @@ def test_the_messages_of_the_attack_suite_run_nothing(
     shown = 0
     for ggrid in found:
         innocent(page, f"/messages/{ggrid}")
-        shown += page.get_by_text("Plain text made in a sealed process.").count()
+        shown += page.get_by_text("Plain text, produced in a sealed process.").count()
     assert shown == len(found)
     innocent(page, "/messages?sender=attacker@suite.example")
     innocent(page, "/quarantine?sender=attacker@suite.example")

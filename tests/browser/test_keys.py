@@ -16,7 +16,7 @@ def makes(page: Page, name: str) -> None:
     page.goto("/keys")
     page.get_by_role("textbox", name="Name").fill(name)
     page.get_by_label("Read-only").check()
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     expect(page.get_by_role("heading", name=f"The key {name} is made")).to_be_visible()
 
 
@@ -33,7 +33,7 @@ def test_made_and_revoked(browser: Any, service: Any, size: str, script: bool) -
     page.goto("/keys")
     expect(page.get_by_text(secret)).to_have_count(0)
     page.get_by_role("button", name=f"Revoke {name}").click()
-    expect(page.get_by_text("The key is revoked.")).to_be_visible()
+    expect(page.get_by_text("Key revoked.")).to_be_visible()
     assert service.client.post(lists, **used).status_code == 401
     assert browser.asked == ([f"Revoke {name}? Whatever uses it stops working at once."] if script else [])
 

@@ -13,7 +13,7 @@ SENDERS = "/lists/global/blocked-senders"
 
 def adds(page: Page, text: str) -> None:
     page.get_by_role("textbox", name="Entries", exact=True).fill(text)
-    page.get_by_role("button", name="See what it would do").click()
+    page.get_by_role("button", name="Preview").click()
 
 
 @pytest.mark.parametrize(("size", "script"), WAYS)
@@ -27,20 +27,20 @@ def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: 
     row = page.get_by_role("row").filter(has_text=f"ann@{name}")
     expect(row).to_contain_text("new")
     expect(page.get_by_role("row").filter(has_text="no entry at all")).to_contain_text("is not a host name")
-    expect(page.locator(".card").filter(has_text="Would have hit").first).to_contain_text("1")
-    page.get_by_role("button", name="Save 1 entry without the other lines").first.click()
-    expect(page.get_by_text("The entries are in the list.")).to_be_visible()
-    page.get_by_role("searchbox", name="Find").fill(f"ann@{name}")
-    page.get_by_role("button", name="Find").click()
+    expect(page.locator(".card").filter(has_text="Would have matched").first).to_contain_text("1")
+    page.get_by_role("button", name="Save 1 entry, skip 1").first.click()
+    expect(page.get_by_text("Entries saved.")).to_be_visible()
+    page.get_by_role("searchbox", name="Search").fill(f"ann@{name}")
+    page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name=f"ann@{name}").click()
     page.get_by_role("textbox", name="Comment").fill("asked us to")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("The change is saved.")).to_be_visible()
+    expect(page.get_by_text("Change saved.")).to_be_visible()
     page.goto(f"{SENDERS}/entry?key=ann@{name}")
     expect(page.get_by_role("textbox", name="Comment")).to_have_value("asked us to")
     page.get_by_role("button", name="Delete…").click()
     expect(page.get_by_text("Nothing is deleted yet.")).to_be_visible()
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete entry").click()
     expect(page.get_by_text("Deleted.")).to_be_visible()
     page.goto(f"{SENDERS}/history")
     expect(page.get_by_role("row").filter(has_text=f"ann@{name}").filter(has_text="deleted")).to_have_count(1)
@@ -52,9 +52,9 @@ def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Pat
     page = browser.page()
     page.goto("/lists/global/blocked-urls/import")
     page.get_by_label("File, up to").set_input_files(file)
-    page.get_by_label("Leave out lines").check()
-    page.get_by_role("button", name="Send the file").click()
-    expect(page.get_by_role("status")).to_contain_text("has 1,500 entries of this list, and 1 line that is none")
+    page.get_by_label("Skip invalid lines").check()
+    page.get_by_role("button", name="Upload file").click()
+    expect(page.get_by_role("status")).to_contain_text("has 1,500 valid entries and 1 invalid line")
     # The file is still chosen, and the form now saves it.
     expect(page.get_by_label("Save the entries")).to_be_checked()
     seen = page.evaluate_handle(
@@ -65,8 +65,8 @@ def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Pat
             return seen;
         }"""
     )
-    page.get_by_role("button", name="Send the file").click()
-    expect(page.get_by_role("status")).to_contain_text("1,500 entries are saved; 1 line was left out.")
+    page.get_by_role("button", name="Upload file").click()
+    expect(page.get_by_role("status")).to_contain_text("1,500 entries saved; 1 line skipped.")
     assert "99" in seen.json_value() or "100" in seen.json_value()
 
 
@@ -77,29 +77,29 @@ def test_an_import_without_script(browser: Any, tmp_path: Path) -> None:
     page.goto("/lists/global/blocked-urls/import")
     page.get_by_label("File, up to").set_input_files(file)
     page.get_by_label("Save the entries").check()
-    page.get_by_role("button", name="Send the file").click()
-    expect(page.get_by_role("status")).to_contain_text("1 entry is saved.")
+    page.get_by_role("button", name="Upload file").click()
+    expect(page.get_by_role("status")).to_contain_text("1 entry saved.")
 
 
 def test_a_list_of_ones_own_with_its_export(browser: Any) -> None:
     page = browser.page()
     page.goto("/lists?scope=global")
-    page.get_by_text("Make a list of your own").click()
+    page.get_by_text("Create a custom list").click()
     page.get_by_role("textbox", name="Name", exact=True).fill("browser-feed")
-    page.get_by_role("textbox", name="Name for people").fill("A feed of the browser")
-    page.get_by_label("Entries are").select_option("url")
+    page.get_by_role("textbox", name="Display name").fill("A feed of the browser")
+    page.get_by_label("Entry type").select_option("url")
     page.get_by_label("Category").select_option("block")
-    page.get_by_role("button", name="Make the list").click()
-    expect(page.get_by_text("The list is there; add its first entry.")).to_be_visible()
+    page.get_by_role("button", name="Create list").click()
+    expect(page.get_by_text("List created. Add its first entry.")).to_be_visible()
     adds(page, "evil.feed.example\ta comment\n")
     page.get_by_role("button", name="Save 1 entry").first.click()
     with page.expect_download() as saved:
         page.get_by_role("link", name="CSV").click()
     assert saved.value.suggested_filename == "browser-feed.csv"
     assert "evil.feed.example,a comment" in Path(saved.value.path()).read_text()
-    page.get_by_role("link", name="Delete the list").click()
-    page.get_by_role("button", name="Delete the list and its entries").click()
-    expect(page.get_by_text("The list and its entries are deleted.")).to_be_visible()
+    page.get_by_role("link", name="Delete list").click()
+    page.get_by_role("button", name="Delete list and entries").click()
+    expect(page.get_by_text("List and entries deleted.")).to_be_visible()
     expect(page).to_have_url(re.compile("scope=global"))
 
 
@@ -108,8 +108,8 @@ def test_all_on_the_page_can_be_chosen(browser: Any) -> None:
     page.goto("/lists/global/blocked-phrases")
     adds(page, "first odd phrase\nsecond odd phrase\n")
     page.get_by_role("button", name="Save 2 entries").first.click()
-    page.get_by_label("Choose all on this page").check()
+    page.get_by_label("Select all on this page").check()
     expect(page.locator('input[name="key"]:checked')).to_have_count(2)
-    page.get_by_role("button", name="Delete the chosen ones…").click()
-    page.get_by_role("button", name="Delete them").click()
+    page.get_by_role("button", name="Delete selected…").click()
+    page.get_by_role("button", name="Delete entries").click()
     expect(page.get_by_role("heading", name="This list is empty")).to_be_visible()

@@ -57,18 +57,18 @@ def test_a_message_tells_why_is_judged_again_and_leads_to_the_list(browser: Any,
     expect(page.get_by_role("region", name="Ledger")).to_contain_text("The mail offers a way to unsubscribe")
     expect(page.get_by_role("region", name="Authentication")).to_contain_text("DMARC")
     expect(page.get_by_role("region", name="Links")).to_contain_text("zebra.example")
-    page.get_by_role("link", name="Judge it again").click()
-    expect(page.get_by_text("Nothing would be different today")).to_be_visible()
+    page.get_by_role("link", name="Re-evaluate").click()
+    expect(page.get_by_text("No changes: all")).to_be_visible()
     page.go_back()
-    page.get_by_text("Block or allow what is in it").click()
+    page.get_by_text("Block or allow sender, links or files").click()
     page.get_by_role("link", name="Block zebra.example").click()
     expect(page.get_by_role("heading", name="Blocked links")).to_be_visible()
     expect(page.get_by_role("textbox", name="Entries", exact=True)).to_have_value("zebra.example")
-    page.get_by_role("button", name="See what it would do").click()
+    page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("row").filter(has_text="zebra.example")).to_contain_text("1")
     page.goto(f"/messages/{wanted['ggrid']}")
     page.get_by_role("button", name="Report: should have been held").click()
-    expect(page.get_by_text("The report is on record.")).to_be_visible()
+    expect(page.get_by_text("Report recorded.")).to_be_visible()
 
 
 def test_the_overview_counts_without_being_loaded_again(browser: Any, service: Any, mail: Any) -> None:
@@ -82,7 +82,7 @@ def test_the_overview_counts_without_being_loaded_again(browser: Any, service: A
     expect(card).not_to_have_text(f"{before:,}")
     assert int(card.inner_text().replace(",", "")) > before
     assert page.evaluate("window.same")
-    page.get_by_label("Time", exact=True).select_option("month")
+    page.get_by_label("Period", exact=True).select_option("month")
     expect(page).to_have_url(re.compile("span=month"))
 
 
@@ -92,11 +92,11 @@ def test_a_chosen_file_is_scanned(browser: Any, mail: Any, tmp_path: Path, scrip
     file.write_bytes(mail(f"Chosen by hand {script}"))
     page = browser.page(script=script)
     page.goto("/scan")
-    page.get_by_label("The message, as .eml").set_input_files(file)
-    page.get_by_text("Where it came from").click()
+    page.get_by_label("Message as an .eml file").set_input_files(file)
+    page.get_by_text("Origin, if known").click()
     page.get_by_label("Envelope sender").fill("ann@example.org")
-    page.get_by_label("Address of the sending host").fill("192.0.2.9")
-    page.get_by_role("button", name="Scan it").click()
+    page.get_by_label("IP address of the sending host").fill("192.0.2.9")
+    page.get_by_role("button", name="Scan").click()
     expect(page.get_by_role("heading", name=f"Chosen by hand {script}")).to_be_visible()
     expect(page.get_by_role("region", name="Envelope")).to_contain_text("192.0.2.9")
 
@@ -115,7 +115,7 @@ def test_a_dropped_file_is_scanned(browser: Any, mail: Any) -> None:
     page.dispatch_event(".drop", "dragover", {"dataTransfer": dropped})
     expect(page.locator(".drop.over")).to_have_count(1)
     page.dispatch_event(".drop", "drop", {"dataTransfer": dropped})
-    page.get_by_role("button", name="Scan it").click()
+    page.get_by_role("button", name="Scan").click()
     expect(page.get_by_role("heading", name="Dropped on the page")).to_be_visible()
 
 
@@ -123,6 +123,6 @@ def test_a_file_that_is_empty_is_told(browser: Any) -> None:
     page = browser.page()
     page.goto("/scan")
     empty = {"name": "e.eml", "mimeType": "message/rfc822", "buffer": b""}
-    page.get_by_label("The message, as .eml").set_input_files(empty)
-    page.get_by_role("button", name="Scan it").click()
-    expect(page.get_by_role("alert")).to_contain_text("choose a file first")
+    page.get_by_label("Message as an .eml file").set_input_files(empty)
+    page.get_by_role("button", name="Scan").click()
+    expect(page.get_by_role("alert")).to_contain_text("choose a message as an .eml file")

@@ -48,19 +48,23 @@ def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     password = service.user(name, "analyst")
     page = browser.page(name, password, script=script)
     page.goto("/account")
-    page.get_by_role("button", name="Set it up").click()
+    page.get_by_role("button", name="Set up").click()
     secret = page.locator('input[name="secret"]').get_attribute("value")
-    page.get_by_label("Code", exact=True).fill(credentials.code(secret, int(time.time()) // credentials.STEP))
+    page.get_by_label("Code", exact=True).fill(
+        credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS)
+    )
     page.locator("#p2").fill(password)
-    page.get_by_role("button", name="Turn it on").click()
-    expect(page.get_by_text("Signing in now needs a code of your app.")).to_be_visible()
+    page.get_by_role("button", name="Turn on").click()
+    expect(page.get_by_text("Signing in now requires a code from your app.")).to_be_visible()
     other = browser.page(None, script=script)
     other.goto("/sign-in")
     other.get_by_label("Name").fill(name)
     other.get_by_label("Password").fill(password)
     other.get_by_role("button", name="Sign in").click()
-    other.get_by_label("Code", exact=True).fill(credentials.code(secret, int(time.time()) // credentials.STEP + 1))
-    other.get_by_role("button", name="Go on").click()
+    other.get_by_label("Code", exact=True).fill(
+        credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS + 1)
+    )
+    other.get_by_role("button", name="Continue").click()
     expect(other.get_by_role("heading", name="Overview")).to_be_visible()
 
 
@@ -82,6 +86,6 @@ def test_another_site_cannot_sign_a_form_with_the_session(browser: Any, service:
     planted = '<input name="name" value="planted"><input name="scope" value="global"><button>Win</button>'
     page.set_content(f'<form method="post" action="{service.url}/keys">{planted}</form>')
     page.get_by_role("button", name="Win").click()
-    # The cookie stays away from what another site sends; the way then leads past the door to the first page.
+    # The cookie stays away from what another site sends; the sign-in then leads to the first page.
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     assert service.ask(lambda store: store.api_keys()) == before

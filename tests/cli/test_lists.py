@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.api.list_files import Format, Record
+from gatepost.api.list_files import FileRecord, ListFileFormat
 from gatepost.api.lists import ListChange, NewListEntry, PublicListsEntry
 from gatepost.cli import list_changes, main
 from gatepost.cli.list_files import format_of, records, written
@@ -134,7 +134,7 @@ def test_faults_of_the_user_are_sentences(run: Run, arguments: list[str], code: 
     assert "Traceback" not in err
 
 
-def read(raw: bytes, kind: Format) -> list[tuple[int, int, str, str | None, str | None]]:
+def read(raw: bytes, kind: ListFileFormat) -> list[tuple[int, int, str, str | None, str | None]]:
     found = records(io.BytesIO(raw), kind, "file", lambda _: None)
     return [(each.first, each.last, each.entry.entry, each.entry.comment, each.entry.expires) for each in found]
 
@@ -160,13 +160,13 @@ def test_formats() -> None:
     ("raw", "kind", "line"),
     [(b"a\n\xff\n", "plain", 2), (b'a,"b\n', "csv", 1), (b"{}\n", "ndjson", 1), (b'{"entry": "a"}\n[\n', "ndjson", 2)],
 )
-def test_a_faulty_file_names_its_line(raw: bytes, kind: Format, line: int) -> None:
+def test_a_faulty_file_names_its_line(raw: bytes, kind: ListFileFormat, line: int) -> None:
     with pytest.raises(StartError, match=rf"file, line {line}: "):
         read(raw, kind)
 
 
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
-def test_what_is_written_can_be_read(kind: Format) -> None:
+def test_what_is_written_can_be_read(kind: ListFileFormat) -> None:
     time = "2030-01-01T00:00:00.000Z"
     entries = [PublicListsEntry('a "b", c', "two\nlines; =1", time, time, "key:x", time, 3, None)]
     raw = "".join(written(entries, kind)).encode()
@@ -190,13 +190,13 @@ def test_calls_are_of_five_hundred(capsys: pytest.CaptureFixture[str]) -> None:
     sizes: list[int] = []
     seen: list[int] = []
 
-    def send(call: list[Record]) -> Any:
+    def send(call: list[FileRecord]) -> Any:
         sizes.append(len(call))
         if len(sizes) == 3:
             raise KeyboardInterrupt
         return ListChange(len(call))
 
-    lines = [Record(n, n, NewListEntry(f"{n}.example")) for n in range(1, 1_202)]
+    lines = [FileRecord(n, n, NewListEntry(f"{n}.example")) for n in range(1, 1_202)]
     with pytest.raises(KeyboardInterrupt):
         list_changes.imported(lines, send, list_changes.Source("x", None, "f"), False, seen.append)
     assert (sizes, seen) == ([500, 500, 201], [500, 1_000])

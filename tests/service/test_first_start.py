@@ -12,7 +12,7 @@ from gatepost.service.first_start import keep_administrator, prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
 from gatepost.store import open_store
 from gatepost.store.users import Credentials
-from gatepost.web.credentials import Passwords, invented
+from gatepost.web.credentials import PasswordHashes, generate_password
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -72,7 +72,7 @@ def test_a_configuration_elsewhere_is_never_written(tmp_path: Path) -> None:
 
 
 def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
-    password = invented()
+    password = generate_password()
     assert len(password) >= 20
 
     async def kept() -> tuple[Credentials | None, bool]:
@@ -80,7 +80,7 @@ def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
         await keep_administrator(store, password)
         found = await store.credentials("admin")
         await store.close()
-        return found, await Passwords().right(found.password if found else None, password)
+        return found, await PasswordHashes().verify(found.password if found else None, password)
 
     found, right = asyncio.run(kept())
     assert found

@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 from argon2 import PasswordHasher
 
-from gatepost.abby.app import create_app
+from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
 from gatepost.api.server import server_config
@@ -44,6 +44,7 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 from gatepost.web.context import Installation
+from gatepost.web.registry import build_site
 
 PASSWORD = "four quiet words here"
 _HASHED = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash(PASSWORD)
@@ -203,14 +204,11 @@ class Site:
         cores = Cores([PlainCore(self.store)], poll_seconds=60)
         self.shelf = Shelf()
         self.shelf.store = self.store
-        app = create_app(
-            cores=cores,
-            store=self.store,
-            tokens=[],
-            spool=Spool(self._folder / "spool"),
-            releasers=[self.shelf],
-            installation=Installation(learn=lambda raw, wanted: self.learnt.append((raw, wanted))),
+        services = create_services(
+            cores=cores, store=self.store, spool=Spool(self._folder / "spool"), held_mail_cores=[self.shelf]
         )
+        pages = build_site(services, Installation(learn=lambda raw, wanted: self.learnt.append((raw, wanted))))
+        app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)
         await self._server.serve([self._socket])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gatepost.web import credentials
-from gatepost.web.credentials import invented, refused
+from gatepost.web.credentials import generate_password, password_fault
 
 NEW = "another four quiet words"
 
@@ -29,10 +29,10 @@ def test_another_password_ends_the_other_sessions(site: Any, visitor: Any) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"password": "wrong"}, "current password is not right"),
-        ({"again": "typed otherwise"}, "not typed twice"),
+        ({"password": "wrong"}, "current password is wrong"),
+        ({"again": "typed otherwise"}, "new passwords differ"),
         ({"new": "short", "again": "short"}, "at least 12"),
-        ({"new": "ababababababab", "again": "ababababababab"}, "repeats"),
+        ({"new": "ababababababab", "again": "ababababababab"}, "too few different"),
     ],
 )
 def test_a_password_that_is_not_taken(site: Any, visitor: Any, change: dict[str, str], said: str) -> None:
@@ -55,7 +55,7 @@ def test_a_second_factor_is_set_up_and_taken_away(site: Any, visitor: Any) -> No
     found = re.search(r'name="secret" value="([A-Z2-7]+)"', offered)
     assert found
     assert "<svg" in offered
-    code = credentials.code(found[1], int(time.time()) // credentials.STEP)
+    code = credentials.totp_code(found[1], int(time.time()) // credentials.TOTP_SECONDS)
     confirm = {"secret": found[1], "code": code, "password": site.password}
     assert visitor.post("/account/totp/confirm", {**confirm, "password": "wrong"}).status_code == 400
     assert visitor.post("/account/totp/confirm", {**confirm, "code": "000000"}).status_code == 400
@@ -96,6 +96,6 @@ def test_nobody_ends_the_session_of_somebody_else(site: Any, visitor: Any) -> No
 
 
 def test_what_is_invented_is_taken() -> None:
-    assert not refused(invented(), "admin")
-    assert refused("administrator", "administrator")
-    assert refused("x" * 300, "ann")
+    assert not password_fault(generate_password(), "admin")
+    assert password_fault("administrator", "administrator")
+    assert password_fault("x" * 300, "ann")

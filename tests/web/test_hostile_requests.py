@@ -13,7 +13,7 @@ from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import new_id
 from gatepost.web.forms import MAX_FORM
 from gatepost.web.registry import PAGES
-from gatepost.web.site import OpenPage, Upload
+from gatepost.web.routing import PublicRoute, UploadRoute
 
 # What signs the shared visitor out, or takes a second over every password.
 NOT_FUZZED = {"/sign-out", "/sign-in", "/sign-in/code", "/account/password", "/account/totp/confirm"}
@@ -81,7 +81,7 @@ def test_no_value_breaks_a_page(site: Any, row: Any) -> None:
         path = path.replace("{name}", "blocked-phrases")
         query = {name: value.encode("utf-8", "replace") for name, value in asked.items()}
         form = {name: value.encode("utf-8", "replace").decode() for name, value in typed.items()}
-        if isinstance(row, Upload):
+        if isinstance(row, UploadRoute):
             answer = visitor.upload(path, "f.csv", file, form)
         elif row.method == "POST":
             answer = visitor.post(path, form, params=query)
@@ -142,7 +142,7 @@ def test_a_file_name_never_reaches_a_header(site: Any, tenant: str) -> None:
 def test_a_form_that_is_too_large_is_refused(site: Any) -> None:
     answer = site.visitor().post("/policy", {"text": "x" * (MAX_FORM + 1)})
     assert answer.status_code == 413
-    assert "more than the form takes" in answer.text
+    assert "form is too large" in answer.text
 
 
 def test_a_file_that_is_too_large_is_refused(site: Any) -> None:
@@ -226,7 +226,7 @@ def test_a_session_begins_with_a_secret_of_its_own(site: Any) -> None:
 def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:
     visitor = site.visitor()
     for row in PAGES:
-        if isinstance(row, OpenPage | Upload) or row.method == "GET":
+        if isinstance(row, PublicRoute | UploadRoute) or row.method == "GET":
             continue
         if not any(getattr(other, "method", "") == "GET" and other.path == row.path for other in PAGES):
             path = row.path.replace("{scope}", "global").replace("{name}", "x")
@@ -236,7 +236,7 @@ def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:
 @pytest.mark.parametrize("path", ["/sign-in", "/scan"])
 def test_a_body_that_stops_arriving_is_not_waited_for(site: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = site.visitor()
-    monkeypatch.setattr("gatepost.abby.upload.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("gatepost.api.requests.IDLE_SECONDS", 0.2)
     kind = "multipart/form-data; boundary=x" if path == "/scan" else "application/x-www-form-urlencoded"
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {visitor.cookie}\r\nContent-Type: {kind}\r\n"
     port = int(site.url.rpartition(":")[2])

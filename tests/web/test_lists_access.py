@@ -1,5 +1,5 @@
 """Who may do what with lists: roles, other tenants, forms of other sessions. For every path that there is, so a new one
-is tested the moment it is registered. What the door refuses everywhere is tested with the door."""
+is tested the moment it is registered. What is refused on every page is tested in test_site.py."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from gatepost.lists.catalogue import BY_NAME, Definition
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import NewEntry
 from gatepost.web.registry import PAGES
-from gatepost.web.site import Page, Row, Upload
+from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
 
 URLS = BY_NAME["blocked-urls"]
 FEED = Definition("feed", "url", "block", "Feed", "", 100, custom=True)
 ROWS = [row for row in PAGES if row.path.startswith("/lists")]
 SCOPED = [row for row in ROWS if "{scope}" in row.path]
-CHANGING = [row for row in ROWS if isinstance(row, Page | Upload) and row.may == "lists.change"]
-POSTS = [row for row in ROWS if isinstance(row, Upload) or row.method == "POST"]
+CHANGING = [row for row in ROWS if isinstance(row, PageRoute | UploadRoute) and row.may == "lists.change"]
+POSTS = [row for row in ROWS if isinstance(row, UploadRoute) or row.method == "POST"]
 FIELDS = {
     "entries": "new.example",
     "key": "kept.example",
@@ -29,13 +29,13 @@ FIELDS = {
 }
 
 
-def named(row: Row) -> str:
-    return f"{'POST' if isinstance(row, Upload) else row.method} {row.path}"
+def named(row: WebRoute) -> str:
+    return f"{'POST' if isinstance(row, UploadRoute) else row.method} {row.path}"
 
 
-def asked(visitor: Any, row: Row, scope: str, **options: Any) -> Any:
+def asked(visitor: Any, row: WebRoute, scope: str, **options: Any) -> Any:
     path = row.path.replace("{scope}", scope).replace("{name}", "feed")
-    if isinstance(row, Upload):
+    if isinstance(row, UploadRoute):
         return visitor.upload(path, "a.txt", b"new.example", FIELDS | options.get("fields", {}))
     if row.method == "POST":
         return visitor.post(path, FIELDS | options.pop("fields", {}), **options)
@@ -70,19 +70,19 @@ def untouched(site: Any, tenant: str) -> bool:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_every_row_asks_for_a_permission(row: Row) -> None:
-    assert isinstance(row, Page | Upload)
+def test_every_row_asks_for_a_permission(row: WebRoute) -> None:
+    assert isinstance(row, PageRoute | UploadRoute)
     assert row.may == ("lists.change" if row in POSTS or row in CHANGING else "lists.read")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_the_owner_gets_in(site: Any, row: Row) -> None:
+def test_the_owner_gets_in(site: Any, row: WebRoute) -> None:
     own = furnish(site)
     assert asked(site.visitor(tenant=own), row, own).status_code in (200, 303)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_nobody_gets_into_the_lists_of_another_tenant(site: Any, furnished: str, neighbour: str, row: Row) -> None:
+def test_nobody_gets_into_the_lists_of_another_tenant(site: Any, furnished: str, neighbour: str, row: WebRoute) -> None:
     answer = asked(site.visitor(tenant=neighbour), row, furnished)
     assert answer.status_code == 404
     assert "kept" not in answer.text
@@ -91,17 +91,17 @@ def test_nobody_gets_into_the_lists_of_another_tenant(site: Any, furnished: str,
 
 @pytest.mark.parametrize("row", SCOPED, ids=named)
 @pytest.mark.parametrize("scope", ["global", "0198c5a2-7c11-7d3e-9f00-00000000aa01", "x", "%00"])
-def test_nor_into_those_of_the_deployment_or_of_nobody(site: Any, furnished: str, row: Row, scope: str) -> None:
+def test_nor_into_those_of_the_deployment_or_of_nobody(site: Any, furnished: str, row: WebRoute, scope: str) -> None:
     assert asked(site.visitor(tenant=furnished), row, scope).status_code == 404
 
 
 @pytest.mark.parametrize("row", SCOPED, ids=named)
-def test_a_tenant_that_is_not_there_has_no_lists(site: Any, row: Row) -> None:
+def test_a_tenant_that_is_not_there_has_no_lists(site: Any, row: WebRoute) -> None:
     assert asked(site.visitor(), row, "0198c5a2-7c11-7d3e-9f00-00000000aa01").status_code == 404
 
 
 @pytest.mark.parametrize("row", CHANGING, ids=named)
-def test_an_auditor_changes_nothing(site: Any, furnished: str, row: Row) -> None:
+def test_an_auditor_changes_nothing(site: Any, furnished: str, row: WebRoute) -> None:
     assert asked(site.visitor("auditor", furnished), row, furnished).status_code == 403
     assert untouched(site, furnished)
 
@@ -119,7 +119,9 @@ def test_an_auditor_sees_no_form_that_changes(site: Any, furnished: str) -> None
 
 @pytest.mark.parametrize("row", POSTS, ids=named)
 @pytest.mark.parametrize("token", ["", "x" * 43])
-def test_a_form_without_the_sessions_token_changes_nothing(site: Any, furnished: str, row: Row, token: str) -> None:
+def test_a_form_without_the_sessions_token_changes_nothing(
+    site: Any, furnished: str, row: WebRoute, token: str
+) -> None:
     assert asked(site.visitor(tenant=furnished), row, furnished, fields={"csrf": token}).status_code == 403
     assert untouched(site, furnished)
 

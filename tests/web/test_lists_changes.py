@@ -51,13 +51,13 @@ def test_a_preview_shows_normal_forms_faults_and_duplicates_and_saves_nothing(si
     assert page.status_code == 200
     assert "<code>evil.example</code>" in page.text
     assert "from HTTPS://Evil.Example/" in page.text
-    assert "again in line 6, which counts" in page.text
-    assert "in the list already" in page.text
+    assert "replaced by line 6" in page.text
+    assert "already in the list" in page.text
     assert "new remark" in page.text
     assert "why not" in page.text
     assert "<code>not a host!</code>" in page.text
     assert "2 entries can be added" in page.text
-    assert "Save 2 entries without the other lines" in page.text
+    assert "Save 2 entries, skip 1" in page.text
     assert "&lt;b&gt;all&lt;/b&gt;" in page.text
     assert [entry.comment for entry in entries(site, tenant)] == [""]
     assert changes(site, tenant) == [("cli", "entries.add", 1)]
@@ -77,7 +77,7 @@ def test_a_preview_says_what_would_have_happened(site: Any, tenant: str) -> None
 def test_what_cannot_be_tried_says_so(site: Any, tenant: str) -> None:
     keep(site, tenant, "https://evil.example/a")
     page = site.visitor(tenant=tenant).post(f"/lists/{tenant}/blocked-phrases/preview", {"entries": "wire it today"})
-    assert "can only be seen on whole messages" in page.text
+    assert "cannot be previewed" in page.text
     assert "not known" in page.text
 
 
@@ -95,14 +95,14 @@ def test_saving_is_one_change_under_the_visitors_name(site: Any, tenant: str) ->
     ]
     assert {each.modified_by for each in found} == {f"user:{visitor.who}"}
     assert changes(site, tenant) == [(f"user:{visitor.who}", "entries.add", 2)]
-    assert "The entries are in the list." in visitor.get(answer.headers["location"]).text
+    assert "Entries saved." in visitor.get(answer.headers["location"]).text
 
 
 def test_a_faulty_line_stops_all_until_somebody_goes_on_without_it(site: Any, tenant: str) -> None:
     visitor, path = site.visitor(tenant=tenant), f"/lists/{tenant}/blocked-urls/add"
     refused = visitor.post(path, {"entries": "good.example\nnot a host!"})
     assert refused.status_code == 400
-    assert "Lines that are no entries" in refused.text
+    assert "Rejected lines" in refused.text
     assert entries(site, tenant) == ()
     assert visitor.post(path, {"entries": "good.example\nnot a host!", "skip": "1"}).status_code == 303
     assert [entry.shown for entry in entries(site, tenant)] == ["good.example"]
@@ -117,11 +117,11 @@ def test_many_are_saved_in_calls_of_five_hundred(site: Any, tenant: str) -> None
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"entries": ""}, "There is no entry in it."),
-        ({"entries": "# only a remark\n\n"}, "There is no entry in it."),
-        ({"entries": "a.example", "expires": "2001-01-01"}, "that day is over"),
-        ({"entries": "a.example", "expires": "tomorrow"}, "that is no day"),
-        ({"entries": "a.example", "expires": "9999-12-31"}, "that is no day"),
+        ({"entries": ""}, "Enter at least one entry."),
+        ({"entries": "# only a remark\n\n"}, "Enter at least one entry."),
+        ({"entries": "a.example", "expires": "2001-01-01"}, "the date is in the past"),
+        ({"entries": "a.example", "expires": "tomorrow"}, "this is not a date"),
+        ({"entries": "a.example", "expires": "9999-12-31"}, "this is not a date"),
         ({"entries": "a.example\n" * (MAX_LINES + 1)}, "A form takes at most 10,000 lines"),
     ],
 )
@@ -151,11 +151,11 @@ def test_a_full_list_is_said_in_the_preview_and_keeps_what_was_applied(site: Any
     site.run(site.store.create_list(tenant, small, CLI))
     visitor, text = site.visitor(tenant=tenant), "\n".join(f"host-{number}.example" for number in range(700))
     seen = visitor.post(f"/lists/{tenant}/small/preview", {"entries": text})
-    assert "0 of at most 600 entries, and these do not fit" in seen.text
+    assert "0 of at most 600 entries; the new ones do not fit" in seen.text
     assert f'formaction="/lists/{tenant}/small/add"' not in seen.text
     answer = visitor.post(f"/lists/{tenant}/small/add", {"entries": text})
     assert answer.status_code == 409
-    assert "500 entries are saved." in answer.text
+    assert "500 entries were saved." in answer.text
     assert len(entries(site, tenant, "small")) == 500
 
 
@@ -195,7 +195,7 @@ def test_an_entry_is_not_changed_into_nonsense(site: Any, tenant: str, fields: d
 def test_an_entry_that_is_gone(site: Any, tenant: str) -> None:
     answer = site.visitor(tenant=tenant).get(f"/lists/{tenant}/blocked-urls/entry", params={"key": "gone.example"})
     assert answer.status_code == 404
-    assert "not in the list any more" in answer.text
+    assert "no longer in the list" in answer.text
 
 
 def test_deleting_shows_first_what_it_would_do(site: Any, tenant: str) -> None:

@@ -11,7 +11,7 @@ from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import ListEntry, NewEntry
 from gatepost.web.pages import list_import
 from gatepost.web.pages.list_import import MAX_LINE
-from gatepost.web.pages.list_import import lines as lines_of
+from gatepost.web.pages.list_import import split_lines as lines_of
 
 URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}
@@ -44,7 +44,7 @@ def test_an_import_saves_entries_under_the_visitors_name(site: Any, tenant: str,
     visitor = site.visitor("analyst", tenant)
     answer = visitor.upload(f"/lists/{tenant}/blocked-urls/import", name, content, SAVE)
     assert answer.status_code == 200
-    assert "2 entries are saved" in answer.text
+    assert "2 entries saved" in answer.text
     assert [(each.shown, each.comment, each.expires) for each in entries(site, tenant)] == [
         ("evil.example", "why", 4_070_908_800_000),
         ("fine.example", "", None),
@@ -57,7 +57,7 @@ def test_a_file_is_tried_unless_it_is_to_be_saved(site: Any, tenant: str) -> Non
         f"/lists/{tenant}/blocked-urls/import", "feed.txt", b"a.example\n# remark\n\nb.example\nno host!\n"
     )
     assert answer.status_code == 200
-    assert "has 2 entries of this list, and 1 line that is none" in answer.text
+    assert "has 2 valid entries and 1 invalid line" in answer.text
     assert "<code>no host!</code>" in answer.text
     assert entries(site, tenant) == ()
 
@@ -67,20 +67,17 @@ def test_one_faulty_line_stops_an_import_unless_such_lines_are_left_out(site: An
     content = b"\n".join(b"host-%d.example" % number for number in range(600)) + b"\nno host!\n"
     refused = visitor.upload(path, "feed.txt", content, SAVE)
     assert refused.status_code == 400
-    assert "Nothing was saved: some lines are no entries of this list." in refused.text
+    assert "Nothing was saved: some lines are invalid." in refused.text
     assert '<td data-name="Line">601</td>' in refused.text
     assert entries(site, tenant) == ()
-    assert (
-        "600 entries are saved; 1 line was left out"
-        in visitor.upload(path, "feed.txt", content, {**SAVE, "skip": "1"}).text
-    )
+    assert "600 entries saved; 1 line skipped" in visitor.upload(path, "feed.txt", content, {**SAVE, "skip": "1"}).text
     assert len(entries(site, tenant)) == 600
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.txt", b"", "there is no entry in the file"),
+        ("a.txt", b"", "the file has no entries"),
         ("a.txt", b"ok.example\n\xff\xfe", "Line 2 is not UTF-8."),
         ("a.ndjson", b'{"entry":"ok.example"}\n{"entry":', "Line 2 is not an entry as JSON"),
         ("a.ndjson", b"[" * 60_000, "Line 1 is not an entry as JSON"),
@@ -111,7 +108,7 @@ def test_an_import_stops_where_the_list_is_full_and_says_how_far_it_came(site: A
     content = b"\n".join(b"host-%d.example" % number for number in range(1200))
     answer = site.visitor(tenant=tenant).upload(f"/lists/{tenant}/small/import", "a.txt", content, SAVE)
     assert answer.status_code == 400
-    assert "Lines up to 500 are saved, those after it are not." in answer.text
+    assert "Lines up to 500 were saved, the rest was not." in answer.text
     assert len(entries(site, tenant, "small")) == 500
 
 
@@ -124,7 +121,7 @@ def test_a_script_watches_how_far_an_import_is(site: Any, tenant: str) -> None:
     percents, _, page = answer.text.partition("\n\n")
     assert percents == "41\n83\n100"
     assert page.startswith("<!doctype html>")
-    assert "1,200 entries are saved" in page
+    assert "1,200 entries saved" in page
 
 
 def test_a_watched_import_of_another_session_is_refused(site: Any, tenant: str) -> None:
@@ -240,7 +237,7 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
     assert "My &lt;feed&gt;" in visitor.get(f"/lists/{tenant}/feed").text
     visitor.post(f"/lists/{tenant}/feed/add", {"entries": "a.example"})
     asked = visitor.get(f"/lists/{tenant}/feed/remove")
-    assert "Its 1 entry goes with it" in asked.text
+    assert "Its 1 entry is deleted too" in asked.text
     answer = visitor.post(f"/lists/{tenant}/feed/remove")
     assert (answer.status_code, answer.headers["location"]) == (303, f"/lists?scope={tenant}&done=list-deleted")
     assert visitor.get(f"/lists/{tenant}/feed").status_code == 404
@@ -254,15 +251,15 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
         ({"name": "Feed"}, 400, "The name must be 1 to 63 lower-case letters"),
         ({"name": ""}, 400, "The name must be"),
         ({"name": "blocked-urls"}, 400, "no name of a usual list"),
-        ({"kind": "x"}, 400, "The kind must be one of"),
+        ({"kind": "x"}, 400, "The entry type must be one of"),
         ({"category": "x"}, 400, "The category must be one of"),
         ({"category": "protect"}, 400, "protect would do nothing"),
-        ({"max-size": "0"}, 400, "The most entries must be 1 to"),
-        ({"max-size": "1e9"}, 400, "The most entries must be a whole number"),
-        ({"max-size": "9" * 20}, 400, "The most entries must be 1 to"),
-        ({"display-name": "x" * 101}, 400, "The name for people must have at most 100"),
+        ({"max-size": "0"}, 400, "Maximum entries must be 1 to"),
+        ({"max-size": "1e9"}, 400, "Maximum entries must be a whole number"),
+        ({"max-size": "9" * 20}, 400, "Maximum entries must be 1 to"),
+        ({"display-name": "x" * 101}, 400, "The display name must have at most 100"),
         ({"description": "x" * 1_001}, 400, "The description must have at most 1,000"),
-        ({"name": "taken"}, 409, "There is a list of that name"),
+        ({"name": "taken"}, 409, "A list with this name exists"),
     ],
 )
 def test_what_no_list_may_be(site: Any, tenant: str, changed: dict[str, str], status: int, said: str) -> None:
@@ -286,4 +283,4 @@ def test_a_usual_list_stays(site: Any, tenant: str, method: str) -> None:
     visitor = site.visitor(tenant=tenant)
     answer = getattr(visitor, method)(f"/lists/{tenant}/blocked-urls/remove")
     assert answer.status_code == 400
-    assert "always there" in answer.text
+    assert "cannot be deleted" in answer.text

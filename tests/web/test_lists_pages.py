@@ -157,7 +157,7 @@ def test_what_people_wrote_is_text_and_never_markup(site: Any, tenant: str) -> N
 
 def test_the_history_names_who_did_what(site: Any, tenant: str) -> None:
     visitor = site.visitor("analyst", tenant)
-    assert "Nobody has changed this list yet" in visitor.get(f"/lists/{tenant}/blocked-urls/history").text
+    assert "No changes yet" in visitor.get(f"/lists/{tenant}/blocked-urls/history").text
     visitor.post(f"/lists/{tenant}/blocked-urls/add", {"entries": "a.example\nb.example"})
     visitor.post(f"/lists/{tenant}/blocked-urls/delete", {"key": "a.example", "sure": "1"})
     add(site, tenant, "192.0.2.7", name="blocked-ips")

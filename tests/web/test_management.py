@@ -46,7 +46,11 @@ def test_a_key_is_made_as_the_form_says(site: Any, tenant: str) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "said"),
-    [({"name": ""}, "needs a name"), ({"expires": "2020-01-01"}, "is over"), ({"expires": "soon"}, "is no day")],
+    [
+        ({"name": ""}, "enter a name"),
+        ({"expires": "2020-01-01"}, "is in the past"),
+        ({"expires": "soon"}, "is not a date"),
+    ],
 )
 def test_a_key_that_is_not_made(site: Any, tenant: str, fields: dict[str, str], said: str) -> None:
     answer = site.visitor().post("/keys", {"name": "x", "scope": tenant, **fields})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gatepost.mail.message import Envelope
-from gatepost.web.pages.scan import EMPTY
+from gatepost.web.pages.scan import EMPTY_FILE
 
 
 def test_the_overview_counts_a_tenants_mail(site: Any, tenant: str) -> None:
@@ -42,7 +42,7 @@ def test_a_scan_leads_to_its_ledger(site: Any, tenant: str) -> None:
 def test_a_scan_of_nothing(site: Any) -> None:
     answer = site.visitor().upload("/scan", "", b"")
     assert answer.status_code == 400
-    assert EMPTY.message in answer.text
+    assert EMPTY_FILE.message in answer.text
 
 
 @pytest.mark.parametrize("fields", [{"address": "nowhere"}, {"scope": "x"}])
@@ -60,11 +60,11 @@ def test_policy_is_searched_explained_and_tried(site: Any, tenant: str) -> None:
     found = visitor.get("/policy?part=eicar").text
     assert "file:eicar" in found
     assert "text:urgency" not in found
-    assert "No finding fits." in visitor.get("/policy?part=zzzz").text
+    assert "No matching findings." in visitor.get("/policy?part=zzzz").text
     assert "verdicts.malware.decision" in visitor.get("/policy/file:eicar").text
     assert visitor.get("/policy/nothing:such").status_code == 404
     tried = visitor.post("/policy", {"text": '[verdicts.spam]\ndecision = "deliver"\n'})
-    assert "decisions would be others." in tried.text
+    assert "decisions would change." in tried.text
 
 
 @pytest.mark.parametrize("text", ["weights = many", "[kinds.nothing]\nweight = 1", "[[[[", "a" * 200_000, "\x00"])
@@ -77,5 +77,6 @@ def test_a_policy_with_mistakes_is_told(site: Any, text: str) -> None:
 def test_the_system_page_examines_when_asked(site: Any) -> None:
     page = site.visitor().get("/system").text
     assert "Settings in force" in page
-    assert "answers" in page
+    assert "answering" in page
+    assert "available" in page
     assert site.visitor().post("/system/examine").status_code == 200

@@ -37,12 +37,12 @@ def test_a_message_is_found_by_what_is_known_of_it(site: Any, tenant: str) -> No
     for query in ("sender=other.example", "subject=never", "verdict=clean", "since=2099-01-01", "until=2020-01-01"):
         page = visitor.get(f"/messages?{query}").text
         assert titles(page) == []
-        assert "No message fits." in page
+        assert "No matching messages." in page
     assert visitor.get(f"/messages?ggrid={ggrid.upper()}").headers["location"] == f"/messages/{ggrid}"
 
 
 def test_before_the_first_message_the_page_says_what_to_do(site: Any, tenant: str) -> None:
-    assert "No message is on record yet." in site.visitor(tenant=tenant).get("/messages").text
+    assert "No messages yet." in site.visitor(tenant=tenant).get("/messages").text
 
 
 @pytest.mark.parametrize("query", ["since=tomorrow", "until=2026-99-99", "tenant=nonsense"])
@@ -58,7 +58,7 @@ def test_a_ledger_in_sentences_first(site: Any, tenant: str) -> None:
     assert page.index("A score of 7.3 reaches 6") < page.index("The text presses for time") < page.index("Ledger")
     assert page.count("“Ticket 7”") == 1
     assert "/lists/" + tenant + "/blocked-senders?add=ann%40example.org#add" in page
-    assert "Of this one there is the ledger." in page
+    assert "The content of this message is not stored" in page
 
 
 def _report(**changed: Any) -> Any:
@@ -113,7 +113,7 @@ def test_judged_again_with_the_lists_of_now(site: Any, tenant: str) -> None:
 
     ggrid = site.message(tenant)
     visitor = site.visitor(tenant=tenant)
-    assert "Judged again" in visitor.get(f"/messages/{ggrid}/replay").text
+    assert "Re-evaluation" in visitor.get(f"/messages/{ggrid}/replay").text
     entry = NewEntry("ann@example.org", "ann@example.org", "now blocked")
     site.run(site.store.add_entries(tenant, BY_NAME["blocked-senders"], [entry], CLI))
     page = visitor.get(f"/messages/{ggrid}/replay").text

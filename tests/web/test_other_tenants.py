@@ -11,7 +11,7 @@ from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import NewEntry
 from gatepost.store.held_search import HeldFilter
 from gatepost.web.registry import PAGES
-from gatepost.web.site import OpenPage, Upload
+from gatepost.web.routing import PublicRoute, UploadRoute
 
 
 class Property(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def everything(site: Any, theirs: Property) -> Any:
     )
 
 
-WITH_PARTS = [row for row in PAGES if not isinstance(row, OpenPage) and "{" in row.path and "{kind}" not in row.path]
+WITH_PARTS = [row for row in PAGES if not isinstance(row, PublicRoute) and "{" in row.path and "{kind}" not in row.path]
 FIELDS = {
     "entries": "new.example",
     "key": "evil.example",
@@ -91,14 +91,14 @@ def path_of(row: Any, theirs: Property) -> str:
 
 
 def name_of(row: Any) -> str:
-    return f"{'POST' if isinstance(row, Upload) else row.method} {row.path}"
+    return f"{'POST' if isinstance(row, UploadRoute) else row.method} {row.path}"
 
 
 @pytest.mark.parametrize("row", WITH_PARTS, ids=name_of)
 def test_what_is_another_tenants_is_not_there(site: Any, theirs: Property, stranger: Any, row: Any) -> None:
     before = everything(site, theirs)
     path = path_of(row, theirs)
-    if isinstance(row, Upload):
+    if isinstance(row, UploadRoute):
         answer = stranger.upload(path, "f.txt", b"new.example\n", FIELDS)
     elif row.method == "POST":
         answer = stranger.post(path, FIELDS)
@@ -119,7 +119,7 @@ def test_nor_is_what_is_of_the_deployment(site: Any, stranger: Any, row: Any) ->
     if "{scope}" not in row.path:
         return
     path = row.path.replace("{scope}", "global").replace("{name}", "blocked-urls")
-    if isinstance(row, Upload):
+    if isinstance(row, UploadRoute):
         answer = stranger.upload(path, "f.txt", b"new.example\n", FIELDS)
     else:
         answer = stranger.post(path, FIELDS) if row.method == "POST" else stranger.get(path)
@@ -150,7 +150,7 @@ def test_nor_by_a_form(site: Any, theirs: Property, stranger: Any) -> None:
     for action in ("release", "delete", "report"):
         answer = stranger.post("/quarantine", {"action": action, "ggrid": theirs.ggrid})
         assert answer.status_code == 409
-        assert "it is not held any more" in answer.text
+        assert "it is no longer held" in answer.text
     assert theirs.ggrid not in site.shelf.sent
     assert everything(site, theirs) == before
 

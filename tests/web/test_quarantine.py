@@ -22,7 +22,7 @@ def test_the_queue_and_its_counts(site: Any, tenant: str) -> None:
     assert f'href="/messages/{ggrid}"' in page
     assert "1 held" in page
     for query in ("verdict=malware", "sender=x.example", "subject=never", "since=2099-01-01", "until=2020-01-01"):
-        assert "Nothing that is held fits." in visitor.get(f"/quarantine?{query}").text
+        assert "No matching held messages." in visitor.get(f"/quarantine?{query}").text
     assert visitor.get("/quarantine?since=x").status_code == 400
 
 
@@ -49,7 +49,7 @@ def test_released_to_others(site: Any, tenant: str, shelf: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "said"), [({"refuses": "the next hop said 550"}, "said 550"), ({"down": True}, "does not answer")]
+    ("trouble", "said"), [({"refuses": "the next hop said 550"}, "said 550"), ({"down": True}, "is not answering")]
 )
 def test_a_release_that_fails_is_told_and_the_mail_stays(
     site: Any, tenant: str, shelf: Any, trouble: dict[str, Any], said: str
@@ -74,7 +74,7 @@ def test_many_at_once_and_what_of_them_went_well(site: Any, tenant: str) -> None
     assert [site.run(site.store.held(each)) for each in ggrids[:2]] == [None, None]
     mixed = visitor.post("/quarantine", {"action": "release", "ggrid": [ggrids[0], ggrids[2]]})
     assert mixed.status_code == 409
-    assert "1 went well. These did not:" in mixed.text
+    assert "1 succeeded. These failed:" in mixed.text
     assert site.run(site.store.held(ggrids[2])).state == "released"
 
 
@@ -82,7 +82,7 @@ def test_many_at_once_and_what_of_them_went_well(site: Any, tenant: str) -> None
 def test_nothing_chosen_is_told(site: Any, fields: dict[str, str]) -> None:
     answer = site.visitor().post("/quarantine", fields)
     assert answer.status_code == 400
-    assert "no message was chosen" in answer.text
+    assert "no message is selected" in answer.text
 
 
 def test_deleted_and_reported(site: Any, tenant: str) -> None:

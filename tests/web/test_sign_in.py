@@ -126,7 +126,7 @@ def test_a_page_that_was_asked_for_comes_after_signing_in(site: Any) -> None:
 
 
 def test_with_a_second_factor_the_password_alone_opens_nothing(site: Any, somebody: str) -> None:
-    secret = credentials.new_secret()
+    secret = credentials.new_totp_secret()
     user = site.run(site.store.credentials(somebody)).user
     site.run(site.store.set_totp(user.uid, secret, CLI))
     half = enter(site, somebody, site.password)
@@ -134,7 +134,7 @@ def test_with_a_second_factor_the_password_alone_opens_nothing(site: Any, somebo
     assert 'name="code"' in half.text
     weak = cookie_of(half)
     assert not opens(site, weak)
-    code = credentials.code(secret, int(time.time()) // credentials.STEP)
+    code = credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS)
     wrong = str((int(code) + 1) % 10**6).zfill(6)
     assert send_code(site, weak, wrong).status_code == 401
     answer = send_code(site, weak, f"{code[:3]} {code[3:]}")
@@ -155,18 +155,21 @@ def test_codes_are_those_of_the_standard() -> None:
     """RFC 6238, appendix B, cut to six digits."""
     secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
     for moment, code in ((59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")):
-        assert credentials.code(secret, moment // credentials.STEP) == code
-        assert credentials.step_of(secret, code, moment + credentials.STEP) == moment // credentials.STEP
-        assert credentials.step_of(secret, code, moment + 2 * credentials.STEP) is None
-    assert credentials.step_of(secret, "²87082", 59) is None
+        assert credentials.totp_code(secret, moment // credentials.TOTP_SECONDS) == code
+        assert (
+            credentials.match_totp_code(secret, code, moment + credentials.TOTP_SECONDS)
+            == moment // credentials.TOTP_SECONDS
+        )
+        assert credentials.match_totp_code(secret, code, moment + 2 * credentials.TOTP_SECONDS) is None
+    assert credentials.match_totp_code(secret, "²87082", 59) is None
 
 
 def test_the_qr_code_is_read_as_the_address() -> None:
     import zxingcpp
     from PIL import Image, ImageDraw
 
-    secret = credentials.new_secret()
-    drawn = credentials.picture(secret, "ann & co")
+    secret = credentials.new_totp_secret()
+    drawn = credentials.totp_qr_code(secret, "ann & co")
     image = Image.new("L", (drawn.size * 8, drawn.size * 8), 255)
     pen = ImageDraw.Draw(image)
     for piece in drawn.path.split("M")[1:]:
@@ -175,4 +178,4 @@ def test_the_qr_code_is_read_as_the_address() -> None:
         pen.rectangle([x * 8, y * 8, (x + int(wide)) * 8 - 1, (y + int(high.partition("h")[0])) * 8 - 1], fill=0)
     read = zxingcpp.read_barcode(image)
     assert read
-    assert read.text == credentials.address(secret, "ann & co")
+    assert read.text == credentials.totp_uri(secret, "ann & co")

@@ -1,4 +1,4 @@
-"""The door in front of every page: who gets in, what a role opens, and that nothing is changed by another site."""
+"""The checks in front of every page: session, permission, and that no other site can change anything."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.web.registry import PAGES
 from gatepost.web.request import ROLES
-from gatepost.web.site import OpenPage, Page, Upload
+from gatepost.web.routing import PageRoute, PublicRoute, UploadRoute
 
-CLOSED = [row for row in PAGES if not isinstance(row, OpenPage)]
-CHANGING = [row for row in CLOSED if isinstance(row, Upload) or row.method == "POST"]
+CLOSED = [row for row in PAGES if not isinstance(row, PublicRoute)]
+CHANGING = [row for row in CLOSED if isinstance(row, UploadRoute) or row.method == "POST"]
 SOMETHING = {"ggrid", "kind", "id", "uid", "scope", "name", "index", "key"}
 
 
@@ -25,7 +25,7 @@ def path_of(row: Any) -> str:
 
 
 def method_of(row: Any) -> str:
-    return row.method if isinstance(row, Page) else "POST"
+    return row.method if isinstance(row, PageRoute) else "POST"
 
 
 def name_of(row: Any) -> str:
@@ -36,7 +36,7 @@ def sent(visitor: Any, row: Any, **headers: str) -> Any:
     """The row's request, with a form that lacks its token."""
     if method_of(row) == "GET":
         return visitor.get(path_of(row), headers=headers)
-    if isinstance(row, Upload):
+    if isinstance(row, UploadRoute):
         return visitor.upload(path_of(row), "x", b"x", {"csrf": "x" * 43}, headers)
     return visitor.post(path_of(row), {"csrf": "x" * 43}, headers=headers)
 
@@ -60,7 +60,7 @@ def test_nobody_gets_in_without_signing_in(site: Any, row: Any) -> None:
 def test_a_form_without_its_token_changes_nothing(site: Any, row: Any) -> None:
     answer = sent(site.visitor(), row)
     assert answer.status_code == 403
-    assert "another session" in answer.text
+    assert "session has changed" in answer.text
 
 
 @pytest.mark.parametrize("row", CHANGING, ids=name_of)
@@ -74,7 +74,7 @@ def test_another_site_changes_nothing(site: Any, row: Any, header: tuple[str, st
 @pytest.mark.parametrize("row", [row for row in CLOSED if row.may], ids=name_of)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_opens_what_it_has_and_nothing_else(site: Any, row: Any, role: str) -> None:
-    refused = sent(site.visitor(role), row).text.count("does not open this page")
+    refused = sent(site.visitor(role), row).text.count("cannot use this page")
     assert bool(refused) == (row.may not in ROLES[role])
 
 
@@ -82,7 +82,7 @@ def test_a_role_opens_what_it_has_and_nothing_else(site: Any, row: Any, role: st
 def test_who_has_a_tenant_never_manages_the_deployment(site: Any, tenant: str, row: Any) -> None:
     deployment = row.may.startswith(("tenants.", "system."))
     answer = sent(site.visitor("administrator", tenant), row)
-    assert ("does not open this page" in answer.text) == deployment
+    assert ("cannot use this page" in answer.text) == deployment
 
 
 @pytest.mark.parametrize("row", [row for row in CLOSED if method_of(row) == "GET"], ids=name_of)
@@ -107,7 +107,7 @@ def test_errors_are_pages_for_browsers_and_json_for_programs(site: Any) -> None:
     page = site.visitor().get("/nothing/here")
     assert page.status_code == 404
     assert "<h1>Not found</h1>" in page.text
-    assert "To the overview" in page.text
+    assert "Go to Overview" in page.text
     assert httpx.get(f"{site.url}/nothing/here", trust_env=False).json()["error"] == "not_found"
     assert (
         httpx.get(f"{site.url}/v1/x", headers={"Accept": "text/html"}, trust_env=False).json()["error"] == "not_found"

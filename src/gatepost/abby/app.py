@@ -1,9 +1,15 @@
-"""abby, the API service: routes, and what each of them needs. Everything comes in as a value; there are no globals."""
+"""abby, the API service, as an ASGI application: its endpoints, and what each of them needs.
+
+Everything is passed in as a value; there are no globals. The routes of the web interface are passed in as well, so that
+this package knows nothing of pages.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,102 +18,139 @@ from starlette.types import ASGIApp
 
 from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, Tokens
 from gatepost.abby.cores import Cores
-from gatepost.abby.docs_page import docs_page
-from gatepost.abby.failures import Answering, Endpoint, Handler, Json
+from gatepost.abby.docs_page import render_docs
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores
 from gatepost.abby.lists import Exports, ListsApi
 from gatepost.abby.messages import MessagesApi, ReleaseApi
-from gatepost.abby.scan import Observer, ScanApi, unobserved
-from gatepost.abby.status import Ready, StatusApi, always_ready
+from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
+from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.openapi import document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
+from gatepost.api.requests import UnreadBodies
+from gatepost.api.responses import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse
 from gatepost.api.scanning import encode_scanning
 from gatepost.policy.layers import Policies, unchanged_policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiToken
 from gatepost.store.store import Store
-from gatepost.web.context import Installation, WebContext
-from gatepost.web.credentials import Passwords
-from gatepost.web.registry import web_routes
-from gatepost.web.rendering import PageRenderer
-from gatepost.web.responses import Assets, environment
 
 LONG_REQUEST_SECONDS = 3600.0
 
 
-class Abby(Starlette):
-    """Starlette without its layers: one wrapper of our own stands between the server and the routes."""
+class ApiServices(msgspec.Struct, frozen=True):
+    """What the endpoints and the pages of the web interface share; each of these exists once in a process."""
+
+    store: Store
+    cores: Cores
+    held_mail: HeldMailOnCores
+    spool: Spool
+    policies: Policies
+    dry_runs: ListDryRuns
+    exports: Exports
+    scan_seconds: float
+
+
+def create_services(
+    *,
+    store: Store,
+    cores: Cores,
+    spool: Spool,
+    held_mail_cores: Sequence[HeldMailCore] = (),
+    policies: Policies | None = None,
+    scan_seconds: float = LONG_REQUEST_SECONDS,
+) -> ApiServices:
+    """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
+    `scan_seconds` is how long a scan may take, with the wait for a slot."""
+    applied = policies or unchanged_policies()
+    return ApiServices(
+        store=store,
+        cores=cores,
+        held_mail=HeldMailOnCores(store, held_mail_cores),
+        spool=spool,
+        policies=applied,
+        dry_runs=ListDryRuns(store, applied),
+        exports=Exports(store),
+        scan_seconds=scan_seconds,
+    )
+
+
+class AbbyApp(Starlette):
+    """Starlette without its own middleware: between server and routes are only the wrappers of `gatepost.api`."""
+
+    def __init__(self, error_page: ErrorPage | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._error_page = error_page
 
     def build_middleware_stack(self) -> ASGIApp:
-        return Answering(self.router)
+        return UnreadBodies(HttpErrors(self.router, self._error_page))
 
 
 def create_app(
+    services: ApiServices,
     *,
-    cores: Cores,
-    store: Store,
     tokens: Iterable[StaticApiToken],
-    spool: Spool,
-    releasers: Sequence[HeldMailCore] = (),
-    long_request_seconds: float = LONG_REQUEST_SECONDS,
-    ready: Ready = always_ready,
+    ready: ReadinessCheck = always_ready,
     metrics: Callable[[], bytes] = bytes,
     metrics_public: bool = False,
-    observe: Observer = unobserved,
+    observe: OutcomeObserver = ignore_outcome,
     clock: Callable[[], float] = time.monotonic,
     routes: Iterable[BaseRoute] = (),
-    policies: Policies | None = None,
-    installation: Installation | None = None,
+    error_page: ErrorPage | None = None,
 ) -> Starlette:
-    """The whole service. `releasers` are the cores again, as those that hold mail; `routes` are added behind its own;
-    `observe` is told the outcome of every scan; `policies` are those that the cores judge by."""
-    door = Authenticator(Tokens(tokens), Guesses(clock))
-    scanning = ScanApi(door=door, cores=cores, store=store, spool=spool, seconds=long_request_seconds, observe=observe)
-    messages = MessagesApi(door=door, store=store)
-    held_mail = HeldMailOnCores(store, releasers)
-    releasing = ReleaseApi(door=door, held_mail=held_mail)
-    trials, exports = ListDryRuns(store, policies or unchanged_policies()), Exports(store)
-    lists = ListsApi(door=ApiKeyAuthenticator(store, Guesses(clock)), store=store, trials=trials, exports=exports)
-    assets = Assets()
-    desk = WebContext(
-        store=store,
-        cores=cores,
-        held_mail=held_mail,
-        spool=spool,
-        policies=policies or unchanged_policies(),
-        trials=trials,
-        exports=exports,
-        passwords=Passwords(),
-        guesses=Guesses(clock),
-        renderer=PageRenderer(environment(assets.paths)),
-        installation=installation or Installation(),
-        scan_seconds=long_request_seconds,
+    """Return the whole service. `observe` is called with the outcome of every scan; `routes` are added after those of
+    the APIs, and `error_page` renders failures for browsers."""
+    authenticator = Authenticator(Tokens(tokens), Guesses(clock))
+    status = StatusApi(
+        authenticator=authenticator,
+        cores=services.cores,
+        ready=ready,
+        metrics=metrics,
+        metrics_public=metrics_public,
     )
-    status = StatusApi(door=door, cores=cores, ready=ready, metrics=metrics, metrics_public=metrics_public)
-
-    described, lists_described = document(SCANNING), document(LISTS_API)
+    lists = ListsApi(
+        authenticator=ApiKeyAuthenticator(services.store, Guesses(clock)),
+        store=services.store,
+        dry_runs=services.dry_runs,
+        exports=services.exports,
+    )
+    scanning_document, lists_document = document(SCANNING), document(LISTS_API)
     own = [
-        _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
+        *_scanning_routes(services, authenticator, observe),
         _route("/v1/admin/status", status.status, "POST"),
-        _route("/v1/messages/{ggrid}", messages.read, "GET"),
-        _route("/v1/messages/{ggrid}/release", releasing.release, "POST"),
-        _route("/v1/openapi.json", _fixed(Json(encode_scanning(described))), "GET"),
+        _route("/v1/openapi.json", _constant(JsonResponse(encode_scanning(scanning_document))), "GET"),
         *(_route(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
-        _route(f"{LISTS_BASE}/openapi.json", _fixed(Json(encode_scanning(lists_described))), "GET"),
-        _route("/docs", _fixed(docs_page([described, lists_described])), "GET"),
+        _route(f"{LISTS_BASE}/openapi.json", _constant(JsonResponse(encode_scanning(lists_document))), "GET"),
+        _route("/docs", _constant(render_docs([scanning_document, lists_document])), "GET"),
         _route("/healthz", status.health, "GET"),
         _route("/readyz", status.readiness, "GET"),
         _route("/metrics", status.metrics, "GET"),
-        *web_routes(desk, assets),
     ]
-    app = Abby(routes=[*own, *routes], lifespan=_running(cores))
+    app = AbbyApp(error_page, routes=[*own, *routes], lifespan=_running(services.cores))
     app.router.redirect_slashes = False
     return app
 
 
+def _scanning_routes(services: ApiServices, authenticator: Authenticator, observe: OutcomeObserver) -> list[Route]:
+    scanning = ScanApi(
+        authenticator=authenticator,
+        cores=services.cores,
+        store=services.store,
+        spool=services.spool,
+        seconds=services.scan_seconds,
+        observe=observe,
+    )
+    messages = MessagesApi(authenticator=authenticator, store=services.store)
+    releasing = ReleaseApi(door=authenticator, held_mail=services.held_mail)
+    return [
+        _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
+        _route("/v1/messages/{ggrid}", messages.read, "GET"),
+        _route("/v1/messages/{ggrid}/release", releasing.release, "POST"),
+    ]
+
+
 def _running(cores: Cores) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    """The cores are heard for as long as the service runs."""
+    """Return a lifespan that polls the cores for as long as the service runs."""
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -124,8 +167,8 @@ def _route(path: str, handler: Handler, method: str) -> Route:
     return Route(path, Endpoint(handler), methods=[method])
 
 
-def _fixed(response: Response) -> Handler:
-    """A handler that always answers the same."""
+def _constant(response: Response) -> Handler:
+    """Return a handler that always answers the same."""
 
     async def handler(_request: Request) -> Response:
         return response

@@ -1,14 +1,11 @@
-"""Bearer tokens (RFC 6750 section 2.1), compared in constant time, and guessing slowed down.
+"""Who calls the APIs: bearer tokens (RFC 6750 section 2.1) and the API keys of the List API; guessing is slowed down.
 
-Tokens are kept and compared as SHA-256: digests have one length, and every one of them is compared, so time tells
-nothing. Guesses from one address wait, each longer than the last. A right guess waits like a wrong one, else a guesser
-would only hang up sooner; but a token that worked from there before passes at once, so that a stranger behind the same
-address does not slow down those who belong there.
+Tokens are stored and compared as SHA-256: digests have one length, and every one of them is compared, so the time taken
+tells nothing. Guesses from one address wait, each longer than the last. A right guess waits like a wrong one, else an
+attacker would only hang up sooner; but a token that worked from there before passes at once, so that an attacker behind
+the same address does not slow down the others.
 
-`Authorization: apikey <API_KEY>`: the keys of the List API.
-
-A key is 256 bits of chance, so a right one was never guessed, and it never has to wait. Wrong ones wait, each longer
-than the last, so that trying does not pay.
+An API key (`Authorization: apikey <API_KEY>`) is 256 random bits, so a right one was never guessed, and never waits.
 """
 
 import asyncio
@@ -36,7 +33,7 @@ MAX_ADDRESSES = 10_000
 
 K = TypeVar("K")
 V = TypeVar("V")
-Permission = Literal["messages.read", "messages.release"]
+TokenPermission = Literal["messages.read", "messages.release"]
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -46,8 +43,8 @@ class Caller(msgspec.Struct, frozen=True):
     permissions: frozenset[str]
     digest: bytes
 
-    def may(self, permission: Permission) -> Failure | None:
-        """None if it may; else the failure that says what is missing."""
+    def may(self, permission: TokenPermission) -> Failure | None:
+        """Return None if the caller has the permission, else the failure that names it."""
         if permission in self.permissions:
             return None
         return Failure(FORBIDDEN, f"the token needs the permission {permission}")
@@ -58,12 +55,13 @@ class Tokens:
 
     def __init__(self, tokens: Iterable[StaticApiToken]) -> None:
         self._callers = tuple(
-            Caller(token.name, frozenset(token.permissions), _digest(token.token.encode("utf-8"))) for token in tokens
+            Caller(token.name, frozenset(token.permissions), _hash_token(token.token.encode("utf-8")))
+            for token in tokens
         )
 
     def find(self, presented: bytes) -> Caller | None:
-        """The caller that has this token. Every token is compared, whichever matches."""
-        digest, found = _digest(presented), None
+        """Return the caller that has this token. Every token is compared, whichever matches."""
+        digest, found = _hash_token(presented), None
         for caller in self._callers:
             if hmac.compare_digest(caller.digest, digest):
                 found = caller
@@ -71,53 +69,53 @@ class Tokens:
 
 
 class Guesses:
-    """How often each address was wrong of late. Bounded: the address that was quiet longest is forgotten first."""
+    """How often each address guessed wrong recently. Bounded: the address that was quiet longest is forgotten first."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._wrong: OrderedDict[str, _Wrong] = OrderedDict()
-        self._welcome: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+        self._wrong: OrderedDict[str, _WrongGuesses] = OrderedDict()
+        self._trusted: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def delay(self, address: str, caller: Caller | None) -> float:
-        """Seconds that this attempt has to wait for its answer. Attempts from one address take turns."""
+        """Return the seconds that this attempt has to wait for its answer. Attempts from one address take turns."""
         now = self._clock()
-        wrong = self._wrong.get(address, _Wrong())
+        wrong = self._wrong.get(address, _WrongGuesses())
         if wrong.count and now - wrong.last > FORGET_SECONDS:
-            wrong = _Wrong()
-        if caller is not None and (not wrong.count or (address, caller.digest) in self._welcome):
+            wrong = _WrongGuesses()
+        if caller is not None and (not wrong.count or (address, caller.digest) in self._trusted):
             return 0.0
-        turn = min(max(now, wrong.turn) + _delay(wrong.count), now + LONGEST_WAIT)
-        self._wrong[address] = _Wrong(wrong.count + (caller is None), now, turn)
-        _bounded(self._wrong, address)
-        return turn - now if _delay(wrong.count) else 0.0
+        turn = min(max(now, wrong.turn) + _delay_after(wrong.count), now + LONGEST_WAIT)
+        self._wrong[address] = _WrongGuesses(wrong.count + (caller is None), now, turn)
+        _touch_bounded(self._wrong, address)
+        return turn - now if _delay_after(wrong.count) else 0.0
 
-    def welcome(self, address: str, caller: Caller) -> None:
-        """This token has worked from this address."""
-        self._welcome[address, caller.digest] = None
-        _bounded(self._welcome, (address, caller.digest))
+    def trust(self, address: str, caller: Caller) -> None:
+        """Note that this token has worked from this address."""
+        self._trusted[address, caller.digest] = None
+        _touch_bounded(self._trusted, (address, caller.digest))
 
 
-class _Wrong(msgspec.Struct, frozen=True):
+class _WrongGuesses(msgspec.Struct, frozen=True):
     count: int = 0
     last: float = 0.0
     turn: float = 0.0
 
 
-def _bounded(kept: OrderedDict[K, V], newest: K) -> None:
+def _touch_bounded(kept: OrderedDict[K, V], newest: K) -> None:
     kept.move_to_end(newest)
     if len(kept) > MAX_ADDRESSES:
         kept.popitem(last=False)
 
 
 class Authenticator:
-    """Lets callers in, or says why not."""
+    """Authenticates callers by the static tokens of the configuration."""
 
     def __init__(self, tokens: Tokens, guesses: Guesses) -> None:
         self._tokens = tokens
         self._guesses = guesses
 
     async def enter(self, request: Request) -> Caller | Failure:
-        """Who calls, by the Authorization header."""
+        """Return the caller that the Authorization header names, or the failure."""
         presented = parse_authorization(request, "Bearer", "ACCESS_TOKEN")
         if isinstance(presented, Failure):
             return presented
@@ -128,12 +126,12 @@ class Authenticator:
             await asyncio.sleep(delay)
         if caller is None:
             return unauthorized("the token is not known", 'Bearer error="invalid_token"')
-        self._guesses.welcome(address, caller)
+        self._guesses.trust(address, caller)
         return caller
 
 
 def parse_authorization(request: Request, scheme: str, what: str) -> bytes | Failure:
-    """The credential after the name of its scheme, which may be written in any case (RFC 9110 section 11.1)."""
+    """Return the credential after the name of its scheme, which is case-insensitive (RFC 9110 section 11.1)."""
     values: list[bytes] = [value for name, value in request.scope["headers"] if name == b"authorization"]
     if not values:
         return unauthorized(f"a credential is needed: Authorization: {scheme} <{what}>", scheme)
@@ -145,22 +143,22 @@ def parse_authorization(request: Request, scheme: str, what: str) -> bytes | Fai
 
 
 def unauthorized(message: str, challenge: str) -> Failure:
-    """No entry; the challenge says what kind of credential there must be."""
+    """Return the failure for a missing or wrong credential; the challenge names the kind that is needed."""
     return Failure(UNAUTHORIZED, message, (("WWW-Authenticate", challenge),))
 
 
-def _digest(token: bytes) -> bytes:
+def _hash_token(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 
-def _delay(count: int) -> float:
+def _delay_after(count: int) -> float:
     if count < FREE_GUESSES:
         return 0.0
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(count - FREE_GUESSES, 10))
 
 
 def address_of(request: Request) -> str:
-    """Whom a guess is counted against: an IPv4 address, or the /64 that an IPv6 host can choose addresses from."""
+    """Return what a guess is counted for: an IPv4 address, or the /64 that an IPv6 host can choose addresses from."""
     host = request.client.host if request.client else ""
     if ":" not in host:
         return host
@@ -177,14 +175,14 @@ log = structlog.get_logger("gatepost.abby")
 
 
 class ApiKeyAuthenticator:
-    """Lets keys in, or says why not."""
+    """Authenticates callers of the List API by their API keys."""
 
     def __init__(self, store: ApiKeyStore, guesses: Guesses) -> None:
         self._store = store
         self._guesses = guesses
 
     async def enter(self, request: Request) -> ApiKey | Failure:
-        """The key that the Authorization header carries."""
+        """Return the key that the Authorization header carries, or the failure."""
         presented = parse_authorization(request, APIKEY_SCHEME, "API_KEY")
         if isinstance(presented, Failure):
             return presented

@@ -1,13 +1,12 @@
-"""One core as abby knows it: whether it answers, and how many slots it has free.
+"""One core as abby knows it, and the attempts at one message.
 
-A core's load is heard now and then, and in between abby counts its own scans. `others` is what remains of the load when
-one's own are taken away: messages from SMTP or from another abby. The estimate leans to optimism: a core that turns out
-to be full says so and nothing is lost, but a slot that is believed taken stays idle.
+A core's load is polled now and then, and in between abby counts its own scans. `others` is what remains of the load
+without them: messages from SMTP or from another abby. The estimate is optimistic: a core that turns out to be full
+says so and nothing is lost, but a slot that is believed taken stays idle.
 
-One message at several cores: where the core that has it falls silent, another may get it as well.
-
-Trying twice is harmless. Both analyses have the same ggrid, the first record of a ggrid is the one that stays, and
-whichever core answers first answers with that record. So nobody has to decide whether a silent core is dead or slow.
+Where the core that has a message falls silent, another core may get the message as well. Trying twice is harmless: both
+analyses have the same ggrid, the first record of a ggrid is the one that stays, and each core answers with that
+record. So abby does not have to decide whether a silent core is dead or slow.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ log = structlog.get_logger("gatepost.abby")
 
 class Down(msgspec.Struct, frozen=True):
     """The core gave no result. `begun` says whether it may have started on the message, `answered` whether it at least
-    said that it failed, `refused` that nobody listens any more where it was."""
+    said that it failed, `refused` that the connection was refused."""
 
     reason: str
     begun: bool = True
@@ -36,8 +35,8 @@ class Down(msgspec.Struct, frozen=True):
     refused: bool = False
 
 
-class Core(Protocol):
-    """A core, in this process or far away."""
+class ScanCore(Protocol):
+    """A core, in this process or on another host."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +49,7 @@ class Core(Protocol):
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down: ...
 
     async def load(self, *, once_free: bool = False) -> Load | Down:
-        """Ask for the load; `once_free` lets the core answer when it has a free slot, or `ROOM_SECONDS` later."""
+        """Ask for the load; `once_free` lets the core answer when it has a free slot, or `SLOT_SECONDS` later."""
         ...
 
     def peek(self) -> Load | None:
@@ -61,9 +60,9 @@ class Core(Protocol):
 
 
 class CoreState:
-    """One core with what is known about it."""
+    """One core with its last known load, and the scans that abby has started there."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: ScanCore) -> None:
         self.core = core
         self.answers = False
         self.mentioned = False
@@ -77,7 +76,7 @@ class CoreState:
         self._others = 0
         self._said_full = False
         self._misses = 0
-        self._leashes: set[asyncio.Timeout] = set()
+        self._limits: set[asyncio.Timeout] = set()
 
     @property
     def load(self) -> Load | None:
@@ -97,7 +96,7 @@ class CoreState:
         return self.heard.maximum - self._others - self._reserved
 
     def hear(self, load: Load, begun: int, now: float) -> None:
-        """The core has told its load, of which `begun` were scans from here."""
+        """Note the load that the core has told, of which `begun` were scans from here."""
         if not self.answers:
             log.info("core answers", core=self.core.name)
         self.answers, self.heard, self.heard_at, self._misses = True, load, now, 0
@@ -105,49 +104,49 @@ class CoreState:
         self._others = max(0, load.in_processing - begun)
 
     def doubt(self) -> None:
-        """The core takes long to tell its load. Whoever waits for it may want to ask another one as well."""
+        """Note that the core takes long to tell its load; its scans may be tried at another core as well."""
         self.doubtful = True
         for follower in self.followers:
             follower.set()
 
     def fail(self, down: Down) -> None:
-        """The core did not answer; it gets no more scans until it is heard again."""
+        """Note that the core did not answer; it gets no more scans until it tells its load again."""
         if self.answers or not self.mentioned:
             log.warning("core does not answer", core=self.core.name, reason=down.reason)
         self.answers, self.mentioned = False, True
 
     def miss(self, down: Down) -> None:
-        """The core did not tell its load. Scans in its hands are given up once that has happened too often."""
+        """Note that the core did not tell its load. Its scans are given up once that has happened too often."""
         self.fail(down)
         self.doubt()
         self._misses += 1
         if self._misses >= (MISSES_UNTIL_ENDED if down.refused else MISSES_UNTIL_LOST):
             now = asyncio.get_running_loop().time()
-            for leash in self._leashes:
-                leash.reschedule(now)
+            for limit in self._limits:
+                limit.reschedule(now)
 
     def reserve(self) -> None:
-        """Keep a slot for a scan that is about to begin."""
+        """Reserve a slot for a scan that is about to begin."""
         self._reserved += 1
 
     def release(self) -> None:
-        """The slot is not needed any more."""
+        """Give a reserved slot back."""
         self._reserved -= 1
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
-        """Have a message scanned; whoever reserved the slot gives it back."""
+        """Have a message scanned in a reserved slot; the caller gives the slot back."""
         self.begun += 1
-        leash = asyncio.timeout(None)
+        limit = asyncio.timeout(None)
         try:
-            async with leash:
-                self._leashes.add(leash)
+            async with limit:
+                self._limits.add(limit)
                 outcome = await self.core.scan(request)
         except TimeoutError:
-            if not leash.expired():
+            if not limit.expired():
                 raise
-            outcome = Down("it stopped answering with the message in its hands")
+            outcome = Down("it stopped answering before the result")
         finally:
-            self._leashes.discard(leash)
+            self._limits.discard(limit)
             self.begun -= 1
         # Whatever its figures say: a core that calls itself full is full until something ends or it is heard again.
         self._said_full = isinstance(outcome, Full)
@@ -168,29 +167,29 @@ class CoreAttempts:
         self.begun = self.deaths = self.refusals = 0
 
     @property
-    def places(self) -> frozenset[CoreState]:
-        """Who is at it."""
+    def states(self) -> frozenset[CoreState]:
+        """The cores that have the message now."""
         return frozenset(self._running.values())
 
     @property
-    def hopeful(self) -> bool:
-        """Is one of them a core that answers as it should?"""
-        return any(not place.doubtful for place in self._running.values())
+    def has_responsive(self) -> bool:
+        """Does one of these cores answer in time?"""
+        return any(not state.doubtful for state in self._running.values())
 
     @property
     def result(self) -> ScanResult | None:
-        """What the first that succeeded said; raises what went wrong on our side."""
+        """The first result; raises the exception of an attempt that failed on our side."""
         if self._fault:
             raise self._fault
         return self._result
 
-    def begin(self, place: CoreState, work: Coroutine[Any, Any, ScanResult | Full | Down]) -> None:
-        """Have a core try, in a slot that was reserved."""
+    def begin(self, state: CoreState, work: Coroutine[Any, Any, ScanResult | Full | Down]) -> None:
+        """Start an attempt at a core, in a slot that was reserved."""
         task = asyncio.create_task(work)
-        self._running[task] = place
+        self._running[task] = state
         self.begun += 1
-        place.followers.add(self._news)
-        task.add_done_callback(self._over)
+        state.followers.add(self._news)
+        task.add_done_callback(self._finish)
 
     async def news(self) -> None:
         """Return when an attempt is over, when its core falls silent, or when `wake` was called."""
@@ -198,25 +197,25 @@ class CoreAttempts:
         self._news.clear()
 
     def wake(self, _future: object = None) -> None:
-        """Something has happened."""
+        """Make `news` return."""
         self._news.set()
 
     def give_up(self) -> None:
-        """Nobody needs the attempts that still run."""
+        """Cancel the attempts that still run."""
         for task in self._running:
             task.cancel()
 
-    def _over(self, task: asyncio.Task[ScanResult | Full | Down]) -> None:
-        place = self._running.pop(task)
-        if place not in self._running.values():
-            place.followers.discard(self._news)
-        place.release()
+    def _finish(self, task: asyncio.Task[ScanResult | Full | Down]) -> None:
+        state = self._running.pop(task)
+        if state not in self._running.values():
+            state.followers.discard(self._news)
+        state.release()
         if not task.cancelled():
-            self._note(task)
+            self._note_outcome(task)
         self._news.set()
         self._ended()
 
-    def _note(self, task: asyncio.Task[ScanResult | Full | Down]) -> None:
+    def _note_outcome(self, task: asyncio.Task[ScanResult | Full | Down]) -> None:
         if fault := task.exception():
             self._fault = self._fault or fault
             return

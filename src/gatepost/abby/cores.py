@@ -1,12 +1,12 @@
-"""Choosing a core, waiting for one, and trying again.
+"""Choosing a core for a scan, waiting for a free slot, and retrying.
 
 Scans are served first come, first served: a scan takes the core with most free slots, or queues. A core that is full
-puts the scan back to its place in the queue; a core that dies with a message in its hands costs the client nothing but
-time, for the scan is done again elsewhere under the same ggrid, and the first record of a ggrid is the one that stays.
+puts the scan back to its position in the queue; a core that dies during a scan costs the client nothing but time: the
+scan is repeated at another core under the same ggrid, and the first record of a ggrid is the one that stays.
 
-Every core is heard about once a second. One that takes long to say how it is gets nothing new, and what it has in its
-hands is tried at another core as well, where that has a slot to spare; if it stays silent, its scans are taken away and
-go back to their places in the queue. It is one of the cores again as soon as it is heard.
+Every core is polled about once a second. One that takes long to answer gets no new scans, and the messages that it has
+are tried at another core as well, where that has a slot to spare; if it stays silent, its scans are cancelled and go
+back to their positions in the queue. The core is used again as soon as it answers.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from typing import Literal, Protocol
 
 import structlog
 
-from gatepost.abby.core_state import Core, CoreAttempts, CoreState, Down
-from gatepost.abby.upload import Left
+from gatepost.abby.core_state import CoreAttempts, CoreState, Down, ScanCore
 from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
+from gatepost.api.requests import ClientLeft
 from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
 
 WAITING_LIMIT = 1 << 30
@@ -28,7 +28,7 @@ POLL_SECONDS = 1.0
 IMPATIENT_SECONDS = 0.1
 BREATH_SECONDS = 0.05
 HEAR_SECONDS = 3.0
-# How long a core may take to tell its load before nobody relies on it; a busy machine can be slow without being dead.
+# How long a core may take to tell its load before it gets no new scans; a busy machine can be slow without being dead.
 DOUBT_SECONDS = 1.0
 # How long a restart may take before it is noticed.
 GRACE_SECONDS = 10.0
@@ -42,22 +42,22 @@ Status = Literal["GREEN", "YELLOW", "RED"]
 log = structlog.get_logger("gatepost.abby")
 
 
-class Client(Protocol):
-    """Who waits for a scan."""
+class WaitingClient(Protocol):
+    """The client of a scan, while the scan waits."""
 
     def park(self) -> None:
-        """The scan is about to wait: the message goes from memory to disk."""
+        """Move the message from memory to disk, since the scan is about to wait."""
         ...
 
     async def gone(self) -> None:
-        """Returns when the client has left."""
+        """Return when the client has left."""
         ...
 
 
 class _Waiter:
-    """One scan in the queue; `turn` becomes the place it may go to, or the failure that ends its wait.
+    """One scan in the queue; `turn` becomes the core that it may use, or the failure that ends its wait.
 
-    `beside` are the places that have the message already, where a second attempt is wanted.
+    `beside` are the cores that have the message already, where a second attempt is wanted.
     """
 
     def __init__(self, ticket: int, beside: frozenset[CoreState] = frozenset()) -> None:
@@ -68,18 +68,18 @@ class _Waiter:
         return self.ticket < other.ticket
 
     def withdraw(self) -> None:
-        """It does not wait any more; a slot that was kept for it is free again."""
-        if self.turn.done() and not self.turn.cancelled() and isinstance(place := self.turn.result(), CoreState):
-            place.release()
+        """Stop waiting, and give back a slot that was reserved for it."""
+        if self.turn.done() and not self.turn.cancelled() and isinstance(state := self.turn.result(), CoreState):
+            state.release()
         self.turn.cancel()
 
 
 class Cores:
-    """All cores, and everybody who waits for one."""
+    """All cores, and the scans that wait for one."""
 
     def __init__(
         self,
-        cores: Iterable[Core],
+        cores: Iterable[ScanCore],
         *,
         waiting_limit: int = WAITING_LIMIT,
         poll_seconds: float = POLL_SECONDS,
@@ -87,7 +87,7 @@ class Cores:
         hear_seconds: float = HEAR_SECONDS,
         doubt_seconds: float = DOUBT_SECONDS,
     ) -> None:
-        self._places = tuple(CoreState(core) for core in cores)
+        self._states = tuple(CoreState(core) for core in cores)
         self._waiting_limit = waiting_limit
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
@@ -103,38 +103,38 @@ class Cores:
         self.attempts_again = 0
 
     async def start(self) -> None:
-        """Hear every core once, then again and again."""
+        """Ask every core for its load once, then keep polling."""
         self._silent_since = self._now()
-        await asyncio.gather(*(self._hear(place) for place in self._places))
-        self._tasks = [asyncio.create_task(self._watch(place)) for place in self._places]
+        await asyncio.gather(*(self._hear(state) for state in self._states))
+        self._tasks = [asyncio.create_task(self._watch(state)) for state in self._states]
 
     async def stop(self) -> None:
-        """Stop listening and let the cores go."""
+        """Stop polling and close the cores."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(place.core.close() for place in self._places))
+        await asyncio.gather(*(state.core.close() for state in self._states))
 
     @property
     def answering(self) -> int:
         """How many cores answer."""
-        return sum(place.answers for place in self._places)
+        return sum(state.answers for state in self._states)
 
     @property
     def states(self) -> tuple[tuple[str, Load | None], ...]:
         """Every core by name with its load as far as it is known; None for one that does not answer."""
-        return tuple((place.core.name, place.load) for place in self._places)
+        return tuple((state.core.name, state.load) for state in self._states)
 
     @property
     def colour(self) -> Status:
         """The queue's colour as far as it is known."""
-        known = colour([place.load for place in self._places])
-        return "YELLOW" if known == "GREEN" and any(place.doubtful for place in self._places) else known
+        known = queue_colour([state.load for state in self._states])
+        return "YELLOW" if known == "GREEN" and any(state.doubtful for state in self._states) else known
 
     async def status(self) -> Status:
-        """The queue's colour, from loads that were heard just now; who is silent is not waited for."""
+        """Return the queue's colour from fresh loads; a silent core is not waited for."""
         stale = self._now() - FRESH_SECONDS
-        asked = [place for place in self._places if place.answers and not place.doubtful and place.heard_at < stale]
+        asked = [state for state in self._states if state.answers and not state.doubtful and state.heard_at < stale]
         try:
             async with asyncio.timeout(self._doubt_seconds):
                 await asyncio.gather(*map(self._hear, asked))
@@ -142,9 +142,11 @@ class Cores:
             return "YELLOW" if self.colour == "GREEN" else self.colour
         return self.colour
 
-    async def scan(self, request: ScanRequest, client: Client, seconds: float) -> ScanResult | Failure | Left:
+    async def scan(
+        self, request: ScanRequest, client: WaitingClient, seconds: float
+    ) -> ScanResult | Failure | ClientLeft:
         """Have a message scanned by some core within so many seconds."""
-        if not any(place.core.enabled for place in self._places):
+        if not any(state.core.enabled for state in self._states):
             return Failure(SCANNING_DISABLED, "scanning over this interface is switched off")
         limit = asyncio.timeout(seconds)
         try:
@@ -155,9 +157,9 @@ class Cores:
                 raise
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
-    async def _scan(self, request: ScanRequest, client: Client) -> ScanResult | Failure | Left:
+    async def _scan(self, request: ScanRequest, client: WaitingClient) -> ScanResult | Failure | ClientLeft:
         ticket, attempts = next(self._tickets), CoreAttempts(self._serve)
-        turn: CoreState | Failure | Left | None = None if self._queue else self._reserved()
+        turn: CoreState | Failure | ClientLeft | None = None if self._queue else self._reserve_best()
         turn = turn or await self._wait(ticket, request.body.size, client)
         try:
             while True:
@@ -165,33 +167,33 @@ class Cores:
                     attempts.begin(turn, self._scan_at(turn, request))
                 elif turn is not None:
                     return turn
-                turn = await self._further(attempts, ticket, request.body.size, client)
+                turn = await self._next_turn(attempts, ticket, request.body.size, client)
                 if attempts.result is not None:
-                    self._unneeded(turn)
+                    self._give_back(turn)
                     return attempts.result
                 if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
-                    self._unneeded(turn)
+                    self._give_back(turn)
                     return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
         finally:
             attempts.give_up()
 
-    async def _further(
-        self, attempts: CoreAttempts, ticket: int, size: int, client: Client
-    ) -> CoreState | Failure | Left | None:
-        """Where to try next; None where something has come of an attempt, or may have."""
-        places = attempts.places
-        if places and (attempts.hopeful or len(places) >= MAX_DEATHS):
+    async def _next_turn(
+        self, attempts: CoreAttempts, ticket: int, size: int, client: WaitingClient
+    ) -> CoreState | Failure | ClientLeft | None:
+        """Return the core to try next; None where an attempt has ended, or may have."""
+        states = attempts.states
+        if states and (attempts.has_responsive or len(states) >= MAX_DEATHS):
             await attempts.news()
             return None
         if attempts.result is not None or attempts.deaths >= MAX_DEATHS:
             return None
-        turn = await (self._beside(attempts, ticket) if places else self._wait(ticket, size, client))
+        turn = await (self._find_second(attempts, ticket) if states else self._wait(ticket, size, client))
         self.attempts_again += isinstance(turn, CoreState)
         return turn
 
-    async def _beside(self, attempts: CoreAttempts, ticket: int) -> CoreState | None:
-        """A place to try beside those that are silent, once one has a slot that nobody waits for."""
-        waiter = _Waiter(ticket, attempts.places)
+    async def _find_second(self, attempts: CoreAttempts, ticket: int) -> CoreState | None:
+        """Return a core to try beside the silent ones, once one has a slot that no queued scan needs."""
+        waiter = _Waiter(ticket, attempts.states)
         waiter.turn.add_done_callback(attempts.wake)
         heappush(self._seconds, waiter)
         try:
@@ -209,24 +211,24 @@ class Cores:
         waiter.turn.cancel()
         return None
 
-    def _unneeded(self, turn: object) -> None:
-        """A place was found, and what was wanted of it has come from elsewhere."""
+    def _give_back(self, turn: object) -> None:
+        """Give back the slot of a core that is not needed any more."""
         if isinstance(turn, CoreState):
             turn.release()
             self._serve()
 
-    async def _scan_at(self, place: CoreState, request: ScanRequest) -> ScanResult | Full | Down:
-        outcome = await place.scan(request)
+    async def _scan_at(self, state: CoreState, request: ScanRequest) -> ScanResult | Full | Down:
+        outcome = await state.scan(request)
         if isinstance(outcome, Down):
-            log.warning("scan has to start again", ggrid=request.ggrid, core=place.core.name, reason=outcome.reason)
+            log.warning("scan has to start again", ggrid=request.ggrid, core=state.core.name, reason=outcome.reason)
             if not outcome.answered:
-                place.fail(outcome)
+                state.fail(outcome)
                 self._note_silence()
-                place.poked.set()
+                state.poked.set()
         return outcome
 
-    async def _wait(self, ticket: int, size: int, client: Client) -> CoreState | Failure | Left:
-        if self._given_up():
+    async def _wait(self, ticket: int, size: int, client: WaitingClient) -> CoreState | Failure | ClientLeft:
+        if self._has_given_up():
             return _unavailable()
         if self.waiting_bytes + size > self._waiting_limit:
             return Failure(OVERLOADED, "too many messages wait for a slot")
@@ -239,7 +241,7 @@ class Cores:
             if waiter.turn.done():
                 return waiter.turn.result()
             client.park()
-            return await self._turn(waiter, client)
+            return await self._wait_for_turn(waiter, client)
         except BaseException:
             waiter.withdraw()
             raise
@@ -247,9 +249,9 @@ class Cores:
             self.waiting -= 1
             self.waiting_bytes -= size
 
-    async def _turn(self, waiter: _Waiter, client: Client) -> CoreState | Failure | Left:
-        for place in self._places:
-            place.poked.set()
+    async def _wait_for_turn(self, waiter: _Waiter, client: WaitingClient) -> CoreState | Failure | ClientLeft:
+        for state in self._states:
+            state.poked.set()
         gone = asyncio.ensure_future(client.gone())
         try:
             await asyncio.wait((waiter.turn, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -258,68 +260,68 @@ class Cores:
         if waiter.turn.done():
             return waiter.turn.result()
         waiter.withdraw()
-        return Left()
+        return ClientLeft()
 
-    def _best(self, but: frozenset[CoreState] = frozenset()) -> CoreState | None:
+    def _find_best(self, but: frozenset[CoreState] = frozenset()) -> CoreState | None:
         best, most = None, 0
-        for place in self._places:
-            if (free := place.free) > most and place not in but:
-                best, most = place, free
+        for state in self._states:
+            if (free := state.free) > most and state not in but:
+                best, most = state, free
         return best
 
-    def _reserved(self) -> CoreState | None:
-        if place := self._best():
-            place.reserve()
-        return place
+    def _reserve_best(self) -> CoreState | None:
+        if state := self._find_best():
+            state.reserve()
+        return state
 
     def _serve(self) -> None:
-        """Give free slots to those who wait longest, and what is left to second attempts."""
+        """Give free slots to the scans that wait longest, and what is left to second attempts."""
         queue = self._queue
         while queue:
             if queue[0].turn.done():
                 heappop(queue)
-            elif place := self._reserved():
-                heappop(queue).turn.set_result(place)
+            elif state := self._reserve_best():
+                heappop(queue).turn.set_result(state)
             else:
                 return
         for waiter in sorted(self._seconds):
-            silent = all(place.doubtful for place in waiter.beside)
-            if silent and not waiter.turn.done() and (place := self._best(waiter.beside)):
-                place.reserve()
-                waiter.turn.set_result(place)
+            silent = all(state.doubtful for state in waiter.beside)
+            if silent and not waiter.turn.done() and (state := self._find_best(waiter.beside)):
+                state.reserve()
+                waiter.turn.set_result(state)
 
-    async def _watch(self, place: CoreState) -> None:
-        """Hear one core for as long as the service runs: about every second, and when it has what is waited for."""
+    async def _watch(self, state: CoreState) -> None:
+        """Poll one core for as long as the service runs: about every second, and while scans wait, until it is free."""
         while True:
             await asyncio.sleep(BREATH_SECONDS)
             wanted = bool(self._queue)
-            if not (wanted and place.answers):
-                await self._poked(place, IMPATIENT_SECONDS if wanted else self._poll_seconds)
-            place.poked.clear()
-            await self._hear(place, once_free=bool(self._queue))
-            if self._given_up():
+            if not (wanted and state.answers):
+                await self._wait_for_poke(state, IMPATIENT_SECONDS if wanted else self._poll_seconds)
+            state.poked.clear()
+            await self._hear(state, once_free=bool(self._queue))
+            if self._has_given_up():
                 self._turn_away()
 
-    async def _poked(self, place: CoreState, seconds: float) -> None:
+    async def _wait_for_poke(self, state: CoreState, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await place.poked.wait()
+                await state.poked.wait()
 
-    async def _hear(self, place: CoreState, *, once_free: bool = False) -> None:
-        begun, slack = place.begun, SLOT_SECONDS if once_free else 0.0
-        doubt = asyncio.get_running_loop().call_later(slack + self._doubt_seconds, place.doubt)
+    async def _hear(self, state: CoreState, *, once_free: bool = False) -> None:
+        begun, slack = state.begun, SLOT_SECONDS if once_free else 0.0
+        doubt = asyncio.get_running_loop().call_later(slack + self._doubt_seconds, state.doubt)
         try:
             async with asyncio.timeout(slack + self._hear_seconds):
-                load = await place.core.load(once_free=once_free)
+                load = await state.core.load(once_free=once_free)
         except TimeoutError:
             load = Down("it did not tell its load in time", begun=False)
         finally:
             doubt.cancel()
         if isinstance(load, Down):
-            place.miss(load)
+            state.miss(load)
             self._note_silence()
         else:
-            place.hear(load, max(begun, place.begun), self._now())
+            state.hear(load, max(begun, state.begun), self._now())
             self._silent_since = None
             self._serve()
 
@@ -327,7 +329,7 @@ class Cores:
         if self._silent_since is None and not self.answering:
             self._silent_since = self._now()
 
-    def _given_up(self) -> bool:
+    def _has_given_up(self) -> bool:
         """Has no core answered for longer than a restart takes?"""
         return self._silent_since is not None and self._now() - self._silent_since > self._grace_seconds
 
@@ -342,8 +344,8 @@ class Cores:
         return asyncio.get_running_loop().time()
 
 
-def colour(loads: Iterable[Load | None]) -> Status:
-    """The status of cores with these loads; None for a core that does not answer."""
+def queue_colour(loads: Iterable[Load | None]) -> Status:
+    """Return the status of cores with these loads; None is a core that does not answer."""
     every = list(loads)
     answering = [load for load in every if load is not None]
     if all(load.full for load in answering):

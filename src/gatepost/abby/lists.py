@@ -1,15 +1,12 @@
-"""The stream of `listEntries`: newline-delimited JSON, one batch after the other, in constant memory.
-
-The next batch is read when the last one has left for the client, and a client that takes nothing for a minute is let
-go: a snapshot that stays open keeps storage from tidying up. A stream that breaks ends without its final chunk (RFC
-9112 section 7.1), so that nobody takes a part for the whole.
-
-Whole lists on their way out: so many at a time, for each holds a snapshot of storage until its reader has it all.
-
-The List API: `addEntries`, `deleteEntries`, `getLists` and `listEntries` under `/api/public/lists/v1`.
+"""The List API: `addEntries`, `deleteEntries`, `getLists` and `listEntries` under `/api/public/lists/v1`.
 
 The order of checks is that of the interface: credential, media type, size, syntax, fields, scope, tenant, list,
 entries. Whatever fails, nothing was changed.
+
+`listEntries` streams newline-delimited JSON, one batch after the other, in constant memory. The next batch is read when
+the last one has left for the client, and a client that takes nothing for a minute is disconnected: a snapshot that
+stays open keeps storage from purging old rows. A stream that breaks ends without its final chunk (RFC 9112 section
+7.1), so that no client takes a part for the whole. The number of streams is bounded, for API and pages together.
 """
 
 import asyncio
@@ -23,9 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from gatepost.abby import list_bodies
 from gatepost.abby.authenticator import ApiKeyAuthenticator
-from gatepost.abby.failures import Handler, Json
-from gatepost.abby.list_bodies import B, Body, Form, listed
-from gatepost.abby.upload import Left
+from gatepost.abby.list_bodies import B, Body, BodyReader, list_faults
 from gatepost.api.errors import (
     FORBIDDEN,
     INVALID_ENTRY,
@@ -53,6 +48,8 @@ from gatepost.api.lists import (
     encode_lists,
 )
 from gatepost.api.operations import NDJSON
+from gatepost.api.requests import ClientLeft
+from gatepost.api.responses import Handler, JsonResponse
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entries import Refused
@@ -72,8 +69,8 @@ log = structlog.get_logger("gatepost.abby")
 Batches = AsyncGenerator[bytes, None]
 
 
-class Lines:
-    """Writes the rows of one stream as lines of JSON, in the thread that reads them."""
+class EntryLines:
+    """Encodes the rows of one stream as lines of JSON, in the thread that reads them."""
 
     def __init__(self) -> None:
         self._times = _Times()
@@ -82,7 +79,7 @@ class Lines:
         return encode_lines(self.entries(rows))
 
     def entries(self, rows: Sequence[EntryRow]) -> list[PublicListsEntry]:
-        """The rows as the interface shows them."""
+        """Return the rows as the API shows them."""
         at = self._times
         return [
             PublicListsEntry(
@@ -100,7 +97,7 @@ class Lines:
 
 
 class _Times(dict[int, str]):
-    """Times as they are written. The entries of one call have one time, so few times are many entries'."""
+    """Encoded times. The entries of one call have the same time, so a few times serve many entries."""
 
     def __missing__(self, time: int) -> str:
         if len(self) >= MAX_TIMES:
@@ -110,7 +107,7 @@ class _Times(dict[int, str]):
 
 
 class EntryStream(Response):
-    """All entries of a list. `batches` is closed and `done` called when it ends, however it ends."""
+    """All entries of a list as a stream. `batches` is closed and `done` called when it ends, however it ends."""
 
     def __init__(self, first: bytes, batches: Batches, done: Callable[[], None]) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-content-type-options": "nosniff"}, media_type=NDJSON)
@@ -118,7 +115,7 @@ class EntryStream(Response):
         self._first, self._batches, self._done = first, batches, done
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_gone(receive))
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             async with aclosing(self._batches):
                 await self._send_all(send, gone)
@@ -136,18 +133,18 @@ class EntryStream(Response):
                 await send({"type": "http.response.body", "body": batch, "more_body": True})
             if gone.done():
                 return
-            batch = await following(self._batches)
+            batch = await next_batch(self._batches)
         await send({"type": "http.response.body", "body": b""})
 
 
-async def following(batches: Batches) -> bytes:
-    """The lines of the next batch; none at the end."""
+async def next_batch(batches: Batches) -> bytes:
+    """Return the lines of the next batch, b"" at the end."""
     async for batch in batches:
         return batch
     return b""
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
 
@@ -156,22 +153,22 @@ MAX_STREAMS = 16
 
 
 class Exports:
-    """The streams that run now, of the API and of the pages together."""
+    """Counts the streams that run now, of the API and of the pages together."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._running = 0
 
     async def stream(
-        self, scope: str | None, name: str, written: Callable[[Sequence[EntryRow]], bytes], heading: bytes = b""
+        self, scope: str | None, name: str, encode: Callable[[Sequence[EntryRow]], bytes], heading: bytes = b""
     ) -> EntryStream | Failure:
-        """All entries of a list, each batch as `written` makes it, below a heading."""
+        """Return all entries of a list, each batch encoded by `encode`, below a heading."""
         if self._running >= MAX_STREAMS:
             return Failure(OVERLOADED, f"{MAX_STREAMS} lists are being read at this moment; try again soon")
-        batches = self._store.stream_rows(scope, name, written)
+        batches = self._store.stream_rows(scope, name, encode)
         self._running += 1
         try:
-            return EntryStream(heading + await following(batches), batches, self._ended)
+            return EntryStream(heading + await next_batch(batches), batches, self._ended)
         except BaseException:
             self._ended()
             raise
@@ -181,48 +178,50 @@ class Exports:
 
 
 class ListsApi:
-    """The four operations with everything they need."""
+    """The four operations of the List API."""
 
-    def __init__(self, *, door: ApiKeyAuthenticator, store: Store, trials: ListDryRuns, exports: Exports) -> None:
-        self._door = door
+    def __init__(
+        self, *, authenticator: ApiKeyAuthenticator, store: Store, dry_runs: ListDryRuns, exports: Exports
+    ) -> None:
+        self._authenticator = authenticator
         self._store = store
-        self._trials = trials
+        self._dry_runs = dry_runs
         self._exports = exports
 
     @property
     def operations(self) -> dict[str, Handler]:
         """The handlers by the last part of their paths."""
         return {
-            "addEntries": lambda request: self._answered(request, list_bodies.ADD, self._add),
-            "deleteEntries": lambda request: self._answered(request, list_bodies.DELETE, self._delete),
-            "getLists": lambda request: self._answered(request, list_bodies.GET, self._lists),
-            "listEntries": lambda request: self._answered(request, list_bodies.LIST, self._stream),
+            "addEntries": lambda request: self._answer(request, list_bodies.ADD, self._add),
+            "deleteEntries": lambda request: self._answer(request, list_bodies.DELETE, self._delete),
+            "getLists": lambda request: self._answer(request, list_bodies.GET, self._lists),
+            "listEntries": lambda request: self._answer(request, list_bodies.LIST, self._stream),
         }
 
-    async def _answered(
+    async def _answer(
         self,
         request: Request,
-        form: Form[B],
+        form: BodyReader[B],
         operation: Callable[[ApiKey, B, str | None], Awaitable[Response | Failure]],
     ) -> Response | Failure | None:
-        key = await self._door.enter(request)
+        key = await self._authenticator.enter(request)
         if isinstance(key, Failure):
             return key
         body = await form.read(request)
-        if isinstance(body, Left):
+        if isinstance(body, ClientLeft):
             return None
         if isinstance(body, Failure):
-            return self._refused(key, body)
+            return self._log_refusal(key, body)
         scope = canonical(body.tenant_uid) if body.tenant_uid else None
-        failure = _forbidden(key, scope, body) or await self._absent(scope)
+        failure = _forbidden(key, scope, body) or await self._tenant_fault(scope)
         outcome = failure or await operation(key, body, scope)
-        return self._refused(key, outcome) if isinstance(outcome, Failure) else outcome
+        return self._log_refusal(key, outcome) if isinstance(outcome, Failure) else outcome
 
-    def _refused(self, key: ApiKey, failure: Failure) -> Failure:
+    def _log_refusal(self, key: ApiKey, failure: Failure) -> Failure:
         log.info("list call refused", key=key.name, error=failure.error.code)
         return failure
 
-    async def _absent(self, scope: str | None) -> Failure | None:
+    async def _tenant_fault(self, scope: str | None) -> Failure | None:
         if scope is None or await self._store.tenant(scope):
             return None
         return _no_tenant(scope)
@@ -231,47 +230,47 @@ class ListsApi:
         definition = await self._store.list_definition(scope, body.list_name)
         if definition is None:
             return _no_list(body.list_name)
-        entries = _entries(body.entries, definition)
+        entries = _normalise_entries(body.entries, definition)
         if isinstance(entries, Failure):
             return entries
         if body.dry_run:
             return await self._try_adding(scope, definition, entries)
         modified = await self._store.add_entries(scope, definition, entries, _actor(key))
         if isinstance(modified, ListFull):
-            return _full(modified)
+            return _list_full(modified)
         if isinstance(modified, NotFound):
             return _no_tenant(scope) if modified.what == "tenant" else _no_list(body.list_name)
-        return _changed(modified)
+        return _change_response(modified)
 
     async def _delete(self, key: ApiKey, body: DeleteEntriesRequest, scope: str | None) -> Response | Failure:
         definition = await self._store.list_definition(scope, body.list_name)
         if definition is None:
             return _no_list(body.list_name)
         if len(body.entries) > MAX_ENTRIES:
-            return _too_many(len(body.entries))
+            return _too_many_entries(len(body.entries))
         keys = [definition.key(text) for text in body.entries]
         if body.dry_run:
-            return _tried(await try_deleting(self._store, self._trials, scope, definition, keys))
-        return _changed(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
+            return _dry_run_response(await try_deleting(self._store, self._dry_runs, scope, definition, keys))
+        return _change_response(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
         self, scope: str | None, definition: Definition, entries: list[NewEntry]
     ) -> Response | Failure:
-        trial = await try_adding(self._store, self._trials, scope, definition, entries)
-        return _full(trial) if isinstance(trial, ListFull) else _tried(trial)
+        dry_run = await try_adding(self._store, self._dry_runs, scope, definition, entries)
+        return _list_full(dry_run) if isinstance(dry_run, ListFull) else _dry_run_response(dry_run)
 
     async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
-        infos = tuple(_info(state.definition) for state in await self._store.lists(scope))
-        return Json(encode_lists(ListsOfScope(infos)))
+        infos = tuple(_describe_list(state.definition) for state in await self._store.lists(scope))
+        return JsonResponse(encode_lists(ListsOfScope(infos)))
 
     async def _stream(self, _key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
         if await self._store.list_definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
-        return await self._exports.stream(scope, body.list_name, Lines())
+        return await self._exports.stream(scope, body.list_name, EntryLines())
 
 
 def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
-    """What this key may not do, whether the other tenant exists or not."""
+    """Return why the key may not do this; the same whether another tenant exists or not."""
     if key.tenant is not None and key.tenant != scope:
         return Failure(FORBIDDEN, "tenantUid: the key is made for one tenant, and may act on that one only")
     if key.read_only and isinstance(body, AddEntriesRequest | DeleteEntriesRequest) and not body.dry_run:
@@ -279,14 +278,14 @@ def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
     return None
 
 
-def _entries(stated: tuple[NewListEntry, ...], definition: Definition) -> list[NewEntry] | Failure:
-    """The entries in their normal forms, or every one that the list refuses."""
+def _normalise_entries(stated: tuple[NewListEntry, ...], definition: Definition) -> list[NewEntry] | Failure:
+    """Return the entries in their normal forms, or every one that the list refuses."""
     if len(stated) > MAX_ENTRIES:
-        return _too_many(len(stated))
+        return _too_many_entries(len(stated))
     made = [new_entry(each, definition) for each in stated]
-    refused = [f"entries[{place}].entry {each.reason}" for place, each in enumerate(made) if isinstance(each, Refused)]
+    refused = [f"entries[{index}].entry {each.reason}" for index, each in enumerate(made) if isinstance(each, Refused)]
     if refused:
-        return listed(INVALID_ENTRY, refused)
+        return list_faults(INVALID_ENTRY, refused)
     return [each for each in made if not isinstance(each, Refused)]
 
 
@@ -294,24 +293,24 @@ def _actor(key: ApiKey) -> Actor:
     return Actor("key", key.name, key.id)
 
 
-def _changed(modified: int) -> Response:
-    return Json(encode_lists(ListChange(modified)))
+def _change_response(modified: int) -> Response:
+    return JsonResponse(encode_lists(ListChange(modified)))
 
 
-def _tried(trial: DryRun) -> Response:
-    return Json(encode_lists(ListChange(0, trial)))
+def _dry_run_response(dry_run: DryRun) -> Response:
+    return JsonResponse(encode_lists(ListChange(0, dry_run)))
 
 
-def _info(definition: Definition) -> ListFileInfo:
+def _describe_list(definition: Definition) -> ListFileInfo:
     about = ListInfo(definition.display_name, definition.category, definition.description, definition.max_size)
     return ListFileInfo(definition.name, about)
 
 
-def _too_many(count: int) -> Failure:
+def _too_many_entries(count: int) -> Failure:
     return Failure(TOO_MANY_ENTRIES, f"entries has {count:,} items; a call takes at most {MAX_ENTRIES}")
 
 
-def _full(full: ListFull) -> Failure:
+def _list_full(full: ListFull) -> Failure:
     return Failure(
         LIST_FULL, f"the list has {full.size:,} of at most {full.max_size:,} entries; nothing of the call was applied"
     )

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.core_state import Down
-from gatepost.abby.failures import Json
 from gatepost.abby.held_mail import HeldMailCore
 from gatepost.api.errors import CORE_UNAVAILABLE, DELIVERY_FAILED, MESSAGE_NOT_FOUND, Failure
+from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import (
     AnalysedFile,
     AnalysedMessage,
@@ -46,13 +46,13 @@ from gatepost.times import date_time
 class MessagesApi:
     """The endpoint that reads records."""
 
-    def __init__(self, *, door: Authenticator, store: MessageStore) -> None:
-        self._door = door
+    def __init__(self, *, authenticator: Authenticator, store: MessageStore) -> None:
+        self._authenticator = authenticator
         self._store = store
 
     async def read(self, request: Request) -> Response | Failure:
         """One record, by its ggrid in any case."""
-        caller = await self._door.enter(request)
+        caller = await self._authenticator.enter(request)
         if isinstance(caller, Failure):
             return caller
         if refusal := caller.may("messages.read"):
@@ -61,7 +61,7 @@ class MessagesApi:
         record = await self._store.message(ggrid) if ggrid else None
         if record is None:
             return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
-        return Json(encode_scanning(described(record)))
+        return JsonResponse(encode_scanning(described(record)))
 
 
 def described(record: MessageRecord) -> AnalysedMessage:
@@ -176,7 +176,7 @@ class ReleaseApi:
         outcome = await self._held_mail.carry_out(order)
         if isinstance(outcome, Released):
             release = Release(outcome.time, outcome.by, outcome.recipients)
-            return Json(encode_scanning(released(outcome.ggrid, release)))
+            return JsonResponse(encode_scanning(released(outcome.ggrid, release)))
         return _failure(outcome)
 
 

@@ -1,10 +1,8 @@
-"""The `parameters` part: decoded fast, and on failure looked at again by a collector that names every fault.
+"""`POST /v1/messageQueue/submitEmail`: take a message, wait for its analysis, answer the result.
 
-Known fields are strict (`"5"` is not 5), unknown ones are ignored, null on an optional field means absent.
-
-`POST /v1/messageQueue/submitEmail`: take a message, wait for its analysis, answer the result.
-
-The order of checks is that of the interface: credential, media type, size, syntax, fields, tenant.
+The order of checks is that of the interface: credential, media type, size, syntax, fields, tenant. The `parameters`
+part is decoded fast, and on failure checked again by a collector that names every fault: known fields are strict (`"5"`
+is not 5), unknown ones are ignored, null on an optional field means absent.
 """
 
 import time
@@ -20,10 +18,11 @@ from starlette.types import Receive
 
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
-from gatepost.abby.failures import Json
-from gatepost.abby.list_bodies import kind_of, listed, wrong
-from gatepost.abby.upload import TOO_LARGE, Left, boundary_of, read_upload
+from gatepost.abby.list_bodies import kind_of, list_faults, wrong_kind
+from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.errors import INVALID_PARAMETERS, MALFORMED_REQUEST, TENANT_NOT_FOUND, Failure
+from gatepost.api.requests import ClientLeft, content_length, parse_boundary
+from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import (
     MAX_BODY,
     MAX_RECIPIENTS,
@@ -42,15 +41,15 @@ _DECODER = msgspec.json.Decoder(MessageAnalysisRequest)
 
 
 def read_parameters(data: bytes) -> Envelope | Failure:
-    """The envelope that `parameters` states, or everything that is wrong with it."""
+    """Return the envelope that `parameters` states, or everything that is wrong with it."""
     try:
         request = _DECODER.decode(data)
     except (ValueError, RecursionError):
         return _faults(data)
-    return _envelope(request) if _sound(request) else _faults(data)
+    return _envelope(request) if _is_sound(request) else _faults(data)
 
 
-def _sound(request: MessageAnalysisRequest) -> bool:
+def _is_sound(request: MessageAnalysisRequest) -> bool:
     border = request.border_mta_data
     return (
         _is_text("\t".join(border.envelope_recipients))
@@ -64,15 +63,15 @@ def _sound(request: MessageAnalysisRequest) -> bool:
 def _envelope(request: MessageAnalysisRequest) -> Envelope:
     border = request.border_mta_data
     return Envelope(
-        sender=_bare(border.envelope_from),
-        recipients=tuple(_bare(recipient) for recipient in border.envelope_recipients),
+        sender=_strip_brackets(border.envelope_from),
+        recipients=tuple(_strip_brackets(recipient) for recipient in border.envelope_recipients),
         remote_address=border.remote_address and str(ip_address(border.remote_address)),
         helo=border.sender_helo,
         tenant=request.tenant_uid and canonical(request.tenant_uid),
     )
 
 
-def _bare(address: str) -> str:
+def _strip_brackets(address: str) -> str:
     """Without the angle brackets of SMTP (RFC 5321 section 4.1.1.2), which some border MTAs pass on."""
     return address[1:-1] if address[:1] == "<" and address[-1:] == ">" else address
 
@@ -90,14 +89,14 @@ def _is_address(value: str) -> bool:
 
 
 def _faults(data: bytes) -> Failure:
-    """Every fault by the name of its field."""
+    """Return every fault by the name of its field."""
     try:
         found = msgspec.json.decode(data)
     except RecursionError:
         return Failure(MALFORMED_REQUEST, "the part parameters is nested too deeply")
     except ValueError:
         return Failure(MALFORMED_REQUEST, "the part parameters is not valid JSON in UTF-8")
-    return listed(INVALID_PARAMETERS, _request_faults(found))
+    return list_faults(INVALID_PARAMETERS, _request_faults(found))
 
 
 def _request_faults(found: Any) -> Iterator[str]:
@@ -108,25 +107,27 @@ def _request_faults(found: Any) -> Iterator[str]:
     if isinstance(border, dict):
         yield from _border_faults(border)
     else:
-        yield wrong("borderMtaData", border, "an object", "borderMtaData" in found)
-    yield from _optional(found, "tenantUid", "tenantUid", lambda value: canonical(value) is not None, "a UUID")
+        yield wrong_kind("borderMtaData", border, "an object", "borderMtaData" in found)
+    yield from _optional_faults(found, "tenantUid", "tenantUid", lambda value: canonical(value) is not None, "a UUID")
 
 
 def _border_faults(border: dict[str, Any]) -> Iterator[str]:
-    place = "borderMtaData."
+    prefix = "borderMtaData."
     if isinstance(border.get("envelopeFrom"), str):
-        yield from _text_faults(place + "envelopeFrom", border["envelopeFrom"])
+        yield from _text_faults(prefix + "envelopeFrom", border["envelopeFrom"])
     else:
-        yield wrong(place + "envelopeFrom", border.get("envelopeFrom"), "a string", "envelopeFrom" in border)
-    yield from _recipient_faults(place + "envelopeRecipients", border)
-    yield from _optional(border, "remoteAddress", place + "remoteAddress", _is_address, "an IPv4 or IPv6 address")
-    yield from _optional(border, "senderHelo", place + "senderHelo", _is_text, "text without CR, LF and NUL")
+        yield wrong_kind(prefix + "envelopeFrom", border.get("envelopeFrom"), "a string", "envelopeFrom" in border)
+    yield from _recipient_faults(prefix + "envelopeRecipients", border)
+    yield from _optional_faults(
+        border, "remoteAddress", prefix + "remoteAddress", _is_address, "an IPv4 or IPv6 address"
+    )
+    yield from _optional_faults(border, "senderHelo", prefix + "senderHelo", _is_text, "text without CR, LF and NUL")
 
 
 def _recipient_faults(name: str, border: dict[str, Any]) -> Iterator[str]:
     recipients = border.get("envelopeRecipients")
     if not isinstance(recipients, list):
-        yield wrong(name, recipients, "an array of strings", "envelopeRecipients" in border)
+        yield wrong_kind(name, recipients, "an array of strings", "envelopeRecipients" in border)
         return
     if not 1 <= len(recipients) <= MAX_RECIPIENTS:
         yield f"{name} must have 1 to {MAX_RECIPIENTS:,} items, not {len(recipients):,}"
@@ -137,7 +138,7 @@ def _recipient_faults(name: str, border: dict[str, Any]) -> Iterator[str]:
             yield from _text_faults(f"{name}[{index}]", recipient)
 
 
-def _optional(found: dict[str, Any], key: str, name: str, sound: Any, wanted: str) -> Iterator[str]:
+def _optional_faults(found: dict[str, Any], key: str, name: str, sound: Any, wanted: str) -> Iterator[str]:
     value = found.get(key)
     if value is None:
         return
@@ -156,28 +157,28 @@ MILLISECOND = 1_000_000
 
 log = structlog.get_logger("gatepost.abby")
 
-Observer = Callable[[ScanResult | Failure, float], None]
+OutcomeObserver = Callable[[ScanResult | Failure, float], None]
 
 
-def unobserved(_outcome: ScanResult | Failure, _seconds: float) -> None:
-    """Nobody counts."""
+def ignore_outcome(_outcome: ScanResult | Failure, _seconds: float) -> None:
+    """The default observer: do nothing with the outcome."""
 
 
 class ScanApi:
-    """The scan endpoint with everything it needs. `seconds` is `longRequestTimeout`; `observe` is told every outcome
-    of a request that got past its credential, with the seconds it took."""
+    """The scan endpoint. `seconds` is `longRequestTimeout`; `observe` is called with every outcome of an authenticated
+    request, and with the seconds it took."""
 
     def __init__(
         self,
         *,
-        door: Authenticator,
+        authenticator: Authenticator,
         cores: Cores,
         store: TenantStore,
         spool: Spool,
         seconds: float,
-        observe: Observer = unobserved,
+        observe: OutcomeObserver = ignore_outcome,
     ) -> None:
-        self._door = door
+        self._authenticator = authenticator
         self._cores = cores
         self._store = store
         self._spool = spool
@@ -185,34 +186,34 @@ class ScanApi:
         self._observe = observe
 
     async def submit(self, request: Request) -> Response | Failure | None:
-        """One message from upload to result."""
+        """Take one message from upload to result."""
         opened = time.time_ns()
-        caller = await self._door.enter(request)
+        caller = await self._authenticator.enter(request)
         if isinstance(caller, Failure):
             return caller
         with self._spool.new() as body:
             outcome = await self._scan(request, body, opened)
-        if isinstance(outcome, Left):
+        if isinstance(outcome, ClientLeft):
             log.info("client left", client=caller.name)
             return None
-        self._note(outcome, caller, (time.time_ns() - opened) / 1e9)
-        return outcome if isinstance(outcome, Failure) else Json(encode_scanning(_result(outcome)))
+        self._log_outcome(outcome, caller, (time.time_ns() - opened) / 1e9)
+        return outcome if isinstance(outcome, Failure) else JsonResponse(encode_scanning(_describe_result(outcome)))
 
-    async def _scan(self, request: Request, body: SpooledBody, opened: int) -> ScanResult | Failure | Left:
+    async def _scan(self, request: Request, body: SpooledBody, opened: int) -> ScanResult | Failure | ClientLeft:
         envelope = await self._read(request, body)
         if not isinstance(envelope, Envelope):
             return envelope
         if envelope.tenant and await self._store.tenant(envelope.tenant) is None:
             return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
         scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
-        return await self._cores.scan(scan, Waiting(body, request.receive), self._seconds)
+        return await self._cores.scan(scan, ConnectedClient(body, request.receive), self._seconds)
 
-    async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | Left:
+    async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | ClientLeft:
         headers = request.scope["headers"]
-        boundary = boundary_of(headers)
+        boundary = parse_boundary(headers)
         if isinstance(boundary, Failure):
             return boundary
-        if _announced(headers) > MAX_BODY:
+        if content_length(headers) > MAX_BODY:
             return TOO_LARGE
         parameters = await read_upload(request.receive, boundary, body)
         if not isinstance(parameters, bytes):
@@ -220,16 +221,16 @@ class ScanApi:
         body.finish()
         return read_parameters(parameters)
 
-    def _note(self, outcome: ScanResult | Failure, caller: Caller, seconds: float) -> None:
+    def _log_outcome(self, outcome: ScanResult | Failure, caller: Caller, seconds: float) -> None:
         self._observe(outcome, seconds)
         if isinstance(outcome, Failure):
             log.info("scan refused", client=caller.name, error=outcome.error.code)
         else:
-            # The core logs what it found; here only who asked for it.
+            # The core logs what it found; this line says who asked for it.
             log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
-class Waiting:
+class ConnectedClient:
     """The client of a scan: its message, and its connection."""
 
     def __init__(self, body: SpooledBody, receive: Receive) -> None:
@@ -244,12 +245,7 @@ class Waiting:
             continue
 
 
-def _announced(headers: list[tuple[bytes, bytes]]) -> int:
-    """Content-Length, which the HTTP parser has already held to be a number."""
-    return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
-
-
-def _result(result: ScanResult) -> MessageAnalysisResult:
+def _describe_result(result: ScanResult) -> MessageAnalysisResult:
     report = result.report
     return MessageAnalysisResult(
         ggrid=result.ggrid,

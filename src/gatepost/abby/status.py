@@ -1,8 +1,7 @@
-"""How the service is: `POST /v1/admin/status` for its users; health, readiness and metrics for who runs it."""
+"""State of the service: `POST /v1/admin/status` for its clients; health, readiness and metrics for its operators."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 
 import msgspec
 from starlette.requests import Request
@@ -10,7 +9,6 @@ from starlette.responses import Response
 
 from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.cores import Cores
-from gatepost.abby.failures import Json
 from gatepost.api.errors import (
     CORE_UNAVAILABLE,
     FORBIDDEN,
@@ -19,6 +17,8 @@ from gatepost.api.errors import (
     PAYLOAD_TOO_LARGE,
     Failure,
 )
+from gatepost.api.requests import is_from_this_machine
+from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import SystemStatus, encode_scanning
 
 MAX_BODY = 64 << 10
@@ -26,69 +26,60 @@ BODY_SECONDS = 10.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OK = b'{"status":"ok"}'
 
-Ready = Callable[[], Awaitable[str | None]]
+ReadinessCheck = Callable[[], Awaitable[str | None]]
 
 
 async def always_ready() -> str | None:
-    """Nothing besides the cores has to be there."""
+    """The default readiness check: nothing besides the cores is needed."""
     return None
 
 
 class StatusApi:
-    """`ready` says what is missing, None for nothing; `metrics` gives the text of Prometheus."""
+    """The endpoints for state. `ready` returns what is missing, None for nothing; `metrics` the text for Prometheus."""
 
     def __init__(
         self,
         *,
-        door: Authenticator,
+        authenticator: Authenticator,
         cores: Cores,
-        ready: Ready = always_ready,
+        ready: ReadinessCheck = always_ready,
         metrics: Callable[[], bytes] = bytes,
         metrics_public: bool = False,
     ) -> None:
-        self._door = door
+        self._authenticator = authenticator
         self._cores = cores
         self._ready = ready
         self._metrics = metrics
         self._metrics_public = metrics_public
 
     async def status(self, request: Request) -> Response | Failure | None:
-        """The colour of the queue. The body, if any, is a JSON object; it holds nothing that is known."""
-        caller = await self._door.enter(request)
+        """Return the colour of the queue. The body, if any, must be a JSON object; its fields are ignored."""
+        caller = await self._authenticator.enter(request)
         if isinstance(caller, Failure):
             return caller
-        refusal = await _empty(request)
+        refusal = await _body_fault(request)
         if refusal:
             return refusal
-        return Json(encode_scanning(SystemStatus(await self._cores.status())))
+        return JsonResponse(encode_scanning(SystemStatus(await self._cores.status())))
 
     async def health(self, _request: Request) -> Response:
-        """The process runs and serves."""
-        return Json(OK)
+        """Answer that the process runs and serves."""
+        return JsonResponse(OK)
 
     async def readiness(self, _request: Request) -> Response | Failure:
-        """It can do its work."""
+        """Answer whether the service can do its work."""
         missing = None if self._cores.answering else "no core answers"
         missing = missing or await self._ready()
-        return Failure(CORE_UNAVAILABLE, missing) if missing else Json(OK)
+        return Failure(CORE_UNAVAILABLE, missing) if missing else JsonResponse(OK)
 
     async def metrics(self, request: Request) -> Response | Failure:
-        """For whoever asks from this machine, and not through a proxy on it."""
-        if self._metrics_public or _from_here(request):
+        """Return the metrics, to clients on this machine only unless they are public."""
+        if self._metrics_public or is_from_this_machine(request):
             return Response(self._metrics(), headers={"content-type": METRICS_TYPE})
         return Failure(FORBIDDEN, "metrics are answered on loopback only")
 
 
-def _from_here(request: Request) -> bool:
-    if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
-        return False
-    try:
-        return ip_address(request.client.host if request.client else "").is_loopback
-    except ValueError:
-        return False
-
-
-async def _empty(request: Request) -> Failure | None:
+async def _body_fault(request: Request) -> Failure | None:
     data = b""
     try:
         async with asyncio.timeout(BODY_SECONDS):

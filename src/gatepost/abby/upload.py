@@ -1,27 +1,17 @@
-"""How long a body may take to arrive.
-
-A client earns time with bytes: it may pause for `IDLE_SECONDS`, and after a first minute must have kept up `SLOWEST`
-bytes per second.
-
-The upload, read as it comes: multipart/form-data (RFC 7578) with the parts `parameters` and `email` in either order.
+"""The upload of a scan: multipart/form-data (RFC 7578) with the parts `parameters` and `email` in either order.
 
 The message goes straight into the spool, so memory stays flat whatever the size. Every bound holds while reading: bytes
-of the whole body, bytes of `parameters`, number of parts, and time (see `pace`).
-
-Parts with other names are ignored, as unknown fields are.
+of the whole body, bytes of `parameters`, number of parts, and time (`api.requests.BodyPace`). Parts with other names
+are ignored, as unknown fields are.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-import msgspec
 from multipart import (  # type: ignore[import-untyped]  # it is annotated, without saying so
     MultipartSegment,
     ParserLimitReached,
     PushMultipartParser,
-    parse_options_header,
 )
 
 from gatepost.api.errors import (
@@ -31,51 +21,21 @@ from gatepost.api.errors import (
     MALFORMED_REQUEST,
     MISSING_PART,
     PAYLOAD_TOO_LARGE,
-    UNSUPPORTED_MEDIA_TYPE,
     WRONG_PART_TYPE,
     Failure,
 )
+from gatepost.api.requests import BodyPace, ClientLeft
 from gatepost.api.scanning import MAX_BODY, MAX_PARAMETERS
 
-IDLE_SECONDS = 30.0
-FIRST_SECONDS = 60.0
-SLOWEST = 1024
-
-
-class Pace:
-    """A body on its way; raises `TimeoutError` where it stops, or comes too slowly."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._start, self._received = self._loop.time(), 0
-        self._patience = asyncio.timeout(IDLE_SECONDS)
-
-    def earn(self, count: int) -> None:
-        """So many more bytes have come."""
-        self._received += count
-        earned = self._start + FIRST_SECONDS + self._received / SLOWEST
-        self._patience.reschedule(min(self._loop.time() + IDLE_SECONDS, earned))
-
-    async def __aenter__(self) -> Self:
-        await self._patience.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._patience.__aexit__(kind, fault, trace)
-
-
 MAX_PARTS = 100
-MAX_BOUNDARY = 200
 
 TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, f"the request body is larger than 50 MiB ({MAX_BODY:,} bytes)")
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-class Sink(Protocol):
-    """Where the message's bytes go."""
+class MessageSink(Protocol):
+    """Where the bytes of the message go."""
 
     @property
     def size(self) -> int: ...
@@ -83,36 +43,15 @@ class Sink(Protocol):
     def write(self, data: bytes) -> object: ...
 
 
-class Left(msgspec.Struct, frozen=True):
-    """The client has left; nobody waits for an answer."""
-
-
-def boundary_of(headers: list[tuple[bytes, bytes]]) -> str | Failure:
-    """The boundary of a request that is multipart/form-data, of bounded and announced size, and not compressed."""
-    content_type = ""
-    for name, value in headers:
-        if name == b"content-type":
-            content_type = value.decode("latin-1")
-        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            return Failure(UNSUPPORTED_MEDIA_TYPE, "send the body as it is, without Content-Encoding")
-    kind, options = parse_options_header(content_type[:1024])
-    if kind != "multipart/form-data":
-        return Failure(UNSUPPORTED_MEDIA_TYPE, "the content type must be multipart/form-data")
-    boundary = str(options.get("boundary", ""))
-    if not (0 < len(boundary) <= MAX_BOUNDARY and boundary.isascii() and boundary.isprintable()):
-        return Failure(MALFORMED_REQUEST, "multipart/form-data needs a boundary of 1 to 200 printable characters")
-    return boundary
-
-
-async def read_upload(receive: Receive, boundary: str, email: Sink) -> bytes | Failure | Left:
+async def read_upload(receive: Receive, boundary: str, email: MessageSink) -> bytes | Failure | ClientLeft:
     """Read the whole body; the message goes to `email`, and `parameters` is returned."""
-    upload, received = _Upload(boundary, email), 0
+    upload, received = _ScanParts(boundary, email), 0
     try:
-        async with Pace() as pace:
+        async with BodyPace() as pace:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    return Left()
+                    return ClientLeft()
                 chunk = message["body"]
                 received += len(chunk)
                 failure = TOO_LARGE if received > MAX_BODY else upload.feed(chunk)
@@ -125,10 +64,10 @@ async def read_upload(receive: Receive, boundary: str, email: Sink) -> bytes | F
         return Failure(MALFORMED_REQUEST, "the request body stopped arriving, or arrives too slowly")
 
 
-class _Upload:
-    """The parts, as they come."""
+class _ScanParts:
+    """The parts of a body, as they arrive."""
 
-    def __init__(self, boundary: str, email: Sink) -> None:
+    def __init__(self, boundary: str, email: MessageSink) -> None:
         self._parser = PushMultipartParser(boundary, max_segment_count=MAX_PARTS)
         self._email = email
         self._parameters: list[bytes] = []
@@ -148,15 +87,15 @@ class _Upload:
         except ParserLimitReached:
             return Failure(MALFORMED_REQUEST, f"a part has too long a header, or there are over {MAX_PARTS} parts")
         except (ValueError, LookupError):
-            return _malformed()
+            return _malformed_multipart()
         return None
 
     def finish(self) -> bytes | Failure:
-        """The body has ended: is everything there?"""
+        """Check that both parts were there, and return `parameters`."""
         try:
             self._parser.close()
         except ValueError:
-            return _malformed()
+            return _malformed_multipart()
         missing = [name for name in ("parameters", "email") if name not in self._seen]
         if missing:
             return Failure(MISSING_PART, f"there is no part {' and no part '.join(missing)}")
@@ -198,5 +137,5 @@ class _Upload:
         return None
 
 
-def _malformed() -> Failure:
+def _malformed_multipart() -> Failure:
     return Failure(MALFORMED_REQUEST, "the body is not valid multipart/form-data")

@@ -9,10 +9,10 @@ import msgspec
 
 from gatepost.api.lists import NewListEntry, PublicListsEntry, encode_lists
 
-Format = Literal["plain", "csv", "ndjson"]
-FORMATS: tuple[Format, ...] = ("plain", "csv", "ndjson")
+ListFileFormat = Literal["plain", "csv", "ndjson"]
+FORMATS: tuple[ListFileFormat, ...] = ("plain", "csv", "ndjson")
 COLUMNS: tuple[str, ...] = ("entry", "comment", "expires")
-_ENDINGS: dict[str, Format] = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+_ENDINGS: dict[str, ListFileFormat] = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 
 class ListFileError(Exception):
@@ -23,7 +23,7 @@ class ListFileError(Exception):
         self.line, self.reason = line, reason
 
 
-class Record(msgspec.Struct, frozen=True):
+class FileRecord(msgspec.Struct, frozen=True):
     """An entry of a file, with its first and its last line."""
 
     first: int
@@ -39,12 +39,12 @@ class _Line(msgspec.Struct, frozen=True):
     expires: str | None = None
 
 
-def format_of(name: str) -> Format:
+def format_of(name: str) -> ListFileFormat:
     """The format that a file's name promises."""
     return _ENDINGS.get(PurePath(name).suffix.lower(), "plain")
 
 
-def records(lines: Iterable[bytes], kind: Format) -> Iterator[Record]:
+def records(lines: Iterable[bytes], kind: ListFileFormat) -> Iterator[FileRecord]:
     """The entries of a file. Raises `ListFileError` where it cannot go on."""
     texts = _texts(lines)
     if kind == "plain":
@@ -60,15 +60,15 @@ def _texts(lines: Iterable[bytes]) -> Iterator[str]:
             raise ListFileError(number, "is not UTF-8") from None
 
 
-def _plain(lines: Iterable[str]) -> Iterator[Record]:
+def _plain(lines: Iterable[str]) -> Iterator[FileRecord]:
     """Empty lines and those that start with `#` are skipped."""
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
-            yield Record(number, number, NewListEntry(text))
+            yield FileRecord(number, number, NewListEntry(text))
 
 
-def _csv(lines: Iterable[str]) -> Iterator[Record]:
+def _csv(lines: Iterable[str]) -> Iterator[FileRecord]:
     """The columns are entry, comment and expires, unless the first row names them otherwise."""
     reader = csv.reader(lines, strict=True)
     columns, last = COLUMNS, 0
@@ -80,12 +80,12 @@ def _csv(lines: Iterable[str]) -> Iterator[Record]:
                 columns = named
             elif any(cells):
                 stated = dict(zip(columns, cells, strict=False))
-                yield Record(first, last, _entry(stated.get("entry"), stated.get("comment"), stated.get("expires")))
+                yield FileRecord(first, last, _entry(stated.get("entry"), stated.get("comment"), stated.get("expires")))
     except csv.Error as fault:
         raise ListFileError(reader.line_num, f"is not CSV: {fault}") from None
 
 
-def _ndjson(lines: Iterable[str]) -> Iterator[Record]:
+def _ndjson(lines: Iterable[str]) -> Iterator[FileRecord]:
     decoder = msgspec.json.Decoder(_Line)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -94,19 +94,19 @@ def _ndjson(lines: Iterable[str]) -> Iterator[Record]:
             stated = decoder.decode(line)
         except (msgspec.DecodeError, RecursionError) as fault:
             raise ListFileError(number, f"is not an entry as JSON: {fault}") from None
-        yield Record(number, number, _entry(stated.entry, stated.comment, stated.expires))
+        yield FileRecord(number, number, _entry(stated.entry, stated.comment, stated.expires))
 
 
 def _entry(entry: str | None, comment: str | None, expires: str | None) -> NewListEntry:
     return NewListEntry(entry or "", comment or None, expires or None)
 
 
-def heading(kind: Format) -> str:
+def heading(kind: ListFileFormat) -> str:
     """What stands above the entries."""
     return ",".join(COLUMNS) + "\n" if kind == "csv" else ""
 
 
-def lines_of(entries: Iterable[PublicListsEntry], kind: Format) -> Iterator[str]:
+def lines_of(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:
     """Entries as lines of a file."""
     if kind == "ndjson":
         yield from (encode_lists(entry).decode() + "\n" for entry in entries)

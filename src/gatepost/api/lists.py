@@ -1,7 +1,7 @@
 """The List API's types: one definition that validates requests, writes answers and makes the documentation.
 
 Requests are strict: a field that is not known is refused, for a misspelt `tenantUid` must not turn a tenant's entry
-into a global one. Answers may gain fields, so whoever reads them ignores what is unknown.
+into a global one. Answers may gain fields, so clients must ignore fields that they do not know.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
 """The Email Scanning API's types: one definition that validates requests, writes answers and makes the documentation.
 
 Names are camelCase on the wire. Points are decimals with two places, written as JSON numbers: what `counted` says
-adds up to `score`, exactly, for whoever reads them as decimals.
+adds up to `score`, exactly, for clients that read them as decimals.
 """
 
 from decimal import Decimal

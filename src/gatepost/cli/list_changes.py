@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from gatepost.api.list_files import Format, Record
+from gatepost.api.list_files import FileRecord, ListFileFormat
 from gatepost.api.lists import MAX_ENTRIES, DryRun, ListChange, NewListEntry
 from gatepost.cli import list_files
 from gatepost.cli.list_service import Service
@@ -27,7 +27,7 @@ from gatepost.service.data_folder import StartError
 
 _REFUSED = re.compile(r"entries\[(\d+)\]\.entry ([^;]*)")
 
-Send = Callable[[list[Record]], ListChange]
+Send = Callable[[list[FileRecord]], ListChange]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def keep(state: Path, source: Source, lines: int) -> None:
 
 
 def imported(
-    records: Iterable[Record], send: Send, source: Source, skip: bool, acknowledged: Callable[[int], None]
+    records: Iterable[FileRecord], send: Send, source: Source, skip: bool, acknowledged: Callable[[int], None]
 ) -> Total:
     """Send everything; `acknowledged` is told the last line after each call."""
     total = Total()
@@ -99,13 +99,13 @@ def imported(
     return total
 
 
-def _calls(records: Iterable[Record]) -> Iterator[list[Record]]:
+def _calls(records: Iterable[FileRecord]) -> Iterator[list[FileRecord]]:
     left = iter(records)
     while call := list(islice(left, MAX_ENTRIES)):
         yield call
 
 
-def _send(call: list[Record], send: Send, source: Source, skip: bool, total: Total) -> None:
+def _send(call: list[FileRecord], send: Send, source: Source, skip: bool, total: Total) -> None:
     while call:
         try:
             change = send(call)
@@ -125,7 +125,7 @@ def _send(call: list[Record], send: Send, source: Source, skip: bool, total: Tot
             return
 
 
-def _refused(fault: ApiError, call: list[Record]) -> list[Skipped]:
+def _refused(fault: ApiError, call: list[FileRecord]) -> list[Skipped]:
     """The lines of the entries that an answer names by their indexes."""
     if fault.code not in ("invalid_entry", "invalid_request"):
         return []
@@ -166,7 +166,7 @@ class Plan(msgspec.Struct, frozen=True):
     """One import."""
 
     file: Path
-    kind: Format
+    kind: ListFileFormat
     from_line: int
     state: Path | None
     skip: bool
@@ -176,7 +176,7 @@ class Plan(msgspec.Struct, frozen=True):
 def change(service: Service, target: Target, entries: Sequence[NewListEntry]) -> None:
     """Change entries that were typed."""
     source = Source(target.name, target.tenant, "the command line")
-    records = [Record(number, number, entry) for number, entry in enumerate(entries, 1)]
+    records = [FileRecord(number, number, entry) for number, entry in enumerate(entries, 1)]
     with service.connected() as client:
         total = imported(records, _sender(client, target), source, False, lambda _line: None)
     _report(target, total)
@@ -208,7 +208,7 @@ def _acknowledged(plan: Plan, target: Target, show: Callable[[int], None]) -> Ca
 
 
 def _sender(client: Client, target: Target) -> Send:
-    def send(call: list[Record]) -> ListChange:
+    def send(call: list[FileRecord]) -> ListChange:
         options = {"tenant": target.tenant}
         if target.delete:
             return client.delete_entries(

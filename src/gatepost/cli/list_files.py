@@ -17,7 +17,7 @@ from typing import BinaryIO
 import typer
 
 from gatepost.api import list_files
-from gatepost.api.list_files import Format, ListFileError, Record
+from gatepost.api.list_files import FileRecord, ListFileError, ListFileFormat
 from gatepost.api.lists import PublicListsEntry, encode_lists
 from gatepost.cli.list_service import Service
 from gatepost.cli.printing import console, rows, table
@@ -28,7 +28,7 @@ from gatepost.service.data_folder import StartError
 STANDARD_INPUT = Path("-")
 
 
-def format_of(file: Path) -> Format:
+def format_of(file: Path) -> ListFileFormat:
     """The format that a name promises."""
     return list_files.format_of(file.name)
 
@@ -43,7 +43,7 @@ def opened(file: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def records(stream: BinaryIO, kind: Format, name: str, advance: Callable[[int], None]) -> Iterator[Record]:
+def records(stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None]) -> Iterator[FileRecord]:
     """The entries of a file; `advance` is told how many bytes were read."""
     try:
         yield from list_files.records(_told(stream, advance), kind)
@@ -57,7 +57,7 @@ def _told(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
         yield line
 
 
-def written(entries: Iterable[PublicListsEntry], kind: Format) -> Iterator[str]:
+def written(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:
     """Entries as lines of a file, with what stands above them."""
     if head := list_files.heading(kind):
         yield head
@@ -88,7 +88,7 @@ def _row(entry: PublicListsEntry) -> tuple[str, ...]:
     return (entry.entry, entry.comment, entry.modified, entry.modified_by, *times)
 
 
-def write_entries(service: Service, name: str, tenant: str | None, file: Path, kind: Format) -> None:
+def write_entries(service: Service, name: str, tenant: str | None, file: Path, kind: ListFileFormat) -> None:
     """Write all entries to standard output or to a file."""
     with service.connected() as client:
         lines = written(client.list_entries(name, tenant=tenant), kind)

@@ -20,7 +20,7 @@ from gatepost.cli.options import (
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.api.list_files import Format
+    from gatepost.api.list_files import ListFileFormat
 
 app = typer.Typer(help="Lists of senders, networks, links, files, phrases and names.", no_args_is_help=True)
 
@@ -258,7 +258,7 @@ def _typed(entries: list[str]) -> list[str]:
         return [record.entry.entry for record in records(stream, "plain", "standard input", lambda _: None)]
 
 
-def _format(kind: str | None, file: Path) -> "Format":
+def _format(kind: str | None, file: Path) -> "ListFileFormat":
     from gatepost.api.list_files import FORMATS
     from gatepost.cli.list_files import format_of
 

@@ -115,14 +115,14 @@ def _user(name: str, config: Any, data: Any) -> "User":
 
 def _password(name: str) -> tuple[str, bool]:
     """The password, and whether it was invented here."""
-    from gatepost.web.credentials import invented, refused
+    from gatepost.web.credentials import generate_password, password_fault
 
     if sys.stdin is None or sys.stdin.isatty():
-        return invented(), True
+        return generate_password(), True
     typed = sys.stdin.readline().rstrip("\r\n")
     if not typed:
-        return invented(), True
-    if reason := refused(typed, name):
+        return generate_password(), True
+    if reason := password_fault(typed, name):
         raise StartError(f"The password is not taken: {reason}.")
     return typed, False
 
@@ -130,9 +130,9 @@ def _password(name: str) -> tuple[str, bool]:
 def _hashed(password: str) -> str:
     import asyncio
 
-    from gatepost.web.credentials import Passwords
+    from gatepost.web.credentials import PasswordHashes
 
-    return asyncio.run(Passwords().hashed(password))
+    return asyncio.run(PasswordHashes().hash(password))
 
 
 def _shown_once(password: str) -> str:

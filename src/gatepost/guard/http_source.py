@@ -10,34 +10,27 @@ second later. A full core answers a scan with 503 at once, before it reads a mes
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 from typing import Any
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gatepost.api.errors import (
     FORBIDDEN,
-    INTERNAL_ERROR,
     MALFORMED_REQUEST,
-    METHOD_NOT_ALLOWED,
-    NOT_FOUND,
     PAYLOAD_TOO_LARGE,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
-    Error,
     Failure,
 )
+from gatepost.api.requests import is_from_this_machine
+from gatepost.api.responses import Endpoint, HttpErrors, JsonResponse
 from gatepost.api.scanning import MAX_BODY
-from gatepost.ids import new_id
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.metrics import exposition
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, HoldsMail, NotHeld, read_order
@@ -48,10 +41,7 @@ from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, ScanUpload
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
 
-log = structlog.get_logger("gatepost.guard")
-
 Answer = Response | Failure
-HttpHandler = Callable[[Request], Awaitable[Answer]]
 
 
 class FullAnswer(msgspec.Struct, frozen=True):
@@ -68,11 +58,11 @@ def build_rest_app(
     """Return the source as an ASGI application. It neither starts nor stops the core."""
     source = _Source(guard, secret, spool, metrics, held_mail)
     routes = [
-        Route("/scan", _Endpoint(source.scan), methods=["POST"]),
-        *(Route(path, _Endpoint(source.carry_out), methods=["POST"]) for path in (kind.path for kind in ORDERS)),
-        Route("/load", _Endpoint(source.load), methods=["GET"]),
-        Route("/healthz", _Endpoint(source.health), methods=["GET"]),
-        Route("/metrics", _Endpoint(source.metrics), methods=["GET"]),
+        Route("/scan", Endpoint(source.scan), methods=["POST"]),
+        *(Route(kind.path, Endpoint(source.carry_out), methods=["POST"]) for kind in ORDERS),
+        Route("/load", Endpoint(source.load), methods=["GET"]),
+        Route("/healthz", Endpoint(source.health), methods=["GET"]),
+        Route("/metrics", Endpoint(source.metrics), methods=["GET"]),
     ]
     app = _RestApp(guard, routes=routes)
     app.router.redirect_slashes = False
@@ -131,7 +121,7 @@ class _Source:
         return _json({"status": "ok"})
 
     async def metrics(self, request: Request) -> Answer:
-        if not _is_local(request):
+        if not is_from_this_machine(request):
             return Failure(FORBIDDEN, "metrics are answered on loopback only")
         return Response(exposition(self._registry), headers={"content-type": METRICS_TYPE})
 
@@ -142,53 +132,30 @@ class _Source:
         return Failure(UNAUTHORIZED, "the shared secret is missing or wrong", (("WWW-Authenticate", "Bearer"),))
 
 
-class _Endpoint:
-    def __init__(self, handler: HttpHandler) -> None:
-        self._handler = handler
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._handler(Request(scope, receive))
-        response = _failure_response(answer) if isinstance(answer, Failure) else answer
-        await response(scope, receive, send)
-
-
 class _RestApp(Starlette):
-    """Starlette without its layers: one wrapper stands between the server and the routes."""
+    """Starlette without its own middleware: between server and routes are only two wrappers."""
 
     def __init__(self, guard: ScansMail, **options: Any) -> None:
         super().__init__(**options)
         self._guard = guard
 
     def build_middleware_stack(self) -> ASGIApp:
-        return _ErrorBoundary(self.router, self._guard)
+        return _LoadHeader(HttpErrors(self.router), self._guard)
 
 
-class _ErrorBoundary:
-    """Every exception becomes an answer, and every answer tells the load."""
+class _LoadHeader:
+    """ASGI wrapper that tells the load with every response."""
 
     def __init__(self, app: ASGIApp, guard: ScansMail) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
-
         async def send_with_load(message: Message) -> None:
-            nonlocal started
             if message["type"] == "http.response.start":
-                started = True
                 message["headers"] = [*message["headers"], (b"gatepost-load", _load_header(self._guard.load()))]
             await send(message)
 
-        try:
-            await self._app(scope, receive, send_with_load)
-        except ClientDisconnect:
-            return
-        except HTTPException as fault:
-            await _failure_response(_routing_failure(fault, scope))(scope, receive, send_with_load)
-        except Exception as fault:
-            if started or scope["type"] != "http":
-                raise
-            await _failure_response(_internal_failure(fault, scope))(scope, receive, send_with_load)
+        await self._app(scope, receive, send_with_load)
 
 
 async def _receive(request: Request, upload: ScanUpload) -> Failure | None:
@@ -215,35 +182,8 @@ def _check_headers(request: Request) -> Failure | None:
     return None
 
 
-def _is_local(request: Request) -> bool:
-    """Whether the request comes from this machine, and not through a proxy on it."""
-    if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
-        return False
-    try:
-        return ip_address(request.client.host if request.client else "").is_loopback
-    except ValueError:
-        return False
-
-
-def _routing_failure(fault: HTTPException, scope: Scope) -> Failure:
-    if fault.status_code == METHOD_NOT_ALLOWED.status:
-        allowed = (fault.headers or {}).get("Allow", "")
-        return Failure(METHOD_NOT_ALLOWED, f"{scope['method']} is not possible here", (("Allow", allowed),))
-    return Failure(NOT_FOUND, "there is nothing at this path")
-
-
-def _internal_failure(fault: Exception, scope: Scope) -> Failure:
-    reference = new_id()
-    log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)
-    return Failure(INTERNAL_ERROR, f"something broke on our side; the log has it as {reference}")
-
-
-def _failure_response(failure: Failure) -> Response:
-    return _json(Error(failure.error.code, failure.message), failure.error.status, dict(failure.headers))
-
-
-def _json(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, "application/json")
+def _json(value: object, status: int = 200) -> Response:
+    return JsonResponse(msgspec.json.encode(value), status)
 
 
 def _load_header(load: Load) -> bytes:

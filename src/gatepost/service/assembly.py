@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
-from gatepost.abby.app import create_app
+from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.guard.admission import Admission
@@ -54,6 +54,7 @@ from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
 from gatepost.web.context import Installation
+from gatepost.web.registry import build_site
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
 
@@ -245,22 +246,28 @@ def build_abby(
     policies: Policies,
     installation: Installation,
 ) -> Starlette:
-    """The API service; `policies` are those of the cores, `installation` is what its system page tells."""
+    """The API service with the web interface; `policies` are those of the cores, `installation` is what the system page
+    shows."""
     cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
     registry.register(metrics)
-    return create_app(
-        cores=cores,
-        releasers=hosts,
+    services = create_services(
         store=store,
-        tokens=settings.static_api_tokens,
+        cores=cores,
         spool=spool,
-        long_request_seconds=settings.service_providers.core.long_request_timeout / 1000,
+        held_mail_cores=hosts,
+        policies=policies,
+        scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
+    )
+    site = build_site(services, installation)
+    return create_app(
+        services,
+        tokens=settings.static_api_tokens,
         ready=lambda: _missing(store),
         metrics=exposed(registry),
         observe=metrics.scanned,
-        policies=policies,
-        installation=installation,
+        routes=site.routes,
+        error_page=site.error_page,
     )
 
 

@@ -122,9 +122,9 @@ async def _welcome(
     port: int,
     store: "Store",
 ) -> None:
-    from gatepost.web.credentials import invented
+    from gatepost.web.credentials import generate_password
 
-    password = None if await store.users() else invented()
+    password = None if await store.users() else generate_password()
     started = Started(
         url=local_url(both.abby, port),
         data=data,

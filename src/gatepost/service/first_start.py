@@ -181,6 +181,6 @@ def _write_configuration(data: DataFolder) -> None:
 async def keep_administrator(store: "UserStore", password: str) -> None:
     """The first user, who makes all others."""
     from gatepost.store.audit import SYSTEM
-    from gatepost.web.credentials import Passwords
+    from gatepost.web.credentials import PasswordHashes
 
-    await store.create_user(ADMINISTRATOR, "administrator", None, await Passwords().hashed(password), SYSTEM)
+    await store.create_user(ADMINISTRATOR, "administrator", None, await PasswordHashes().hash(password), SYSTEM)

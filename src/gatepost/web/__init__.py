@@ -1,1 +1,1 @@
-"""The web interface: pages rendered on the server over the data of the APIs; `registry` lists them."""
+"""The web interface: pages rendered on the server over the data of the APIs; `registry` lists all of them."""

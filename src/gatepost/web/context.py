@@ -1,7 +1,4 @@
-"""What stands behind every page: the same store, cores and rules that the APIs use, and nothing of its own.
-
-The scopes that a visitor can choose from, by name.
-"""
+"""What all pages need: the store, cores and policies that the APIs use too, and the scopes that a user can choose."""
 
 import asyncio
 import time
@@ -20,13 +17,13 @@ from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-from gatepost.web.credentials import Passwords
+from gatepost.web.credentials import PasswordHashes
 from gatepost.web.rendering import PageRenderer
 from gatepost.web.request import GLOBAL, SignedInRequest
 
 
 class Diagnosis(Protocol):
-    """One row of an examination: what was looked at, ok, warn or fail, what was found, and what to do about it."""
+    """One row of a health check: what was checked, ok, warn or fail, what was found, and what to do about it."""
 
     @property
     def what(self) -> str: ...
@@ -45,18 +42,18 @@ Examination: TypeAlias = Callable[[], Sequence[Diagnosis]]
 
 
 def no_examination() -> tuple[Diagnosis, ...]:
-    """Nobody can be asked."""
+    """The default examination, for a process that cannot run one: no rows."""
     return ()
 
 
 def no_feedback(_raw: bytes, _wanted: bool) -> None:
-    """Nobody learns."""
+    """The default for `Installation.learn`: drop the message."""
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """What the system page tells of this process: its version, since when it runs, the settings in force without their
-    secrets, as (file, key, value), and an examination that may take some seconds. `learn` keeps a message that was
-    judged wrongly for the text model's next training."""
+    """What the system page shows of this process: its version, when it started, the settings in force without their
+    secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
+    keeps a message that was judged wrongly for the text model's next training."""
 
     version: str = __version__
     started: float = 0.0
@@ -66,16 +63,16 @@ class Installation(msgspec.Struct, frozen=True):
 
 
 class WebContext(msgspec.Struct, frozen=True):
-    """Everything that pages need."""
+    """Everything that page functions need, besides the request."""
 
     store: Store
     cores: Cores
     held_mail: HeldMailOnCores
     spool: Spool
     policies: Policies
-    trials: ListDryRuns
+    dry_runs: ListDryRuns
     exports: Exports
-    passwords: Passwords
+    passwords: PasswordHashes
     guesses: Guesses
     renderer: PageRenderer
     installation: Installation
@@ -88,31 +85,31 @@ class WebContext(msgspec.Struct, frozen=True):
         return int(self.clock() * 1000)
 
 
-WHOLE = "the whole deployment"
+ALL_TENANTS = "All tenants"
 
 
 class Scopes(msgspec.Struct, frozen=True):
-    """Tenants that the visitor may see; `whole` says whether the deployment-global scope is theirs too."""
+    """Tenants that the user may see; `has_all_tenants` says whether the user may act for all of them at once."""
 
     tenants: tuple[Tenant, ...]
-    whole: bool
+    has_all_tenants: bool
 
     @property
     def choices(self) -> tuple[tuple[str, str], ...]:
-        """(value, name) for a field."""
+        """(value, label) of each scope, for a select field."""
         named = tuple((tenant.uid, tenant.name) for tenant in self.tenants)
-        return ((GLOBAL, WHOLE), *named) if self.whole else named
+        return ((GLOBAL, ALL_TENANTS), *named) if self.has_all_tenants else named
 
     def name(self, uid: str | None) -> str:
-        """What a scope is called."""
+        """Return the label of a scope, given as in storage: a tenant's uid, or None for all tenants."""
         if uid is None:
-            return WHOLE
+            return ALL_TENANTS
         return next((tenant.name for tenant in self.tenants if tenant.uid == uid), uid)
 
 
-async def scopes(desk: WebContext, visit: SignedInRequest) -> Scopes:
-    """All of them, or the visitor's own."""
-    if visit.user.tenant:
-        own = await desk.store.tenant(visit.user.tenant)
-        return Scopes((own,) if own else (), whole=False)
-    return Scopes(await desk.store.tenants(), whole=True)
+async def find_scopes(context: WebContext, request: SignedInRequest) -> Scopes:
+    """Return every scope, or only the user's own tenant where the user belongs to one."""
+    if request.user.tenant:
+        own = await context.store.tenant(request.user.tenant)
+        return Scopes((own,) if own else (), has_all_tenants=False)
+    return Scopes(await context.store.tenants(), has_all_tenants=True)

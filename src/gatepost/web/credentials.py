@@ -1,12 +1,12 @@
-"""Passwords: Argon2id (RFC 9106), off the event loop, and never faster for a name that does not exist.
+"""Passwords and second factors.
 
-One hash takes 64 MiB and some tens of milliseconds on purpose. Two at a time bound what strangers can make us spend;
-the others wait. A name that nobody has is checked against a hash that no password fits, so that time tells nothing.
+Passwords are hashed with Argon2id (RFC 9106), off the event loop. One hash takes 64 MiB and some tens of milliseconds
+on purpose; only two run at a time, which bounds what an attacker can make the service spend. The password of a user who
+does not exist is checked against a hash that no password matches, so that the time taken tells nothing.
 
-Codes of an authenticator app as a second factor: RFC 6238 over RFC 4226, six digits, thirty seconds, SHA-1.
-
-Those are the only parameters that every app knows. A code of the step before or after counts as well, for clocks
-differ; the step that was used is kept, so that no code opens twice.
+Second factors are the codes of an authenticator app: TOTP (RFC 6238 over RFC 4226) with six digits, thirty seconds and
+SHA-1, the only parameters that every app knows. A code of the step before or after is accepted as well, since clocks
+differ; the step that was used is stored, so that no code works twice.
 """
 
 import asyncio
@@ -22,109 +22,110 @@ import zxingcpp
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-SHORTEST = 12
-LONGEST = 256
-AT_ONCE = 2
+MIN_PASSWORD = 12
+MAX_PASSWORD = 256
+MAX_PARALLEL_HASHES = 2
 
 
-class Passwords:
+class PasswordHashes:
     """Hashes and checks passwords."""
 
     def __init__(self) -> None:
         self._hasher = PasswordHasher()
-        self._turn = asyncio.Semaphore(AT_ONCE)
-        self._nobody = ""
+        self._turn = asyncio.Semaphore(MAX_PARALLEL_HASHES)
+        self._dummy = ""
 
-    async def hashed(self, password: str) -> str:
-        """What is kept of a password."""
+    async def hash(self, password: str) -> str:
+        """Return the hash of a password, to be stored."""
         async with self._turn:
             return await asyncio.to_thread(self._hasher.hash, password)
 
-    async def right(self, kept: str | None, password: str) -> bool:
-        """Is it the password? None stands for a user who does not exist, and takes as long."""
-        if not self._nobody:
-            self._nobody = await self.hashed(secrets.token_hex(32))
+    async def verify(self, kept: str | None, password: str) -> bool:
+        """Does the password match the stored hash? None stands for a user who does not exist, and takes as long."""
+        if not self._dummy:
+            self._dummy = await self.hash(secrets.token_hex(32))
         async with self._turn:
-            return await asyncio.to_thread(self._fits, kept or self._nobody, password) and kept is not None
+            return await asyncio.to_thread(self._matches, kept or self._dummy, password) and kept is not None
 
-    def _fits(self, kept: str, password: str) -> bool:
+    def _matches(self, kept: str, password: str) -> bool:
         try:
-            return self._hasher.verify(kept, password[: LONGEST + 1])
+            return self._hasher.verify(kept, password[: MAX_PASSWORD + 1])
         except (VerificationError, InvalidHashError):
             return False
 
 
-def refused(password: str, name: str) -> str:
-    """Why a new password is not taken; empty where it is. Length is what counts, not odd characters."""
-    if len(password) < SHORTEST:
-        return f"it needs at least {SHORTEST} characters; a few words in a row are good"
-    if len(password) > LONGEST:
-        return f"it may have at most {LONGEST} characters"
+def password_fault(password: str, name: str) -> str:
+    """Return why a new password is refused, "" where it is accepted. Length counts, not special characters."""
+    if len(password) < MIN_PASSWORD:
+        return f"it must have at least {MIN_PASSWORD} characters; several words are a good choice"
+    if len(password) > MAX_PASSWORD:
+        return f"it may have at most {MAX_PASSWORD} characters"
     if name.casefold() in password.casefold() and len(password) < 2 * len(name) + 8:
-        return "it must not be made of the user's name"
+        return "it must not consist of the user's name"
     if len(set(password)) < 5:
-        return "it repeats the same few characters"
+        return "it has too few different characters"
     return ""
 
 
-def invented() -> str:
-    """A password to begin with, in a form that people can type."""
+def generate_password() -> str:
+    """Return a random password that is easy to type."""
     return "-".join(secrets.token_hex(3) for _ in range(4))
 
 
-STEP = 30
-DIGITS = 6
-DRIFT = 1
-SECRET_BYTES = 20
+TOTP_SECONDS = 30
+TOTP_DIGITS = 6
+TOTP_DRIFT = 1
+TOTP_SECRET_BYTES = 20
 
 
-def new_secret() -> str:
-    """A secret in Base32, as apps take it."""
-    return base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")
+def new_totp_secret() -> str:
+    """Return a new secret in Base32, as authenticator apps take it."""
+    return base64.b32encode(secrets.token_bytes(TOTP_SECRET_BYTES)).decode("ascii")
 
 
-def code(secret: str, step: int) -> str:
+def totp_code(secret: str, step: int) -> str:
     """The code of one step (RFC 4226 section 5.3)."""
     digest = hmac.digest(base64.b32decode(secret), struct.pack(">Q", step), hashlib.sha1)
     offset = digest[-1] & 0x0F
     number: int = struct.unpack_from(">I", digest, offset)[0] & 0x7FFF_FFFF
-    return str(number % 10**DIGITS).zfill(DIGITS)
+    return str(number % 10**TOTP_DIGITS).zfill(TOTP_DIGITS)
 
 
-def step_of(secret: str, given: str, now: float) -> int | None:
-    """The step that a code belongs to, if it is one of now. Every candidate is compared, in constant time."""
+def match_totp_code(secret: str, given: str, now: float) -> int | None:
+    """Return the time step that a code belongs to, None if it is not a current one. Every candidate is compared, in
+    constant time."""
     typed = "".join(given.split())
-    if len(typed) != DIGITS or not (typed.isascii() and typed.isdigit()):
+    if len(typed) != TOTP_DIGITS or not (typed.isascii() and typed.isdigit()):
         return None
-    current = int(now) // STEP
+    current = int(now) // TOTP_SECONDS
     found = None
-    for step in range(current - DRIFT, current + DRIFT + 1):
-        if hmac.compare_digest(code(secret, step), typed):
+    for step in range(current - TOTP_DRIFT, current + TOTP_DRIFT + 1):
+        if hmac.compare_digest(totp_code(secret, step), typed):
             found = step
     return found
 
 
-def address(secret: str, name: str) -> str:
-    """The `otpauth:` address that apps read."""
+def totp_uri(secret: str, name: str) -> str:
+    """Return the `otpauth:` URI that authenticator apps read."""
     label = quote(f"Gatepost:{name}")
     return f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': 'Gatepost'})}"
 
 
-class Picture(msgspec.Struct, frozen=True):
+class QrCode(msgspec.Struct, frozen=True):
     """A QR code as the path of an SVG in which every module is one unit wide; `size` has the quiet zone in it."""
 
     path: str
     size: int
 
 
-def picture(secret: str, name: str) -> Picture:
-    """The same address for the app's camera."""
-    barcode = zxingcpp.create_barcode(address(secret, name), zxingcpp.BarcodeFormat.QRCode)
+def totp_qr_code(secret: str, name: str) -> QrCode:
+    """Return the `otpauth:` URI as a QR code."""
+    barcode = zxingcpp.create_barcode(totp_uri(secret, name), zxingcpp.BarcodeFormat.QRCode)
     drawing = str(zxingcpp.write_barcode_to_svg(barcode, add_quiet_zones=True))
     size = drawing.partition('width="')[2].partition('"')[0]
-    return Picture(drawing.partition('<path d="')[2].partition('"')[0], int(size))
+    return QrCode(drawing.partition('<path d="')[2].partition('"')[0], int(size))
 
 
-def is_secret(text: str) -> bool:
-    """Is it one that `new_secret` may have made?"""
-    return len(text) == SECRET_BYTES * 8 // 5 and set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+def is_totp_secret(text: str) -> bool:
+    """Could the text be a secret of `new_totp_secret`?"""
+    return len(text) == TOTP_SECRET_BYTES * 8 // 5 and set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")

@@ -1,8 +1,7 @@
-"""What a form sends: urlencoded, or multipart where it carries a file. Bounded while it is read.
+"""What a form sends: urlencoded, or multipart where it carries a file. Size and time are bounded while it is read.
 
-A field that comes twice keeps all its values, in order, for lists of chosen rows are sent like that.
-
-Times that people choose: a day, or a day and a minute, in UTC.
+A field that comes twice keeps all its values, in order: selected rows are sent like that. Times in forms are a day, or
+a day and a minute, in UTC.
 """
 
 from collections.abc import Iterable
@@ -18,15 +17,17 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
 )
 from starlette.requests import Request
 
-from gatepost.abby.upload import Pace, boundary_of
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
+from gatepost.api.requests import BodyPace, parse_boundary
 
 MAX_FORM = 4 << 20
 MAX_FIELDS = 2_000
 
-TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "this is more than the form takes; nothing was changed")
-SLOW = Failure(MALFORMED_REQUEST, "the form stopped arriving, or arrives too slowly; nothing was changed")
-UNREADABLE = Failure(MALFORMED_REQUEST, "the form could not be read; nothing was changed. Go back and send it again")
+FORM_TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "the form is too large; nothing was saved")
+STALLED = Failure(MALFORMED_REQUEST, "the upload stopped or was too slow; nothing was saved")
+UNREADABLE_FORM = Failure(
+    MALFORMED_REQUEST, "the form could not be read; nothing was saved. Go back and submit it again"
+)
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -37,9 +38,9 @@ class Form(msgspec.Struct, frozen=True):
 
     def text(self, name: str, limit: int = 1_000) -> str:
         """The first value of a field without the spaces around it; empty where there is none."""
-        return self.whole(name).strip()[:limit]
+        return self.raw_text(name).strip()[:limit]
 
-    def whole(self, name: str) -> str:
+    def raw_text(self, name: str) -> str:
         """The first value as it came: passwords may begin with a space."""
         return next(iter(self.fields.get(name, ())), "")
 
@@ -48,83 +49,83 @@ class Form(msgspec.Struct, frozen=True):
         return self.fields.get(name, ())
 
     def with_field(self, name: str, value: str) -> str:
-        """The same fields as the query of an address, with one of them set; words of a page that was left are gone."""
+        """Return the fields as the query of a URL with one of them set, and without the notice (`done`)."""
         kept = {key: values for key, values in self.fields.items() if key not in (name, "done") and any(values)}
         return urlencode({**kept, name: (value,)}, doseq=True, errors="replace")
 
     @property
-    def narrows(self) -> bool:
-        """Does an address ask for less than everything? What a page was left with (`done`) does not count."""
+    def is_filtered(self) -> bool:
+        """Does the query of a URL filter the rows? The notice (`done`) and the position (`before`) do not."""
         return any(any(values) for name, values in self.fields.items() if name not in ("done", "before"))
 
     def has(self, name: str) -> bool:
-        """Was it sent with something in it? A box that is ticked is sent, one that is not is absent."""
-        return bool(self.whole(name))
+        """Was the field sent with a value? Browsers send a checkbox only when it is ticked."""
+        return bool(self.raw_text(name))
 
 
-class Sink(Protocol):
+class FileSink(Protocol):
     """Where the bytes of a file go."""
 
     def write(self, data: bytes) -> object: ...
 
 
-def query(text: str) -> Form:
-    """The fields of an address' query; what cannot be read is left out."""
+def parse_query(text: str) -> Form:
+    """Return the fields of a URL's query; none where it cannot be parsed."""
     try:
-        return _collected(parse_qsl(text[:20_000], keep_blank_values=True, max_num_fields=100, errors="replace"))
+        return _build_form(parse_qsl(text[:20_000], keep_blank_values=True, max_num_fields=100, errors="replace"))
     except ValueError:
         return Form()
 
 
 async def read_form(request: Request) -> Form | Failure:
-    """The form that a request carries, without files."""
+    """Read the form that a request carries, without files."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        return Failure(UNSUPPORTED_MEDIA_TYPE, "forms are sent as application/x-www-form-urlencoded")
+        return Failure(UNSUPPORTED_MEDIA_TYPE, "forms must be sent as application/x-www-form-urlencoded")
     body = bytearray()
     try:
-        async with Pace() as pace:
+        async with BodyPace() as pace:
             async for chunk in request.stream():
                 pace.earn(len(chunk))
                 body += chunk
                 if len(body) > MAX_FORM:
-                    return TOO_LARGE
+                    return FORM_TOO_LARGE
     except TimeoutError:
-        return SLOW
+        return STALLED
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="replace")
     except (ValueError, UnicodeDecodeError):
-        return UNREADABLE
-    return _collected(pairs)
+        return UNREADABLE_FORM
+    return _build_form(pairs)
 
 
-async def read_upload(request: Request, sink: Sink, limit: int) -> Form | Failure:
-    """A form with one file in it, whose bytes go to `sink` as they come."""
-    boundary = boundary_of(request.scope["headers"])
+async def read_upload(request: Request, sink: FileSink, limit: int) -> Form | Failure:
+    """Read a form with one file in it, whose bytes go to `sink` as they arrive."""
+    boundary = parse_boundary(request.scope["headers"])
     if isinstance(boundary, Failure):
         return boundary
-    reading = _Upload(sink, limit)
+    reading = _FormParts(sink, limit)
     try:
         with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
-            async with Pace() as pace:
+            async with BodyPace() as pace:
                 async for chunk in request.stream():
                     pace.earn(len(chunk))
-                    if reading.fed(chunk, parser.parse(chunk)).is_too_large:
+                    if reading.feed(chunk, parser.parse(chunk)).is_too_large:
                         break
             if not reading.is_too_large and not parser.closed:
-                reading.fed(b"", parser.parse(b""))
+                reading.feed(b"", parser.parse(b""))
     except TimeoutError:
-        return SLOW
+        return STALLED
     except MultipartError:
         # Leaving before the end is an error to the parser as well.
-        return TOO_LARGE if reading.is_too_large else UNREADABLE
-    return TOO_LARGE if reading.is_too_large else reading.form()
+        return FORM_TOO_LARGE if reading.is_too_large else UNREADABLE_FORM
+    return FORM_TOO_LARGE if reading.is_too_large else reading.form()
 
 
-class _Upload:
-    """The parts of a body, one after the other."""
+class _FormParts:
+    """The parts of a multipart body, one after the other."""
 
-    def __init__(self, sink: Sink, limit: int) -> None:
+    def __init__(self, sink: FileSink, limit: int) -> None:
         self._sink, self._limit = sink, limit
         self._pairs: list[tuple[str, str]] = []
         self._name, self._value = "", bytearray()
@@ -136,8 +137,8 @@ class _Upload:
     def is_too_large(self) -> bool:
         return self._file_size > self._limit or self._received - self._file_size > MAX_FORM
 
-    def fed(self, chunk: bytes, events: Iterable[MultipartSegment | bytearray | None]) -> Self:
-        """So many bytes, and what the parser made of them."""
+    def feed(self, chunk: bytes, events: Iterable[MultipartSegment | bytearray | None]) -> Self:
+        """Take a chunk of the body, and the events that the parser made of it."""
         self._received += len(chunk)
         for event in events:
             self._take(event)
@@ -159,11 +160,11 @@ class _Upload:
             self._value += event
 
     def form(self) -> Form:
-        collected = _collected(self._pairs)
+        collected = _build_form(self._pairs)
         return Form(collected.fields, self._file)
 
 
-def _collected(pairs: Iterable[tuple[str, str]]) -> Form:
+def _build_form(pairs: Iterable[tuple[str, str]]) -> Form:
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value.replace("\0", "\N{REPLACEMENT CHARACTER}"))
@@ -172,8 +173,8 @@ def _collected(pairs: Iterable[tuple[str, str]]) -> Form:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-UNREADABLE_TIME = Failure(INVALID_REQUEST, "that is no day: write it as 2027-01-31")
-PAST_TIME = Failure(INVALID_REQUEST, "that day is over; choose a later one, or none at all")
+UNREADABLE_TIME = Failure(INVALID_REQUEST, "this is not a date; write it as 2027-01-31")
+PAST_TIME = Failure(INVALID_REQUEST, "the date is in the past; choose a later one, or none")
 
 
 def parse_time(text: str, *, end: bool = False) -> int | Failure | None:
@@ -191,22 +192,22 @@ def parse_time(text: str, *, end: bool = False) -> int | Failure | None:
 
 
 class Period(msgspec.Struct, frozen=True):
-    """A stretch of time; None where it is open at that side."""
+    """A period of time in Unix milliseconds; None where it is open at that end."""
 
     since: int | None = None
     until: int | None = None
 
 
-def parse_period(asked: Form) -> Period | Failure:
-    """What the fields `since` and `until` say; the last day counts whole."""
-    since, until = parse_time(asked.text("since")), parse_time(asked.text("until"), end=True)
+def parse_period(query: Form) -> Period | Failure:
+    """Return the period of the fields `since` and `until`; the last day is included."""
+    since, until = parse_time(query.text("since")), parse_time(query.text("until"), end=True)
     if isinstance(since, Failure):
         return since
     return until if isinstance(until, Failure) else Period(since, until)
 
 
 def parse_expiry(text: str, now: int) -> int | Failure | None:
-    """When something ends: with the end of that day; None for never."""
+    """Return when something expires: at the end of the given day, None for never."""
     moment = parse_time(text, end=True)
     if isinstance(moment, int) and moment <= now:
         return PAST_TIME

@@ -1,6 +1,7 @@
-"""The list that a path names, for who may see it, and what it does in words that teach.
+"""The list that a URL names, checked against the user's scope, and changes of many entries.
 
-Many entries in calls of 500. Each call is atomic and may be repeated, so what came before a failure stands.
+Entries are saved and deleted in calls of 500. Each call is atomic and may be repeated, so what was saved before a
+failure stays saved.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,17 +16,18 @@ from gatepost.lists.entries import Category, EntryKind
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NotFound
-from gatepost.web.context import WHOLE, WebContext
-from gatepost.web.request import GLOBAL, NOT_HERE, SignedInRequest
+from gatepost.web.context import ALL_TENANTS, WebContext
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 
-NO_LIST = Failure(LIST_NOT_FOUND, "there is no such list in this scope; it may have been deleted")
+NO_LIST = Failure(LIST_NOT_FOUND, "this list does not exist here; it may have been deleted")
 
 CATEGORIES: dict[Category, str] = {
-    "block": "A hit holds the mail: it gets at least the verdict policy.",
-    "allow": "A hit speaks for the mail. Malware and forgery stay what they are, but for files that you know by hash.",
-    "policy": "A hit breaks a rule of yours: the mail gets at least the verdict policy.",
-    "trust": "A hit makes a host one of your own on the way of a message.",
-    "protect": "Whoever imitates one of these is found out.",
+    "block": 'Matching mail is held (verdict "policy" or worse).',
+    "allow": "Matching mail is not held as spam or suspicious. Malware and spoofing are still held; files listed by "
+    "hash are exempt.",
+    "policy": 'Matching mail violates a rule of yours and is held (verdict "policy" or worse).',
+    "trust": "Trusted relay: skipped when looking for the sending host.",
+    "protect": "Protected against impersonation.",
 }
 
 
@@ -39,12 +41,12 @@ class ListInScope(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where its pages are."""
+        """The URL of its pages."""
         return f"/lists/{self.scope or GLOBAL}/{self.definition.name}"
 
     @property
     def home(self) -> str:
-        """The lists beside it."""
+        """The URL of the lists of the same scope."""
         return f"/lists?scope={self.scope or GLOBAL}"
 
     @property
@@ -53,29 +55,29 @@ class ListInScope(msgspec.Struct, frozen=True):
 
     @property
     def effect(self) -> str:
-        """What a hit does."""
+        """What a match does, as a sentence."""
         return CATEGORIES[self.definition.category]
 
 
-async def scope_of(desk: WebContext, visit: SignedInRequest, named: str) -> tuple[str | None, str] | Failure:
-    """A scope that there is and that is the visitor's to see, with its name."""
-    scope = visit.scope(named)
+async def find_scope(context: WebContext, request: SignedInRequest, named: str) -> tuple[str | None, str] | Failure:
+    """Return the scope that a URL names with its label, or a failure where it does not exist or is not the user's."""
+    scope = request.parse_scope(named)
     if isinstance(scope, Failure):
         return scope
     if scope is None:
-        return None, WHOLE
-    tenant = await desk.store.tenant(scope)
-    return (scope, tenant.name) if tenant else NOT_HERE
+        return None, ALL_TENANTS
+    tenant = await context.store.tenant(scope)
+    return (scope, tenant.name) if tenant else NOT_VISIBLE
 
 
-async def find_list(desk: WebContext, visit: SignedInRequest) -> ListInScope | Failure:
-    """The list of the path's `scope` and `name`."""
-    found = await scope_of(desk, visit, visit.part("scope"))
+async def find_list(context: WebContext, request: SignedInRequest) -> ListInScope | Failure:
+    """Return the list that the URL's `scope` and `name` stand for."""
+    found = await find_scope(context, request, request.path_part("scope"))
     if isinstance(found, Failure):
         return found
     scope, scope_name = found
-    for state in await desk.store.lists(scope):
-        if state.definition.name == visit.part("name"):
+    for state in await context.store.lists(scope):
+        if state.definition.name == request.path_part("name"):
             return ListInScope(scope, scope_name, state.definition, state.size)
     return NO_LIST
 
@@ -83,42 +85,50 @@ async def find_list(desk: WebContext, visit: SignedInRequest) -> ListInScope | F
 T = TypeVar("T")
 
 
+class RejectedLine(msgspec.Struct, frozen=True):
+    """A line of a text or a file that is no entry of the list, and why."""
+
+    number: int
+    text: str
+    reason: str
+
+
 class Applied(msgspec.Struct, frozen=True):
-    """How many entries were changed, and why not all of them; "" where all were."""
+    """How many entries were changed; `fault` says why not all of them, "" where all were."""
 
     modified: int = 0
     fault: str = ""
 
 
-def calls(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """At most 500 at a time."""
+def split_calls(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split items into calls of at most 500."""
     return (items[start : start + MAX_ENTRIES] for start in range(0, len(items), MAX_ENTRIES))
 
 
-async def add_all(desk: WebContext, place: ListInScope, entries: Sequence[NewEntry], by: Actor) -> Applied:
-    """Add or update entries until one call is refused."""
+async def add_all(context: WebContext, scoped_list: ListInScope, entries: Sequence[NewEntry], by: Actor) -> Applied:
+    """Add or update entries, up to the first call that is refused."""
     done = 0
-    for call in calls(entries):
-        outcome = await desk.store.add_entries(place.scope, place.definition, call, by)
+    for call in split_calls(entries):
+        outcome = await context.store.add_entries(scoped_list.scope, scoped_list.definition, call, by)
         if not isinstance(outcome, int):
-            return Applied(done, refusal(outcome))
+            return Applied(done, explain_refusal(outcome))
         done += outcome
     return Applied(done)
 
 
-async def delete_all(desk: WebContext, place: ListInScope, keys: Sequence[str], by: Actor) -> Applied:
-    """Delete entries; those that are gone already do no harm."""
+async def delete_all(context: WebContext, scoped_list: ListInScope, keys: Sequence[str], by: Actor) -> Applied:
+    """Delete entries; entries that do not exist are skipped."""
     done = 0
-    for call in calls(keys):
-        done += await desk.store.delete_entries(place.scope, place.definition.name, call, by)
+    for call in split_calls(keys):
+        done += await context.store.delete_entries(scoped_list.scope, scoped_list.definition.name, call, by)
     return Applied(done)
 
 
-def refusal(outcome: ListFull | NotFound) -> str:
-    """Why a call was not applied."""
+def explain_refusal(outcome: ListFull | NotFound) -> str:
+    """Return why a call was not applied, as a sentence."""
     if isinstance(outcome, NotFound):
-        return f"The {outcome.what} was deleted meanwhile."
+        return f"The {outcome.what} was deleted in the meantime."
     return (
-        f"The list has {outcome.size:,} of at most {outcome.max_size:,} entries, and these do not fit. "
+        f"The list has {outcome.size:,} of at most {outcome.max_size:,} entries; the new ones do not fit. "
         "Delete some first, or add fewer."
     )

@@ -1,8 +1,17 @@
-"""Every page and action that there is, each with the permission it asks for."""
+"""The web interface as a whole: every page and action, and the site that a service serves."""
 
+import time
+from collections.abc import Callable
+
+import msgspec
 from starlette.routing import Route
 
-from gatepost.web.context import WebContext
+from gatepost.abby.app import ApiServices
+from gatepost.abby.authenticator import Guesses
+from gatepost.api.responses import ErrorPage
+from gatepost.web.context import Installation, WebContext
+from gatepost.web.credentials import PasswordHashes
+from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
     api_keys,
@@ -20,32 +29,53 @@ from gatepost.web.pages import (
     tenants,
     users,
 )
-from gatepost.web.responses import Assets
-from gatepost.web.site import Row, routes
+from gatepost.web.rendering import PageRenderer, build_environment
+from gatepost.web.routing import WebRoute, build_routes
 
-PAGES: tuple[Row, ...] = (
-    *account.SIGN_IN_PAGES,
-    *account.ACCOUNT_PAGES,
-    *overview.ROWS,
-    *messages.MESSAGE_PAGES,
-    *messages.REPLAY_PAGES,
-    *quarantine.ROWS,
-    *scan.ROWS,
-    *lists.LIST_PAGES,
-    *custom_lists.ROWS,
-    *list_changes.ROWS,
-    *lists.ENTRY_PAGES,
-    *list_import.ROWS,
-    *lists.EXPORT_PAGES,
-    *api_keys.ROWS,
-    *policy.ROWS,
-    *tenants.ROWS,
-    *users.ROWS,
-    *audit.ROWS,
-    *system.ROWS,
+PAGES: tuple[WebRoute, ...] = (
+    *account.PAGES,
+    *overview.PAGES,
+    *messages.PAGES,
+    *quarantine.PAGES,
+    *scan.PAGES,
+    *lists.PAGES,
+    *custom_lists.PAGES,
+    *list_changes.PAGES,
+    *list_import.PAGES,
+    *api_keys.PAGES,
+    *policy.PAGES,
+    *tenants.PAGES,
+    *users.PAGES,
+    *audit.PAGES,
+    *system.PAGES,
 )
 
 
-def web_routes(desk: WebContext, assets: Assets) -> list[Route]:
-    """All pages, as routes."""
-    return routes(desk, assets, PAGES)
+class Site(msgspec.Struct, frozen=True):
+    """The web interface as a service takes it: the routes of all pages, and the page for failures."""
+
+    routes: list[Route]
+    error_page: ErrorPage
+
+
+def build_site(
+    services: ApiServices, installation: Installation | None = None, clock: Callable[[], float] = time.monotonic
+) -> Site:
+    """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses."""
+    assets = Assets()
+    renderer = PageRenderer(build_environment(assets.paths))
+    context = WebContext(
+        store=services.store,
+        cores=services.cores,
+        held_mail=services.held_mail,
+        spool=services.spool,
+        policies=services.policies,
+        dry_runs=services.dry_runs,
+        exports=services.exports,
+        passwords=PasswordHashes(),
+        guesses=Guesses(clock),
+        renderer=renderer,
+        installation=installation or Installation(),
+        scan_seconds=services.scan_seconds,
+    )
+    return Site(build_routes(context, assets, PAGES), renderer.error_page)

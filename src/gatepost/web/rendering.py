@@ -1,128 +1,165 @@
-"""The ways through the interface, in the order in which people need them.
+"""Rendering of pages: the templates with their filters, the navigation, and the notices.
 
-What a page says after a change, by the word in `?done=`. A closed set: no address makes a page
-say anything else.
-
-Long work that a browser watches: percents, each on a line of its own, then an empty line, then the page.
-
-Only a script asks for that (`Accept: text/x-progress`); without one the same page comes when the work is done. Whoever
-leaves meanwhile does not stop the work.
-
-Pages for people who are signed in: what every one of them shows, and the values that only it has.
+Templates are compiled once. Every value is escaped; a missing name is an error, not a gap. Notices are named by the
+word in `?done=`, from a closed set, so that no link can make a page say anything else.
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
-from jinja2 import Environment
-from starlette.requests import Request
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from gatepost.web.request import Permission, SignedInRequest
-from gatepost.web.responses import PAGE_HEADERS
+from gatepost.api.errors import Failure
+from gatepost.api.responses import Headers
+from gatepost.times import date_time
+from gatepost.web.page_responses import html_response
+from gatepost.web.request import PagePermission, SignedInRequest
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One way: its name, where it leads, for whom."""
+class NavigationLink(msgspec.Struct, frozen=True):
+    """One link of the navigation: its label, its path, and the permission that shows it."""
 
     name: str
     path: str
-    may: Permission
+    may: PagePermission
 
 
-ENTRIES = (
-    Entry("Overview", "/", "overview.read"),
-    Entry("Messages", "/messages", "messages.read"),
-    Entry("Quarantine", "/quarantine", "quarantine.read"),
-    Entry("Scan", "/scan", "messages.scan"),
-    Entry("Lists", "/lists", "lists.read"),
-    Entry("API keys", "/keys", "keys.read"),
-    Entry("Policy", "/policy", "policy.read"),
-    Entry("Tenants", "/tenants", "tenants.read"),
-    Entry("Users", "/users", "users.read"),
-    Entry("Audit trail", "/audit", "audit.read"),
-    Entry("System", "/system", "system.read"),
+NAVIGATION = (
+    NavigationLink("Overview", "/", "overview.read"),
+    NavigationLink("Messages", "/messages", "messages.read"),
+    NavigationLink("Quarantine", "/quarantine", "quarantine.read"),
+    NavigationLink("Scan", "/scan", "messages.scan"),
+    NavigationLink("Lists", "/lists", "lists.read"),
+    NavigationLink("API keys", "/keys", "keys.read"),
+    NavigationLink("Policy", "/policy", "policy.read"),
+    NavigationLink("Tenants", "/tenants", "tenants.read"),
+    NavigationLink("Users", "/users", "users.read"),
+    NavigationLink("Audit trail", "/audit", "audit.read"),
+    NavigationLink("System", "/system", "system.read"),
 )
 
 
 NOTICES = {
     "signed-out": "You are signed out.",
-    "password": "The password is changed. Other sessions of this user have ended.",
-    "session-ended": "The session has ended.",
-    "sessions-ended": "All other sessions have ended.",
-    "totp-on": "Signing in now needs a code of your app.",
-    "totp-off": "Signing in needs no code any more.",
-    "key-revoked": "The key is revoked. Nothing can use it any more.",
-    "added": "The entries are in the list.",
+    "password": "Password changed. All other sessions of this user have ended.",
+    "session-ended": "Session ended.",
+    "sessions-ended": "All other sessions ended.",
+    "totp-on": "Signing in now requires a code from your app.",
+    "totp-off": "Signing in no longer requires a code.",
+    "key-revoked": "Key revoked. It no longer works.",
+    "added": "Entries saved.",
     "deleted": "Deleted.",
-    "changed": "The change is saved.",
-    "list-created": "The list is there; add its first entry.",
-    "list-deleted": "The list and its entries are deleted.",
-    "tenant-created": "The tenant is there. Give it its domains.",
-    "tenant-deleted": "The tenant and all that was its own are deleted.",
-    "user-created": "The user can sign in.",
-    "user-deleted": "The user is deleted.",
-    "released": "Released: the next hop has it.",
-    "reported": "Thank you. The report is on record.",
-    "blocked": "Blocked: the entry holds from the next message on.",
-    "allowed": "Allowed: the entry holds from the next message on.",
+    "changed": "Change saved.",
+    "list-created": "List created. Add its first entry.",
+    "list-deleted": "List and entries deleted.",
+    "tenant-created": "Tenant created. Add its domains next.",
+    "tenant-deleted": "Tenant deleted, with all its data.",
+    "user-created": "User created.",
+    "user-deleted": "User deleted.",
+    "released": "Released: the next hop has accepted the message.",
+    "reported": "Report recorded. Thank you.",
+    "blocked": "Blocked from the next message on.",
+    "allowed": "Allowed from the next message on.",
 }
 
 
-PROGRESS = "text/x-progress"
-
-ReportProgress: TypeAlias = Callable[[int], Awaitable[None]]
-
-
-def is_watched(request: Request) -> bool:
-    """Does a script of ours ask?"""
-    return PROGRESS in request.headers.get("accept", "")
-
-
-async def ignore_progress(_percent: int) -> None:
-    """Nobody watches."""
-
-
-class WatchedResponse(Response):
-    """Does its work while it is sent. What the work needs open until then is in `held`."""
-
-    def __init__(self, work: Callable[[ReportProgress], Awaitable[str]]) -> None:
-        super().__init__(headers=PAGE_HEADERS, media_type=PROGRESS)
-        del self.headers["content-length"]
-        self._work = work
-        self.held = ExitStack()
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        with self.held:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-
-            async def told(percent: int) -> None:
-                await send({"type": "http.response.body", "body": b"%d\n" % percent, "more_body": True})
-
-            page = await self._work(told)
-            await send({"type": "http.response.body", "body": b"\n" + page.encode("utf-8", "replace")})
-
-
 class PageRenderer:
-    """Templates to text."""
+    """Renders templates with the values that every page needs."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
-    def page(self, template: str, visit: SignedInRequest, **values: Any) -> str:
-        """A page for somebody who is signed in."""
+    def render(self, template: str, request: SignedInRequest, **values: Any) -> str:
+        """Render a page for a signed-in user."""
         return self._environment.get_template(template).render(
-            visit=visit,
-            user=visit.user,
-            csrf=visit.session.csrf,
-            navigation=[entry for entry in ENTRIES if visit.may(entry.may)],
-            notice=NOTICES.get(visit.query.text("done"), ""),
+            request=request,
+            user=request.user,
+            csrf=request.session.csrf,
+            navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
+            notice=NOTICES.get(request.query.text("done"), ""),
             **values,
         )
 
-    def plain(self, template: str, **values: Any) -> str:
-        """A page for anybody, or a piece of one."""
-        return self._environment.get_template(template).render(visit=None, notice="", **values)
+    def render_public(self, template: str, **values: Any) -> str:
+        """Render a page that needs no session, or a fragment of a page."""
+        return self._environment.get_template(template).render(request=None, notice="", **values)
+
+    def error_page(self, failure: Failure, headers: Headers) -> Response:
+        """Return the response to a failure, for a browser; it has no navigation, since there may be no session."""
+        title = failure.error.code.replace("_", " ").capitalize()
+        sentence = failure.message[:1].upper() + failure.message[1:].rstrip(".") + "."
+        page = self._environment.get_template("error.html").render(title=title, message=sentence, error=failure.error)
+        response = html_response(page, failure.error.status)
+        response.headers.update(dict(headers))
+        return response
+
+
+_SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+
+def build_environment(assets: Mapping[str, str]) -> Environment:
+    """Return the environment of all templates; `assets` are the paths of style, script and icon by their names."""
+    created = Environment(
+        loader=PackageLoader("gatepost.web"),
+        autoescape=select_autoescape(default_for_string=True, default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    created.globals["asset"] = dict(assets)
+    created.filters.update(
+        moment=format_moment,
+        machine=date_time,
+        size=format_size,
+        points=format_points,
+        count=format_count,
+        percent=format_percent,
+        ago=format_ago,
+    )
+    return created
+
+
+def format_moment(milliseconds: int | None) -> str:
+    """A time for people, in UTC; every page says so once."""
+    if milliseconds is None:
+        return "never"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def format_ago(milliseconds: int, now: int) -> str:
+    """How long ago a time was, roughly."""
+    seconds = max(0, now - milliseconds) // 1000
+    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= unit:
+            number = seconds // unit
+            return f"{number} {name}{'' if number == 1 else 's'} ago"
+    return "just now"
+
+
+def format_size(number: float) -> str:
+    """`1536` as `1.5 KB`."""
+    for unit in _SIZE_UNITS[:-1]:
+        if number < 1000:
+            return f"{number:.0f} {unit}" if number >= 100 else f"{round(number, 1):g} {unit}"
+        number /= 1024
+    return f"{number:.1f} {_SIZE_UNITS[-1]}"
+
+
+def format_points(hundredths: int) -> str:
+    """`250` as `2.5`."""
+    return f"{hundredths / 100:g}"
+
+
+def format_count(number: int) -> str:
+    """`1234567` as `1,234,567`."""
+    return f"{number:,}"
+
+
+def format_percent(part: float, whole: float) -> str:
+    """A share, with one decimal where it is small."""
+    share = 100 * part / whole if whole else 0.0
+    return f"{share:.1f} %" if 0 < share < 10 else f"{share:.0f} %"

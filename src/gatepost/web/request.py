@@ -1,14 +1,11 @@
-"""The session's cookie: 256 bits of chance, of which storage knows only the digest.
+"""A request of a signed-in user: the session cookie, the user's permissions, and the values of URL and form.
 
-`__Host-` binds it to this very host, to the root path and to TLS (RFC 6265bis section 4.1.3.2). It is not for scripts,
-and does not travel with requests that other sites start, but for links that are followed.
+The cookie holds 256 random bits, of which storage knows only the digest. `__Host-` binds it to this host, to the root
+path and to TLS (RFC 6265bis section 4.1.3.2). Scripts cannot read it, and browsers do not send it with requests that
+other sites start, except for links that are followed.
 
-Who may do what in the web interface: three roles, deployment-wide or for one tenant.
-
-A role is a set of permissions. Whoever belongs to a tenant has the same ones there and sees nothing else; what concerns
+A role is a set of permissions. A user of a tenant has the same permissions there and sees nothing else; what concerns
 the deployment as a whole is closed to them whatever their role.
-
-One request of somebody who is signed in: who it is, what they may do, where, and what the form says.
 """
 
 import hashlib
@@ -24,42 +21,42 @@ from gatepost.ids import canonical
 from gatepost.store.audit import Actor
 from gatepost.store.sessions import WebSession
 from gatepost.store.users import User
-from gatepost.web.forms import Form, query
+from gatepost.web.forms import Form, parse_query
 
 COOKIE_NAME = "__Host-gatepost"
-LONGEST_COOKIE = 200
+MAX_COOKIE = 200
 
 
-def new_secret() -> tuple[str, str]:
-    """A secret for the browser, and its digest for storage."""
+def new_session_secret() -> tuple[str, str]:
+    """Return a new secret for the browser, and its digest for storage."""
     secret = secrets.token_urlsafe(32)
-    return secret, digest_of_secret(secret)
+    return secret, hash_session_secret(secret)
 
 
-def digest_of_secret(secret: str) -> str:
-    """What storage knows of a secret."""
+def hash_session_secret(secret: str) -> str:
+    """Return the digest of a secret, which is all that storage knows."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 def read_cookie(request: Request) -> str | None:
-    """The digest of the cookie that came with a request."""
+    """Return the digest of the cookie that came with a request."""
     secret = request.cookies.get(COOKIE_NAME, "")
-    return digest_of_secret(secret) if 0 < len(secret) <= LONGEST_COOKIE else None
+    return hash_session_secret(secret) if 0 < len(secret) <= MAX_COOKIE else None
 
 
 def set_cookie(response: Response, secret: str, seconds: int) -> Response:
-    """Have the browser keep the secret."""
+    """Add the cookie with the secret to a response."""
     response.set_cookie(COOKIE_NAME, secret, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax")
     return response
 
 
 def clear_cookie(response: Response) -> Response:
-    """Have the browser forget it."""
+    """Make the browser delete the cookie."""
     response.delete_cookie(COOKIE_NAME, path="/", secure=True, httponly=True, samesite="lax")
     return response
 
 
-Permission: TypeAlias = Literal[
+PagePermission: TypeAlias = Literal[
     "overview.read",
     "messages.read",
     "messages.scan",
@@ -78,12 +75,12 @@ Permission: TypeAlias = Literal[
     "audit.read",
     "system.read",
 ]
-EVERYTHING: frozenset[Permission] = frozenset(get_args(Permission))
-READING: frozenset[Permission] = frozenset(each for each in EVERYTHING if each.endswith(".read"))
-DEPLOYMENT: frozenset[Permission] = frozenset({"tenants.read", "tenants.change", "system.read"})
+ALL_PERMISSIONS: frozenset[PagePermission] = frozenset(get_args(PagePermission))
+READ_PERMISSIONS: frozenset[PagePermission] = frozenset(each for each in ALL_PERMISSIONS if each.endswith(".read"))
+DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset({"tenants.read", "tenants.change", "system.read"})
 
-ROLES: dict[str, frozenset[Permission]] = {
-    "administrator": EVERYTHING,
+ROLES: dict[str, frozenset[PagePermission]] = {
+    "administrator": ALL_PERMISSIONS,
     "analyst": frozenset(
         {
             "overview.read",
@@ -97,29 +94,29 @@ ROLES: dict[str, frozenset[Permission]] = {
             "policy.read",
         }
     ),
-    "auditor": READING,
+    "auditor": READ_PERMISSIONS,
 }
-MEANING = {
-    "administrator": "everything: users, keys, tenants, lists, mail",
-    "analyst": "mail, the quarantine and the lists",
-    "auditor": "sees everything, changes nothing",
+ROLE_MEANINGS = {
+    "administrator": "everything: users, API keys, tenants, lists, mail",
+    "analyst": "mail, quarantine and lists",
+    "auditor": "view everything, change nothing",
 }
 
 
-def permissions(user: User) -> frozenset[Permission]:
-    """What a user may do."""
+def permissions_of(user: User) -> frozenset[PagePermission]:
+    """Return the permissions of a user."""
     granted = ROLES[user.role]
-    return granted - DEPLOYMENT if user.tenant else granted
+    return granted - DEPLOYMENT_PERMISSIONS if user.tenant else granted
 
 
 GLOBAL = "global"
-NOT_HERE = Failure(NOT_FOUND, "there is nothing at this path, or it is not yours to see")
+NOT_VISIBLE = Failure(NOT_FOUND, "there is nothing at this address, or you do not have access to it")
 
 
 class SignedInRequest(msgspec.Struct, frozen=True):
-    """A request with its visitor. `form` has the fields of a POST."""
+    """A request with its session. `form` has the fields of a POST."""
 
-    request: Request
+    http: Request
     session: WebSession
     form: Form = Form()
 
@@ -129,35 +126,35 @@ class SignedInRequest(msgspec.Struct, frozen=True):
 
     @property
     def actor(self) -> Actor:
-        """Who stands in the audit trail."""
+        """The user, as the audit trail names them."""
         return Actor("user", self.user.name, self.user.uid)
 
     @property
     def query(self) -> Form:
-        """The fields of the address."""
-        return query(self.request.url.query)
+        """The fields of the URL's query."""
+        return parse_query(self.http.url.query)
 
-    def part(self, name: str) -> str:
-        """A part of the path."""
-        return str(self.request.path_params.get(name, ""))
+    def path_part(self, name: str) -> str:
+        """A parameter of the path."""
+        return str(self.http.path_params.get(name, ""))
 
-    def may(self, permission: Permission) -> bool:
-        """Is this open to the visitor?"""
-        return permission in permissions(self.user)
+    def may(self, permission: PagePermission) -> bool:
+        """Does the user have this permission?"""
+        return permission in permissions_of(self.user)
 
-    def scope(self, named: str) -> str | Failure | None:
-        """The scope that a path or a field names: `global`, or a tenant's uid. Of one's own tenant only, where one has
-        one; whether there is another says the same as that there is none."""
+    def parse_scope(self, named: str) -> str | Failure | None:
+        """Return the scope that a path or a field names: `global`, or a tenant's uid. A user of a tenant gets their own
+        only; the failure is the same whether another tenant exists or not."""
         if named in ("", GLOBAL):
-            return NOT_HERE if self.user.tenant else None
+            return NOT_VISIBLE if self.user.tenant else None
         uid = canonical(named)
         if uid is None or (self.user.tenant and uid != self.user.tenant):
-            return NOT_HERE
+            return NOT_VISIBLE
         return uid
 
-    def tenant(self) -> str | Failure | None:
-        """Whose mail is looked at: one's own tenant, or the one that `?tenant=` names; None for everybody's."""
+    def parse_tenant(self) -> str | Failure | None:
+        """Return whose mail is shown: the user's own tenant, or the one that `?tenant=` names; None for all tenants."""
         named = self.query.text("tenant") or self.form.text("tenant")
         if self.user.tenant and not named:
             return self.user.tenant
-        return self.scope(named)
+        return self.parse_scope(named)

@@ -1,10 +1,8 @@
-"""Signing in and out: name and password, then a code where the user has an app for it.
+"""Signing in and out, and the account of the signed-in user: password, second factor, sessions.
 
-Guessing is slowed down twice: for each address, as with tokens, and for each user, whose account closes for a while
-that doubles. Whatever is wrong, the answer is the same sentence. A session is made anew at each step, so a cookie that
-somebody planted before is never the one that is let in.
-
-One's own account: password, second factor, and where one is signed in.
+Guessing is slowed down twice: for each address, as with tokens, and for each user, whose account is locked for a time
+that doubles. Whatever is wrong, the answer is the same sentence. A session is created anew at each step, so a cookie
+that an attacker planted before is never the one that is signed in.
 """
 
 import asyncio
@@ -20,222 +18,220 @@ from gatepost.store.audit import Actor
 from gatepost.store.users import Credentials, User
 from gatepost.web import credentials
 from gatepost.web.context import WebContext
-from gatepost.web.credentials import refused
-from gatepost.web.forms import Form, query, read_form
+from gatepost.web.credentials import password_fault
+from gatepost.web.forms import Form, parse_query, read_form
+from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.rendering import NOTICES
-from gatepost.web.request import SignedInRequest, clear_cookie, new_secret, set_cookie
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import IDLE_MILLISECONDS, OpenPage, Page, Row, session_of
+from gatepost.web.request import SignedInRequest, clear_cookie, new_session_secret, set_cookie
+from gatepost.web.routing import IDLE_MILLISECONDS, PageRoute, PublicRoute, WebRoute, find_session
 
 SESSION_SECONDS = 12 * 3600
 CODE_SECONDS = 300
-WRONG_SIGN_IN = "Name or password is wrong, or the account is closed for a while after too many tries."
-WRONG_CODE = "That code is not the one of now, or was used before. Wait for the next one."
+WRONG_SIGN_IN = "Name or password is wrong, or the account is locked for a while after too many attempts."
+WRONG_CODE = "This code is wrong or was already used. Wait for the next one."
+
+WRONG_PASSWORD = "The current password is wrong; nothing was changed."  # noqa: S105  a sentence
+WRONG_NEW_CODE = "This code is wrong; nothing was changed. Check the clock of your device."
 
 log = structlog.get_logger("gatepost.abby")
 
 
-async def show_sign_in(desk: WebContext, request: Request) -> Response | Failure:
-    """The form, or the way on for who is in already."""
-    session = await session_of(desk, request)
-    asked = query(request.url.query)
+async def show_sign_in(context: WebContext, request: Request) -> Response | Failure:
+    """Show the form for signing in, or redirect a user who is signed in already."""
+    session = await find_session(context, request)
+    query = parse_query(request.url.query)
     if session and session.strong:
-        return redirect(_target(asked.text("next")))
-    done = NOTICES.get(asked.text("done"), "")
-    return _form(desk, asked.text("next"), session is not None and not asked.has("again"), done=done)
+        return redirect(_safe_target(query.text("next")))
+    done = NOTICES.get(query.text("done"), "")
+    return _render_sign_in(context, query.text("next"), session is not None and not query.has("again"), done=done)
 
 
-async def enter(desk: WebContext, request: Request) -> Response | Failure:
-    """Name and password."""
+async def sign_in(context: WebContext, request: Request) -> Response | Failure:
+    """Check name and password, and start a session."""
     form = await read_form(request)
     if isinstance(form, Failure):
         return form
-    found = await desk.store.credentials(form.text("name"))
-    right = await desk.passwords.right(found.password if found else None, form.whole("password"))
-    if not found or not right or _closed(desk, found):
-        return await _refused(desk, request, form, found, right=right)
-    return await _let_in(desk, request, found.user, form, strong=not found.user.totp)
+    found = await context.store.credentials(form.text("name"))
+    is_right = await context.passwords.verify(found.password if found else None, form.raw_text("password"))
+    if not found or not is_right or _is_locked(context, found):
+        return await _refuse_sign_in(context, request, form, found, is_right=is_right)
+    return await _start_session(context, request, found.user, form, strong=not found.user.totp)
 
 
-async def enter_code(desk: WebContext, request: Request) -> Response | Failure:
-    """The second factor, for a session that has only the first."""
+async def sign_in_with_code(context: WebContext, request: Request) -> Response | Failure:
+    """Check the code of the second factor, for a session that has only the password."""
     form = await read_form(request)
     if isinstance(form, Failure):
         return form
-    session = await session_of(desk, request)
+    session = await find_session(context, request)
     if session is None or session.strong:
         return redirect("/sign-in")
-    found = await desk.store.credentials(session.user.name)
-    if found is None or _closed(desk, found) or not await _code_fits(desk, found, form.text("code", 20)):
-        return await _refused(desk, request, form, found, right=False, code=True)
-    await desk.store.end_session(session.id, Actor("user", session.user.name, session.user.uid), session.user.uid)
-    return await _let_in(desk, request, session.user, form, strong=True)
+    found = await context.store.credentials(session.user.name)
+    if found is None or _is_locked(context, found) or not await _is_valid_code(context, found, form.text("code", 20)):
+        return await _refuse_sign_in(context, request, form, found, is_right=False, code=True)
+    await context.store.end_session(session.id, Actor("user", session.user.name, session.user.uid), session.user.uid)
+    return await _start_session(context, request, session.user, form, strong=True)
 
 
-async def leave(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """End this session."""
-    await desk.store.end_session(visit.session.id, visit.actor, visit.user.uid)
+async def sign_out(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """End the session of the request."""
+    await context.store.end_session(request.session.id, request.actor, request.user.uid)
     return clear_cookie(redirect("/sign-in?done=signed-out"))
 
 
-def _closed(desk: WebContext, found: Credentials) -> bool:
-    return found.user.disabled or found.locked_until > desk.now()
+def _is_locked(context: WebContext, found: Credentials) -> bool:
+    return found.user.disabled or found.locked_until > context.now()
 
 
-async def _code_fits(desk: WebContext, found: Credentials, typed: str) -> bool:
-    step = credentials.step_of(found.totp_secret, typed, desk.clock()) if found.totp_secret else None
-    return step is not None and await desk.store.use_totp_step(found.user.uid, step)
+async def _is_valid_code(context: WebContext, found: Credentials, typed: str) -> bool:
+    step = credentials.match_totp_code(found.totp_secret, typed, context.clock()) if found.totp_secret else None
+    return step is not None and await context.store.use_totp_step(found.user.uid, step)
 
 
-async def _refused(
-    desk: WebContext, request: Request, form: Form, found: Credentials | None, *, right: bool, code: bool = False
+async def _refuse_sign_in(
+    context: WebContext, request: Request, form: Form, found: Credentials | None, *, is_right: bool, code: bool = False
 ) -> Response:
     address = address_of(request)
     log.warning("sign-in refused", name=form.text("name", 100), address=address, known=found is not None)
-    # Who is locked out learns nothing from a right password, and does not make it worse with one.
-    if found and not right:
-        await desk.store.note_failure(found.user.uid, desk.now())
-    if delay := desk.guesses.delay(address, None):
+    # A locked user learns nothing from a right password, and does not extend the lock with one.
+    if found and not is_right:
+        await context.store.note_failure(found.user.uid, context.now())
+    if delay := context.guesses.delay(address, None):
         await asyncio.sleep(delay)
-    return _form(
-        desk, form.text("next"), code, fault=WRONG_CODE if code else WRONG_SIGN_IN, name=form.text("name", 100)
+    return _render_sign_in(
+        context, form.text("next"), code, fault=WRONG_CODE if code else WRONG_SIGN_IN, name=form.text("name", 100)
     )
 
 
-async def _let_in(desk: WebContext, request: Request, user: User, form: Form, *, strong: bool) -> Response:
-    secret, digest = new_secret()
+async def _start_session(context: WebContext, request: Request, user: User, form: Form, *, strong: bool) -> Response:
+    secret, digest = new_session_secret()
     seconds = SESSION_SECONDS if strong else CODE_SECONDS
-    await desk.store.create_session(
+    await context.store.create_session(
         user.uid,
         digest,
-        expires=desk.now() + seconds * 1000,
+        expires=context.now() + seconds * 1000,
         address=request.client.host if request.client else "",
         agent=request.headers.get("user-agent", "")[:300],
         strong=strong,
     )
     if not strong:
-        return set_cookie(_form(desk, form.text("next"), code=True), secret, seconds)
-    await desk.store.note_sign_in(user.uid, desk.now())
-    await desk.store.purge_sessions(desk.now(), IDLE_MILLISECONDS)
+        return set_cookie(_render_sign_in(context, form.text("next"), code=True), secret, seconds)
+    await context.store.note_sign_in(user.uid, context.now())
+    await context.store.purge_sessions(context.now(), IDLE_MILLISECONDS)
     log.info("signed in", user=user.name)
-    return set_cookie(redirect(_target(form.text("next"))), secret, seconds)
+    return set_cookie(redirect(_safe_target(form.text("next"))), secret, seconds)
 
 
-def _form(desk: WebContext, target: str, code: bool, *, fault: str = "", name: str = "", done: str = "") -> Response:
-    page = desk.renderer.plain("sign-in.html", code=code, next=target, fault=fault, name=name, done=done)
+def _render_sign_in(
+    context: WebContext, target: str, code: bool, *, fault: str = "", name: str = "", done: str = ""
+) -> Response:
+    page = context.renderer.render_public("sign-in.html", code=code, next=target, fault=fault, name=name, done=done)
     return html_response(page, 401 if fault else 200)
 
 
-def _target(wanted: str) -> str:
-    """Where to go then: a path of ours and nothing else. `//host` and `/\\host` are other hosts to a browser."""
+def _safe_target(wanted: str) -> str:
+    """Return the path to go to after signing in: one of this site only. `//host` and `/\\host` are other hosts to a
+    browser."""
     parts = urlsplit(wanted)
     inside = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and not parts.netloc
     return wanted if inside and wanted.isprintable() and not wanted.startswith("/sign-") else "/"
 
 
-SIGN_IN_PAGES: tuple[Row, ...] = (
-    OpenPage("GET", "/sign-in", show_sign_in),
-    OpenPage("POST", "/sign-in", enter),
-    OpenPage("POST", "/sign-in/code", enter_code),
-    Page("POST", "/sign-out", leave),
-)
+async def show_account(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show password, second factor and sessions."""
+    return html_response(await _render_account(context, request))
 
 
-WRONG_PASSWORD = "The current password is not right; nothing was changed."  # noqa: S105  a sentence
-WRONG_NEW_CODE = "That code is not the one of now; nothing was changed. Is the clock of your device right?"
-
-
-async def show_account(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """The page."""
-    return html_response(await _account_page(desk, visit))
-
-
-async def change_password(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Set another password; every other session ends."""
-    wanted = visit.form.whole("new")
+async def change_password(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Set another password, and end every other session of the user."""
+    wanted = request.form.raw_text("new")
     fault = ""
-    if not await _proven(desk, visit):
+    if not await _is_password_right(context, request):
         fault = WRONG_PASSWORD
-    elif wanted != visit.form.whole("again"):
-        fault = "The new password was not typed twice the same; nothing was changed."
-    elif reason := refused(wanted, visit.user.name):
-        fault = f"The new password is not taken: {reason}."
+    elif wanted != request.form.raw_text("again"):
+        fault = "The two new passwords differ; nothing was changed."
+    elif reason := password_fault(wanted, request.user.name):
+        fault = f"The new password was not accepted: {reason}."
     if fault:
-        return html_response(await _account_page(desk, visit, fault=fault), 400)
-    await desk.store.set_password(
-        visit.user.uid, await desk.passwords.hashed(wanted), visit.actor, keep=visit.session.id
+        return html_response(await _render_account(context, request, fault=fault), 400)
+    await context.store.set_password(
+        request.user.uid, await context.passwords.hash(wanted), request.actor, keep=request.session.id
     )
     return redirect("/account?done=password")
 
 
-async def offer_totp(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Show a new secret; it means nothing until a code of it comes back, together with the password."""
-    return html_response(await _account_page(desk, visit, secret=credentials.new_secret()))
+async def show_totp_setup(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show a new secret; it is stored only when a code made from it comes back, together with the password."""
+    return html_response(await _render_account(context, request, secret=credentials.new_totp_secret()))
 
 
-async def confirm_totp(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """The password proves who it is, and a code that the app has the secret."""
-    secret = visit.form.text("secret", 64)
-    if not credentials.is_secret(secret):
+async def confirm_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Turn the second factor on: the password proves who asks, the code that the app has the secret."""
+    secret = request.form.text("secret", 64)
+    if not credentials.is_totp_secret(secret):
         return redirect("/account")
-    if not await _proven(desk, visit):
-        return html_response(await _account_page(desk, visit, fault=WRONG_PASSWORD, secret=secret), 400)
-    step = credentials.step_of(secret, visit.form.text("code", 20), desk.clock())
+    if not await _is_password_right(context, request):
+        return html_response(await _render_account(context, request, fault=WRONG_PASSWORD, secret=secret), 400)
+    step = credentials.match_totp_code(secret, request.form.text("code", 20), context.clock())
     if step is None:
-        return html_response(await _account_page(desk, visit, fault=WRONG_NEW_CODE, secret=secret), 400)
-    await desk.store.set_totp(visit.user.uid, secret, visit.actor, step)
+        return html_response(await _render_account(context, request, fault=WRONG_NEW_CODE, secret=secret), 400)
+    await context.store.set_totp(request.user.uid, secret, request.actor, step)
     return redirect("/account?done=totp-on")
 
 
-async def remove_totp(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Sign in without a code from now on."""
-    if not await _proven(desk, visit):
-        return html_response(await _account_page(desk, visit, fault=WRONG_PASSWORD), 400)
-    await desk.store.set_totp(visit.user.uid, None, visit.actor)
+async def remove_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Turn the second factor off."""
+    if not await _is_password_right(context, request):
+        return html_response(await _render_account(context, request, fault=WRONG_PASSWORD), 400)
+    await context.store.set_totp(request.user.uid, None, request.actor)
     return redirect("/account?done=totp-off")
 
 
-async def end_session(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """End one of one's own sessions."""
-    await desk.store.end_session(visit.part("id"), visit.actor, visit.user.uid)
+async def end_session(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """End one session of the user."""
+    await context.store.end_session(request.path_part("id"), request.actor, request.user.uid)
     return redirect("/account?done=session-ended")
 
 
-async def end_others(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """End all of them but this one."""
-    await desk.store.end_sessions(visit.user.uid, visit.actor, keep=visit.session.id)
+async def end_other_sessions(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """End all sessions of the user except this one."""
+    await context.store.end_sessions(request.user.uid, request.actor, keep=request.session.id)
     return redirect("/account?done=sessions-ended")
 
 
-async def _proven(desk: WebContext, visit: SignedInRequest) -> bool:
-    """A browser that was left open must not be enough to take an account over."""
-    found = await desk.store.credentials(visit.user.name)
-    if found is None or found.locked_until > desk.now():
+async def _is_password_right(context: WebContext, request: SignedInRequest) -> bool:
+    """Is the current password right? A browser that was left open must not be enough to take over an account."""
+    found = await context.store.credentials(request.user.name)
+    if found is None or found.locked_until > context.now():
         return False
-    right = await desk.passwords.right(found.password, visit.form.whole("password"))
-    if not right:
-        await desk.store.note_failure(visit.user.uid, desk.now())
-    return right
+    is_right = await context.passwords.verify(found.password, request.form.raw_text("password"))
+    if not is_right:
+        await context.store.note_failure(request.user.uid, context.now())
+    return is_right
 
 
-async def _account_page(desk: WebContext, visit: SignedInRequest, *, fault: str = "", secret: str = "") -> str:
-    return desk.renderer.page(
+async def _render_account(context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = "") -> str:
+    return context.renderer.render(
         "account.html",
-        visit,
+        request,
         here="/account",
         fault=fault,
         secret=secret,
-        picture=credentials.picture(secret, visit.user.name) if secret else None,
-        sessions=await desk.store.sessions(visit.user.uid, desk.now()),
+        picture=credentials.totp_qr_code(secret, request.user.name) if secret else None,
+        sessions=await context.store.sessions(request.user.uid, context.now()),
     )
 
 
-ACCOUNT_PAGES: tuple[Row, ...] = (
-    Page("GET", "/account", show_account),
-    Page("POST", "/account/password", change_password),
-    Page("POST", "/account/totp", offer_totp),
-    Page("POST", "/account/totp/confirm", confirm_totp),
-    Page("POST", "/account/totp/remove", remove_totp),
-    Page("POST", "/account/sessions/{id}/end", end_session),
-    Page("POST", "/account/sessions/end", end_others),
+PAGES: tuple[WebRoute, ...] = (
+    PublicRoute("GET", "/sign-in", show_sign_in),
+    PublicRoute("POST", "/sign-in", sign_in),
+    PublicRoute("POST", "/sign-in/code", sign_in_with_code),
+    PageRoute("POST", "/sign-out", sign_out),
+    PageRoute("GET", "/account", show_account),
+    PageRoute("POST", "/account/password", change_password),
+    PageRoute("POST", "/account/totp", show_totp_setup),
+    PageRoute("POST", "/account/totp/confirm", confirm_totp),
+    PageRoute("POST", "/account/totp/remove", remove_totp),
+    PageRoute("POST", "/account/sessions/{id}/end", end_session),
+    PageRoute("POST", "/account/sessions/end", end_other_sessions),
 )

@@ -1,72 +1,72 @@
-"""API keys: made here, shown once, listed with their last use, ended for good."""
+"""API keys of the List API: created here, shown once, listed with their last use, revoked."""
 
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.errors import NotFound
-from gatepost.web.context import Scopes, WebContext, scopes
+from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import parse_expiry
-from gatepost.web.request import NOT_HERE, SignedInRequest
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.request import NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
 
-LONGEST_NAME = 100
-
-
-async def show(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """All keys that the visitor may see."""
-    return html_response(await _page(desk, visit))
+MAX_NAME = 100
 
 
-async def create(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Make a key. Its secret is in the answer and nowhere else, so there is no redirect."""
-    form = visit.form
-    scope = visit.scope(form.text("scope"))
+async def show_keys(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List all keys that the user may see."""
+    return html_response(await _render_keys(context, request))
+
+
+async def create_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Create a key. Its secret is in this response only, so there is no redirect."""
+    form = request.form
+    scope = request.parse_scope(form.text("scope"))
     if isinstance(scope, Failure):
         return scope
-    expires = parse_expiry(form.text("expires"), desk.now())
-    name = form.text("name", LONGEST_NAME)
-    fault = expires.message if isinstance(expires, Failure) else "" if name else "a key needs a name"
+    expires = parse_expiry(form.text("expires"), context.now())
+    name = form.text("name", MAX_NAME)
+    fault = expires.message if isinstance(expires, Failure) else "" if name else "enter a name"
     if fault or isinstance(expires, Failure):
-        return html_response(await _page(desk, visit, fault=fault), 400)
-    made = await desk.store.create_api_key(name, scope, form.has("read-only"), expires, visit.actor)
-    if isinstance(made, NotFound):
-        return NOT_HERE
-    secret, key = made
-    return html_response(await _page(desk, visit, secret=secret, made=key))
+        return html_response(await _render_keys(context, request, fault=fault), 400)
+    created = await context.store.create_api_key(name, scope, form.has("read-only"), expires, request.actor)
+    if isinstance(created, NotFound):
+        return NOT_VISIBLE
+    secret, key = created
+    return html_response(await _render_keys(context, request, secret=secret, created=key))
 
 
-async def revoke(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """End a key."""
-    keys = await desk.store.api_keys(visit.user.tenant)
-    if not any(key.id == visit.part("id") for key in keys):
-        return NOT_HERE
-    await desk.store.revoke_api_key(visit.part("id"), visit.actor)
+async def revoke_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Revoke a key."""
+    keys = await context.store.api_keys(request.user.tenant)
+    if not any(key.id == request.path_part("id") for key in keys):
+        return NOT_VISIBLE
+    await context.store.revoke_api_key(request.path_part("id"), request.actor)
     return redirect("/keys?done=key-revoked")
 
 
-async def _page(
-    desk: WebContext, visit: SignedInRequest, *, secret: str = "", made: ApiKey | None = None, fault: str = ""
+async def _render_keys(
+    context: WebContext, request: SignedInRequest, *, secret: str = "", created: ApiKey | None = None, fault: str = ""
 ) -> str:
-    known: Scopes = await scopes(desk, visit)
-    keys = sorted(await desk.store.api_keys(visit.user.tenant), key=lambda key: (bool(key.revoked), -key.created))
-    return desk.renderer.page(
+    scopes: Scopes = await find_scopes(context, request)
+    keys = sorted(await context.store.api_keys(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created))
+    return context.renderer.render(
         "keys.html",
-        visit,
+        request,
         here="/keys",
         keys=keys,
-        scopes=known,
+        scopes=scopes,
         secret=secret,
-        made=made,
+        created=created,
         fault=fault,
-        now=desk.now(),
-        base=str(visit.request.base_url).rstrip("/"),
+        now=context.now(),
+        base=str(request.http.base_url).rstrip("/"),
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/keys", show, "keys.read"),
-    Page("POST", "/keys", create, "keys.change"),
-    Page("POST", "/keys/{id}/revoke", revoke, "keys.change"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/keys", show_keys, "keys.read"),
+    PageRoute("POST", "/keys", create_key, "keys.change"),
+    PageRoute("POST", "/keys/{id}/revoke", revoke_key, "keys.change"),
 )

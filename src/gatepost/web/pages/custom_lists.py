@@ -1,4 +1,4 @@
-"""Lists of one's own: made beside the usual ones, and deleted with all that is in them."""
+"""The lists of a scope, and custom lists: created beside the built-in ones, and deleted with all their entries."""
 
 from starlette.responses import Response
 
@@ -14,44 +14,44 @@ from gatepost.lists.catalogue import (
 )
 from gatepost.lists.entries import Refused
 from gatepost.store.errors import NameTaken, NotFound
-from gatepost.web.context import WebContext, scopes
-from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, scope_of
-from gatepost.web.request import GLOBAL, NOT_HERE, SignedInRequest
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, find_scope
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
 
-FIELDS = {
+FIELD_LABELS = {
     "name": "The name",
-    "kind": "The kind",
+    "kind": "The entry type",
     "category": "The category",
-    "display_name": "The name for people",
+    "display_name": "The display name",
     "description": "The description",
-    "max_size": "The most entries",
+    "max_size": "Maximum entries",
 }
-TAKEN = "There is a list of that name, here or of another kind in another scope. Choose another name."
-USUAL = Failure(INVALID_REQUEST, "this list is always there; you can delete its entries, but not the list")
+NAME_TAKEN = "A list with this name exists here, or with another entry type elsewhere. Choose another name."
+BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can delete its entries")
 
 
-async def create(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Make a list."""
-    found = await scope_of(desk, visit, visit.part("scope"))
+async def create_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Create a custom list."""
+    found = await find_scope(context, request, request.path_part("scope"))
     if isinstance(found, Failure):
         return found
     scope, scope_name = found
-    stated = _stated(visit)
-    if isinstance(stated, UnfitList):
-        fault = f"{FIELDS[stated.field]} {stated.reason}."
-        return html_response(await lists_page(desk, visit, scope, scope_name, fault=fault), 400)
-    made = await desk.store.create_list(scope, stated, visit.actor)
-    if isinstance(made, NotFound | Refused):
-        return NOT_HERE
-    if isinstance(made, NameTaken):
-        return html_response(await lists_page(desk, visit, scope, scope_name, fault=TAKEN), 409)
-    return redirect(f"/lists/{scope or GLOBAL}/{made.name}?done=list-created")
+    definition = _parse_definition(request)
+    if isinstance(definition, UnfitList):
+        fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
+        return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 400)
+    created = await context.store.create_list(scope, definition, request.actor)
+    if isinstance(created, NotFound | Refused):
+        return NOT_VISIBLE
+    if isinstance(created, NameTaken):
+        return html_response(await render_lists(context, request, scope, scope_name, fault=NAME_TAKEN), 409)
+    return redirect(f"/lists/{scope or GLOBAL}/{created.name}?done=list-created")
 
 
-def _stated(visit: SignedInRequest) -> Definition | UnfitList:
-    form = visit.form
+def _parse_definition(request: SignedInRequest) -> Definition | UnfitList:
+    form = request.form
     size = form.text("max-size", 20).replace(",", "")
     if size and not (size.isascii() and size.isdigit()):
         return UnfitList("max_size", "must be a whole number")
@@ -65,49 +65,49 @@ def _stated(visit: SignedInRequest) -> Definition | UnfitList:
     )
 
 
-async def lists_page(
-    desk: WebContext, visit: SignedInRequest, scope: str | None, scope_name: str, *, fault: str = ""
+async def render_lists(
+    context: WebContext, request: SignedInRequest, scope: str | None, scope_name: str, *, fault: str = ""
 ) -> str:
-    """All lists of a scope, and the form for one more."""
-    return desk.renderer.page(
+    """Render all lists of a scope, and the form for a custom list."""
+    return context.renderer.render(
         "lists.html",
-        visit,
+        request,
         here="/lists",
-        states=await desk.store.lists(scope),
+        states=await context.store.lists(scope),
         scope=scope or GLOBAL,
         scope_name=scope_name,
-        scopes=await scopes(desk, visit),
+        scopes=await find_scopes(context, request),
         kinds=KINDS,
         categories=CATEGORIES,
         fault=fault,
-        form=visit.form,
+        form=request.form,
         limits={"display": MAX_DISPLAY_NAME, "description": MAX_DESCRIPTION, "size": MAX_SIZE},
     )
 
 
-async def ask(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Are you sure?"""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    if not place.definition.custom:
-        return USUAL
-    return html_response(desk.renderer.page("lists-remove.html", visit, here="/lists", place=place))
+async def confirm_list_deletion(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Ask before a custom list is deleted."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    if not scoped_list.definition.custom:
+        return BUILT_IN
+    return html_response(context.renderer.render("lists-remove.html", request, here="/lists", scoped_list=scoped_list))
 
 
-async def remove(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Delete a list with its entries."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    if not place.definition.custom:
-        return USUAL
-    gone = await desk.store.delete_list(place.scope, place.definition.name, visit.actor)
-    return NO_LIST if isinstance(gone, NotFound) else redirect(f"{place.home}&done=list-deleted")
+async def delete_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete a custom list with its entries."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    if not scoped_list.definition.custom:
+        return BUILT_IN
+    gone = await context.store.delete_list(scoped_list.scope, scoped_list.definition.name, request.actor)
+    return NO_LIST if isinstance(gone, NotFound) else redirect(f"{scoped_list.home}&done=list-deleted")
 
 
-ROWS: tuple[Row, ...] = (
-    Page("POST", "/lists/{scope}", create, "lists.change"),
-    Page("GET", "/lists/{scope}/{name}/remove", ask, "lists.change"),
-    Page("POST", "/lists/{scope}/{name}/remove", remove, "lists.change"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("POST", "/lists/{scope}", create_list, "lists.change"),
+    PageRoute("GET", "/lists/{scope}/{name}/remove", confirm_list_deletion, "lists.change"),
+    PageRoute("POST", "/lists/{scope}/{name}/remove", delete_list, "lists.change"),
 )

@@ -1,11 +1,8 @@
-"""Entries as people paste them: one a line, a comment behind a tab, or behind ` # ` where no phrase could mean that.
+"""Adding entries that were typed or pasted: first a preview of the effect, then the change.
 
-A tab is what comes from two columns of a spreadsheet. Every line gets its normal form or a reason why it has none, so
-that somebody can look at them before anything is saved.
-
-Adding entries that somebody typed or pasted: first what would happen, then the change itself.
-
-The second step sends the text again, so nothing waits on the server, and going back to correct a line loses nothing.
+There is one entry in a line, with a comment after a tab, or after ` # ` where no phrase could mean that; a tab is what
+comes from two columns of a spreadsheet. Every line gets its normal form or a reason why it has none, so that the user
+can check them before anything is saved. The second step sends the text again, so nothing waits on the server.
 """
 
 import asyncio
@@ -23,16 +20,17 @@ from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
 from gatepost.web.context import WebContext
 from gatepost.web.forms import parse_expiry
-from gatepost.web.list_access import Applied, ListInScope, add_all, find_list, refusal
+from gatepost.web.list_access import Applied, ListInScope, RejectedLine, add_all, explain_refusal, find_list
+from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import SignedInRequest
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.routing import PageRoute, WebRoute
 
 MAX_LINES = 10_000
+MAX_ROWS_SHOWN = 200
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A line that is an entry. `again` is the later line that says the same and counts instead; 0 for none."""
+class PastedLine(msgspec.Struct, frozen=True):
+    """A line that is an entry. `again` is a later line with the same entry, which replaces this one; 0 for none."""
 
     number: int
     text: str
@@ -40,19 +38,11 @@ class Line(msgspec.Struct, frozen=True):
     again: int = 0
 
 
-class Faulty(msgspec.Struct, frozen=True):
-    """A line that is none, and why."""
-
-    number: int
-    text: str
-    reason: str
-
-
 class Pasted(msgspec.Struct, frozen=True):
-    """What a text comes to."""
+    """A pasted text: its entries and its rejected lines."""
 
-    lines: tuple[Line, ...] = ()
-    faults: tuple[Faulty, ...] = ()
+    lines: tuple[PastedLine, ...] = ()
+    faults: tuple[RejectedLine, ...] = ()
 
     @property
     def entries(self) -> tuple[NewEntry, ...]:
@@ -60,30 +50,30 @@ class Pasted(msgspec.Struct, frozen=True):
         return tuple(line.entry for line in self.lines if not line.again)
 
 
-class TooMany(msgspec.Struct, frozen=True):
-    """More lines than a form takes."""
+class TooManyLines(msgspec.Struct, frozen=True):
+    """The text has more lines than a form takes."""
 
 
-def read(text: str, definition: Definition, comment: str, expires: int | None) -> Pasted | TooMany:
-    """The lines of a text; those without a comment of their own get this one."""
+def parse_pasted(text: str, definition: Definition, comment: str, expires: int | None) -> Pasted | TooManyLines:
+    """Parse the lines of a text; lines without a comment of their own get the given one."""
     rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n", MAX_LINES)
     if len(rows) > MAX_LINES and rows[-1].strip():
-        return TooMany()
-    lines: list[Line] = []
-    faults: list[Faulty] = []
+        return TooManyLines()
+    lines: list[PastedLine] = []
+    faults: list[RejectedLine] = []
     for number, row in enumerate(rows, 1):
-        stated = _stated(row, definition, comment)
+        stated = _parse_line(row, definition, comment)
         if stated is None:
             continue
         made = new_entry(stated, definition)
         if isinstance(made, Refused):
-            faults.append(Faulty(number, stated.entry, made.reason))
+            faults.append(RejectedLine(number, stated.entry, made.reason))
         else:
-            lines.append(Line(number, stated.entry, msgspec.structs.replace(made, expires=expires)))
-    return Pasted(_once(lines), tuple(faults))
+            lines.append(PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires)))
+    return Pasted(_mark_repeated(lines), tuple(faults))
 
 
-def _stated(row: str, definition: Definition, comment: str) -> NewListEntry | None:
+def _parse_line(row: str, definition: Definition, comment: str) -> NewListEntry | None:
     text = row.strip()
     if not text or text.startswith("#"):
         return None
@@ -93,106 +83,116 @@ def _stated(row: str, definition: Definition, comment: str) -> NewListEntry | No
     return NewListEntry(entry.strip(), own.strip() or comment)
 
 
-def _once(lines: list[Line]) -> tuple[Line, ...]:
+def _mark_repeated(lines: list[PastedLine]) -> tuple[PastedLine, ...]:
     last = {line.entry.key: line.number for line in lines}
     return tuple(
-        line if last[line.entry.key] == line.number else Line(line.number, line.text, line.entry, last[line.entry.key])
+        line
+        if last[line.entry.key] == line.number
+        else PastedLine(line.number, line.text, line.entry, last[line.entry.key])
         for line in lines
     )
 
 
-ROWS_SHOWN = 200
-
-
-class Typed(msgspec.Struct, frozen=True):
-    """What the form says, and what is wrong with it as a whole."""
+class PastedForm(msgspec.Struct, frozen=True):
+    """The pasted text, and what is wrong with the form as a whole."""
 
     pasted: Pasted
     fault: str = ""
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """What adding the entries would do: what each alone would, by its key, and which of them the list has already."""
+class Preview(msgspec.Struct, frozen=True):
+    """What adding the entries would do: together, each by its key, and which of them the list has already."""
 
-    trial: DryRun | None = None
+    dry_run: DryRun | None = None
     each: Mapping[str, TriedEntry] = {}
-    there: frozenset[str] = frozenset()
+    present: frozenset[str] = frozenset()
     fault: str = ""
 
 
-async def preview(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """What would happen."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    typed = await _typed(desk, visit, place)
-    return html_response(await _page(desk, visit, place, typed), 400 if typed.fault else 200)
+async def show_preview(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show what adding the entries would do; nothing is saved."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    pasted_form = await _read_pasted(context, request, scoped_list)
+    return html_response(
+        await _render_preview(context, request, scoped_list, pasted_form), 400 if pasted_form.fault else 200
+    )
 
 
-async def add(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Save the entries. Lines that are none stop it, unless somebody has seen them and goes on without."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    typed = await _typed(desk, visit, place)
-    if typed.fault or (typed.pasted.faults and not visit.form.has("skip")):
-        return html_response(await _page(desk, visit, place, typed), 400)
-    applied = await add_all(desk, place, typed.pasted.entries, visit.actor)
+async def add_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Save the entries. A rejected line stops that, unless the user has seen it and chose to skip it."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    pasted_form = await _read_pasted(context, request, scoped_list)
+    if pasted_form.fault or (pasted_form.pasted.faults and not request.form.has("skip")):
+        return html_response(await _render_preview(context, request, scoped_list, pasted_form), 400)
+    applied = await add_all(context, scoped_list, pasted_form.pasted.entries, request.actor)
     if applied.fault:
-        return html_response(await _page(desk, visit, place, Typed(typed.pasted, _partly(applied))), 409)
-    return redirect(f"{place.path}?done=added")
+        return html_response(
+            await _render_preview(
+                context, request, scoped_list, PastedForm(pasted_form.pasted, _explain_partial(applied))
+            ),
+            409,
+        )
+    return redirect(f"{scoped_list.path}?done=added")
 
 
-def _partly(applied: Applied) -> str:
-    before = f"{applied.modified:,} entries are saved." if applied.modified else "Nothing was saved."
+def _explain_partial(applied: Applied) -> str:
+    before = f"{applied.modified:,} entries were saved." if applied.modified else "Nothing was saved."
     return f"{before} {applied.fault}"
 
 
-async def _typed(desk: WebContext, visit: SignedInRequest, place: ListInScope) -> Typed:
-    form = visit.form
-    expires = parse_expiry(form.text("expires"), desk.now())
+async def _read_pasted(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PastedForm:
+    form = request.form
+    expires = parse_expiry(form.text("expires"), context.now())
     if isinstance(expires, Failure):
-        return Typed(Pasted(), f"The last day: {expires.message}.")
+        return PastedForm(Pasted(), f"Last day: {expires.message}.")
     comment = form.text("comment", MAX_COMMENT)
-    found = await asyncio.to_thread(read, form.whole("entries"), place.definition, comment, expires)
-    if isinstance(found, TooMany):
-        return Typed(Pasted(), f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
+    found = await asyncio.to_thread(parse_pasted, form.raw_text("entries"), scoped_list.definition, comment, expires)
+    if isinstance(found, TooManyLines):
+        return PastedForm(Pasted(), f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
     if not found.lines and not found.faults:
-        return Typed(found, "There is no entry in it.")
-    return Typed(found)
+        return PastedForm(found, "Enter at least one entry.")
+    return PastedForm(found)
 
 
-async def _looked(desk: WebContext, place: ListInScope, found: Pasted) -> Looked:
+async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: Pasted) -> Preview:
     entries = found.entries
     if not entries:
-        return Looked()
-    trial = await try_adding(desk.store, desk.trials, place.scope, place.definition, entries)
-    if isinstance(trial, ListFull):
-        return Looked(fault=refusal(trial))
+        return Preview()
+    dry_run = await try_adding(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, entries)
+    if isinstance(dry_run, ListFull):
+        return Preview(fault=explain_refusal(dry_run))
     keys = tuple(entry.key for entry in entries)
-    there = frozenset(each.key for each in await desk.store.entries(place.scope, place.definition.name, keys))
-    return Looked(trial, dict(zip(keys, trial.entries, strict=True)), there)
+    present = frozenset(
+        each.key for each in await context.store.entries(scoped_list.scope, scoped_list.definition.name, keys)
+    )
+    return Preview(dry_run, dict(zip(keys, dry_run.entries, strict=True)), present)
 
 
-async def _page(desk: WebContext, visit: SignedInRequest, place: ListInScope, typed: Typed) -> str:
-    looked = Looked() if typed.fault else await _looked(desk, place, typed.pasted)
-    return desk.renderer.page(
+async def _render_preview(
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted_form: PastedForm
+) -> str:
+    preview = Preview() if pasted_form.fault else await _preview_effect(context, scoped_list, pasted_form.pasted)
+    return context.renderer.render(
         "lists-preview.html",
-        visit,
+        request,
         here="/lists",
-        place=place,
-        pasted=typed.pasted,
-        trial=looked.trial,
-        each=looked.each,
-        there=looked.there,
-        fault=typed.fault or looked.fault,
-        form=visit.form,
-        shown=ROWS_SHOWN,
+        scoped_list=scoped_list,
+        pasted=pasted_form.pasted,
+        dry_run=preview.dry_run,
+        each=preview.each,
+        present=preview.present,
+        fault=pasted_form.fault or preview.fault,
+        form=request.form,
+        shown=MAX_ROWS_SHOWN,
         most=MAX_LINES,
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("POST", "/lists/{scope}/{name}/preview", preview, "lists.change"),
-    Page("POST", "/lists/{scope}/{name}/add", add, "lists.change"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("POST", "/lists/{scope}/{name}/preview", show_preview, "lists.change"),
+    PageRoute("POST", "/lists/{scope}/{name}/add", add_entries, "lists.change"),
 )

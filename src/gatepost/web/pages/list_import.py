@@ -1,9 +1,8 @@
-"""A file with entries, read from the spool in bounded pieces: never more of it in memory than one call of 500.
+"""Importing a file into a list.
 
-Files into a list. The whole file is looked at before its first entry is saved, so a line that is none changes
-nothing; then it is saved in calls of 500, and the answer says what of it was applied.
-
-The work on lines is done in a thread, one call at a time, so that other visitors do not wait for it.
+The file is read from the spool in bounded pieces, never more of it in memory than one call of 500 entries, and in a
+thread, so that other requests do not wait. The whole file is checked before its first entry is saved, so an invalid
+line changes nothing; then it is saved in calls of 500, and the answer says how much was applied.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
-from gatepost.api.list_files import FORMATS, Format, ListFileError, format_of, records
+from gatepost.api.list_files import FORMATS, ListFileError, ListFileFormat, format_of, records
 from gatepost.api.lists import MAX_ENTRIES, DryRun
 from gatepost.lists.catalogue import Definition
 from gatepost.lists.entries import Refused
@@ -24,67 +23,64 @@ from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
 from gatepost.web.context import WebContext
-from gatepost.web.list_access import Applied, ListInScope, add_all, find_list, refusal
-from gatepost.web.rendering import ReportProgress, WatchedResponse, ignore_progress, is_watched
+from gatepost.web.list_access import Applied, ListInScope, RejectedLine, add_all, explain_refusal, find_list
+from gatepost.web.page_responses import (
+    ProgressResponse,
+    ReportProgress,
+    html_response,
+    ignore_progress,
+    is_progress_wanted,
+)
 from gatepost.web.request import SignedInRequest
-from gatepost.web.responses import html_response
-from gatepost.web.site import Page, Row, Upload
+from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
 
 CHUNK = 64 << 10
 # An entry and a comment of 1,000 characters each take 12,000 bytes where JSON escapes them all.
 MAX_LINE = 64 << 10
 
 
-class FaultyLine(msgspec.Struct, frozen=True):
-    """A line that is no entry of the list, and why."""
-
-    number: int
-    text: str
-    reason: str
-
-
 class Batch(msgspec.Struct, frozen=True):
     """Up to 500 entries of a file, in order. `stop` says why nothing after them can be read."""
 
     entries: tuple[NewEntry, ...]
-    faults: tuple[FaultyLine, ...]
+    faults: tuple[RejectedLine, ...]
     last: int
     stop: str = ""
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a file, none of them longer than a line may be."""
+def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Split a file into lines; raise `ListFileError` for a line that is too long."""
     rest, number = b"", 0
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             number += 1
-            yield _bounded(line, number) + b"\n"
-        _bounded(rest, number + 1)
+            yield _check_length(line, number) + b"\n"
+        _check_length(rest, number + 1)
     if rest:
         yield rest
 
 
-def _bounded(line: bytes, number: int) -> bytes:
+def _check_length(line: bytes, number: int) -> bytes:
     if len(line) > MAX_LINE:
         raise ListFileError(number, f"is longer than {MAX_LINE:,} bytes")
     return line
 
 
-def batches(chunks: Iterable[bytes], kind: Format, definition: Definition) -> Iterator[Batch]:
-    """The entries of a file in calls, each line with its normal form or its fault."""
-    found = records(lines(chunks), kind)
+def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: Definition) -> Iterator[Batch]:
+    """Read the entries of a file in batches of one call, with the rejected lines."""
+    found = records(split_lines(chunks), kind)
     last = 0
     while True:
         entries: list[NewEntry] = []
-        faults: list[FaultyLine] = []
+        faults: list[RejectedLine] = []
         stop, seen = "", False
         try:
             for record in islice(found, MAX_ENTRIES):
                 seen, last = True, record.last
                 made = new_entry(record.entry, definition)
                 if isinstance(made, Refused):
-                    faults.append(FaultyLine(record.first, record.entry.entry[:200], made.reason))
+                    faults.append(RejectedLine(record.first, record.entry.entry[:200], made.reason))
                 else:
                     entries.append(made)
         except ListFileError as fault:
@@ -96,131 +92,159 @@ def batches(chunks: Iterable[bytes], kind: Format, definition: Definition) -> It
 
 
 MAX_FILE = 64 << 20
-FAULTS_SHOWN = 100
+MAX_FAULTS_SHOWN = 100
 # A dry run knows its entries all at once.
-TRIED = 20_000
+MAX_DRY_RUN = 20_000
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """What a file has in it. `first` are its first entries, `stop` says why it could not be read to its end."""
+class CheckedFile(msgspec.Struct, frozen=True):
+    """The content of a file. `first` are its first entries, `stop` says why it could not be read to its end."""
 
     lines: int = 0
     entries: int = 0
     faults: int = 0
-    shown: tuple[FaultyLine, ...] = ()
+    shown: tuple[RejectedLine, ...] = ()
     first: tuple[NewEntry, ...] = ()
     stop: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What came of an upload: a trial, or what was applied, or why neither."""
+class ImportOutcome(msgspec.Struct, frozen=True):
+    """The result of an upload: a dry run, or what was applied, or the fault that prevented both."""
 
-    checked: Checked = Checked()
-    trial: DryRun | None = None
+    checked: CheckedFile = CheckedFile()
+    dry_run: DryRun | None = None
     applied: Applied | None = None
     fault: str = ""
 
 
-async def ask(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """The form."""
-    place = await find_list(desk, visit)
-    return place if isinstance(place, Failure) else html_response(_page(desk, visit, place, None))
+async def show_import(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show the form for a file."""
+    scoped_list = await find_list(context, request)
+    return (
+        scoped_list
+        if isinstance(scoped_list, Failure)
+        else html_response(_render_import(context, request, scoped_list, None))
+    )
 
 
-async def take(desk: WebContext, visit: SignedInRequest, body: SpooledBody) -> Response | Failure:
-    """Try a file, or save it."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    if is_watched(visit.request):
+async def import_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> Response | Failure:
+    """Dry-run a file, or save its entries."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    if is_progress_wanted(request.http):
 
-        async def work(told: ReportProgress) -> str:
-            return _page(desk, visit, place, await _outcome(desk, visit, place, body, told))
+        async def work(report_progress: ReportProgress) -> str:
+            return _render_import(
+                context, request, scoped_list, await _process_file(context, request, scoped_list, body, report_progress)
+            )
 
-        return WatchedResponse(work)
-    outcome = await _outcome(desk, visit, place, body, ignore_progress)
-    return html_response(_page(desk, visit, place, outcome), 400 if outcome.fault else 200)
+        return ProgressResponse(work)
+    outcome = await _process_file(context, request, scoped_list, body, ignore_progress)
+    return html_response(_render_import(context, request, scoped_list, outcome), 400 if outcome.fault else 200)
 
 
-async def _outcome(
-    desk: WebContext, visit: SignedInRequest, place: ListInScope, body: SpooledBody, told: ReportProgress
-) -> Outcome:
-    kind = _format(visit)
-    checked = await check(body, kind, place)
+async def _process_file(
+    context: WebContext,
+    request: SignedInRequest,
+    scoped_list: ListInScope,
+    body: SpooledBody,
+    report_progress: ReportProgress,
+) -> ImportOutcome:
+    kind = _choose_format(request)
+    checked = await check_file(body, kind, scoped_list)
     if checked.stop:
-        return Outcome(checked, fault=f"Nothing was saved. {checked.stop}")
+        return ImportOutcome(checked, fault=f"Nothing was saved. {checked.stop}")
     if not checked.entries and not checked.faults:
-        return Outcome(checked, fault="Nothing was saved: there is no entry in the file.")
-    if visit.form.text("what") != "save":
-        return await _tried(desk, place, checked)
-    if checked.faults and not visit.form.has("skip"):
-        return Outcome(checked, fault="Nothing was saved: some lines are no entries of this list.")
-    applied = await apply(desk, place, _batches(body, kind, place), visit.actor, checked.lines, told)
-    return Outcome(checked, applied=applied, fault=applied.fault)
+        return ImportOutcome(checked, fault="Nothing was saved: the file has no entries.")
+    if request.form.text("what") != "save":
+        return await _dry_run_file(context, scoped_list, checked)
+    if checked.faults and not request.form.has("skip"):
+        return ImportOutcome(checked, fault="Nothing was saved: some lines are invalid.")
+    applied = await save_batches(
+        context,
+        scoped_list,
+        _read_batches_in_thread(body, kind, scoped_list),
+        request.actor,
+        checked.lines,
+        report_progress,
+    )
+    return ImportOutcome(checked, applied=applied, fault=applied.fault)
 
 
-def _format(visit: SignedInRequest) -> Format:
-    """The one that was chosen, or the one that the file's name promises."""
-    chosen = visit.form.text("format")
-    return next((each for each in FORMATS if each == chosen), format_of(visit.form.file))
+def _choose_format(request: SignedInRequest) -> ListFileFormat:
+    """Return the format that the user chose, or the one of the file name's extension."""
+    chosen = request.form.text("format")
+    return next((each for each in FORMATS if each == chosen), format_of(request.form.file))
 
 
-async def check(body: SpooledBody, kind: Format, place: ListInScope) -> Checked:
-    """Read a file to its end and change nothing."""
+async def check_file(body: SpooledBody, kind: ListFileFormat, scoped_list: ListInScope) -> CheckedFile:
+    """Read a file to its end without changing the list."""
     last = entries = faults = 0
-    shown: list[FaultyLine] = []
+    shown: list[RejectedLine] = []
     first: list[NewEntry] = []
     stop = ""
-    async for batch in _batches(body, kind, place):
+    async for batch in _read_batches_in_thread(body, kind, scoped_list):
         last, entries, faults = batch.last, entries + len(batch.entries), faults + len(batch.faults)
-        shown += batch.faults[: FAULTS_SHOWN - len(shown)]
-        first += batch.entries[: TRIED - len(first)]
+        shown += batch.faults[: MAX_FAULTS_SHOWN - len(shown)]
+        first += batch.entries[: MAX_DRY_RUN - len(first)]
         stop = batch.stop
-    return Checked(last, entries, faults, tuple(shown), tuple(first), stop)
+    return CheckedFile(last, entries, faults, tuple(shown), tuple(first), stop)
 
 
-async def _tried(desk: WebContext, place: ListInScope, checked: Checked) -> Outcome:
-    trial = await try_adding(desk.store, desk.trials, place.scope, place.definition, checked.first)
-    if isinstance(trial, ListFull):
-        return Outcome(checked, fault=refusal(trial))
-    return Outcome(checked, trial=trial)
+async def _dry_run_file(context: WebContext, scoped_list: ListInScope, checked: CheckedFile) -> ImportOutcome:
+    dry_run = await try_adding(
+        context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, checked.first
+    )
+    if isinstance(dry_run, ListFull):
+        return ImportOutcome(checked, fault=explain_refusal(dry_run))
+    return ImportOutcome(checked, dry_run=dry_run)
 
 
-async def apply(
-    desk: WebContext, place: ListInScope, found: AsyncIterator[Batch], by: Actor, lines: int, told: ReportProgress
+async def save_batches(
+    context: WebContext,
+    scoped_list: ListInScope,
+    found: AsyncIterator[Batch],
+    by: Actor,
+    lines: int,
+    report_progress: ReportProgress,
 ) -> Applied:
-    """Save the entries of a file; lines that are none are left out. `told` hears how much of the lines is done."""
+    """Save the entries of a file, without its rejected lines. `report_progress` is called with the percentage done."""
     done = last = 0
     async for batch in found:
-        applied = await add_all(desk, place, batch.entries, by)
+        applied = await add_all(context, scoped_list, batch.entries, by)
         if applied.fault:
-            where = f"Lines up to {last:,} are saved, those after it are not" if last else "Nothing was saved"
+            where = f"Lines up to {last:,} were saved, the rest was not" if last else "Nothing was saved"
             return Applied(done, f"{where}. {applied.fault}")
         done, last = done + applied.modified, batch.last
-        await told(100 * last // lines)
+        await report_progress(100 * last // lines)
     return Applied(done)
 
 
-async def _batches(body: SpooledBody, kind: Format, place: ListInScope) -> AsyncIterator[Batch]:
-    found = batches(body.chunks(CHUNK), kind, place.definition)
+async def _read_batches_in_thread(
+    body: SpooledBody, kind: ListFileFormat, scoped_list: ListInScope
+) -> AsyncIterator[Batch]:
+    found = read_batches(body.chunks(CHUNK), kind, scoped_list.definition)
     while (batch := await asyncio.to_thread(next, found, None)) is not None:
         yield batch
 
 
-def _page(desk: WebContext, visit: SignedInRequest, place: ListInScope, outcome: Outcome | None) -> str:
-    return desk.renderer.page(
+def _render_import(
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, outcome: ImportOutcome | None
+) -> str:
+    return context.renderer.render(
         "lists-import.html",
-        visit,
+        request,
         here="/lists",
-        place=place,
+        scoped_list=scoped_list,
         outcome=outcome,
-        form=visit.form,
+        form=request.form,
         limit=MAX_FILE,
-        tried=TRIED,
+        tried=MAX_DRY_RUN,
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/lists/{scope}/{name}/import", ask, "lists.change"),
-    Upload("/lists/{scope}/{name}/import", take, "lists.change", MAX_FILE),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/lists/{scope}/{name}/import", show_import, "lists.change"),
+    UploadRoute("/lists/{scope}/{name}/import", import_file, "lists.change", MAX_FILE),
 )

@@ -1,8 +1,7 @@
-"""The lists of a scope, the entries of a list page by page, and the history of its changes.
+"""The lists of a scope: their entries page by page, one entry with comment and expiry, deletion, and export.
 
-A whole list as a file, streamed: the same lines that the List API and the command line write.
-
-One entry with its comment and its end, and the deletion of chosen ones after a look at what that would do.
+Entries are deleted after a preview of the effect. The export streams the same lines that the List API and the command
+line write.
 """
 
 from collections.abc import Sequence
@@ -11,122 +10,93 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.responses import Response
 
-from gatepost.abby.lists import Lines
+from gatepost.abby.lists import EntryLines
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.api.list_files import FORMATS, Format, heading, lines_of
+from gatepost.api.list_files import FORMATS, ListFileFormat, heading, lines_of
 from gatepost.api.lists import MAX_COMMENT
 from gatepost.api.operations import NDJSON
 from gatepost.lists.addresses import PERSON
 from gatepost.lists.entries import Normal
 from gatepost.rejudge.dry_run import try_deleting
-from gatepost.store.audit import AuditFilter
 from gatepost.store.entries import EntryRow, ListEntry, NewEntry
 from gatepost.web.context import WebContext
 from gatepost.web.forms import parse_expiry
-from gatepost.web.list_access import ListInScope, add_all, delete_all, find_list, scope_of
-from gatepost.web.pages.custom_lists import lists_page
+from gatepost.web.list_access import ListInScope, add_all, delete_all, find_list, find_scope
+from gatepost.web.page_responses import PAGE_HEADERS, html_response, redirect
+from gatepost.web.pages.custom_lists import render_lists
 from gatepost.web.pages.list_changes import MAX_LINES
 from gatepost.web.request import SignedInRequest
-from gatepost.web.responses import PAGE_HEADERS, html_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.routing import PageRoute, WebRoute
 
 ROWS_ON_A_PAGE = 100
-LONGEST_CURSOR = 20_000
-
-ACTIONS = {
-    "entries.add": "added or changed",
-    "entries.delete": "deleted",
-    "entries.expire": "ended by themselves",
-    "list.create": "made the list",
-    "list.delete": "deleted the list",
-}
+MAX_CURSOR = 20_000
 
 
-async def overview(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Every list of a scope; the visitor's own where none is named."""
-    scope = await scope_of(desk, visit, visit.query.text("scope") or visit.user.tenant or "")
+async def show_lists(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show all lists of a scope; the user's own where none is named."""
+    scope = await find_scope(context, request, request.query.text("scope") or request.user.tenant or "")
     if isinstance(scope, Failure):
         return scope
-    return html_response(await lists_page(desk, visit, scope[0], scope[1]))
+    return html_response(await render_lists(context, request, scope[0], scope[1]))
 
 
-async def entries(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """One page of a list's entries."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    asked = visit.query
-    text, inside = asked.text("q"), asked.text("how") == "contains"
-    found = await desk.store.entries_page(
-        place.scope,
-        place.definition.name,
-        prefix="" if inside else beginning(text, place),
+async def show_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show one page of a list's entries."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    query = request.query
+    text, inside = query.text("q"), query.text("how") == "contains"
+    found = await context.store.entries_page(
+        scoped_list.scope,
+        scoped_list.definition.name,
+        prefix="" if inside else search_prefix(text, scoped_list),
         part=text if inside else "",
-        after=asked.text("after", LONGEST_CURSOR) or None,
+        after=query.text("after", MAX_CURSOR) or None,
         limit=ROWS_ON_A_PAGE,
     )
-    # One whose time is over is gone, whether somebody has tidied up or not.
-    lasting = tuple(row for row in found.rows if row.expires is None or row.expires > desk.now())
+    # An entry that has expired is gone, whether it was purged from storage or not.
+    lasting = tuple(row for row in found.rows if row.expires is None or row.expires > context.now())
     return html_response(
-        desk.renderer.page(
+        context.renderer.render(
             "lists-entries.html",
-            visit,
+            request,
             here="/lists",
-            place=place,
+            scoped_list=scoped_list,
             page=msgspec.structs.replace(found, rows=lasting),
             text=text,
             inside=inside,
-            later=asked.has("after"),
-            typed=asked.text("add"),
+            later=query.has("after"),
+            typed=query.text("add"),
             most=MAX_LINES,
         )
     )
 
 
-def beginning(text: str, place: ListInScope) -> str:
-    """What entries begin with that somebody looks for like this. Entries are kept in their normal forms, so a text that
-    has one is looked for by it; names of people are kept as they were written."""
-    if place.kind is PERSON:
+def search_prefix(text: str, scoped_list: ListInScope) -> str:
+    """Return the prefix to search entries by. Entries are stored in their normal forms, so a text that has one is
+    searched by it; names of people are stored as they were written."""
+    if scoped_list.kind is PERSON:
         return text
-    normal = place.definition.normalise(text)
+    normal = scoped_list.definition.normalise(text)
     return normal.shown if isinstance(normal, Normal) else text.lower()
 
 
-async def history(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Who changed a list, newest first."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    wanted = AuditFilter(scope=place.scope or "", list=place.definition.name)
-    before = visit.query.text("before", 200) or None
-    page = await desk.store.audit_page(wanted, before, ROWS_ON_A_PAGE)
-    return html_response(
-        desk.renderer.page("lists-history.html", visit, here="/lists", place=place, page=page, actions=ACTIONS)
-    )
-
-
-LIST_PAGES: tuple[Row, ...] = (
-    Page("GET", "/lists", overview, "lists.read"),
-    Page("GET", "/lists/{scope}/{name}", entries, "lists.read"),
-    Page("GET", "/lists/{scope}/{name}/history", history, "lists.read"),
-)
-
-
-MEDIA_TYPES: dict[Format, str] = {
+MEDIA_TYPES: dict[ListFileFormat, str] = {
     "ndjson": NDJSON,
     "csv": "text/csv; charset=utf-8",
     "plain": "text/plain; charset=utf-8",
 }
-ENDINGS: dict[Format, str] = {"ndjson": "ndjson", "csv": "csv", "plain": "txt"}
+FILE_ENDINGS: dict[ListFileFormat, str] = {"ndjson": "ndjson", "csv": "csv", "plain": "txt"}
 UNKNOWN_FORMAT = Failure(INVALID_REQUEST, f"format: choose one of {', '.join(FORMATS)}")
 
 
 class FileLines:
     """Writes the rows of one stream as lines of a file, in the thread that reads them."""
 
-    def __init__(self, kind: Format) -> None:
+    def __init__(self, kind: ListFileFormat) -> None:
         self._kind = kind
-        self._lines = Lines()
+        self._lines = EntryLines()
 
     def __call__(self, rows: Sequence[EntryRow]) -> bytes:
         if self._kind == "ndjson":
@@ -134,105 +104,110 @@ class FileLines:
         return "".join(lines_of(self._lines.entries(rows), self._kind)).encode()
 
 
-async def export_list(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """All entries, for the browser to save."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    kind = next((each for each in FORMATS if each == (visit.query.text("format") or "ndjson")), None)
+async def export_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Stream all entries as a file."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    kind = next((each for each in FORMATS if each == (request.query.text("format") or "ndjson")), None)
     if kind is None:
         return UNKNOWN_FORMAT
-    name = place.definition.name
-    stream = await desk.exports.stream(place.scope, name, FileLines(kind), heading(kind).encode())
+    name = scoped_list.definition.name
+    stream = await context.exports.stream(scoped_list.scope, name, FileLines(kind), heading(kind).encode())
     if not isinstance(stream, Failure):
         stream.headers.update(PAGE_HEADERS)
         stream.headers["Content-Type"] = MEDIA_TYPES[kind]
-        stream.headers["Content-Disposition"] = f'attachment; filename="{name}.{ENDINGS[kind]}"'
+        stream.headers["Content-Disposition"] = f'attachment; filename="{name}.{FILE_ENDINGS[kind]}"'
     return stream
 
 
-EXPORT_PAGES: tuple[Row, ...] = (Page("GET", "/lists/{scope}/{name}/export", export_list, "lists.read"),)
+MAX_KEY = 3_000
+ENTRY_GONE = Failure(NOT_FOUND, "the entry is no longer in the list; it was deleted or has expired")
+NONE_SELECTED = Failure(INVALID_REQUEST, "no entry is selected; go back and select some")
 
 
-LONGEST_KEY = 3_000
-GONE = Failure(NOT_FOUND, "the entry is not in the list any more; somebody deleted it, or its time was over")
-NONE_CHOSEN = Failure(INVALID_REQUEST, "no entry is chosen; go back and tick some")
+async def show_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show an entry, with a form for users who may change it."""
+    found = await _find_entry(context, request, request.query.raw_text("key"))
+    return found if isinstance(found, Failure) else html_response(_render_entry(context, request, *found))
 
 
-async def show_entry(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """An entry, with a form for those who may change it."""
-    found = await _found(desk, visit, visit.query.whole("key"))
-    return found if isinstance(found, Failure) else html_response(_entry_page(desk, visit, *found))
-
-
-async def change_entry(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Set comment and end. An end that the form gave back as it was stays to the millisecond."""
-    found = await _found(desk, visit, visit.form.whole("key"))
+async def change_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Set comment and expiry. An expiry that the form sent back unchanged stays as it is, to the millisecond."""
+    found = await _find_entry(context, request, request.form.raw_text("key"))
     if isinstance(found, Failure):
         return found
-    place, entry = found
-    comment, stated = visit.form.text("comment", MAX_COMMENT + 1), visit.form.text("expires")
-    expires = entry.expires if stated == minute(entry.expires) else parse_expiry(stated, desk.now())
+    scoped_list, entry = found
+    comment, stated = request.form.text("comment", MAX_COMMENT + 1), request.form.text("expires")
+    expires = entry.expires if stated == format_minute(entry.expires) else parse_expiry(stated, context.now())
     if isinstance(expires, Failure):
-        return html_response(_entry_page(desk, visit, place, entry, f"The end: {expires.message}."), 400)
+        return html_response(_render_entry(context, request, scoped_list, entry, f"Expires: {expires.message}."), 400)
     if len(comment) > MAX_COMMENT:
-        return html_response(
-            _entry_page(desk, visit, place, entry, f"A comment has at most {MAX_COMMENT:,} characters."), 400
-        )
-    applied = await add_all(desk, place, (NewEntry(entry.key, entry.shown, comment, expires),), visit.actor)
+        fault = f"A comment can have at most {MAX_COMMENT:,} characters."
+        return html_response(_render_entry(context, request, scoped_list, entry, fault), 400)
+    applied = await add_all(context, scoped_list, (NewEntry(entry.key, entry.shown, comment, expires),), request.actor)
     if applied.fault:
-        return html_response(_entry_page(desk, visit, place, entry, applied.fault), 409)
-    return redirect(f"{place.path}?done=changed")
+        return html_response(_render_entry(context, request, scoped_list, entry, applied.fault), 409)
+    return redirect(f"{scoped_list.path}?done=changed")
 
 
-async def delete_entries(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Delete what is chosen, or first show what that would do."""
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    keys = tuple(dict.fromkeys(key[:LONGEST_KEY] for key in visit.form.all("key")))
+async def delete_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete the selected entries, or first show what that would do."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    keys = tuple(dict.fromkeys(key[:MAX_KEY] for key in request.form.all("key")))
     if not keys:
-        return NONE_CHOSEN
-    if visit.form.has("sure"):
-        await delete_all(desk, place, keys, visit.actor)
-        return redirect(f"{place.path}?done=deleted")
-    trial = await try_deleting(desk.store, desk.trials, place.scope, place.definition, keys)
-    chosen = tuple(zip(keys, trial.entries, strict=True))
+        return NONE_SELECTED
+    if request.form.has("sure"):
+        await delete_all(context, scoped_list, keys, request.actor)
+        return redirect(f"{scoped_list.path}?done=deleted")
+    dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
+    chosen = tuple(zip(keys, dry_run.entries, strict=True))
     return html_response(
-        desk.renderer.page("lists-delete.html", visit, here="/lists", place=place, trial=trial, chosen=chosen)
+        context.renderer.render(
+            "lists-delete.html", request, here="/lists", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen
+        )
     )
 
 
-async def _found(desk: WebContext, visit: SignedInRequest, key: str) -> tuple[ListInScope, ListEntry] | Failure:
-    place = await find_list(desk, visit)
-    if isinstance(place, Failure):
-        return place
-    there = await desk.store.entries(place.scope, place.definition.name, (key[:LONGEST_KEY],))
-    return (place, there[0]) if there else GONE
+async def _find_entry(
+    context: WebContext, request: SignedInRequest, key: str
+) -> tuple[ListInScope, ListEntry] | Failure:
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    there = await context.store.entries(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
+    return (scoped_list, there[0]) if there else ENTRY_GONE
 
 
-def minute(milliseconds: int | None) -> str:
-    """A time as a browser's field for day and minute has it."""
+def format_minute(milliseconds: int | None) -> str:
+    """Format a time as the value of a datetime-local field."""
     if milliseconds is None:
         return ""
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M")
 
 
-def _entry_page(desk: WebContext, visit: SignedInRequest, place: ListInScope, entry: ListEntry, fault: str = "") -> str:
-    return desk.renderer.page(
+def _render_entry(
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, entry: ListEntry, fault: str = ""
+) -> str:
+    return context.renderer.render(
         "lists-entry.html",
-        visit,
+        request,
         here="/lists",
-        place=place,
+        scoped_list=scoped_list,
         entry=entry,
-        until=minute(entry.expires),
+        until=format_minute(entry.expires),
         fault=fault,
         longest=MAX_COMMENT,
     )
 
 
-ENTRY_PAGES: tuple[Row, ...] = (
-    Page("GET", "/lists/{scope}/{name}/entry", show_entry, "lists.read"),
-    Page("POST", "/lists/{scope}/{name}/entry", change_entry, "lists.change"),
-    Page("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/lists", show_lists, "lists.read"),
+    PageRoute("GET", "/lists/{scope}/{name}", show_entries, "lists.read"),
+    PageRoute("GET", "/lists/{scope}/{name}/entry", show_entry, "lists.read"),
+    PageRoute("POST", "/lists/{scope}/{name}/entry", change_entry, "lists.change"),
+    PageRoute("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change"),
+    PageRoute("GET", "/lists/{scope}/{name}/export", export_list, "lists.read"),
 )

@@ -1,19 +1,12 @@
-"""What of a message could go into a list: each leads to the form of that list with the entry filled in.
+"""Messages on record: search, the page of one message with its ledger, reports of wrong decisions, re-evaluation.
 
-The form shows what the entry would have done to the last messages before it is saved, so nothing is blocked by one
-careless click.
+The page of a message gives the reasons first, then every finding with its evidence. The message itself is only stored
+while it is held; it is shown as plain text that a sealed worker made of it, without links, and with pictures only on
+request. Each sender, host and file leads to the form of a list with the entry filled in; the form previews the effect
+before anything is saved.
 
-A decision that was wrong: on record for everybody, and kept to learn from where somebody of the deployment says so.
-
-Only held mail can be kept, since no other bytes are there. What a tenant's own people report teaches nothing by itself:
-one tenant must not be able to train everybody's filter.
-
-Messages on record: searching them, and the page of one, which is its ledger.
-
-Sentences come first, then every finding with its evidence. The message itself is only there while it is held; then it
-is shown as plain text that a sealed worker made of it, with dead links, and pictures only by choice.
-
-A message on record, judged again with the policy and the lists of today, line by line beside what was said then.
+A reported message is kept to learn from if it is held and the reporter acts for the whole deployment: one tenant must
+not be able to train the filter of all.
 """
 
 import asyncio
@@ -37,17 +30,17 @@ from gatepost.store.held_mail import HeldMessage
 from gatepost.store.message_search import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.view.values import NotShown, View
-from gatepost.web.context import WebContext, scopes
+from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_period
-from gatepost.web.request import GLOBAL, NOT_HERE, SignedInRequest
-from gatepost.web.responses import download_response, html_response, image_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.page_responses import download_response, html_response, image_response, redirect
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
 
-MAX_OF_A_ROLE = 8
+MAX_PER_ROLE = 8
 
 
 class EntryLink(msgspec.Struct, frozen=True):
-    """One entry, what it is, and where it can be blocked or allowed."""
+    """One possible list entry, what it is, and the URLs of the forms that block or allow it."""
 
     what: str
     entry: str
@@ -56,61 +49,61 @@ class EntryLink(msgspec.Struct, frozen=True):
 
 
 def entry_links(report: Report, scope: str | None) -> list[EntryLink]:
-    """Sender, its domain, host, link hosts and files, each once."""
+    """Return links for sender, sender's domain, sending host, link hosts and files, each once."""
     found: dict[tuple[str, str], EntryLink] = {}
-    for what, entry, lists in _candidates(report):
-        block, allow = (_path(scope, name, entry) for name in lists)
+    for what, entry, lists in _entry_candidates(report):
+        block, allow = (_list_form_path(scope, name, entry) for name in lists)
         found.setdefault((what, entry), EntryLink(what, entry, block, allow))
     return list(found.values())
 
 
-def _candidates(report: Report) -> Iterator[tuple[str, str, tuple[str, str]]]:
+def _entry_candidates(report: Report) -> Iterator[tuple[str, str, tuple[str, str]]]:
     senders = ("blocked-senders", "allowed-senders")
     roles: tuple[Role, ...] = ("from", "envelope")
     for role in roles:
-        for address in _values(report, role):
+        for address in _values_of_role(report, role):
             yield "sender", address, senders
             if domain := address.rpartition("@")[2]:
                 yield "sender's domain", domain, senders
-    for host in _values(report, "host"):
+    for host in _values_of_role(report, "host"):
         yield "sending host", host, ("blocked-ips", "allowed-ips")
-    for link in _values(report, "link"):
+    for link in _values_of_role(report, "link"):
         if parts := split_url(link):
-            yield "host of a link", parts[0], ("blocked-urls", "allowed-urls")
-    for digest in _values(report, "file"):
+            yield "link host", parts[0], ("blocked-urls", "allowed-urls")
+    for digest in _values_of_role(report, "file"):
         yield "file", digest, ("blocked-files", "allowed-files")
 
 
-def _values(report: Report, role: Role) -> list[str]:
-    return [subject.value for subject in report.subjects if subject.role == role][:MAX_OF_A_ROLE]
+def _values_of_role(report: Report, role: Role) -> list[str]:
+    return [subject.value for subject in report.subjects if subject.role == role][:MAX_PER_ROLE]
 
 
-def _path(scope: str | None, name: str, entry: str) -> str:
+def _list_form_path(scope: str | None, name: str, entry: str) -> str:
     return f"/lists/{scope or GLOBAL}/{name}?{urlencode({'add': entry}, errors='replace')}#add"
 
 
-SAYS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
+CORRECTIONS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
 
 
-async def reported(desk: WebContext, visit: SignedInRequest, ggrid: str, word: str) -> bool:
-    """Put it on record; False where there is no such message for the visitor."""
-    if not await desk.store.report_wrong(ggrid, SAYS[word], visit.actor, visit.user.tenant):
+async def report_wrong_decision(context: WebContext, request: SignedInRequest, ggrid: str, word: str) -> bool:
+    """Record that a decision was wrong; return False where there is no such message for the user."""
+    if not await context.store.report_wrong(ggrid, CORRECTIONS[word], request.actor, request.user.tenant):
         return False
-    if visit.user.tenant is None:
-        raw = await desk.held_mail.carry_out(ExportOrder(ggrid, by=visit.actor))
+    if request.user.tenant is None:
+        raw = await context.held_mail.carry_out(ExportOrder(ggrid, by=request.actor))
         if isinstance(raw, bytes):
-            await asyncio.to_thread(desk.installation.learn, raw, word == "deliver")
+            await asyncio.to_thread(context.installation.learn, raw, word == "deliver")
     return True
 
 
 ROWS_ON_A_PAGE = 100
 DECISIONS = ("deliver", "quarantine", "bounce", "drop", "undecided")
-NO_CORE = Failure(CORE_UNAVAILABLE, "the core that has this message does not answer; try again in a moment")
-REASONS = 6
+NO_CORE = Failure(CORE_UNAVAILABLE, "the core that stores this message is not answering; try again in a moment")
+MAX_REASONS = 6
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A message on record, and its place in the quarantine if it has one."""
+class MessageOnRecord(msgspec.Struct, frozen=True):
+    """A message on record, and its record in the quarantine if it has one."""
 
     record: MessageRecord
     held: HeldMessage | None
@@ -120,135 +113,137 @@ class Found(msgspec.Struct, frozen=True):
         return self.held is not None and self.held.state != "released"
 
 
-async def search(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Messages that fit, newest first."""
-    wanted = _filter(visit)
+async def show_messages(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Search messages, newest first."""
+    wanted = _parse_filter(request)
     if isinstance(wanted, Failure):
         return wanted
-    asked = visit.query
+    query = request.query
     if wanted.ggrid and (ggrid := canonical(wanted.ggrid)):
         return redirect(f"/messages/{ggrid}")
-    page = await desk.store.search_messages(wanted, asked.text("before", 200) or None, ROWS_ON_A_PAGE)
+    page = await context.store.search_messages(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
     return html_response(
-        desk.renderer.page(
+        context.renderer.render(
             "messages.html",
-            visit,
+            request,
             here="/messages",
             page=page,
-            asked=asked,
-            scopes=await scopes(desk, visit),
+            query=query,
+            scopes=await find_scopes(context, request),
             verdicts=VERDICTS,
             decisions=DECISIONS,
-            narrowed=asked.narrows,
+            narrowed=query.is_filtered,
         )
     )
 
 
-def _filter(visit: SignedInRequest) -> MessageFilter | Failure:
-    asked, tenant = visit.query, visit.tenant()
+def _parse_filter(request: SignedInRequest) -> MessageFilter | Failure:
+    query, tenant = request.query, request.parse_tenant()
     if isinstance(tenant, Failure):
         return tenant
-    when = parse_period(asked)
+    when = parse_period(query)
     if isinstance(when, Failure):
         return when
     return MessageFilter(
         tenant=tenant,
         since=when.since,
         until=when.until,
-        sender=asked.text("sender", 320) or None,
-        recipient=asked.text("recipient", 320) or None,
-        subject=asked.text("subject", 200) or None,
-        verdict=asked.text("verdict", 40) or None,
-        decision=asked.text("decision", 40) or None,
-        tag=asked.text("tag", 200) or None,
-        ggrid=asked.text("ggrid", 60) or None,
+        sender=query.text("sender", 320) or None,
+        recipient=query.text("recipient", 320) or None,
+        subject=query.text("subject", 200) or None,
+        verdict=query.text("verdict", 40) or None,
+        decision=query.text("decision", 40) or None,
+        tag=query.text("tag", 200) or None,
+        ggrid=query.text("ggrid", 60) or None,
     )
 
 
-async def find(desk: WebContext, visit: SignedInRequest) -> Found | Failure:
-    """The message that the path names, if it is the visitor's to see."""
-    ggrid = canonical(visit.part("ggrid"))
+async def find_message(context: WebContext, request: SignedInRequest) -> MessageOnRecord | Failure:
+    """Return the message that the path names, if the user may see it."""
+    ggrid = canonical(request.path_part("ggrid"))
     if ggrid is None:
-        return NOT_HERE
-    held = await desk.store.held(ggrid, visit.user.tenant)
-    record = await desk.store.message(ggrid) or (held.record if held else None)
-    if record is None or (visit.user.tenant and record.envelope.tenant != visit.user.tenant):
-        return NOT_HERE
-    return Found(record, held)
+        return NOT_VISIBLE
+    held = await context.store.held(ggrid, request.user.tenant)
+    record = await context.store.message(ggrid) or (held.record if held else None)
+    if record is None or (request.user.tenant and record.envelope.tenant != request.user.tenant):
+        return NOT_VISIBLE
+    return MessageOnRecord(record, held)
 
 
-async def show_message(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """One message: its ledger."""
-    found = await find(desk, visit)
+async def show_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show one message with its ledger."""
+    found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    return html_response(await page(desk, visit, found))
+    return html_response(await render_message(context, request, found))
 
 
-async def page(desk: WebContext, visit: SignedInRequest, found: Found, *, fault: str = "") -> str:
-    """The page of a message."""
+async def render_message(
+    context: WebContext, request: SignedInRequest, found: MessageOnRecord, *, fault: str = ""
+) -> str:
+    """Render the page of a message."""
     record, report = found.record, found.record.report
-    order = ViewOrder(record.ggrid, visit.user.tenant)
-    seen = await desk.held_mail.carry_out(order) if found.is_held else NotHeld()
-    return desk.renderer.page(
+    order = ViewOrder(record.ggrid, request.user.tenant)
+    view = await context.held_mail.carry_out(order) if found.is_held else NotHeld()
+    return context.renderer.render(
         "message.html",
-        visit,
+        request,
         here="/messages",
         record=record,
         report=report,
         held=found.held,
         is_held=found.is_held,
-        reasons=reasons(report),
+        reasons=strongest_lines(report),
         silent=[line for line in report.lines if not line.counted and not line.conclusive],
-        seen=seen if isinstance(seen, View) else None,
-        unseen=_unseen(found, seen),
+        view=view if isinstance(view, View) else None,
+        missing_text=_explain_missing_text(found, view),
         links=[subject for subject in report.subjects if subject.role == "link"][:500],
-        entry_links=_entry_links(visit, found),
+        entry_links=_entry_links(request, found),
         notes=tuple(dict.fromkeys(msgspec.structs.replace(note, where="") for note in report.lists)),
-        scopes=await scopes(desk, visit),
-        picture=visit.query.text("picture", 6),
+        scopes=await find_scopes(context, request),
+        picture=request.query.text("picture", 6),
         fault=fault,
     )
 
 
-def reasons(report: Report) -> list[Line]:
-    """The lines that led to the verdict, each kind once: first those that speak for it, the heaviest first."""
+def strongest_lines(report: Report) -> list[Line]:
+    """Return the lines that led to the verdict, each kind once: those that point to it first, then by points."""
     counted = (line for line in report.lines if line.counted > 0 or line.conclusive)
     ordered = sorted(counted, key=lambda line: (line.verdict != report.verdict, not line.conclusive, -line.counted))
     each: dict[str, Line] = {}
     for line in ordered:
         each.setdefault(line.kind, line)
-    return list(each.values())[:REASONS]
+    return list(each.values())[:MAX_REASONS]
 
 
-def _unseen(found: Found, seen: object) -> str:
-    """Why there is no text to look at."""
-    if isinstance(seen, NotShown):
-        return f"The message could not be shown: {seen.reason}."
-    if isinstance(seen, Down):
-        return "The core that has the message does not answer."
+def _explain_missing_text(found: MessageOnRecord, view: object) -> str:
+    """Return why the text of the message is not shown."""
+    if isinstance(view, NotShown):
+        return f"The message cannot be shown: {view.reason}."
+    if isinstance(view, Down):
+        return "The core that stores the message is not answering."
     if found.held and found.held.state == "released":
-        return "The message was released; its text is no longer here."
-    return "Only held messages are kept. Of this one there is the ledger."
+        return "The message was released; its content is no longer stored."
+    return "The content of this message is not stored; only held messages are."
 
 
-def _entry_links(visit: SignedInRequest, found: Found) -> list[EntryLink]:
-    if not visit.may("lists.change"):
+def _entry_links(request: SignedInRequest, found: MessageOnRecord) -> list[EntryLink]:
+    if not request.may("lists.change"):
         return []
-    scope = visit.user.tenant or found.record.envelope.tenant
+    scope = request.user.tenant or found.record.envelope.tenant
     return entry_links(found.record.report, scope)
 
 
-async def picture(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """One picture of a held message, drawn anew."""
-    found = await find(desk, visit)
+async def show_picture(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Send one picture of a held message, drawn anew."""
+    found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    index = visit.part("index")
+    index = request.path_part("index")
     if not (index.isascii() and index.isdigit()) or len(index) > 3:
-        return NOT_HERE
-    order = PictureOrder(found.record.ggrid, visit.user.tenant, index=int(index))
-    drawn = await desk.held_mail.carry_out(order)
+        return NOT_VISIBLE
+    order = PictureOrder(found.record.ggrid, request.user.tenant, index=int(index))
+    drawn = await context.held_mail.carry_out(order)
     if isinstance(drawn, Down):
         return NO_CORE
     if isinstance(drawn, NotHeld | NotShown):
@@ -256,46 +251,44 @@ async def picture(desk: WebContext, visit: SignedInRequest) -> Response | Failur
     return image_response(drawn.png)
 
 
-async def export(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """The message as it came, as a file; that it was taken is on record."""
-    found = await find(desk, visit)
+async def export_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Send the original message as a file; the audit trail records it."""
+    found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    raw = await desk.held_mail.carry_out(ExportOrder(found.record.ggrid, visit.user.tenant, by=visit.actor))
+    raw = await context.held_mail.carry_out(ExportOrder(found.record.ggrid, request.user.tenant, by=request.actor))
     if isinstance(raw, Down):
         return NO_CORE
     if isinstance(raw, NotHeld):
-        return NOT_HERE
+        return NOT_VISIBLE
     return download_response(raw, f"{found.record.ggrid}.eml", "application/octet-stream")
 
 
-async def report(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Say that a decision was wrong."""
-    found, word = await find(desk, visit), visit.form.text("says")
-    if isinstance(found, Failure) or word not in SAYS:
-        return NOT_HERE
-    await reported(desk, visit, found.record.ggrid, word)
+async def report_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Report that the decision on a message was wrong."""
+    found, word = await find_message(context, request), request.form.text("says")
+    if isinstance(found, Failure) or word not in CORRECTIONS:
+        return NOT_VISIBLE
+    await report_wrong_decision(context, request, found.record.ggrid, word)
     return redirect(f"/messages/{found.record.ggrid}?done=reported")
 
 
-MESSAGE_PAGES: tuple[Row, ...] = (
-    Page("GET", "/messages", search, "messages.read"),
-    Page("GET", "/messages/{ggrid}", show_message, "messages.read"),
-    Page("GET", "/messages/{ggrid}/picture/{index}", picture, "messages.read"),
-    Page("POST", "/messages/{ggrid}/export", export, "quarantine.act"),
-    Page("POST", "/messages/{ggrid}/report", report, "messages.report"),
-)
-
-
-async def show_replay(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Then and now."""
-    found = await find(desk, visit)
+async def show_reevaluation(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Compare the decision on record with the one that the policy and the lists of today would lead to."""
+    found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    comparison = await replay_record(desk.store, found.record, desk.policies)
+    comparison = await replay_record(context.store, found.record, context.policies)
     return html_response(
-        desk.renderer.page("replay.html", visit, here="/messages", record=found.record, comparison=comparison)
+        context.renderer.render("replay.html", request, here="/messages", record=found.record, comparison=comparison)
     )
 
 
-REPLAY_PAGES: tuple[Row, ...] = (Page("GET", "/messages/{ggrid}/replay", show_replay, "messages.read"),)
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/messages", show_messages, "messages.read"),
+    PageRoute("GET", "/messages/{ggrid}", show_message, "messages.read"),
+    PageRoute("GET", "/messages/{ggrid}/picture/{index}", show_picture, "messages.read"),
+    PageRoute("POST", "/messages/{ggrid}/export", export_message, "quarantine.act"),
+    PageRoute("POST", "/messages/{ggrid}/report", report_message, "messages.report"),
+    PageRoute("GET", "/messages/{ggrid}/replay", show_reevaluation, "messages.read"),
+)

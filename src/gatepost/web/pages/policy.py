@@ -1,4 +1,4 @@
-"""Policy: what holds, where each value comes from, and what a change would have done to the last messages."""
+"""The policy in force, where each value comes from, and what a change would have done to the last messages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,48 +12,48 @@ from gatepost.policy.layers import Layer, Origin, Policies, lay_over
 from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import try_policy
 from gatepost.rejudge.replay import Comparison
-from gatepost.web.context import WebContext, scopes
-from gatepost.web.request import GLOBAL, NOT_HERE, SignedInRequest
-from gatepost.web.responses import html_response
-from gatepost.web.site import Page, Row
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.page_responses import html_response
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
 
-LAST = 1_000
+MAX_MESSAGES = 1_000
 MAX_TEXT = 100_000
-SHOWN_FLIPS = 200
-TYPED = "what you typed"
+MAX_FLIPS_SHOWN = 200
+TYPED_LAYER = "your changes"
 
 
-class Trial(msgspec.Struct, frozen=True):
-    """What a changed policy would have done; or what is wrong with it."""
+class PolicyDryRun(msgspec.Struct, frozen=True):
+    """What a changed policy would have done, or what is wrong with it."""
 
     considered: int = 0
     flips: tuple[Comparison, ...] = ()
     mistakes: tuple[str, ...] = ()
 
 
-async def show(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """What holds."""
-    scope = _scope(visit, visit.query.text("scope"))
-    return scope if isinstance(scope, Failure) else html_response(await _page(desk, visit, scope))
+async def show_policy(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show the policy in force."""
+    scope = _choose_scope(request, request.query.text("scope"))
+    return scope if isinstance(scope, Failure) else html_response(await _render_policy(context, request, scope))
 
 
-async def explain(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """One kind of finding: what it means, what it does, and who says so."""
-    scope, kind = _scope(visit, visit.query.text("scope")), visit.part("kind")
+async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show one kind of finding: its meaning, its effect, and where each value comes from."""
+    scope, kind = _choose_scope(request, request.query.text("scope")), request.path_part("kind")
     if isinstance(scope, Failure):
         return scope
-    effective = desk.policies.of(scope)
+    effective = context.policies.of(scope)
     rule = effective.policy.kinds.get(kind)
     if rule is None:
-        return NOT_HERE
+        return NOT_VISIBLE
     places = [("kinds", kind, field) for field in ("weight", "verdict", "group", "conclusive")]
     places += [("groups", rule.group, "cap")] if rule.group else []
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
     values: list[tuple[str, tuple[Origin, ...]]] = [(".".join(place), effective.origins(*place)) for place in places]
     return html_response(
-        desk.renderer.page(
+        context.renderer.render(
             "kind.html",
-            visit,
+            request,
             here="/policy",
             kind=kind,
             title=TITLES.get(kind, ""),
@@ -64,66 +64,75 @@ async def explain(desk: WebContext, visit: SignedInRequest) -> Response | Failur
     )
 
 
-async def try_out(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Judge the last messages with what was typed over the policy that holds. Nothing is changed."""
-    scope = _scope(visit, visit.form.text("scope"))
+async def try_policy_change(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Re-evaluate the last messages with the typed layer on top of the policy in force. Nothing is changed."""
+    scope = _choose_scope(request, request.form.text("scope"))
     if isinstance(scope, Failure):
         return scope
-    text = visit.form.whole("text")[:MAX_TEXT]
-    trial = await _tried(desk, visit, scope, text)
-    return html_response(await _page(desk, visit, scope, text=text, trial=trial), 400 if trial.mistakes else 200)
+    text = request.form.raw_text("text")[:MAX_TEXT]
+    dry_run = await _dry_run_change(context, request, scope, text)
+    return html_response(
+        await _render_policy(context, request, scope, text=text, dry_run=dry_run), 400 if dry_run.mistakes else 200
+    )
 
 
-async def _tried(desk: WebContext, visit: SignedInRequest, scope: str | None, text: str) -> Trial:
+async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: str | None, text: str) -> PolicyDryRun:
     try:
-        other = _with(desk.policies, scope, text)
+        other = _with_layer(context.policies, scope, text)
     except PolicyError as fault:
-        return Trial(mistakes=tuple(str(fault).splitlines()[:50]))
-    considered, flips = await try_policy(desk.store, desk.policies, other, visit.user.tenant or scope, LAST)
-    return Trial(considered, tuple(flips))
+        return PolicyDryRun(mistakes=tuple(str(fault).splitlines()[:50]))
+    considered, flips = await try_policy(
+        context.store, context.policies, other, request.user.tenant or scope, MAX_MESSAGES
+    )
+    return PolicyDryRun(considered, tuple(flips))
 
 
-def _with(policies: Policies, scope: str | None, text: str) -> Policies:
-    """The policies with one more layer on top, for a tenant or for the deployment."""
+def _with_layer(policies: Policies, scope: str | None, text: str) -> Policies:
+    """Return the policies with one more layer on top, for a tenant or for the deployment."""
     if scope is None:
-        return Policies(lay_over(policies.deployment, Layer("deployment", TYPED, text)), policies.tenants)
-    changed = lay_over(policies.of(scope), Layer("tenant", TYPED, text))
+        return Policies(lay_over(policies.deployment, Layer("deployment", TYPED_LAYER, text)), policies.tenants)
+    changed = lay_over(policies.of(scope), Layer("tenant", TYPED_LAYER, text))
     return Policies(policies.deployment, {**policies.tenants, scope: changed})
 
 
-def _scope(visit: SignedInRequest, named: str) -> str | Failure | None:
-    return visit.user.tenant if visit.user.tenant and not named else visit.scope(named)
+def _choose_scope(request: SignedInRequest, named: str) -> str | Failure | None:
+    return request.user.tenant if request.user.tenant and not named else request.parse_scope(named)
 
 
-async def _page(
-    desk: WebContext, visit: SignedInRequest, scope: str | None, *, text: str = "", trial: Trial | None = None
+async def _render_policy(
+    context: WebContext,
+    request: SignedInRequest,
+    scope: str | None,
+    *,
+    text: str = "",
+    dry_run: PolicyDryRun | None = None,
 ) -> str:
-    effective = desk.policies.of(scope)
-    part = visit.query.text("part", 100)
+    effective = context.policies.of(scope)
+    search = request.query.text("part", 100)
     kinds: Mapping[str, Any] = {
         kind: rule
         for kind, rule in sorted(effective.policy.kinds.items())
-        if part.casefold() in f"{kind} {TITLES.get(kind, '')} {rule.verdict} {rule.group}".casefold()
+        if search.casefold() in f"{kind} {TITLES.get(kind, '')} {rule.verdict} {rule.group}".casefold()
     }
-    return desk.renderer.page(
+    return context.renderer.render(
         "policy.html",
-        visit,
+        request,
         here="/policy",
         policy=effective.policy,
         kinds=kinds,
         titles=TITLES,
         scope=scope or GLOBAL,
-        scopes=await scopes(desk, visit),
+        scopes=await find_scopes(context, request),
         text=text,
-        trial=trial,
-        part=part,
-        last=LAST,
-        shown_flips=SHOWN_FLIPS,
+        dry_run=dry_run,
+        search=search,
+        last=MAX_MESSAGES,
+        shown_flips=MAX_FLIPS_SHOWN,
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/policy", show, "policy.read"),
-    Page("POST", "/policy", try_out, "policy.read"),
-    Page("GET", "/policy/{kind}", explain, "policy.read"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/policy", show_policy, "policy.read"),
+    PageRoute("POST", "/policy", try_policy_change, "policy.read"),
+    PageRoute("GET", "/policy/{kind}", show_finding_kind, "policy.read"),
 )

@@ -1,4 +1,4 @@
-"""The quarantine: a queue to work through, with the keyboard if one likes, one message or many at a time."""
+"""The quarantine: held mail, with actions on one message or on all selected ones, also by keyboard."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -13,162 +13,172 @@ from gatepost.names import normal_address
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.held_mail import Busy, Deleted, DeleteOrder, NotHeld, NotSent, Released, ReleaseOrder
 from gatepost.store.held_search import HeldFilter
-from gatepost.web.context import WebContext, scopes
+from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_period
-from gatepost.web.pages.messages import Found, find, reported
-from gatepost.web.pages.messages import page as message_page
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.pages.messages import MessageOnRecord, find_message, report_wrong_decision
+from gatepost.web.pages.messages import render_message as message_page
 from gatepost.web.request import SignedInRequest
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.routing import PageRoute, WebRoute
 
 ROWS_ON_A_PAGE = 50
 MAX_RECIPIENTS = 100
 HELD_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
 
 
-class Done(msgspec.Struct, frozen=True):
-    """What became of one message: nothing in `fault` means that it went well."""
+class ActionResult(msgspec.Struct, frozen=True):
+    """The result of an action on one message; `fault` is "" where it succeeded."""
 
     ggrid: str
     fault: str = ""
 
 
-Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[Done]]
+Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[ActionResult]]
 
 
-async def show(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Held mail that fits, newest first."""
-    wanted = _filter(visit)
-    return wanted if isinstance(wanted, Failure) else html_response(await _page(desk, visit, wanted))
+async def show_quarantine(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Search held mail, newest first."""
+    wanted = _parse_filter(request)
+    return wanted if isinstance(wanted, Failure) else html_response(await _render_quarantine(context, request, wanted))
 
 
-async def act(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Do the same with every chosen message. Each is tried, and what did not work is told."""
-    wanted = _filter(visit)
+async def act_on_selected(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Apply one action to every selected message; the failed ones are listed with their faults."""
+    wanted = _parse_filter(request)
     if isinstance(wanted, Failure):
         return wanted
-    word = visit.form.text("action")
+    word = request.form.text("action")
     action = ACTIONS.get(word)
-    chosen = list(dict.fromkeys(filter(None, map(canonical, visit.form.all("ggrid")[:ROWS_ON_A_PAGE]))))
+    chosen = list(dict.fromkeys(filter(None, map(canonical, request.form.all("ggrid")[:ROWS_ON_A_PAGE]))))
     if action is None or not chosen:
-        return html_response(await _page(desk, visit, wanted, faults=[Done("", "no message was chosen")]), 400)
-    done = [await action(desk, visit, ggrid) for ggrid in chosen]
+        return html_response(
+            await _render_quarantine(context, request, wanted, faults=[ActionResult("", "no message is selected")]), 400
+        )
+    done = [await action(context, request, ggrid) for ggrid in chosen]
     faults = [each for each in done if each.fault]
     if faults:
-        return html_response(await _page(desk, visit, wanted, faults=faults, succeeded=len(done) - len(faults)), 409)
-    return redirect(f"/quarantine?{visit.query.with_field('done', NOTICE[word])}")
+        return html_response(
+            await _render_quarantine(context, request, wanted, faults=faults, succeeded=len(done) - len(faults)), 409
+        )
+    return redirect(f"/quarantine?{request.query.with_field('done', NOTICE_OF_ACTION[word])}")
 
 
-async def release(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Send one message on, to whom it was meant or to somebody else."""
-    found = await find(desk, visit)
+async def release_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Release one message to its recipients, or to the addresses in the form."""
+    found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    stated = visit.form.text("recipients", 20_000).replace(",", " ").split()
+    stated = request.form.text("recipients", 20_000).replace(",", " ").split()
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
-        return await _refused(desk, visit, found, "a recipient is an address such as ann@example.org")
-    order = ReleaseOrder(found.record.ggrid, visit.user.tenant, by=visit.actor, recipients=tuple(recipients))
-    outcome = await desk.held_mail.carry_out(order)
-    fault = _said(outcome)
-    return await _refused(desk, visit, found, fault) if fault else redirect(f"{_path(found)}?done=released")
+        return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
+    order = ReleaseOrder(found.record.ggrid, request.user.tenant, by=request.actor, recipients=tuple(recipients))
+    outcome = await context.held_mail.carry_out(order)
+    fault = _explain_failure(outcome)
+    return (
+        await _render_fault(context, request, found, fault)
+        if fault
+        else redirect(f"{_message_path(found)}?done=released")
+    )
 
 
-async def delete(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Delete one message."""
-    found = await find(desk, visit)
+async def delete_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete one held message."""
+    found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    done = await _delete(desk, visit, found.record.ggrid)
-    return await _refused(desk, visit, found, done.fault) if done.fault else redirect("/quarantine?done=deleted")
+    done = await _delete_one(context, request, found.record.ggrid)
+    return (
+        await _render_fault(context, request, found, done.fault) if done.fault else redirect("/quarantine?done=deleted")
+    )
 
 
-async def _refused(desk: WebContext, visit: SignedInRequest, found: Found, fault: str) -> Response:
-    return html_response(await message_page(desk, visit, found, fault=fault), 409)
+async def _render_fault(context: WebContext, request: SignedInRequest, found: MessageOnRecord, fault: str) -> Response:
+    return html_response(await message_page(context, request, found, fault=fault), 409)
 
 
-def _path(found: Found) -> str:
+def _message_path(found: MessageOnRecord) -> str:
     return f"/messages/{found.record.ggrid}"
 
 
-async def _release(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:
-    order = ReleaseOrder(ggrid, visit.user.tenant, by=visit.actor)
-    return Done(ggrid, _said(await desk.held_mail.carry_out(order)))
+async def _release_one(context: WebContext, request: SignedInRequest, ggrid: str) -> ActionResult:
+    order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor)
+    return ActionResult(ggrid, _explain_failure(await context.held_mail.carry_out(order)))
 
 
-async def _delete(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:
-    order = DeleteOrder(ggrid, visit.user.tenant, by=visit.actor)
-    return Done(ggrid, _said(await desk.held_mail.carry_out(order)))
+async def _delete_one(context: WebContext, request: SignedInRequest, ggrid: str) -> ActionResult:
+    order = DeleteOrder(ggrid, request.user.tenant, by=request.actor)
+    return ActionResult(ggrid, _explain_failure(await context.held_mail.carry_out(order)))
 
 
-async def _report(desk: WebContext, visit: SignedInRequest, ggrid: str) -> Done:
-    known = await reported(desk, visit, ggrid, "deliver")
-    return Done(ggrid, "" if known else _said(NotHeld()))
+async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str) -> ActionResult:
+    known = await report_wrong_decision(context, request, ggrid, "deliver")
+    return ActionResult(ggrid, "" if known else _explain_failure(NotHeld()))
 
 
-ACTIONS: dict[str, Action] = {"release": _release, "delete": _delete, "report": _report}
-NOTICE = {"release": "released", "delete": "deleted", "report": "reported"}
+ACTIONS: dict[str, Action] = {"release": _release_one, "delete": _delete_one, "report": _report_one}
+NOTICE_OF_ACTION = {"release": "released", "delete": "deleted", "report": "reported"}
 
 
-def _said(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down) -> str:
-    """Why it did not work; nothing where it did."""
+def _explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down) -> str:
+    """Return why an action failed, "" where it succeeded."""
     if isinstance(outcome, NotHeld):
-        return "it is not held any more"
+        return "it is no longer held"
     if isinstance(outcome, NotSent):
-        return f"{outcome.reason}; it is held as before"
+        return f"{outcome.reason}; the message is still held"
     if isinstance(outcome, Busy):
-        return "somebody else is releasing it at this moment"
+        return "another release of this message is in progress"
     if isinstance(outcome, Down):
-        return "the core that has it does not answer; try again in a moment"
+        return "the core that stores it is not answering; try again in a moment"
     return ""
 
 
-def _filter(visit: SignedInRequest) -> HeldFilter | Failure:
-    asked, tenant = visit.query, visit.tenant()
+def _parse_filter(request: SignedInRequest) -> HeldFilter | Failure:
+    query, tenant = request.query, request.parse_tenant()
     if isinstance(tenant, Failure):
         return tenant
-    when = parse_period(asked)
+    when = parse_period(query)
     if isinstance(when, Failure):
         return when
     return HeldFilter(
         tenant=tenant,
-        verdict=asked.text("verdict", 40) or None,
-        sender=asked.text("sender", 320) or None,
-        recipient=asked.text("recipient", 320) or None,
-        subject=asked.text("subject", 200) or None,
+        verdict=query.text("verdict", 40) or None,
+        sender=query.text("sender", 320) or None,
+        recipient=query.text("recipient", 320) or None,
+        subject=query.text("subject", 200) or None,
         since=when.since,
         until=when.until,
-        released=asked.has("released"),
+        released=query.has("released"),
     )
 
 
-async def _page(
-    desk: WebContext,
-    visit: SignedInRequest,
+async def _render_quarantine(
+    context: WebContext,
+    request: SignedInRequest,
     wanted: HeldFilter,
     *,
-    faults: list[Done] | None = None,
+    faults: list[ActionResult] | None = None,
     succeeded: int = 0,
 ) -> str:
-    asked = visit.query
-    return desk.renderer.page(
+    query = request.query
+    return context.renderer.render(
         "quarantine.html",
-        visit,
+        request,
         here="/quarantine",
-        page=await desk.store.search_held(wanted, asked.text("before", 200) or None, ROWS_ON_A_PAGE),
-        counts=await desk.store.held_counts(wanted.tenant),
-        asked=asked,
-        scopes=await scopes(desk, visit),
+        page=await context.store.search_held(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE),
+        counts=await context.store.held_counts(wanted.tenant),
+        query=query,
+        scopes=await find_scopes(context, request),
         verdicts=HELD_VERDICTS,
         faults=faults or [],
         succeeded=succeeded,
-        narrowed=asked.narrows,
+        narrowed=query.is_filtered,
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/quarantine", show, "quarantine.read"),
-    Page("POST", "/quarantine", act, "quarantine.act"),
-    Page("POST", "/messages/{ggrid}/release", release, "quarantine.act"),
-    Page("POST", "/messages/{ggrid}/delete", delete, "quarantine.act"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read"),
+    PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act"),
+    PageRoute("POST", "/messages/{ggrid}/release", release_message, "quarantine.act"),
+    PageRoute("POST", "/messages/{ggrid}/delete", delete_message, "quarantine.act"),
 )

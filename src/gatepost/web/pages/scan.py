@@ -1,71 +1,77 @@
-"""The scan page: drop a message, see its ledger. It is analysed and put on record like any that comes in by the API."""
+"""The scan page: upload a message and see its ledger. It is analysed and recorded like one sent to the API."""
 
 import msgspec
 from starlette.responses import Response
 
-from gatepost.abby.scan import MILLISECOND, Waiting, read_parameters
-from gatepost.abby.upload import Left
+from gatepost.abby.scan import MILLISECOND, ConnectedClient, read_parameters
 from gatepost.api.errors import EMPTY_EMAIL, Failure
+from gatepost.api.requests import ClientLeft
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import SpooledBody
-from gatepost.web.context import WebContext, scopes
+from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form
+from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import SignedInRequest
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import Page, Row, Upload
+from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
 
-SOMEBODY = "postmaster@localhost"
-EMPTY = Failure(EMPTY_EMAIL, "choose a file first: a message as .eml, with all its headers")
-
-
-async def show(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """The form."""
-    return html_response(await _page(desk, visit))
+DEFAULT_RECIPIENT = "postmaster@localhost"
+EMPTY_FILE = Failure(EMPTY_EMAIL, "choose a message as an .eml file, with all headers")
 
 
-async def scan(desk: WebContext, visit: SignedInRequest, body: SpooledBody) -> Response | Failure:
-    """Analyse the file, then show its ledger."""
-    envelope = EMPTY if body.size == 0 else _envelope(visit)
+async def show_scan(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show the form for a message."""
+    return html_response(await _render_scan(context, request))
+
+
+async def scan_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> Response | Failure:
+    """Analyse the file, then redirect to its ledger."""
+    envelope = EMPTY_FILE if body.size == 0 else _parse_envelope(request)
     if isinstance(envelope, Failure):
-        return html_response(await _page(desk, visit, fault=envelope.message), envelope.error.status)
-    opened = int(desk.clock() * 1e9)
-    request = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
-    outcome = await desk.cores.scan(request, Waiting(body, visit.request.receive), desk.scan_seconds)
+        return html_response(await _render_scan(context, request, fault=envelope.message), envelope.error.status)
+    opened = int(context.clock() * 1e9)
+    scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
+    outcome = await context.cores.scan(scan, ConnectedClient(body, request.http.receive), context.scan_seconds)
     if isinstance(outcome, Failure):
-        return html_response(await _page(desk, visit, fault=outcome.message), outcome.error.status)
-    return redirect("/scan" if isinstance(outcome, Left) else f"/messages/{outcome.ggrid}")
+        return html_response(await _render_scan(context, request, fault=outcome.message), outcome.error.status)
+    return redirect("/scan" if isinstance(outcome, ClientLeft) else f"/messages/{outcome.ggrid}")
 
 
-def _envelope(visit: SignedInRequest) -> Envelope | Failure:
-    """What the form says, held to the rules of the API."""
-    form, scope = visit.form, visit.user.tenant or visit.scope(visit.form.text("scope"))
+def _parse_envelope(request: SignedInRequest) -> Envelope | Failure:
+    """Parse the envelope of the form by the rules of the API."""
+    form, scope = request.form, request.user.tenant or request.parse_scope(request.form.text("scope"))
     if isinstance(scope, Failure):
         return scope
     border: dict[str, object] = {
         "envelopeFrom": form.text("from", 320),
-        "envelopeRecipients": form.text("recipients", 10_000).replace(",", " ").split() or [SOMEBODY],
+        "envelopeRecipients": form.text("recipients", 10_000).replace(",", " ").split() or [DEFAULT_RECIPIENT],
     }
     if address := form.text("address", 60):
         border["remoteAddress"] = address
     if helo := form.text("helo", 255):
         border["senderHelo"] = helo
-    stated: dict[str, object] = {"borderMtaData": border}
+    parameters: dict[str, object] = {"borderMtaData": border}
     if scope:
-        stated["tenantUid"] = scope
-    return read_parameters(msgspec.json.encode(stated))
+        parameters["tenantUid"] = scope
+    return read_parameters(msgspec.json.encode(parameters))
 
 
-async def _page(desk: WebContext, visit: SignedInRequest, *, fault: str = "") -> str:
-    form: Form = visit.form
-    return desk.renderer.page(
-        "scan.html", visit, here="/scan", scopes=await scopes(desk, visit), form=form, fault=fault, somebody=SOMEBODY
+async def _render_scan(context: WebContext, request: SignedInRequest, *, fault: str = "") -> str:
+    form: Form = request.form
+    return context.renderer.render(
+        "scan.html",
+        request,
+        here="/scan",
+        scopes=await find_scopes(context, request),
+        form=form,
+        fault=fault,
+        default_recipient=DEFAULT_RECIPIENT,
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/scan", show, "messages.scan"),
-    Upload("/scan", scan, "messages.scan", MAX_BODY),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/scan", show_scan, "messages.scan"),
+    UploadRoute("/scan", scan_file, "messages.scan", MAX_BODY),
 )

@@ -1,7 +1,6 @@
-"""The system page: versions, how everything is, and the settings in force.
+"""The system page: versions, state of storage and cores, and the settings in force.
 
-The examination is that of `gatepost doctor`; it takes a few seconds, so it runs when somebody asks for it, one at a
-time.
+The health check is that of `gatepost doctor`. It takes a few seconds, so it runs on request, one at a time.
 """
 
 import asyncio
@@ -13,49 +12,49 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.store.errors import StorageError
 from gatepost.web.context import Diagnosis, WebContext
+from gatepost.web.page_responses import html_response
 from gatepost.web.request import SignedInRequest
-from gatepost.web.responses import html_response
-from gatepost.web.site import Page, Row
+from gatepost.web.routing import PageRoute, WebRoute
 
 
-async def show(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """What runs here, and how it is."""
-    return html_response(await _page(desk, visit, ()))
+async def show_system(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show versions, state and settings."""
+    return html_response(await _render_system(context, request, ()))
 
 
-async def examine(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Look at everything."""
-    async with desk.examining:
-        found = await asyncio.to_thread(desk.installation.examine)
-    return html_response(await _page(desk, visit, found))
+async def run_health_check(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Run the health check and show its result."""
+    async with context.examining:
+        found = await asyncio.to_thread(context.installation.examine)
+    return html_response(await _render_system(context, request, found))
 
 
-async def _page(desk: WebContext, visit: SignedInRequest, found: Sequence[Diagnosis]) -> str:
-    installation = desk.installation
-    return desk.renderer.page(
+async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> str:
+    installation = context.installation
+    return context.renderer.render(
         "system.html",
-        visit,
+        request,
         here="/system",
         installation=installation,
         python=f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}",
-        now=desk.now(),
+        now=context.now(),
         started=int(installation.started * 1000),
-        storage=await _storage(desk),
-        cores=desk.cores.states,
-        status=desk.cores.colour,
+        storage=await _storage_fault(context),
+        cores=context.cores.states,
+        status=context.cores.colour,
         found=found,
     )
 
 
-async def _storage(desk: WebContext) -> str:
+async def _storage_fault(context: WebContext) -> str:
     try:
-        await desk.store.tenants()
+        await context.store.tenants()
     except StorageError as fault:
         return str(fault)
     return ""
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/system", show, "system.read"),
-    Page("POST", "/system/examine", examine, "system.read"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/system", show_system, "system.read"),
+    PageRoute("POST", "/system/examine", run_health_check, "system.read"),
 )

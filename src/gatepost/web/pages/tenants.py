@@ -1,4 +1,4 @@
-"""Tenants: the customers of a deployment, and the domains whose mail is theirs."""
+"""Tenants: the customers of a deployment, and the domains whose mail belongs to them."""
 
 from collections.abc import Sequence
 
@@ -11,42 +11,44 @@ from gatepost.lists.entries import Refused
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.tenants import Tenant
 from gatepost.web.context import WebContext
-from gatepost.web.request import NOT_HERE, SignedInRequest
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.request import NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
 
-LONGEST_NAME = 200
+MAX_NAME = 200
 MAX_DOMAINS = 10_000
 
 
-async def show(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """All tenants."""
-    return html_response(await _page(desk, visit))
+async def show_tenants(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List all tenants."""
+    return html_response(await _render_tenants(context, request))
 
 
-async def create(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Make a tenant."""
-    name = visit.form.text("name", LONGEST_NAME)
+async def create_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Create a tenant."""
+    name = request.form.text("name", MAX_NAME)
     if not name or not name.isprintable():
-        return html_response(await _page(desk, visit, fault="a tenant needs a name, of printable characters"), 400)
-    made = await desk.store.create_tenant(name, visit.actor)
-    if isinstance(made, NameTaken):
-        return html_response(await _page(desk, visit, fault=f"there is a tenant called {made.name} already"), 409)
-    return redirect(f"/tenants/{made.uid}?done=tenant-created")
+        return html_response(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
+    created = await context.store.create_tenant(name, request.actor)
+    if isinstance(created, NameTaken):
+        return html_response(
+            await _render_tenants(context, request, fault=f"a tenant named {created.name} already exists"), 409
+        )
+    return redirect(f"/tenants/{created.uid}?done=tenant-created")
 
 
-async def one(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """One tenant and its domains."""
-    tenant = await _tenant(desk, visit)
-    return tenant if isinstance(tenant, Failure) else html_response(await _one(desk, visit, tenant))
+async def show_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show one tenant and its domains."""
+    tenant = await _find_tenant(context, request)
+    return tenant if isinstance(tenant, Failure) else html_response(await _render_tenant(context, request, tenant))
 
 
-async def set_domains(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Its domains from now on, one in a line."""
-    tenant = await _tenant(desk, visit)
+async def set_domains(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Replace the domains of a tenant, one in each line."""
+    tenant = await _find_tenant(context, request)
     if isinstance(tenant, Failure):
         return tenant
-    typed = visit.form.whole("domains")
+    typed = request.form.raw_text("domains")
     normal = [DOMAIN.normalise(line) for line in typed.split()]
     faults = [
         f"{line[:100]} {each.reason}"
@@ -54,47 +56,52 @@ async def set_domains(desk: WebContext, visit: SignedInRequest) -> Response | Fa
         if isinstance(each, Refused)
     ]
     if len(normal) > MAX_DOMAINS:
-        faults = [f"a tenant has at most {MAX_DOMAINS:,} domains"]
+        faults = [f"a tenant can have at most {MAX_DOMAINS:,} domains"]
     if faults:
-        return html_response(await _one(desk, visit, tenant, typed=typed, faults=faults), 400)
+        return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
     keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, Refused)))
-    outcome = await desk.store.set_tenant_domains(tenant.uid, keys, visit.actor)
+    outcome = await context.store.set_tenant_domains(tenant.uid, keys, request.actor)
     if isinstance(outcome, NotFound):
-        return NOT_HERE
+        return NOT_VISIBLE
     if isinstance(outcome, NameTaken):
-        faults = [f"{outcome.name} is the domain of another tenant, {outcome.by}"]
-        return html_response(await _one(desk, visit, tenant, typed=typed, faults=faults), 409)
+        faults = [f"{outcome.name} belongs to another tenant, {outcome.by}"]
+        return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 409)
     return redirect(f"/tenants/{tenant.uid}?done=changed")
 
 
-async def delete(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Delete a tenant, for somebody who typed its name."""
-    tenant = await _tenant(desk, visit)
+async def delete_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete a tenant, if the user has typed its name."""
+    tenant = await _find_tenant(context, request)
     if isinstance(tenant, Failure):
         return tenant
-    if visit.form.text("name", LONGEST_NAME) != tenant.name:
-        fault = "to delete it, type its name exactly as it is shown"
-        return html_response(await _one(desk, visit, tenant, faults=[fault]), 400)
-    await desk.store.delete_tenant(tenant.uid, visit.actor)
+    if request.form.text("name", MAX_NAME) != tenant.name:
+        fault = "to delete the tenant, type its name exactly as shown"
+        return html_response(await _render_tenant(context, request, tenant, faults=[fault]), 400)
+    await context.store.delete_tenant(tenant.uid, request.actor)
     return redirect("/tenants?done=tenant-deleted")
 
 
-async def _tenant(desk: WebContext, visit: SignedInRequest) -> Tenant | Failure:
-    uid = canonical(visit.part("uid"))
-    return (await desk.store.tenant(uid) if uid else None) or NOT_HERE
+async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant | Failure:
+    uid = canonical(request.path_part("uid"))
+    return (await context.store.tenant(uid) if uid else None) or NOT_VISIBLE
 
 
-async def _page(desk: WebContext, visit: SignedInRequest, *, fault: str = "") -> str:
-    tenants = await desk.store.tenants()
-    return desk.renderer.page("tenants.html", visit, here="/tenants", tenants=tenants, fault=fault)
+async def _render_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> str:
+    tenants = await context.store.tenants()
+    return context.renderer.render("tenants.html", request, here="/tenants", tenants=tenants, fault=fault)
 
 
-async def _one(
-    desk: WebContext, visit: SignedInRequest, tenant: Tenant, *, typed: str | None = None, faults: Sequence[str] = ()
+async def _render_tenant(
+    context: WebContext,
+    request: SignedInRequest,
+    tenant: Tenant,
+    *,
+    typed: str | None = None,
+    faults: Sequence[str] = (),
 ) -> str:
-    return desk.renderer.page(
+    return context.renderer.render(
         "tenant.html",
-        visit,
+        request,
         here="/tenants",
         tenant=tenant,
         typed="\n".join(tenant.domains) if typed is None else typed,
@@ -102,10 +109,10 @@ async def _one(
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/tenants", show, "tenants.read"),
-    Page("POST", "/tenants", create, "tenants.change"),
-    Page("GET", "/tenants/{uid}", one, "tenants.read"),
-    Page("POST", "/tenants/{uid}/domains", set_domains, "tenants.change"),
-    Page("POST", "/tenants/{uid}/delete", delete, "tenants.change"),
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/tenants", show_tenants, "tenants.read"),
+    PageRoute("POST", "/tenants", create_tenant, "tenants.change"),
+    PageRoute("GET", "/tenants/{uid}", show_tenant, "tenants.read"),
+    PageRoute("POST", "/tenants/{uid}/domains", set_domains, "tenants.change"),
+    PageRoute("POST", "/tenants/{uid}/delete", delete_tenant, "tenants.change"),
 )

@@ -1,6 +1,7 @@
-"""Users: who may sign in, with which role, for the whole deployment or for one tenant.
+"""Users: who may sign in, with which role, for all tenants or for one.
 
-An administrator of one tenant manages the users of that tenant. Nobody changes their own role or shuts themselves out.
+An administrator of a tenant manages the users of that tenant. Users cannot change their own role or disable
+themselves.
 """
 
 from typing import cast
@@ -10,121 +11,125 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
 from gatepost.store.users import Role, User
-from gatepost.web.context import WebContext, scopes
-from gatepost.web.credentials import invented
-from gatepost.web.request import MEANING, NOT_HERE, ROLES, SignedInRequest
-from gatepost.web.responses import html_response, redirect
-from gatepost.web.site import Page, Row
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.credentials import generate_password
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.request import NOT_VISIBLE, ROLE_MEANINGS, ROLES, SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
 
-LONGEST_NAME = 100
-LAST = "this is the last administrator of the deployment; make another one first"
-ONESELF = "this is your own account; another administrator can change it"
-
-
-async def show(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """All users that the visitor may see."""
-    return html_response(await _page(desk, visit))
+MAX_NAME = 100
+LAST_ADMINISTRATOR = "this is the last administrator with access to all tenants; create another one first"
+OWN_ACCOUNT = "you cannot change your own account here; ask another administrator"
 
 
-async def create(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Make a user. The password is invented, and in this answer only."""
-    scope = visit.scope(visit.form.text("scope"))
+async def show_users(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List all users that the user may see."""
+    return html_response(await _render_users(context, request))
+
+
+async def create_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Create a user with a random password, which is shown in this response only."""
+    scope = request.parse_scope(request.form.text("scope"))
     if isinstance(scope, Failure):
         return scope
-    name, role = visit.form.text("name", LONGEST_NAME), visit.form.text("role")
+    name, role = request.form.text("name", MAX_NAME), request.form.text("role")
     if not name or not name.isprintable():
-        return html_response(await _page(desk, visit, fault="a user needs a name, of printable characters"), 400)
+        return html_response(await _render_users(context, request, fault="enter a name of printable characters"), 400)
     if role not in ROLES:
-        return html_response(await _page(desk, visit, fault="a user needs a role"), 400)
-    password = invented()
-    kept = await desk.passwords.hashed(password)
-    made = await desk.store.create_user(name, cast(Role, role), scope, kept, visit.actor)
-    if isinstance(made, NotFound):
-        return NOT_HERE
-    if isinstance(made, NameTaken):
-        return html_response(await _page(desk, visit, fault=f"there is a user called {made.name} already"), 409)
-    return html_response(await _page(desk, visit, shown=(made, password)))
+        return html_response(await _render_users(context, request, fault="choose a role"), 400)
+    password = generate_password()
+    hashed = await context.passwords.hash(password)
+    created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor)
+    if isinstance(created, NotFound):
+        return NOT_VISIBLE
+    if isinstance(created, NameTaken):
+        return html_response(
+            await _render_users(context, request, fault=f"a user named {created.name} already exists"), 409
+        )
+    return html_response(await _render_users(context, request, new_password=(created, password)))
 
 
-async def change(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Another role, or shut out, or let in again."""
-    user = await _user(desk, visit)
+async def change_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Change the role of a user, or disable or enable the user."""
+    user = await _find_user(context, request)
     if isinstance(user, Failure):
         return user
-    if user.uid == visit.user.uid:
-        return html_response(await _page(desk, visit, fault=ONESELF), 409)
-    role, disabled = visit.form.text("role"), visit.form.text("disabled")
-    outcome = await desk.store.change_user(
+    if user.uid == request.user.uid:
+        return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
+    role, disabled = request.form.text("role"), request.form.text("disabled")
+    outcome = await context.store.change_user(
         user.uid,
-        by=visit.actor,
+        by=request.actor,
         role=cast(Role, role) if role in ROLES else None,
         disabled={"yes": True, "no": False}.get(disabled),
     )
-    return await _answered(desk, visit, outcome, "changed")
+    return await _answer_change(context, request, outcome, "changed")
 
 
-async def renew(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
-    """Another password, for somebody who lost theirs; with it goes the second factor, if that is asked for."""
-    user = await _user(desk, visit)
+async def reset_password(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Set a random password for a user who lost theirs; the form can remove the second factor as well."""
+    user = await _find_user(context, request)
     if isinstance(user, Failure):
         return user
-    if user.uid == visit.user.uid:
+    if user.uid == request.user.uid:
         return redirect("/account")
-    password = invented()
-    await desk.store.set_password(user.uid, await desk.passwords.hashed(password), visit.actor)
-    if visit.form.has("totp"):
-        await desk.store.set_totp(user.uid, None, visit.actor)
-    return html_response(await _page(desk, visit, shown=(user, password)))
+    password = generate_password()
+    await context.store.set_password(user.uid, await context.passwords.hash(password), request.actor)
+    if request.form.has("totp"):
+        await context.store.set_totp(user.uid, None, request.actor)
+    return html_response(await _render_users(context, request, new_password=(user, password)))
 
 
-async def delete(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
+async def delete_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Delete a user."""
-    user = await _user(desk, visit)
+    user = await _find_user(context, request)
     if isinstance(user, Failure):
         return user
-    if user.uid == visit.user.uid:
-        return html_response(await _page(desk, visit, fault=ONESELF), 409)
-    return await _answered(desk, visit, await desk.store.delete_user(user.uid, visit.actor), "user-deleted")
-
-
-async def _answered(
-    desk: WebContext, visit: SignedInRequest, outcome: User | NotFound | LastAdministrator, done: str
-) -> Response | Failure:
-    if isinstance(outcome, NotFound):
-        return NOT_HERE
-    if isinstance(outcome, LastAdministrator):
-        return html_response(await _page(desk, visit, fault=LAST), 409)
-    return redirect(f"/users?done={done}")
-
-
-async def _user(desk: WebContext, visit: SignedInRequest) -> User | Failure:
-    """The user that the path names, if it is one that the visitor may manage."""
-    user = await desk.store.user(visit.part("uid"))
-    if user is None or (visit.user.tenant and user.tenant != visit.user.tenant):
-        return NOT_HERE
-    return user
-
-
-async def _page(
-    desk: WebContext, visit: SignedInRequest, *, fault: str = "", shown: tuple[User, str] | None = None
-) -> str:
-    return desk.renderer.page(
-        "users.html",
-        visit,
-        here="/users",
-        users=await desk.store.users(visit.user.tenant),
-        scopes=await scopes(desk, visit),
-        meaning=MEANING,
-        fault=fault,
-        shown=shown,
-        base=str(visit.request.base_url).rstrip("/"),
+    if user.uid == request.user.uid:
+        return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
+    return await _answer_change(
+        context, request, await context.store.delete_user(user.uid, request.actor), "user-deleted"
     )
 
 
-ROWS: tuple[Row, ...] = (
-    Page("GET", "/users", show, "users.read"),
-    Page("POST", "/users", create, "users.change"),
-    Page("POST", "/users/{uid}", change, "users.change"),
-    Page("POST", "/users/{uid}/password", renew, "users.change"),
-    Page("POST", "/users/{uid}/delete", delete, "users.change"),
+async def _answer_change(
+    context: WebContext, request: SignedInRequest, outcome: User | NotFound | LastAdministrator, done: str
+) -> Response | Failure:
+    if isinstance(outcome, NotFound):
+        return NOT_VISIBLE
+    if isinstance(outcome, LastAdministrator):
+        return html_response(await _render_users(context, request, fault=LAST_ADMINISTRATOR), 409)
+    return redirect(f"/users?done={done}")
+
+
+async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:
+    """Return the user that the path names, if the signed-in user may manage them."""
+    user = await context.store.user(request.path_part("uid"))
+    if user is None or (request.user.tenant and user.tenant != request.user.tenant):
+        return NOT_VISIBLE
+    return user
+
+
+async def _render_users(
+    context: WebContext, request: SignedInRequest, *, fault: str = "", new_password: tuple[User, str] | None = None
+) -> str:
+    return context.renderer.render(
+        "users.html",
+        request,
+        here="/users",
+        users=await context.store.users(request.user.tenant),
+        scopes=await find_scopes(context, request),
+        meaning=ROLE_MEANINGS,
+        fault=fault,
+        new_password=new_password,
+        base=str(request.http.base_url).rstrip("/"),
+    )
+
+
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/users", show_users, "users.read"),
+    PageRoute("POST", "/users", create_user, "users.change"),
+    PageRoute("POST", "/users/{uid}", change_user, "users.change"),
+    PageRoute("POST", "/users/{uid}/password", reset_password, "users.change"),
+    PageRoute("POST", "/users/{uid}/delete", delete_user, "users.change"),
 )

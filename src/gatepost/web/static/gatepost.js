@@ -22,7 +22,7 @@ const localise = (root) => {
 };
 localise(document);
 
-// <button data-copy="id"> copies what stands in the element.
+// <button data-copy="id"> copies the text of the element.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
@@ -46,7 +46,7 @@ document.addEventListener("submit", (event) => {
   if (asker.dataset.confirm && !window.confirm(asker.dataset.confirm)) event.preventDefault();
 });
 
-// <section data-live="/path" data-every="5"> fetches itself anew while somebody looks.
+// <section data-live="/path" data-every="5"> is fetched again while the page is visible.
 for (const section of all("[data-live]")) {
   const seconds = Number(section.dataset.every || 5);
   const refresh = async () => {
@@ -65,7 +65,7 @@ for (const section of all("[data-live]")) {
   document.addEventListener("visibilitychange", refresh);
 }
 
-// <input type="checkbox" data-all="name"> ticks all boxes of that name.
+// <input type="checkbox" data-all="name"> selects all boxes of that name.
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
   if (name) for (const box of all(`input[name="${name}"]`)) box.checked = event.target.checked;
@@ -134,7 +134,7 @@ document.addEventListener("submit", (event) => {
   for (const button of all("button", form)) button.disabled = true;
 });
 
-// Keys for tables with data-triage: j and k move, x chooses, o or Enter opens, a letter with data-key on a button acts.
+// Keys for tables with data-triage: j and k move, x selects, o or Enter opens, a letter with data-key on a button acts.
 const table = document.querySelector("table[data-triage]");
 if (table) {
   const rows = all("tbody tr", table);

@@ -1,0 +1,175 @@
+"""Reading HTTP requests, as both services do it: how fast a body must arrive, and what becomes of one that is unread.
+
+A client earns time with bytes: it may pause for `IDLE_SECONDS`, and after a first minute must have kept up `SLOWEST`
+bytes per second.
+
+A response may be sent before the upload has ended: the credential is missing, or there are too many bytes. A server
+that then closes its socket with bytes unread makes the kernel send a reset, and the client loses the response (RFC 9112
+section 9.6). `UnreadBodies` writes the response first, reads and drops what still arrives for a while, and only then
+lets the connection end.
+"""
+
+import asyncio
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from multipart import parse_options_header  # type: ignore[import-untyped]  # it is annotated, without saying so
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gatepost.api.errors import MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE, Failure
+
+IDLE_SECONDS = 30.0
+FIRST_SECONDS = 60.0
+SLOWEST = 1024
+
+MAX_BOUNDARY = 200
+
+SMALL_BODY = 64 << 10
+SMALL_BODY_SECONDS = 0.25
+DRAIN_BYTES = 512 << 20
+DRAIN_SECONDS = 120.0
+DRAIN_IDLE_SECONDS = 5.0
+
+
+class ClientLeft(msgspec.Struct, frozen=True):
+    """The client has closed the connection; no response can be sent."""
+
+
+class BodyPace:
+    """The deadline of a body that is being read; raises `TimeoutError` where it stops arriving or is too slow."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._start, self._received = self._loop.time(), 0
+        self._deadline = asyncio.timeout(IDLE_SECONDS)
+
+    def earn(self, count: int) -> None:
+        """Move the deadline for so many bytes that have arrived."""
+        self._received += count
+        earned = self._start + FIRST_SECONDS + self._received / SLOWEST
+        self._deadline.reschedule(min(self._loop.time() + IDLE_SECONDS, earned))
+
+    async def __aenter__(self) -> Self:
+        await self._deadline.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._deadline.__aexit__(kind, fault, trace)
+
+
+def parse_boundary(headers: list[tuple[bytes, bytes]]) -> str | Failure:
+    """Return the boundary of a request that is multipart/form-data (RFC 7578) and not compressed."""
+    content_type = ""
+    for name, value in headers:
+        if name == b"content-type":
+            content_type = value.decode("latin-1")
+        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            return Failure(UNSUPPORTED_MEDIA_TYPE, "send the body as it is, without Content-Encoding")
+    kind, options = parse_options_header(content_type[:1024])
+    if kind != "multipart/form-data":
+        return Failure(UNSUPPORTED_MEDIA_TYPE, "the content type must be multipart/form-data")
+    boundary = str(options.get("boundary", ""))
+    if not (0 < len(boundary) <= MAX_BOUNDARY and boundary.isascii() and boundary.isprintable()):
+        return Failure(MALFORMED_REQUEST, "multipart/form-data needs a boundary of 1 to 200 printable characters")
+    return boundary
+
+
+def content_length(headers: list[tuple[bytes, bytes]]) -> int:
+    """Return the announced length of a body, 0 where none is announced; the HTTP parser lets only numbers through."""
+    return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
+
+
+def is_from_this_machine(request: Request) -> bool:
+    """Does the request come from a loopback address, and not through a proxy on this machine?"""
+    if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
+        return False
+    try:
+        return ip_address(request.client.host if request.client else "").is_loopback
+    except ValueError:
+        return False
+
+
+class UnreadBodies:
+    """ASGI wrapper that delivers every response to its client, also while the client is still sending."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        await self._app(scope, exchange.receive, exchange.send)
+
+
+class _Exchange:
+    """One request and its response; `unread` says whether more of the body is to come."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._closing = False
+        announced = _announced_body(scope)
+        self.unread = announced != 0
+        self._small = 0 < announced <= SMALL_BODY
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body"):
+            self.unread = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if self.unread and not await self._read_small_body():
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+                self._closing = True
+        elif self._closing and not message.get("more_body"):
+            await self._send({**message, "more_body": True})
+            await self._drain()
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+    async def _read_small_body(self) -> bool:
+        """Read a small body to its end first, so that the connection can serve the next request."""
+        if not self._small:
+            return False
+        try:
+            async with asyncio.timeout(SMALL_BODY_SECONDS):
+                while self.unread:
+                    await self.receive()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _drain(self) -> None:
+        """Read and drop what still arrives, within bounds of time and size."""
+        loop = asyncio.get_running_loop()
+        end, left = loop.time() + DRAIN_SECONDS, DRAIN_BYTES
+        try:
+            async with asyncio.timeout(DRAIN_IDLE_SECONDS) as deadline:
+                while self.unread and left > 0:
+                    left -= len((await self.receive()).get("body", b""))
+                    deadline.reschedule(min(end, loop.time() + DRAIN_IDLE_SECONDS))
+        except TimeoutError:
+            return
+
+
+def _announced_body(scope: Scope) -> int:
+    """Return the length of the body that the request announces (RFC 9112 section 6); -1 where it announces a body
+    without its length, or where the client waits for `100 Continue` before it sends one."""
+    size, expects = 0, False
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            size = int(value) if value.isdigit() else -1
+        elif name == b"transfer-encoding":
+            return -1
+        elif name == b"expect":
+            expects = True
+    return -1 if expects and size else size

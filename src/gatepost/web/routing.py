@@ -1,0 +1,173 @@
+"""The routes of the web interface, and the checks that every request passes before its page function runs.
+
+A route says how a page is requested, which function renders it, and which permission it needs. The checks are, in this
+order: session, permission, origin, form, token of the form. A change is always a POST with the session's token, and a
+request that a browser sends from another site (`Sec-Fetch-Site`, `Origin`) is refused before its form is read.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import Literal, TypeAlias
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gatepost.api.errors import FORBIDDEN, Failure
+from gatepost.api.responses import Endpoint, Handler
+from gatepost.scanning.spool import SpooledBody
+from gatepost.store.sessions import WebSession
+from gatepost.web.context import WebContext
+from gatepost.web.forms import Form, read_form, read_upload
+from gatepost.web.page_responses import Assets, ProgressResponse, redirect
+from gatepost.web.request import PagePermission, SignedInRequest, permissions_of, read_cookie
+
+IDLE_MILLISECONDS = 2 * 3_600_000
+
+PageResult: TypeAlias = Response | Failure
+PageHandler: TypeAlias = Callable[[WebContext, SignedInRequest], Awaitable[PageResult]]
+UploadHandler: TypeAlias = Callable[[WebContext, SignedInRequest, SpooledBody], Awaitable[PageResult]]
+PublicHandler: TypeAlias = Callable[[WebContext, Request], Awaitable[PageResult]]
+
+CROSS_SITE = Failure(FORBIDDEN, "the request comes from another site; nothing was saved")
+STALE_FORM = Failure(FORBIDDEN, "your session has changed. Reload the page and try again; nothing was saved")
+
+
+class PageRoute(msgspec.Struct, frozen=True):
+    """One page or action for signed-in users. `may` None needs no permission besides the session."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    handler: PageHandler
+    may: PagePermission | None = None
+
+
+class UploadRoute(msgspec.Struct, frozen=True):
+    """An action that takes an uploaded file of at most `limit` bytes."""
+
+    path: str
+    handler: UploadHandler
+    may: PagePermission
+    limit: int
+
+
+class PublicRoute(msgspec.Struct, frozen=True):
+    """A page that needs no session, such as the one for signing in."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    handler: PublicHandler
+
+
+WebRoute: TypeAlias = PageRoute | UploadRoute | PublicRoute
+
+
+def build_routes(context: WebContext, assets: Assets, pages: tuple[WebRoute, ...]) -> list[Route]:
+    """Return the routes for Starlette; a HEAD is answered like a GET."""
+    routes = [Route("/static/{digest}/{name}", Endpoint(assets.serve), methods=["GET"])]
+    paths = dict.fromkeys(page.path for page in pages)
+    for path in paths:
+        handlers = {_method_of(page): _build_handler(context, page) for page in pages if page.path == path}
+        routes.append(Route(path, Endpoint(_dispatch_by_method(handlers)), methods=list(handlers)))
+    return routes
+
+
+def _method_of(page: WebRoute) -> str:
+    return "POST" if isinstance(page, UploadRoute) else page.method
+
+
+def _dispatch_by_method(handlers: dict[str, Handler]) -> Handler:
+    def dispatch(request: Request) -> Awaitable[Response | Failure | None]:
+        return handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return dispatch
+
+
+def _build_handler(context: WebContext, page: WebRoute) -> Handler:
+    if isinstance(page, PublicRoute):
+        return lambda request: _answer_public(context, page, request)
+    if isinstance(page, UploadRoute):
+        return lambda request: _answer_upload(context, page, request)
+    return lambda request: _answer_page(context, page, request)
+
+
+async def _answer_public(context: WebContext, page: PublicRoute, request: Request) -> PageResult:
+    if page.method == "POST" and not is_same_origin(request):
+        return CROSS_SITE
+    return await page.handler(context, request)
+
+
+async def _answer_page(context: WebContext, page: PageRoute, request: Request) -> PageResult:
+    session = await _authorize(context, page.may, request)
+    if not isinstance(session, WebSession):
+        return session
+    if page.method == "GET":
+        return await page.handler(context, SignedInRequest(request, session))
+    form = await read_form(request)
+    if isinstance(form, Failure):
+        return form
+    return (
+        await page.handler(context, SignedInRequest(request, session, form))
+        if _has_session_token(form, session)
+        else STALE_FORM
+    )
+
+
+async def _answer_upload(context: WebContext, page: UploadRoute, request: Request) -> PageResult:
+    session = await _authorize(context, page.may, request)
+    if not isinstance(session, WebSession):
+        return session
+    with ExitStack() as stack:
+        body = stack.enter_context(context.spool.new())
+        form = await read_upload(request, body, page.limit)
+        if isinstance(form, Failure):
+            return form
+        body.finish()
+        answer = (
+            await page.handler(context, SignedInRequest(request, session, form), body)
+            if _has_session_token(form, session)
+            else STALE_FORM
+        )
+        if isinstance(answer, ProgressResponse):
+            answer.resources = stack.pop_all()
+        return answer
+
+
+async def _authorize(context: WebContext, may: PagePermission | None, request: Request) -> WebSession | PageResult:
+    session = await find_session(context, request)
+    if session is None or not session.strong:
+        return _redirect_to_sign_in(request)
+    if may is not None and may not in permissions_of(session.user):
+        return Failure(FORBIDDEN, f"{session.user.role}s cannot use this page")
+    if request.method == "POST" and not is_same_origin(request):
+        return CROSS_SITE
+    return session
+
+
+async def find_session(context: WebContext, request: Request) -> WebSession | None:
+    """Return the session that the request's cookie belongs to."""
+    digest = read_cookie(request)
+    return await context.store.session(digest, context.now(), IDLE_MILLISECONDS) if digest else None
+
+
+def _redirect_to_sign_in(request: Request) -> Response:
+    if request.method != "GET" or request.url.path == "/":
+        return redirect("/sign-in")
+    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return redirect(f"/sign-in?next={quote(target[:1000], safe='')}")
+
+
+def is_same_origin(request: Request) -> bool:
+    """Does the browser say that the request comes from one of our own pages? Other clients say nothing and pass."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+def _has_session_token(form: Form, session: WebSession) -> bool:
+    return hmac.compare_digest(form.raw_text("csrf").encode("utf-8", "replace"), session.csrf.encode("ascii"))
