@@ -1,0 +1,1 @@
+"""What the checkout needs and the installed program does not: generators of documentation pages."""
