@@ -19,7 +19,7 @@ BENCHMARKS = (
     "dkim",
     "lists",
     "listapi",
-    "acquaintance",
+    "sender_history",
     "catch",
     "smtp",
     "large",

@@ -59,7 +59,7 @@ def _staged(checks: Iterable[Check]) -> tuple[tuple[str, Check], ...]:
 _STAGED = _staged(CHECKS)
 STAGES: tuple[str, ...] = (
     "parse",
-    "acquaintance",
+    "sender_history",
     "campaign",
     "authenticate",
     "files",
@@ -80,7 +80,7 @@ def _unwatched(_stage: str) -> None:
 class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message. `skip` names stages that broke a worker, each with what happened;
     `extra` are checks that run after the registered ones; `rules` are the operator's YARA rules, if there are any;
-    `antivirus` says whether there is one to ask, `acquaintance` whether somebody remembers whom the tenant knows,
+    `antivirus` says whether there is one to ask, `sender_history` whether somebody remembers whom the tenant knows,
     `campaigns` whether somebody remembers what came in lately; `models` are the text models of the deployment."""
 
     now: float
@@ -92,7 +92,7 @@ class Context(msgspec.Struct, frozen=True):
     extra: tuple[Check, ...] = ()
     rules: Rules | None = None
     antivirus: bool = False
-    acquaintance: bool = False
+    sender_history: bool = False
     models: Models = msgspec.field(default_factory=shipped_models)
     campaigns: bool = False
 
@@ -141,9 +141,9 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
 
 def _facets(message: Message, envelope: Envelope, context: Context, outcomes: list[Outcome]) -> Facets | None:
     """What of the message is remembered; None where nobody remembers."""
-    if not context.acquaintance:
+    if not context.sender_history:
         return None
-    return _run("acquaintance", lambda: sender_history.facets_of(message, envelope), None, context, outcomes)
+    return _run("sender_history", lambda: sender_history.facets_of(message, envelope), None, context, outcomes)
 
 
 def _sketched(message: Message, context: Context, outcomes: list[Outcome]) -> tuple[list[str] | None, Signature]:
@@ -212,7 +212,7 @@ def _told(
     Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
     """
     keys = questions(asked, context.lists.source.keyed)
-    inside = _inside(files, met) if context.acquaintance else Facets()
+    inside = _inside(files, met) if context.sender_history else Facets()
     wanted: Questions = (
         *((Lookup(keys),) if keys else ()),
         *((AskAntivirus(),) if context.antivirus else ()),

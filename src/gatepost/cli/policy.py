@@ -113,9 +113,13 @@ def check(
             console().print(rows(table("file", "line", "key", "fault"), lines))
         raise typer.Exit(1) from None
     changes = _stated_by(policies.of(uid), str(file.absolute()))
+    own = named.model_copy(update={"file": str(file.absolute()), "tenants": {}})
+    warnings = files.find_old_policy_names(own)
     if json:
-        print_json({"ok": True, "changes": changes})
+        print_json({"ok": True, "changes": changes, "warnings": warnings})
         return
+    for warning in warnings:
+        print(f"Warning: {warning}.")
     if changes:
         console().print(rows(table("value", "was", "becomes", "line"), [_change(each) for each in changes]))
     same = below.of(uid).policy == policies.of(uid).policy

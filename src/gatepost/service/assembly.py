@@ -168,7 +168,7 @@ def build_guard(
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = Clamd(settings.clamd.address) if settings.clamd else None
-    known = SenderHistories(store, settings.acquaintance) if settings.acquaintance.enabled else None
+    known = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
     answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
     policies = files.load_policies(settings.policy)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}

@@ -84,10 +84,19 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
+    warn_of_old_names(folder)
     plan = Plan(
         data, guard, abby, trial=os.environ.get(TRIAL) == "1", examine=lambda: examine_in_child(folder, data.path)
     )
     run(lambda stop: run_plan(plan, stop, started))
+
+
+def warn_of_old_names(folder: Path) -> None:
+    """Log a warning for every old name in the configuration and policy files."""
+    import structlog
+
+    for warning in files.find_old_names(folder):
+        structlog.get_logger("gatepost").warning("configuration has an old name", where=str(warning))
 
 
 def _take(data: DataFolder) -> None:

@@ -109,7 +109,7 @@ class Worker:
             lists=(self._lists.get(job.lists) if job.lists else None) or NO_LISTS,
             rules=self._rules,
             antivirus=job.antivirus,
-            acquaintance=True,
+            sender_history=True,
             models=self._models,
             campaigns=True,
         )

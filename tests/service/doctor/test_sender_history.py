@@ -37,5 +37,5 @@ def test_how_much_is_remembered(tmp_path: Path) -> None:
 
     asyncio.run(fill())
     assert found(read, data) == ["2 senders and sites remembered; enough to call one new in 1 of 2 scopes"]
-    off = read.guard.model_copy(update={"acquaintance": SenderHistory(enabled=False)})
+    off = read.guard.model_copy(update={"sender_history": SenderHistory(enabled=False)})
     assert found(msgspec.structs.replace(read, guard=off), data) == ["off: senders and sites are not remembered"]

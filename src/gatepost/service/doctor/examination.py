@@ -27,6 +27,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor import mail_path, sender_history
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, read_files
 from gatepost.settings.faults import ConfigError
+from gatepost.settings.files import find_old_names
 from gatepost.settings.keys import Dns as DnsSettings
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
@@ -56,7 +57,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     read = settings if isinstance(settings, ExaminedFiles) else None
     guard = read.guard if read else None
     rows = [python(), libraries(), suffix_list(datetime.now(UTC)), clock(time.time())]
-    rows.append(settings if isinstance(settings, DoctorRow) else _read(settings, config))
+    rows.append(settings if isinstance(settings, DoctorRow) else describe_files(settings, config))
     rows += [data_folder(data), workers(unsealed=bool(guard and guard.unsealed))]
     rows.append(name_servers(guard.dns if guard else DnsSettings()))
     rows.append(archives())
@@ -73,8 +74,11 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     return tuple(rows)
 
 
-def _read(files: ExaminedFiles, config: Path) -> DoctorRow:
+def describe_files(files: ExaminedFiles, config: Path) -> DoctorRow:
+    """Return the row of a configuration that has no fault; it warns of old names."""
     which = "both files" if files.guard and files.abby else "guard.yml" if files.guard else "abby.yml"
+    if warnings := find_old_names(config):
+        return DoctorRow("configuration", "warn", f"{which} of {config}; {warnings[0]}", "use the new name")
     return DoctorRow("configuration", "ok", f"{which} of {config}")
 
 

@@ -23,9 +23,9 @@ def examine_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime)
 
     if read.guard is None:
         return
-    settings, url = read.guard.acquaintance, read.guard.storage.url
+    settings, url = read.guard.sender_history, read.guard.storage.url
     if not settings.enabled:
-        yield DoctorRow("acquaintance", "ok", "off: senders and sites are not remembered")
+        yield DoctorRow("sender history", "ok", "off: senders and sites are not remembered")
         return
     if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
         return
@@ -34,7 +34,7 @@ def examine_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime)
     except StorageError:
         return  # the row of the storage says so
     found = f"{keys:,} senders and sites remembered; enough to call one new in {ready} of {scopes} scopes"
-    yield DoctorRow("acquaintance", "ok", found)
+    yield DoctorRow("sender history", "ok", found)
 
 
 async def _counted(url: str, data: DataFolder, settings: SenderHistory, today: int) -> tuple[int, int, int]:
