@@ -14,7 +14,7 @@ from gatepost.policy.layers import Effective, Layer, Level, Policies, lay_over
 from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
 from gatepost.settings import agreement
 from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys
-from gatepost.settings.faults import ConfigError, Fault, validate, written
+from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import Abby, Guard, Policy, Section
 
 GUARD_FILE = Path("guard/core/guard.yml")
@@ -37,7 +37,7 @@ class _File(msgspec.Struct, frozen=True):
     document: Document
 
     def faults(self, mistakes: Iterable[SettingsMistake]) -> list[Fault]:
-        return [Fault(self.shown, mistake.line, written(mistake.key), mistake.sentence) for mistake in mistakes]
+        return [Fault(self.shown, mistake.line, render_key(mistake.key), mistake.sentence) for mistake in mistakes]
 
     def disagreements(self, found: Iterable[agreement.Disagreement]) -> list[Fault]:
         return self.faults(SettingsMistake(self.document.line_of(key), key, sentence) for key, sentence in found)

@@ -29,6 +29,7 @@ from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, 
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import find_old_names
 from gatepost.settings.keys import Dns as DnsSettings
+from gatepost.settings.values import hide_credentials
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
@@ -230,7 +231,7 @@ def storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
             await store.close()
 
     try:
-        return DoctorRow("storage", "ok", f"{url.partition('@')[2] or url} opens; {asyncio.run(opened())} tenants")
+        return DoctorRow("storage", "ok", f"{hide_credentials(url)} opens; {asyncio.run(opened())} tenants")
     except StorageError as fault:
         return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
 
@@ -259,20 +260,11 @@ def _port(service: str, shown: str, bind: Callable[[], tuple[socket.socket, ...]
 SECONDS = 90.0
 
 
-class Said(msgspec.Struct, frozen=True):
-    """One row of what the doctor says."""
-
-    what: str
-    state: str
-    found: str
-    advice: str = ""
-
-
-def examine_in_child(config: Path, data: Path) -> tuple[Said, ...]:
+def examine_in_child(config: Path, data: Path) -> tuple[DoctorRow, ...]:
     """Look at everything. Where that fails, a row says so."""
     command = [sys.executable, "-m", "gatepost", "doctor", "--json", "--config", str(config), "--data", str(data)]
     try:
         ended = subprocess.run(command, check=False, capture_output=True, timeout=SECONDS)
-        return msgspec.json.decode(ended.stdout, type=tuple[Said, ...])
+        return msgspec.json.decode(ended.stdout, type=tuple[DoctorRow, ...])
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as fault:
-        return (Said("examination", "fail", str(fault)[:300], "run gatepost doctor on the server"),)
+        return (DoctorRow("examination", "fail", str(fault)[:300], "run gatepost doctor on the server"),)

@@ -20,6 +20,7 @@ from gatepost.settings.agreement import leads_to
 from gatepost.settings.keys import Abby, Tls
 from gatepost.settings.keys import Abby as AbbySettings
 from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.values import hide_credentials
 
 if TYPE_CHECKING:
     from gatepost.abby.core_state import Down
@@ -118,7 +119,7 @@ def _bucket(url: str) -> DoctorRow:
             async for _ in RawObjects(url).older_than(1e11):
                 return
 
-    shown = url.partition("?")[0]
+    shown = hide_credentials(url)
     try:
         asyncio.run(listed())
     except TimeoutError:
