@@ -76,7 +76,7 @@ def hold(data: Path) -> Hold:
         async def kept() -> str:
             place, settings = DataFolder(data), load_guard(data)
             store = open_store(settings.storage.url, data)
-            async with open_quarantine(settings, store, place) as quarantine:
+            async with open_quarantine(settings, store, place, None) as quarantine:
                 with Spool(place.spool).new() as body:
                     body.write(raw)
                     body.finish()

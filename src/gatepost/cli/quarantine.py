@@ -198,7 +198,7 @@ def _with(config: Path | None, data: Path | None, use: "Callable[[Quarantine], A
     """Use the quarantine that the configuration names, beside a server that may be running."""
     import asyncio
 
-    from gatepost.service.assembly import open_quarantine
+    from gatepost.service.assembly import open_quarantine, open_relay
     from gatepost.settings.files import load_guard
     from gatepost.store import open_store
 
@@ -210,7 +210,7 @@ def _with(config: Path | None, data: Path | None, use: "Callable[[Quarantine], A
     async def used() -> T:
         store = open_store(settings.storage.url, place.path)
         try:
-            async with open_quarantine(settings, store, place) as quarantine:
+            async with open_relay(settings) as relay, open_quarantine(settings, store, place, relay) as quarantine:
                 return await use(quarantine)
         finally:
             await store.close()

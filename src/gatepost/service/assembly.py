@@ -1,22 +1,17 @@
-"""The SMTP source of a core from its settings: intake, relay, and what both share. Nothing starts here.
+"""Build the parts of guard and abby from their settings. Each part is built in one place; nothing is started here.
 
-The quarantine of a configuration, put together: for the service, and for the command line beside it.
-
-A guard and an abby from their settings: which parts, wired how. Nothing starts here.
+The service builds them once per process (`running`); commands that work beside a running service, such as
+`gatepost quarantine`, build the few that they need.
 """
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app
@@ -33,13 +28,11 @@ from gatepost.guard.quarantine.held_mail import HeldMailOperations, HoldingSourc
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard
-from gatepost.metrics import exposition
 from gatepost.policy.layers import Policies
 from gatepost.scanning.held_mail import Holding
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.http_servers import AbbyMetrics
-from gatepost.settings import files
+from gatepost.service.metrics import AbbyMetrics, GatewayMetrics, render_on_demand
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.keys import Abby as AbbySettings
 from gatepost.settings.keys import Guard as GuardSettings
@@ -55,131 +48,88 @@ from gatepost.store.store import Store
 from gatepost.web.context import Installation
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
-
-class Parts(NamedTuple):
-    """What the source is put together from; `certificate` is that of STARTTLS, with its key."""
-
-    guard: Guard
-    holding: Holding
-    relay: Relay | None
-    store: Store
-    spool: Spool
-    registry: CollectorRegistry
-    certificate: tuple[Path, Path]
+# A uid that no tenant has: looking it up shows whether storage answers.
+_NO_TENANT = "00000000-0000-0000-0000-000000000000"
 
 
 def hostname(settings: GuardSettings) -> str:
-    """Our name towards other mail servers."""
+    """Return the name under which this core greets other mail servers."""
     smtp = settings.scan_sources.smtp
     return (smtp.hostname if smtp else None) or socket.gethostname()
 
 
-def build_relay(settings: GuardSettings) -> Relay | None:
-    """The way to the next hop, where there is one."""
+@asynccontextmanager
+async def open_relay(settings: GuardSettings) -> AsyncIterator[Relay | None]:
+    """Build the relay to the next hop, if there is one, and close its connections in the end."""
     delivery = settings.delivery
     if delivery.next_hop is None:
-        return None
-    return Relay(delivery.next_hop, delivery.tls, hostname(settings), Patience.of(delivery.timeout / 1000))
-
-
-def build_intake(
-    settings: GuardSettings,
-    source: Smtp,
-    sockets: Sequence[socket.socket],
-    parts: Parts,
-) -> Intake:
-    """The SMTP source on sockets that are bound already."""
-    services = Services(
-        guard=parts.guard,
-        outcomes=Outcomes(parts.guard, parts.holding, after_queue=source.after_queue),
-        relay=parts.relay,
-        tenancy=Tenancy(settings.tenants, parts.store),
-        spool=parts.spool,
-        hostname=hostname(settings),
-        tls=None if source.tls == "off" else _smtp_tls(*parts.certificate),
-        tls_required=source.tls == "required",
-    )
-    intake = Intake(services, sockets, source.max_connections, networks(source.xclient_hosts))
-    parts.registry.register(GatewayMetrics(intake, services))
-    return intake
-
-
-class GatewayMetrics(Collector):
-    """What the SMTP source tells Prometheus."""
-
-    def __init__(self, intake: Intake, services: Services) -> None:
-        self._intake, self._services = intake, services
-
-    def collect(self) -> Iterator[Metric]:
-        intake, relay = self._intake, self._services.relay
-        yield GaugeMetricFamily("gatepost_smtp_sessions", "SMTP sessions at this moment", value=intake.open)
-        yield CounterMetricFamily("gatepost_smtp_connections", "SMTP connections", value=intake.connections)
-        yield CounterMetricFamily("gatepost_smtp_turned_away", "Those over a limit", value=intake.turned_away)
-        answers = CounterMetricFamily("gatepost_smtp_messages", "Whole messages by their answer", labels=("answer",))
-        for answer, count in self._services.answers.items():
-            answers.add_metric((answer,), count)
-        yield answers
-        if relay:
-            yield CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", value=relay.opened)
-            yield CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", value=relay.reused)
-            yield CounterMetricFamily("gatepost_relay_failures", "Connections that failed", value=relay.failures)
-
-
-def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    return context
+        yield None
+        return
+    relay = Relay(delivery.next_hop, delivery.tls, hostname(settings), Patience.of(delivery.timeout / 1000))
+    try:
+        yield relay
+    finally:
+        await relay.close()
 
 
 @asynccontextmanager
 async def open_quarantine(
-    settings: GuardSettings, store: HeldMailStore, data: DataFolder, registry: CollectorRegistry | None = None
+    settings: GuardSettings,
+    store: HeldMailStore,
+    data: DataFolder,
+    relay: Relay | None,
+    registry: CollectorRegistry | None = None,
 ) -> AsyncIterator[Quarantine]:
-    """A quarantine on this store. A service names its registry: it has the quarantine tidied and counted while it runs;
-    a command leaves that to the service."""
+    """Build the quarantine on a store; released mail leaves through the relay.
+
+    A service passes its registry: then expired mail is deleted and held mail is counted while the service runs. A
+    command passes none and leaves both to the service.
+    """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
-    relay = build_relay(settings)
     tally = QuarantineMetrics(store, settings.quarantine.max_size)
     quarantine = Quarantine(store, raw, relay, max_size=settings.quarantine.max_size, tally=tally)
-    tidying = Cleanup(store, raw, settings.quarantine.retention, tally=tally)
+    cleanup = Cleanup(store, raw, settings.quarantine.retention, tally=tally)
     if registry:
         registry.register(tally)
         tally.start()
-        tidying.start()
+        cleanup.start()
     try:
         yield quarantine
     finally:
         await quarantine.finish()
-        await tidying.stop()
+        await cleanup.stop()
         await tally.stop()
-        if relay:
-            await relay.close()
-
-
-_NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def build_guard(
-    settings: GuardSettings, store: Store, registry: CollectorRegistry, *, models: str = "", trial: bool = False
+    settings: GuardSettings,
+    store: Store,
+    policies: Policies,
+    registry: CollectorRegistry,
+    *,
+    models: str = "",
+    trial: bool = False,
 ) -> Guard:
-    """A core with its workers, resolver and door. `models` is a folder of text models. `trial` lets messages ask for
-    misbehaviour; it is for tests only."""
+    """Build a core with its workers, resolver and admission.
+
+    `models` is a folder of text models. `trial` lets messages ask for misbehaviour; it is for tests only.
+    """
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = Clamd(settings.clamd.address) if settings.clamd else None
-    known = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
-    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=known)
-    policies = files.load_policies(settings.policy)
+    histories = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
+    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, acquaintances=histories)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
     pool_settings = _pool_settings(settings, models, trial)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
     registry.register(metrics)
-    if known:
-        registry.register(SenderHistoryMetrics(known))
-    return Guard(settings, store, pool, answerer, admission, lists=lists, acquaintances=known, observe=metrics.scanned)
+    if histories:
+        registry.register(SenderHistoryMetrics(histories))
+    return Guard(
+        settings, store, pool, answerer, admission, lists=lists, acquaintances=histories, observe=metrics.scanned
+    )
 
 
 def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSettings:
@@ -196,33 +146,72 @@ def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSet
     )
 
 
-class Own(msgspec.Struct, frozen=True):
-    """The core of this very process, as REST scans get it, and what can be done with the mail that it holds."""
+class IntakeParts(msgspec.Struct, frozen=True):
+    """The parts of this process that the SMTP source uses; `certificate` is the pair of files for STARTTLS."""
+
+    guard: Guard
+    holding: Holding
+    relay: Relay | None
+    store: Store
+    spool: Spool
+    registry: CollectorRegistry
+    certificate: tuple[Path, Path]
+
+
+def build_intake(settings: GuardSettings, source: Smtp, sockets: Sequence[socket.socket], parts: IntakeParts) -> Intake:
+    """Build the SMTP source on sockets that are already bound."""
+    services = Services(
+        guard=parts.guard,
+        outcomes=Outcomes(parts.guard, parts.holding, after_queue=source.after_queue),
+        relay=parts.relay,
+        tenancy=Tenancy(settings.tenants, parts.store),
+        spool=parts.spool,
+        hostname=hostname(settings),
+        tls=None if source.tls == "off" else _smtp_tls(*parts.certificate),
+        tls_required=source.tls == "required",
+    )
+    intake = Intake(services, sockets, source.max_connections, networks(source.xclient_hosts))
+    parts.registry.register(GatewayMetrics(intake, services))
+    return intake
+
+
+def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+class OwnCore(msgspec.Struct, frozen=True):
+    """The core of this process, as REST scans use it, with the operations on the mail that it holds."""
 
     settings: GuardSettings
     guard: InProcess
-    custody: HeldMailOperations
+    held_mail: HeldMailOperations
 
 
-def rest_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> InProcess:
-    """The core as REST scans get it: with `keep: held` it keeps what it holds."""
+def build_own_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> OwnCore:
+    """Build the core as REST scans use it: with `keep: held` it keeps the raw mail of scans that are held."""
     source = settings.scan_sources.rest_api
-    return HoldingSource(guard, quarantine) if source and source.keep == "held" else guard
+    core = HoldingSource(guard, quarantine) if source and source.keep == "held" else guard
+    return OwnCore(settings, core, HeldMailOperations(quarantine, guard))
 
 
-def build_cores(settings: AbbySettings, secret: str, ca: Path, own: Own | None) -> tuple[LocalCore | RemoteCore, ...]:
-    """The cores that `hosts` names; the guard of this very process is talked to without a second upload."""
+def build_cores(
+    settings: AbbySettings, secret: str, ca: Path, own: OwnCore | None
+) -> tuple[LocalCore | RemoteCore, ...]:
+    """Build a client for each core in `hosts`; the core of this process is called directly, without an upload."""
 
-    def core(url: str) -> LocalCore | RemoteCore:
+    def build(url: str) -> LocalCore | RemoteCore:
         if own and _is_own(url, own.settings):
-            return LocalCore(own.guard, own.custody)
+            return LocalCore(own.guard, own.held_mail)
         return RemoteCore(url, secret, ca)
 
-    return tuple(core(url) for url in settings.service_providers.core.hosts)
+    return tuple(build(url) for url in settings.service_providers.core.hosts)
 
 
 def _is_own(url: str, guard: GuardSettings) -> bool:
-    """A guard without `restApi` listens nowhere; an address on this machine can then only mean it."""
+    """A guard without `restApi` listens nowhere, so that an address on this machine can only mean it."""
     if guard.scan_sources.rest_api is None:
         return is_this_machine(host_and_port(url)[0])
     return leads_to(url, guard)
@@ -237,7 +226,7 @@ def build_abby(
     policies: Policies,
     installation: Installation,
 ) -> Starlette:
-    """The API service; `policies` are those of the cores, `installation` is what its system page tells."""
+    """Build the API service; `policies` are those of the cores, `installation` is what its system page shows."""
     cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
     registry.register(metrics)
@@ -248,22 +237,18 @@ def build_abby(
         tokens=settings.static_api_tokens,
         spool=spool,
         long_request_seconds=settings.service_providers.core.long_request_timeout / 1000,
-        ready=lambda: _missing(store),
-        metrics=exposed(registry),
+        ready=lambda: _check_storage(store),
+        metrics=render_on_demand(registry),
         observe=metrics.scanned,
         policies=policies,
         installation=installation,
     )
 
 
-def exposed(registry: CollectorRegistry) -> Callable[[], bytes]:
-    """What `/metrics` answers, when asked."""
-    return lambda: exposition(registry)
-
-
-async def _missing(store: Store) -> str | None:
+async def _check_storage(store: Store) -> str | None:
+    """Return why the service is not ready; None if storage answers."""
     try:
-        await store.tenant(_NOBODY)
+        await store.tenant(_NO_TENANT)
     except StorageError:
         return "storage cannot be read"
     return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.service import first_start, http_servers
+from gatepost.service import certificates, first_start, ports
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
@@ -80,7 +80,7 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
         first_start.ensure_secret(data)
-        first_start.ensure_certificate(data, _hosts(guard, abby))
+        certificates.ensure_certificate(data, _hosts(guard, abby))
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
@@ -136,14 +136,14 @@ async def _welcome(
     )
     greet(started)
     if password:
-        await first_start.keep_administrator(store, password)
+        await first_start.create_administrator(store, password)
     await _say("gatepost", both.abby.listen.host, port)
 
 
 def local_url(settings: AbbySettings, port: int) -> str:
     """An address that works on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
-    return f"{'http' if settings.tls == 'off' else 'https'}://{http_servers.shown(host, port)}"
+    return f"{'http' if settings.tls == 'off' else 'https'}://{ports.render_address(host, port)}"
 
 
 def _token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
@@ -169,4 +169,4 @@ async def _say_port(what: str, host: str, port: int, _store: "Store") -> None:
 async def _say(what: str, host: str, port: int) -> None:
     import structlog
 
-    structlog.get_logger("gatepost").info("listening", service=what, address=http_servers.shown(host, port))
+    structlog.get_logger("gatepost").info("listening", service=what, address=ports.render_address(host, port))

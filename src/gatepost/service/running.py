@@ -1,13 +1,12 @@
-"""guard and abby, together or one each, from their settings to the last request.
+"""Run guard and abby, together or one of them, from their settings to the last request.
 
 Ports are bound first, then storage is opened, then the workers start, then the servers. What started last stops first:
-servers finish their requests while the core still works, the core ends before storage closes.
+servers finish their requests while the core still works, and the core ends before storage is closed.
 """
 
 import asyncio
 import contextlib
 import socket
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,33 +18,33 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
-from gatepost.guard.quarantine.held_mail import HeldMailOperations
+from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.service import Guard
-from gatepost.scanning.held_mail import Holding
+from gatepost.policy.layers import Policies
 from gatepost.scanning.spool import Spool
-from gatepost.service import http_servers
+from gatepost.service import ports
 from gatepost.service.assembly import (
-    Own,
-    Parts,
+    IntakeParts,
+    OwnCore,
     build_abby,
     build_cores,
     build_guard,
     build_intake,
-    build_relay,
-    exposed,
+    build_own_core,
     open_quarantine,
-    rest_core,
+    open_relay,
 )
+from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.http_servers import Server, Serves, metrics_app, serve
-from gatepost.settings import files
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.service.http_servers import Server, Serves, serve
+from gatepost.service.metrics import build_metrics_app, render_on_demand
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_policies
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import Abby as AbbySettings
 from gatepost.settings.keys import Guard as GuardSettings
 from gatepost.settings.keys import Tls
 from gatepost.settings.values import split_address
-from gatepost.smtp.intake import Intake
+from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
 from gatepost.store.store import Store
 from gatepost.textmodel import deployed
@@ -58,8 +57,10 @@ Started = Callable[[int, Store], Awaitable[None]]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What this process runs: a core, the API service, or both. `examine` is what the doctor does; `trial` is for tests
-    only."""
+    """What this process runs: a core, the API service, or both.
+
+    `examine` returns what `gatepost doctor` finds; `trial` is for tests only.
+    """
 
     data: DataFolder
     guard: GuardSettings | None = None
@@ -68,24 +69,57 @@ class Plan(msgspec.Struct, frozen=True):
     examine: Examination = no_examination
 
     @property
-    def storage(self) -> str:
-        """Where both keep what they keep."""
+    def settings(self) -> GuardSettings | AbbySettings:
+        """The settings that decide what both services share: storage and policy."""
         settings = self.guard or self.abby
         assert settings is not None
-        return settings.storage.url
+        return settings
 
     @property
     def secret(self) -> str:
-        """What abby proves itself to guard with."""
+        """The secret with which abby authenticates to guard."""
         source = self.guard.scan_sources.rest_api if self.guard else None
-        stated = (source.secret if source else None) or (self.abby.service_providers.core.secret if self.abby else None)
-        return stated or self.data.secret.read_text("ascii").strip()
+        given = (source.secret if source else None) or (self.abby.service_providers.core.secret if self.abby else None)
+        return given or self.data.secret.read_text("ascii").strip()
 
     @property
     def ca(self) -> Path:
-        """What guard's certificate is verified with."""
-        stated = self.abby.service_providers.core.ca if self.abby else None
-        return Path(stated) if stated else self.data.certificate
+        """The file with which guard's certificate is verified."""
+        given = self.abby.service_providers.core.ca if self.abby else None
+        return Path(given) if given else self.data.certificate
+
+    @property
+    def certificate(self) -> tuple[Path, Path] | None:
+        """The certificate and key that abby shows, and SMTP with it; None with `tls: off`."""
+        tls = self.abby.tls if self.abby else None
+        if tls == "off":
+            return None
+        return (Path(tls.certificate), Path(tls.key)) if isinstance(tls, Tls) else self.own_certificate
+
+    @property
+    def own_certificate(self) -> tuple[Path, Path]:
+        """The self-signed certificate of the data folder, and its key."""
+        return self.data.certificate, self.data.key
+
+
+class SharedParts(msgspec.Struct, frozen=True):
+    """What guard and abby share in one process, each built once."""
+
+    store: Store
+    spool: Spool
+    policies: Policies
+    registry: CollectorRegistry
+    bound: Bound
+
+
+class CoreParts(msgspec.Struct, frozen=True):
+    """A core that runs: the service itself, its held mail, its way out, and what abby calls."""
+
+    settings: GuardSettings
+    guard: Guard
+    quarantine: Quarantine
+    relay: Relay | None
+    own: OwnCore
 
 
 async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
@@ -93,43 +127,39 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bound = _bind(plan)
         stack.callback(_release, bound)
-        store = open_store(plan.storage, plan.data.path)
+        store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
-        spool = Spool(plan.data.spool)
-        servers: list[Serves] = []
-        own, registry = None, CollectorRegistry()
-        if plan.guard:
-            quarantine = await stack.enter_async_context(open_quarantine(plan.guard, store, plan.data, registry))
-            models = str(plan.data.path / FOLDER)
-            core = build_guard(plan.guard, store, registry, models=models, trial=plan.trial)
-            guard = await _started(core, stack)
-            own = Own(plan.guard, rest_core(plan.guard, guard, quarantine), HeldMailOperations(quarantine, guard))
-            servers += _rest(plan, own, spool, registry, bound)
-            servers += _smtp(plan, plan.guard, guard, quarantine, store, spool, registry, bound)
-        if plan.abby:
-            servers += _abby(plan, plan.abby, own, store, spool, registry, bound)
-        for name in ("metrics", "guard metrics"):
-            if name in bound:
-                servers.append(_server(metrics_app(exposed(registry)), bound[name], None, None))
-        port = http_servers.port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
-        await serve(servers, stop, lambda: started(port, store))
+        policies = load_policies(plan.settings.policy)
+        shared = SharedParts(store, Spool(plan.data.spool), policies, CollectorRegistry(), bound)
+        core = await _start_core(plan, plan.guard, shared, stack) if plan.guard else None
+        port = ports.port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
+        await serve(_build_servers(plan, shared, core), stop, lambda: started(port, store))
 
 
-async def _started(guard: Guard, stack: contextlib.AsyncExitStack) -> Guard:
+async def _start_core(
+    plan: Plan, settings: GuardSettings, shared: SharedParts, stack: contextlib.AsyncExitStack
+) -> CoreParts:
+    """Build a core and start its workers; the stack stops them."""
+    relay = await stack.enter_async_context(open_relay(settings))
+    quarantine = await stack.enter_async_context(
+        open_quarantine(settings, shared.store, plan.data, relay, shared.registry)
+    )
+    models = str(plan.data.path / FOLDER)
+    guard = build_guard(settings, shared.store, shared.policies, shared.registry, models=models, trial=plan.trial)
     try:
         await guard.start()
     except SealError as fault:
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
-    return guard
+    return CoreParts(settings, guard, quarantine, relay, build_own_core(settings, guard, quarantine))
 
 
 def _bind(plan: Plan) -> Bound:
-    """Every port that is needed, or none of them."""
+    """Bind every port that is needed, or none of them."""
     bound: Bound = {}
     try:
-        for name, host, port, key in _addresses(plan):
-            bound[name] = http_servers.bind(host, port, key)
+        for name, host, port, key in _list_addresses(plan):
+            bound[name] = ports.bind(host, port, key)
     except StartError:
         _release(bound)
         raise
@@ -138,10 +168,11 @@ def _bind(plan: Plan) -> Bound:
 
 def _release(bound: Bound) -> None:
     for each in bound.values():
-        http_servers.close(each)
+        ports.close_sockets(each)
 
 
-def _addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
+def _list_addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
+    """Return name, host, port and key of every address to listen on."""
     wanted = []
     if plan.abby:
         wanted.append(("abby", plan.abby.listen.host, plan.abby.listen.port, "listen in abby.yml"))
@@ -156,51 +187,28 @@ def _addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
     return wanted
 
 
-def _rest(plan: Plan, own: Own, spool: Spool, registry: CollectorRegistry, bound: Bound) -> list[Server]:
-    if "guard" not in bound:
-        return []
-    app = build_rest_app(own.guard, plan.secret, spool, registry, own.custody)
-    return [_server(app, bound["guard"], plan.data.certificate, plan.data.key)]
+def _build_servers(plan: Plan, shared: SharedParts, core: CoreParts | None) -> list[Serves]:
+    """Build a server for every address that is bound."""
+    servers: list[Serves] = []
+    bound = shared.bound
+    if core and "guard" in bound:
+        app = build_rest_app(core.own.guard, plan.secret, shared.spool, shared.registry, core.own.held_mail)
+        servers.append(_build_server(app, bound["guard"], plan.own_certificate))
+    if core and (source := core.settings.scan_sources.smtp):
+        pair = plan.certificate or plan.own_certificate
+        check_pair(*pair)
+        parts = IntakeParts(core.guard, core.quarantine, core.relay, shared.store, shared.spool, shared.registry, pair)
+        servers.append(build_intake(core.settings, source, bound["smtp"], parts))
+    if plan.abby:
+        cores = build_cores(plan.abby, plan.secret, plan.ca, core.own if core else None)
+        installation = _describe_installation(plan, plan.abby)
+        app = build_abby(plan.abby, cores, shared.store, shared.spool, shared.registry, shared.policies, installation)
+        servers.append(_build_server(app, bound["abby"], plan.certificate))
+    metrics = [bound[name] for name in ("metrics", "guard metrics") if name in bound]
+    return [*servers, *(_build_server(build_metrics_app(render_on_demand(shared.registry)), each) for each in metrics)]
 
 
-def _smtp(
-    plan: Plan,
-    settings: GuardSettings,
-    guard: Guard,
-    holding: Holding,
-    store: Store,
-    spool: Spool,
-    registry: CollectorRegistry,
-    bound: Bound,
-) -> list[Intake]:
-    source = settings.scan_sources.smtp
-    if source is None:
-        return []
-    certificate, key = _certificate(plan.data, plan.abby)
-    if not certificate or not key:
-        certificate, key = plan.data.certificate, plan.data.key
-    _check_pair(certificate, key)
-    relay = build_relay(settings)
-    parts = Parts(guard, holding, relay, store, spool, registry, (certificate, key))
-    return [build_intake(settings, source, bound["smtp"], parts)]
-
-
-def _abby(
-    plan: Plan,
-    settings: AbbySettings,
-    own: Own | None,
-    store: Store,
-    spool: Spool,
-    registry: CollectorRegistry,
-    bound: Bound,
-) -> list[Server]:
-    cores = build_cores(settings, plan.secret, plan.ca, own)
-    policies = files.load_policies((plan.guard or settings).policy)
-    app = build_abby(settings, cores, store, spool, registry, policies, _installation(plan, settings))
-    return [_server(app, bound["abby"], *_certificate(plan.data, settings))]
-
-
-def _installation(plan: Plan, settings: AbbySettings) -> Installation:
+def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
     of_guard = settings_in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
     return Installation(
         started=time.time(),
@@ -210,23 +218,8 @@ def _installation(plan: Plan, settings: AbbySettings) -> Installation:
     )
 
 
-def _certificate(data: DataFolder, settings: AbbySettings | None) -> tuple[Path | None, Path | None]:
-    if settings and settings.tls == "off":
-        return None, None
-    if settings and isinstance(settings.tls, Tls):
-        return Path(settings.tls.certificate), Path(settings.tls.key)
-    return data.certificate, data.key
-
-
-def _server(app: Any, bound: tuple[socket.socket, ...], certificate: Path | None, key: Path | None) -> Server:
+def _build_server(app: Any, bound: tuple[socket.socket, ...], pair: tuple[Path, Path] | None = None) -> Server:
+    certificate, key = pair or (None, None)
     if certificate and key:
-        _check_pair(certificate, key)
+        check_pair(certificate, key)
     return Server(server_config(app, certificate=certificate, key=key), bound)
-
-
-def _check_pair(certificate: Path, key: Path) -> None:
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
-    except (OSError, ValueError) as fault:
-        reason = getattr(fault, "reason", None) or getattr(fault, "strerror", None) or str(fault)
-        raise StartError(f"The certificate {certificate} cannot be used with the key {key}: {reason}.") from None

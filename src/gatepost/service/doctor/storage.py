@@ -1,6 +1,7 @@
-"""What the doctor says of the memory for senders and sites: how much there is, and who has enough of it.
+"""Checks of storage, and of the sender history in it.
 
-A tenant whose memory is too young gets no findings from it, which is easily taken for a fault.
+A tenant with too short a history gets no findings from it, which is easily taken for a fault; the row says how many
+scopes have enough.
 """
 
 import asyncio
@@ -11,14 +12,15 @@ from gatepost.sender_history import EVERYTHING
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles
 from gatepost.settings.keys import SenderHistory
+from gatepost.settings.values import hide_credentials
 
 _DAY_SECONDS = 86_400
 # A deployment may have thousands of tenants; the doctor does not wait for all of them.
 MAX_TENANTS = 100
 
 
-def examine_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """One row, where there is a storage to look into."""
+def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check how much sender history there is; no row if storage cannot be read."""
     from gatepost.store.errors import StorageError
 
     if read.guard is None:
@@ -30,14 +32,15 @@ def examine_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime)
     if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
         return
     try:
-        keys, ready, scopes = asyncio.run(_counted(url, data, settings, int(now.timestamp()) // _DAY_SECONDS))
+        keys, ready, scopes = asyncio.run(_count_sightings(url, data, settings, int(now.timestamp()) // _DAY_SECONDS))
     except StorageError:
         return  # the row of the storage says so
     found = f"{keys:,} senders and sites remembered; enough to call one new in {ready} of {scopes} scopes"
     yield DoctorRow("sender history", "ok", found)
 
 
-async def _counted(url: str, data: DataFolder, settings: SenderHistory, today: int) -> tuple[int, int, int]:
+async def _count_sightings(url: str, data: DataFolder, settings: SenderHistory, today: int) -> tuple[int, int, int]:
+    """Return the number of senders and sites, of scopes with enough history, and of scopes."""
     from gatepost.store import open_store
 
     store = open_store(url, data.path)
@@ -52,3 +55,25 @@ async def _counted(url: str, data: DataFolder, settings: SenderHistory, today: i
         return keys, ready, len(scopes)
     finally:
         await store.close()
+
+
+def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
+    """Check that the database opens and has a schema that fits."""
+    from gatepost.store import open_store
+    from gatepost.store.errors import StorageError
+
+    url = read.storage
+    if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
+        return DoctorRow("storage", "warn", f"{url} is not there yet", "gatepost serve makes it")
+
+    async def count_tenants() -> int:
+        store = open_store(url, data.path)
+        try:
+            return len(await store.tenants())
+        finally:
+            await store.close()
+
+    try:
+        return DoctorRow("storage", "ok", f"{hide_credentials(url)} opens; {asyncio.run(count_tenants())} tenants")
+    except StorageError as fault:
+        return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
