@@ -20,6 +20,7 @@ BENCHMARKS = (
     "lists",
     "listapi",
     "sender_history",
+    "startup",
     "catch",
     "smtp",
     "large",

@@ -68,6 +68,19 @@ def test_help_loads_neither_analysis_nor_service(arguments: list[str]) -> None:
     assert ended.stderr == "[]\n"
 
 
+def test_commands_on_storage_load_no_check_no_parser_and_no_model(data: Path) -> None:
+    program = (
+        "import sys; from gatepost.cli import main\n"
+        f"sys.argv = ['gatepost', 'tenant', 'list', '--data', {str(data)!r}]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "parts = ('checks', 'files', 'textmodel', 'analysis', 'guard', 'abby', 'web', 'workers', 'client')\n"
+        "heavy = {*('gatepost.' + part for part in parts), 'gatepost.mail.reader', 'numpy', 'selectolax', 'httpx'}\n"
+        "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stderr == "[]\n"
+
+
 def test_a_scan_shows_verdict_and_ledger(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "bad.eml"
     file.write_text(BAD)

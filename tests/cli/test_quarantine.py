@@ -20,7 +20,7 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.service.assembly import open_quarantine
+from gatepost.service.core import open_quarantine
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
 from gatepost.settings.files import GUARD_FILE, load_guard

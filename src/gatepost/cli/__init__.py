@@ -1,4 +1,4 @@
-"""The command `gatepost`. Importing this loads next to nothing; each command loads what it needs when it runs."""
+"""The command `gatepost`. Importing this package loads very little; each command loads what it needs when it runs."""
 
 import sys
 
@@ -6,7 +6,7 @@ from gatepost import __version__
 
 
 def main() -> None:
-    """Run the command line; a fault that a person can mend is one sentence and exit 1, never a traceback."""
+    """Run the command line; a fault that the operator can correct gives one sentence and exit code 1."""
     if sys.argv[1:] == ["--version"]:
         print(f"gatepost {__version__}")
         return
@@ -15,18 +15,14 @@ def main() -> None:
     try:
         app()
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing is left to flush to.
+        # The reader of our output has closed it; nothing is left to flush to.
         sys.stdout = None
         sys.exit(1)
     except Exception as fault:
-        sentence = _sentence(fault)
+        from gatepost.cli.faults import describe_fault
+
+        sentence = describe_fault(fault)
         if sentence is None:
             raise
         print(sentence, file=sys.stderr)
         sys.exit(1)
-
-
-def _sentence(fault: Exception) -> str | None:
-    from gatepost.cli.faults import sentence
-
-    return sentence(fault)

@@ -198,7 +198,7 @@ def _with(config: Path | None, data: Path | None, use: "Callable[[Quarantine], A
     """Use the quarantine that the configuration names, beside a server that may be running."""
     import asyncio
 
-    from gatepost.service.assembly import open_quarantine, open_relay
+    from gatepost.service.core import open_quarantine, open_relay
     from gatepost.settings.files import load_guard
     from gatepost.store import open_store
 

@@ -75,7 +75,8 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     from gatepost.service import first_start
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.http_servers import run
-    from gatepost.service.running import Plan, run_plan
+    from gatepost.service.plan import Plan
+    from gatepost.service.running import run_plan
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):

@@ -10,12 +10,15 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 import uvicorn
 import uvloop
 
+from gatepost.api.server import server_config
+from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.ports import allow_reuse
 
@@ -59,6 +62,14 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def build_server(app: Any, bound: Sequence[socket.socket], pair: tuple[Path, Path] | None = None) -> Server:
+    """Build a server for an application on bound sockets, with HTTPS if there is a certificate and key."""
+    certificate, key = pair or (None, None)
+    if certificate and key:
+        check_pair(certificate, key)
+    return Server(server_config(app, certificate=certificate, key=key), bound)
 
 
 def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

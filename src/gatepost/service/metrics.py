@@ -1,6 +1,7 @@
 """What abby and the SMTP source report to Prometheus, and `/metrics` on a port of its own."""
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -11,22 +12,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gatepost.abby.cores import Cores
 from gatepost.api.errors import Failure
 from gatepost.metrics import CONTENT_TYPE, Timed, exposition
-from gatepost.scanning.request import ScanResult
-from gatepost.smtp.intake import Intake
-from gatepost.smtp.services import Services
+
+if TYPE_CHECKING:
+    from gatepost.abby.cores import Cores
+    from gatepost.scanning.request import ScanResult
+    from gatepost.smtp.intake import Intake
+    from gatepost.smtp.services import Services
 
 
 class AbbyMetrics(Collector):
     """Scan requests by outcome, and the scans that wait."""
 
-    def __init__(self, cores: Cores) -> None:
+    def __init__(self, cores: "Cores") -> None:
         self._cores = cores
         self._scans = Timed("gatepost_scan_requests", "Scan requests answered", ("outcome", "decision"))
 
-    def scanned(self, outcome: ScanResult | Failure, seconds: float) -> None:
+    def scanned(self, outcome: "ScanResult | Failure", seconds: float) -> None:
         """Count one request that was answered, with a verdict or with an error code."""
         if isinstance(outcome, Failure):
             self._scans.observe((outcome.error.code, ""), seconds)
@@ -55,7 +58,7 @@ def build_metrics_app(text: Callable[[], bytes]) -> Starlette:
 class GatewayMetrics(Collector):
     """Sessions, answers and relay connections of the SMTP source."""
 
-    def __init__(self, intake: Intake, services: Services) -> None:
+    def __init__(self, intake: "Intake", services: "Services") -> None:
         self._intake, self._services = intake, services
 
     def collect(self) -> Iterator[Metric]:

@@ -167,7 +167,7 @@ def _soften(row: DoctorRow) -> DoctorRow:
 
 
 async def _greet_next_hop(settings: GuardSettings) -> tuple[dict[str, str], bytes | None]:
-    from gatepost.service.assembly import open_relay
+    from gatepost.service.core import open_relay
     from gatepost.smtp.next_hop import NextHopError
 
     async with open_relay(settings) as relay:

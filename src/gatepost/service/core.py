@@ -1,40 +1,37 @@
-"""Build the parts of guard and abby from their settings. Each part is built in one place; nothing is started here.
+"""Build guard, the core, from its settings: workers, quarantine, relay and the two scan sources.
 
-The service builds them once per process (`running`); commands that work beside a running service, such as
-`gatepost quarantine`, build the few that they need.
+Each part is built in one place. The service builds them once per process; commands that work beside a running service,
+such as `gatepost quarantine`, build the few that they need.
 """
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client import CollectorRegistry
-from starlette.applications import Starlette
 
-from gatepost.abby.app import create_app
-from gatepost.abby.core_clients import InProcess, LocalCore, RemoteCore
-from gatepost.abby.cores import Cores
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.clamd import Clamd
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, SenderHistoryMetrics
 from gatepost.guard.quarantine.held_mail import HeldMailOperations, HoldingSource
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard
 from gatepost.policy.layers import Policies
-from gatepost.scanning.held_mail import Holding
-from gatepost.scanning.spool import Spool
-from gatepost.service.data_folder import DataFolder
-from gatepost.service.metrics import AbbyMetrics, GatewayMetrics, render_on_demand
-from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
-from gatepost.settings.keys import Abby as AbbySettings
+from gatepost.service.certificates import check_pair
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.http_servers import Serves, build_server
+from gatepost.service.metrics import GatewayMetrics
+from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import Guard as GuardSettings
 from gatepost.settings.keys import Smtp
 from gatepost.smtp.client import Tenancy, networks
@@ -42,14 +39,13 @@ from gatepost.smtp.intake import Intake
 from gatepost.smtp.limits import Patience
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import Outcomes, Services
-from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
-from gatepost.web.context import Installation
 from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.supervisor import SealError
 
-# A uid that no tenant has: looking it up shows whether storage answers.
-_NO_TENANT = "00000000-0000-0000-0000-000000000000"
+if TYPE_CHECKING:
+    from gatepost.abby.core_clients import InProcess
 
 
 def hostname(settings: GuardSettings) -> str:
@@ -146,32 +142,74 @@ def _pool_settings(settings: GuardSettings, models: str, trial: bool) -> PoolSet
     )
 
 
-class IntakeParts(msgspec.Struct, frozen=True):
-    """The parts of this process that the SMTP source uses; `certificate` is the pair of files for STARTTLS."""
+class OwnCore(msgspec.Struct, frozen=True):
+    """The core of this process, as REST scans use it, with the operations on the mail that it holds."""
 
+    settings: GuardSettings
+    guard: "InProcess"
+    held_mail: HeldMailOperations
+
+
+class CoreParts(msgspec.Struct, frozen=True):
+    """A core that runs: the service itself, its held mail, its way out, and what abby calls."""
+
+    settings: GuardSettings
     guard: Guard
-    holding: Holding
+    quarantine: Quarantine
     relay: Relay | None
-    store: Store
-    spool: Spool
-    registry: CollectorRegistry
-    certificate: tuple[Path, Path]
+    own: OwnCore
 
 
-def build_intake(settings: GuardSettings, source: Smtp, sockets: Sequence[socket.socket], parts: IntakeParts) -> Intake:
-    """Build the SMTP source on sockets that are already bound."""
+async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
+    """Build a core and start its workers; the stack stops them."""
+    relay = await stack.enter_async_context(open_relay(settings))
+    quarantine = await stack.enter_async_context(
+        open_quarantine(settings, shared.store, plan.data, relay, shared.registry)
+    )
+    models = str(plan.data.models)
+    guard = build_guard(settings, shared.store, shared.policies, shared.registry, models=models, trial=plan.trial)
+    try:
+        await guard.start()
+    except SealError as fault:
+        raise StartError(str(fault)) from None
+    stack.push_async_callback(guard.stop)
+    own = OwnCore(settings, _scan_source(settings, guard, quarantine), HeldMailOperations(quarantine, guard))
+    return CoreParts(settings, guard, quarantine, relay, own)
+
+
+def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> "InProcess":
+    """Return the core as REST scans use it: with `keep: held` it keeps the raw mail of scans that are held."""
+    source = settings.scan_sources.rest_api
+    return HoldingSource(guard, quarantine) if source and source.keep == "held" else guard
+
+
+def build_core_servers(plan: Plan, core: CoreParts, shared: SharedParts) -> list[Serves]:
+    """Build the scan sources of a core on ports that are already bound."""
+    servers: list[Serves] = []
+    if "guard" in shared.bound:
+        app = build_rest_app(core.own.guard, plan.secret, shared.spool, shared.registry, core.own.held_mail)
+        servers.append(build_server(app, shared.bound["guard"], plan.own_certificate))
+    if source := core.settings.scan_sources.smtp:
+        pair = plan.certificate or plan.own_certificate
+        check_pair(*pair)
+        servers.append(_build_intake(core, source, shared, pair))
+    return servers
+
+
+def _build_intake(core: CoreParts, source: Smtp, shared: SharedParts, pair: tuple[Path, Path]) -> Intake:
+    """Build the SMTP source; `pair` is the certificate and key for STARTTLS."""
     services = Services(
-        guard=parts.guard,
-        outcomes=Outcomes(parts.guard, parts.holding, after_queue=source.after_queue),
-        relay=parts.relay,
-        tenancy=Tenancy(settings.tenants, parts.store),
-        spool=parts.spool,
-        hostname=hostname(settings),
-        tls=None if source.tls == "off" else _smtp_tls(*parts.certificate),
+        guard=core.guard,
+        outcomes=Outcomes(core.guard, core.quarantine, after_queue=source.after_queue),
+        relay=core.relay,
+        tenancy=Tenancy(core.settings.tenants, shared.store),
+        spool=shared.spool,
+        hostname=hostname(core.settings),
+        tls=None if source.tls == "off" else _smtp_tls(*pair),
         tls_required=source.tls == "required",
     )
-    intake = Intake(services, sockets, source.max_connections, networks(source.xclient_hosts))
-    parts.registry.register(GatewayMetrics(intake, services))
+    intake = Intake(services, shared.bound["smtp"], source.max_connections, networks(source.xclient_hosts))
+    shared.registry.register(GatewayMetrics(intake, services))
     return intake
 
 
@@ -180,75 +218,3 @@ def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     return context
-
-
-class OwnCore(msgspec.Struct, frozen=True):
-    """The core of this process, as REST scans use it, with the operations on the mail that it holds."""
-
-    settings: GuardSettings
-    guard: InProcess
-    held_mail: HeldMailOperations
-
-
-def build_own_core(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> OwnCore:
-    """Build the core as REST scans use it: with `keep: held` it keeps the raw mail of scans that are held."""
-    source = settings.scan_sources.rest_api
-    core = HoldingSource(guard, quarantine) if source and source.keep == "held" else guard
-    return OwnCore(settings, core, HeldMailOperations(quarantine, guard))
-
-
-def build_cores(
-    settings: AbbySettings, secret: str, ca: Path, own: OwnCore | None
-) -> tuple[LocalCore | RemoteCore, ...]:
-    """Build a client for each core in `hosts`; the core of this process is called directly, without an upload."""
-
-    def build(url: str) -> LocalCore | RemoteCore:
-        if own and _is_own(url, own.settings):
-            return LocalCore(own.guard, own.held_mail)
-        return RemoteCore(url, secret, ca)
-
-    return tuple(build(url) for url in settings.service_providers.core.hosts)
-
-
-def _is_own(url: str, guard: GuardSettings) -> bool:
-    """A guard without `restApi` listens nowhere, so that an address on this machine can only mean it."""
-    if guard.scan_sources.rest_api is None:
-        return is_this_machine(host_and_port(url)[0])
-    return leads_to(url, guard)
-
-
-def build_abby(
-    settings: AbbySettings,
-    hosts: Sequence[LocalCore | RemoteCore],
-    store: Store,
-    spool: Spool,
-    registry: CollectorRegistry,
-    policies: Policies,
-    installation: Installation,
-) -> Starlette:
-    """Build the API service; `policies` are those of the cores, `installation` is what its system page shows."""
-    cores = Cores(hosts)
-    metrics = AbbyMetrics(cores)
-    registry.register(metrics)
-    return create_app(
-        cores=cores,
-        releasers=hosts,
-        store=store,
-        tokens=settings.static_api_tokens,
-        spool=spool,
-        long_request_seconds=settings.service_providers.core.long_request_timeout / 1000,
-        ready=lambda: _check_storage(store),
-        metrics=render_on_demand(registry),
-        observe=metrics.scanned,
-        policies=policies,
-        installation=installation,
-    )
-
-
-async def _check_storage(store: Store) -> str | None:
-    """Return why the service is not ready; None if storage answers."""
-    try:
-        await store.tenant(_NO_TENANT)
-    except StorageError:
-        return "storage cannot be read"
-    return None
