@@ -152,7 +152,7 @@ def test_faults_of_the_user_are_sentences(
 def test_config_check(run: Run, data: Path) -> None:
     code, out, _ = run("config", "check", "--data", data)
     assert code == 0
-    assert "Both files are fine" in out
+    assert "Both files are valid" in out
     assert (data / "token").read_text() not in out
     (data / "guard/core/guard.yml").write_text("mainWorkerCont: 1\n")
     code, out, _ = run("config", "check", "--data", data, "--json")
@@ -165,7 +165,7 @@ def test_tenants(run: Run, data: Path) -> None:
     code, uid, _ = run("tenant", "create", "Acme", "--data", data)
     assert code == 0
     assert len(uid.strip()) == 36
-    assert run("tenant", "create", "Acme", "--data", data) == (1, "", "There is a tenant called Acme already.\n")
+    assert run("tenant", "create", "Acme", "--data", data) == (1, "", "A tenant named Acme already exists.\n")
     assert uid.strip() in run("tenant", "list", "--data", data)[1]
     assert json.loads(run("tenant", "list", "--data", data, "--json")[1])[0]["name"] == "Acme"
 

@@ -76,7 +76,7 @@ def test_feedback_marks_near_copies(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.eml"
     wrong.write_bytes(f"From: a@b.example\nSubject: x\n\n{words}\n".encode())
     said = run("feedback", "--spam", wrong, "--data", tmp_path)
-    assert "Near-copies" in said
+    assert "Near-duplicates" in said
     assert load_models(tmp_path / "models").marked.near(signature_of(["hello", *words.split()]))
     run("feedback", "--ham", wrong, "--data", tmp_path)
     assert not load_models(tmp_path / "models").marked.near(signature_of(words.split()))

@@ -1,11 +1,12 @@
-"""`gatepost config check`: every fault of both files, or what they set."""
+"""`gatepost config check`: every fault of both files, or the values that differ from the defaults."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.deployment import config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption
 
 if TYPE_CHECKING:
     from gatepost.settings.faults import Fault
@@ -26,15 +27,15 @@ def check(config: ConfigOption = None, data: DataOption = None, json: JsonOption
 
     folder = config_folder(config, data_folder(data))
     try:
-        values = _values(folder)
+        values = _differing_values(folder)
     except ConfigError as fault:
         _print_faults(fault, json)
         raise typer.Exit(1) from None
     _print_values(values, find_old_names(folder), json)
 
 
-def _values(folder: Path) -> dict[str, dict[str, Any]]:
-    """What differs from the defaults, by file; a machine that runs only one of the services has only its file."""
+def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the values that differ from the defaults, by file; a machine with one service has only its file."""
     from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
     from gatepost.settings.in_force import differing_settings
 
@@ -65,7 +66,7 @@ def _print_values(values: dict[str, dict[str, Any]], warnings: "list[Fault]", js
     out = console()
     for warning in warnings:
         out.print(safe(f"Warning: {warning}."))
-    fine = "Both files are fine." if len(values) > 1 else f"{next(iter(values))} is fine; the other file is not here."
-    out.print(f"{fine} What differs from the defaults:")
+    fine = "Both files are valid." if len(values) > 1 else f"{next(iter(values))} is valid; the other file is not here."
+    out.print(f"{fine} Values that differ from the defaults:")
     lines = [(file, key, str(value)) for file, settings in values.items() for key, value in settings.items()]
     out.print(rows(table("file", "key", "value"), lines))
