@@ -29,9 +29,9 @@ format: $(VENV)/dev.ready ## Put the code into its normal form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/dev.ready ## Write the reference pages anew from the code
-	$(BIN)/python -m gatepost.cli.reference docs/reference
-	$(BIN)/python -m gatepost.cli.licences requirements/run.txt docs/licences.md
+docs: $(VENV)/dev.ready ## Generate the reference pages and the list of licences
+	$(BIN)/python -m tools.reference docs/reference
+	$(BIN)/python -m tools.licences requirements/run.txt docs/licences.md
 
 check: $(VENV)/dev.ready ## Write the skeleton of a new check (NAME=area/trick, ARGS='--title "…" --strength')
 	@$(BIN)/python tools/new_check.py "$(NAME)" $(ARGS)

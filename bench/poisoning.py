@@ -10,7 +10,7 @@ import random
 import msgspec
 
 from bench import corpus
-from gatepost.cli.training import Sample, learnt, samples
+from gatepost.cli.training import Sample, read_samples, train_model
 from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model
 
@@ -24,7 +24,7 @@ def run() -> str:
         folder = corpus.unpacked("mail-dev")
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
-    known = samples([folder / "dev" if (folder / "dev").is_dir() else folder], (), _unwatched)
+    known = read_samples([folder / "dev" if (folder / "dev").is_dir() else folder], (), _unwatched)
     elsewhere = [sample for sample in known if sample.corpus != MAILBOX]
     spam, ham = (_shuffled(known, label) for label in ("spam", "ham"))
     rows = []
@@ -34,7 +34,7 @@ def run() -> str:
         ("1,000 spam messages called wanted", _told(spam[OTHERS : OTHERS + 1_000], "ham")),
         ("500 wanted messages called spam", _told(ham[OTHERS : OTHERS + 500], "spam")),
     ):
-        model = learnt([*elsewhere, *lies], 1, _unwatched)
+        model = train_model([*elsewhere, *lies], 1, _unwatched)
         rows.append(f"| {name} | {_named(model, spam[:OTHERS]):.1%} | {_named(model, ham[:OTHERS]):.1%} |")
     head = f"{len(elsewhere):,} messages of other collections; {OTHERS:,} of spam and of ham judged.\n\n"
     return head + "| Reports | Spam named | Ham named |\n|---|---:|---:|\n" + "\n".join(rows)

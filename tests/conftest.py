@@ -23,7 +23,7 @@ from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from gatepost.service.first_start import self_signed
+from gatepost.service.certificates import self_signed
 
 _FAILED = pytest.StashKey[bool]()
 

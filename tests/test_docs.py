@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tools.licences import read_pins
+from tools.reference import main, render_pages
 
 from gatepost.api.errors import BY_CODE
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, SCANNING
 from gatepost.checks.registry import CHECKS
-from gatepost.cli.licences import pinned
-from gatepost.cli.reference import main, pages
 from gatepost.lists.catalogue import LISTS
 from gatepost.settings.keys import Abby, Guard, Section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-PAGES = pages()
+PAGES = render_pages()
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -100,7 +100,7 @@ def test_every_command_has_its_heading(command: str) -> None:
 
 def test_every_package_has_its_licence() -> None:
     root = FOLDER.parents[1]
-    names = pinned((root / "requirements" / "run.txt").read_text("utf-8"))
+    names = read_pins((root / "requirements" / "run.txt").read_text("utf-8"))
     rows = (root / "docs" / "licences.md").read_text("utf-8")
     assert names
     assert not [name for name in names if f"| {name} | " not in rows], "write it anew with: make docs"

@@ -161,14 +161,14 @@ URL=https://www.inside.example/
 
 
 def test_it_is_asked_in_the_first_step_beside_dns() -> None:
-    asked, report = steps(LETTER, Context(now=0, acquaintance=True), unknown)
+    asked, report = steps(LETTER, Context(now=0, sender_history=True), unknown)
     assert any(isinstance(each, Dns) for each in asked[0])
     assert [sum(isinstance(each, AskSightings) for each in step) for step in asked] == [1, *[0] * (len(asked) - 1)]
     assert {"sender:first-contact", "url:new-host"} <= set(report.tags)
 
 
 def test_links_in_files_are_asked_for_when_they_are_known() -> None:
-    asked, report = steps(PARTS, Context(now=0, acquaintance=True), unknown)
+    asked, report = steps(PARTS, Context(now=0, sender_history=True), unknown)
     wanted = [each for step in asked for each in step if isinstance(each, AskSightings)]
     assert [each.keys for each in wanted] == [
         (facet_key(Facet.HOST, "pages.example"),),
@@ -191,7 +191,7 @@ def test_nobody_is_asked_where_nobody_remembers() -> None:
 def test_too_young_or_odd_answers_say_nothing(said: Answer) -> None:
     _, report = steps(
         LETTER,
-        Context(now=0, acquaintance=True),
+        Context(now=0, sender_history=True),
         lambda question: said if isinstance(question, AskSightings) else DnsAnswer("no-name"),
     )
     assert not {"sender:first-contact", "url:new-host"} & set(report.tags)
@@ -199,7 +199,7 @@ def test_too_young_or_odd_answers_say_nothing(said: Answer) -> None:
 
 
 def test_a_skipped_stage_asks_nothing_and_says_so() -> None:
-    context = Context(now=0, acquaintance=True, skip={"sender-history": "it crashed"})
+    context = Context(now=0, sender_history=True, skip={"sender-history": "it crashed"})
     asked, report = steps(LETTER, context, unknown)
     assert not any(isinstance(each, AskSightings) for step in asked for each in step)
     assert report.outcomes == (Outcome("sender-history", "skipped", "it crashed"),)

@@ -39,7 +39,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         protected=stages.find_protected(authentication),
         now=context.now,
         antivirus=antivirus,
-        acquaintance=history,
+        sender_history=history,
         models=context.models,
         campaign=campaign,
         words=words,

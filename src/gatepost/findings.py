@@ -50,7 +50,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     protected: Protected = Protected()
     now: float = 0.0
     antivirus: Antivirus = Antivirus()
-    acquaintance: SenderHistory = NO_HISTORY
+    sender_history: SenderHistory = NO_HISTORY
     models: Models = msgspec.field(default_factory=shipped_models)
     campaign: Campaign = Campaign()
     words: list[str] | None = None
@@ -110,7 +110,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
             "signature": self.authentication.dkim,
             "reply-to": self.message.reply_to,
             "protected": self.protected.people or self.protected.own_domains,
-            "remembered": self.acquaintance.ready or self.acquaintance.hosts,
+            "remembered": self.sender_history.ready or self.sender_history.hosts,
             "antivirus": self.antivirus.status != "off",
         }
         found = {sign for sign, value in there.items() if value}

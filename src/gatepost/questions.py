@@ -128,7 +128,7 @@ _Keys: TypeAlias = Annotated[tuple[_Key, ...], msgspec.Meta(max_length=MAX_FACET
 
 
 class AskSightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
-    """How well are these facets of the message known (see `acquaintance`)? Whoever answers knows which tenant the
+    """How well are these facets of the message known (see `sender_history`)? Whoever answers knows which tenant the
     message has, and remembers the facets once it is delivered: `keys` in any case, and of the sender's those of
     `proven` or those of `claimed`, by what authentication found."""
 

@@ -8,8 +8,8 @@ its kind in the lowest bits: addresses are not kept, and nobody can read out of 
 A sender is remembered twice, as one who proved to be it (an aligned SPF or DKIM pass) and as one who only claimed to.
 Whoever forges a known address is therefore not known, and one who always proved it and now does not stands out.
 
-Days count, not messages: what was first seen today is new, however often it came, so that nobody is taken for an old
-acquaintance after an hour of sending.
+Days count, not messages: what was first seen today is new, however often it came, so that an hour of
+sending makes no sender known.
 """
 
 from collections.abc import Iterable

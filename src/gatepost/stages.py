@@ -89,7 +89,7 @@ class Context(msgspec.Struct, frozen=True):
 
     `skip` names stages that broke a worker, each with what happened. `checks`, unless it is empty, names the only
     checks that run; `extra` are checks that run after the registered ones. `rules` are the operator's YARA rules.
-    `antivirus`, `acquaintance` and `campaigns` say which of these guard can be asked about. `models` are the text
+    `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about. `models` are the text
     models of the deployment.
     """
 
@@ -102,7 +102,7 @@ class Context(msgspec.Struct, frozen=True):
     extra: tuple[Check, ...] = ()
     rules: YaraRules | None = None
     antivirus: bool = False
-    acquaintance: bool = False
+    sender_history: bool = False
     models: Models = msgspec.field(default_factory=shipped_models)
     campaigns: bool = False
 
@@ -121,7 +121,7 @@ class Stages:
 
     def collect_facets(self, message: Message, envelope: Envelope) -> Facets | None:
         """The facets of the message that sender history remembers; None where guard keeps no sender history."""
-        if not self.context.acquaintance:
+        if not self.context.sender_history:
             return None
         return self._run("sender-history", lambda: facets_of(message, envelope), None)
 
@@ -182,7 +182,7 @@ class Stages:
         Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
         """
         keys = questions(subjects, self.context.lists.source.keyed)
-        in_files = _facets_of_files(files, history) if self.context.acquaintance else Facets()
+        in_files = _facets_of_files(files, history) if self.context.sender_history else Facets()
         asked: Questions = (
             *((Lookup(keys),) if keys else ()),
             *((AskAntivirus(),) if self.context.antivirus else ()),

@@ -41,7 +41,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.service.first_start import self_signed
+from gatepost.service.certificates import sign_certificate
 from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
@@ -129,7 +129,7 @@ async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
 @contextlib.asynccontextmanager
 async def served(house: House) -> AsyncIterator[RemoteCore]:
     """The core behind its own HTTPS port."""
-    certificate, key = self_signed(["127.0.0.1"], datetime.now(UTC))
+    certificate, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
     (house.folder / "cert.pem").write_bytes(certificate)
     (house.folder / "key.pem").write_bytes(key)
     app = build_rest_app(house.guard, SECRET, Spool(house.folder / "spool"), CollectorRegistry(), house.quarantine)

@@ -113,11 +113,11 @@ def test_lines_that_a_list_refuses(run: Run, lists: Any, tenant: str, tmp_path: 
     assert code == 1
     assert "line 551, 'co.uk': is too wide" in err
     assert "line 571, 'a b c': " in err
-    assert "go on with --from-line 501" in err
+    assert "continue with --from-line 501" in err
     assert len(names(lists, "blocked-urls", tenant)) == 500
     code, out, err = run("import", "blocked-urls", "in.txt", "--skip-invalid", "--from-line", "501")
     assert (code, out) == (0, "98 of 98 entries added or updated.\n")
-    assert "Left out: line 551" in err
+    assert "Skipped: line 551" in err
     assert len(names(lists, "blocked-urls", tenant)) == 598
 
 

@@ -87,7 +87,7 @@ def test_the_audit_trail_has_what_was_done_here(browser: Any) -> None:
 def test_the_system_is_examined(browser: Any, service: Any) -> None:
     page = browser.page()
     page.goto("/system")
-    expect(page.get_by_role("row").filter(has_text="staticApiTokens[0].token")).to_contain_text("(set)")
+    expect(page.get_by_role("row").filter(has_text="staticApiTokens[0].token")).to_contain_text("(hidden)")
     assert "browser-tests" not in page.content()
     page.get_by_role("button", name="Run health check").click()
     rows = page.get_by_role("region", name="Health check").get_by_role("row")

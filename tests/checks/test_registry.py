@@ -27,7 +27,7 @@ SIGNS = {
     "signature": Reading(authentication=Authentication(dkim=(Dkim("pass"),))),
     "reply-to": Reading(Message(reply_to=(Address("", "ann", "a.example"),))),
     "protected": Reading(protected=Protected(own_domains=frozenset({"a.example"}))),
-    "remembered": Reading(acquaintance=SenderHistory(ready=True)),
+    "remembered": Reading(sender_history=SenderHistory(ready=True)),
     "antivirus": Reading(antivirus=Antivirus("clean")),
     "attachment": Reading(files=(File("1", b"%PDF-", "pdf", "0"),)),
     "trait": Reading(files=(File("1", b"text", "text", "0", traits=(Trait("macro"),)),)),

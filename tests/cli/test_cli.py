@@ -68,6 +68,19 @@ def test_help_loads_neither_analysis_nor_service(arguments: list[str]) -> None:
     assert ended.stderr == "[]\n"
 
 
+def test_commands_on_storage_load_no_check_no_parser_and_no_model(data: Path) -> None:
+    program = (
+        "import sys; from gatepost.cli import main\n"
+        f"sys.argv = ['gatepost', 'tenant', 'list', '--data', {str(data)!r}]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "parts = ('checks', 'files', 'textmodel', 'analysis', 'guard', 'abby', 'web', 'workers', 'client')\n"
+        "heavy = {*('gatepost.' + part for part in parts), 'gatepost.mail.reader', 'numpy', 'selectolax', 'httpx'}\n"
+        "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stderr == "[]\n"
+
+
 def test_a_scan_shows_verdict_and_ledger(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "bad.eml"
     file.write_text(BAD)
@@ -139,7 +152,7 @@ def test_faults_of_the_user_are_sentences(
 def test_config_check(run: Run, data: Path) -> None:
     code, out, _ = run("config", "check", "--data", data)
     assert code == 0
-    assert "Both files are fine" in out
+    assert "Both files are valid" in out
     assert (data / "token").read_text() not in out
     (data / "guard/core/guard.yml").write_text("mainWorkerCont: 1\n")
     code, out, _ = run("config", "check", "--data", data, "--json")
@@ -152,7 +165,7 @@ def test_tenants(run: Run, data: Path) -> None:
     code, uid, _ = run("tenant", "create", "Acme", "--data", data)
     assert code == 0
     assert len(uid.strip()) == 36
-    assert run("tenant", "create", "Acme", "--data", data) == (1, "", "There is a tenant called Acme already.\n")
+    assert run("tenant", "create", "Acme", "--data", data) == (1, "", "A tenant named Acme already exists.\n")
     assert uid.strip() in run("tenant", "list", "--data", data)[1]
     assert json.loads(run("tenant", "list", "--data", data, "--json")[1])[0]["name"] == "Acme"
 

@@ -12,7 +12,7 @@ import pytest
 from gatepost.api.list_files import FileRecord, ListFileFormat
 from gatepost.api.lists import ListChange, NewListEntry, PublicListsEntry
 from gatepost.cli import list_changes, main
-from gatepost.cli.list_files import format_of, records, written
+from gatepost.cli.list_files import format_of, read_records, render_entries
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.first_start import prepare
 
@@ -67,7 +67,7 @@ def test_a_tenant_has_domains_and_is_deleted_with_its_own(run: Run) -> None:
         "a.example\nb.example\nxn--bcher-kva.example\n",
         "",
     )
-    assert run("tenant", "domains", other, "a.example")[::2] == (1, "a.example is another tenant's domain.\n")
+    assert run("tenant", "domains", other, "a.example")[::2] == (1, "a.example belongs to another tenant.\n")
     assert json.loads(run("tenant", "domains", uid, "--json")[1])["domains"][0] == "a.example"
     assert run("tenant", "domains", uid, "--none") == (0, "\n", "")
     run("apikey", "create", "k", "--tenant", uid)
@@ -83,7 +83,7 @@ def test_custom_lists(run: Run) -> None:
     uid = run("tenant", "create", "Acme")[1].strip()
     assert run("lists", "create", "ioc-feed", "--kind", "url", "--category", "block", "--tenant", uid)[0] == 0
     code, _, err = run("lists", "create", "ioc-feed", "--kind", "url", "--category", "block", "--tenant", uid)
-    assert (code, "There is a list ioc-feed already" in err) == (1, True)
+    assert (code, "A list named ioc-feed already exists" in err) == (1, True)
     assert run("lists", "drop", "ioc-feed", "--tenant", uid)[:2] == (0, "Deleted ioc-feed with 0 entries.\n")
     assert run("lists", "drop", "blocked-senders")[0] == 1
     made = json.loads(run("lists", "create", "vips", "--kind", "person", "--category", "protect", "--json")[1])
@@ -107,7 +107,7 @@ def test_the_audit_trail_in_time(run: Run) -> None:
     ("arguments", "code", "words"),
     [
         (["apikey", "create", " "], 2, "must not be empty"),
-        (["apikey", "create", "x", "--tenant", "acme"], 2, "must be a tenant's uid"),
+        (["apikey", "create", "x", "--tenant", "acme"], 2, "must be the uid of a tenant"),
         (["apikey", "create", "x", "--tenant", NOBODY], 1, f"There is no tenant {NOBODY}."),
         (["apikey", "create", "x", "--expires", "soon"], 2, "must be a date"),
         (["apikey", "create", "x", "--expires", "2020-01-01"], 2, "is in the past"),
@@ -135,7 +135,7 @@ def test_faults_of_the_user_are_sentences(run: Run, arguments: list[str], code: 
 
 
 def read(raw: bytes, kind: ListFileFormat) -> list[tuple[int, int, str, str | None, str | None]]:
-    found = records(io.BytesIO(raw), kind, "file", lambda _: None)
+    found = read_records(io.BytesIO(raw), kind, "file", lambda _: None)
     return [(each.first, each.last, each.entry.entry, each.entry.comment, each.entry.expires) for each in found]
 
 
@@ -169,21 +169,21 @@ def test_a_faulty_file_names_its_line(raw: bytes, kind: ListFileFormat, line: in
 def test_what_is_written_can_be_read(kind: ListFileFormat) -> None:
     time = "2030-01-01T00:00:00.000Z"
     entries = [PublicListsEntry('a "b", c', "two\nlines; =1", time, time, "key:x", time, 3, None)]
-    raw = "".join(written(entries, kind)).encode()
+    raw = "".join(render_entries(entries, kind)).encode()
     assert [row[2:] for row in read(raw, kind)] == [('a "b", c', "two\nlines; =1", time)]
 
 
 def test_a_state_belongs_to_one_import(tmp_path: Path) -> None:
     state, source = tmp_path / "state", list_changes.Source("blocked-urls", None, "feed.txt")
-    assert list_changes.load(state, source) == 1
-    list_changes.keep(state, source, 1_500)
-    assert list_changes.load(state, source) == 1_501
+    assert list_changes.load_state(state, source) == 1
+    list_changes.save_state(state, source, 1_500)
+    assert list_changes.load_state(state, source) == 1_501
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     with pytest.raises(StartError, match="belongs to another import"):
-        list_changes.load(state, list_changes.Source("blocked-ips", None, "feed.txt"))
+        list_changes.load_state(state, list_changes.Source("blocked-ips", None, "feed.txt"))
     state.write_text("[]")
-    with pytest.raises(StartError, match="is no state"):
-        list_changes.load(state, source)
+    with pytest.raises(StartError, match="is not the state file"):
+        list_changes.load_state(state, source)
 
 
 def test_calls_are_of_five_hundred(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,6 +198,6 @@ def test_calls_are_of_five_hundred(capsys: pytest.CaptureFixture[str]) -> None:
 
     lines = [FileRecord(n, n, NewListEntry(f"{n}.example")) for n in range(1, 1_202)]
     with pytest.raises(KeyboardInterrupt):
-        list_changes.imported(lines, send, list_changes.Source("x", None, "f"), False, seen.append)
+        list_changes.send_all(lines, send, list_changes.Source("x", None, "f"), False, seen.append)
     assert (sizes, seen) == ([500, 500, 201], [500, 1_000])
-    assert capsys.readouterr().err == "Lines up to 1,000 are done; go on with --from-line 1001.\n"
+    assert capsys.readouterr().err == "Lines up to 1,000 are done; continue with --from-line 1001.\n"

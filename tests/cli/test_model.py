@@ -77,7 +77,7 @@ def test_feedback_marks_near_copies(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.eml"
     wrong.write_bytes(f"From: a@b.example\nSubject: x\n\n{words}\n".encode())
     said = run("feedback", "--spam", wrong, "--data", tmp_path)
-    assert "Near-copies" in said
+    assert "Near-duplicates" in said
     assert load_models(tmp_path / "models").marked.has_near_duplicate(compute_signature(["hello", *words.split()]))
     run("feedback", "--ham", wrong, "--data", tmp_path)
     assert not load_models(tmp_path / "models").marked.has_near_duplicate(compute_signature(words.split()))

@@ -14,13 +14,14 @@ import pytest
 import structlog
 
 from gatepost.cli import main
-from gatepost.cli.ledger import MAX_PREVIEW, escaped, preview
+from gatepost.cli.ledger import MAX_PREVIEW, render_preview
+from gatepost.cli.printing import escape
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.service.assembly import open_quarantine
+from gatepost.service.core import open_quarantine
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
 from gatepost.settings.files import GUARD_FILE, load_guard
@@ -76,7 +77,7 @@ def hold(data: Path) -> Hold:
         async def kept() -> str:
             place, settings = DataFolder(data), load_guard(data)
             store = open_store(settings.storage.url, data)
-            async with open_quarantine(settings, store, place) as quarantine:
+            async with open_quarantine(settings, store, place, None) as quarantine:
                 with Spool(place.spool).new() as body:
                     body.write(raw)
                     body.finish()
@@ -135,12 +136,12 @@ def test_show_has_ledger_and_text_and_nothing_that_acts(run: Run, hold: Hold) ->
 
 
 def test_preview_is_bounded_and_total() -> None:
-    assert len(preview(b"Subject: " + b"x" * 1_000_000 + b"\r\n\r\n" + b"y" * 1_000_000)) < MAX_PREVIEW * 2
-    assert len(preview(b"From: a\r\n" * 10_000)) < 3_000
+    assert len(render_preview(b"Subject: " + b"x" * 1_000_000 + b"\r\n\r\n" + b"y" * 1_000_000)) < MAX_PREVIEW * 2
+    assert len(render_preview(b"From: a\r\n" * 10_000)) < 3_000
     for raw in (b"", b"\0", b"\r\n\r\n", b"\xff" * 100, b"Content-Type: multipart/mixed\r\n\r\n--"):
-        assert preview(raw) is not None
-    assert escaped("a\r\nb\tc\x9b\ud800\u2028", lines=True) == "a\nb\\tc\\x9b\\ud800\\u2028"
-    assert escaped("a\nb") == "a\\nb"
+        assert render_preview(raw) is not None
+    assert escape("a\r\nb\tc\x9b\ud800\u2028", lines=True) == "a\nb\\tc\\x9b\\ud800\\u2028"
+    assert escape("a\nb") == "a\\nb"
 
 
 def test_release_through_the_next_hop_of_the_configuration(run: Run, hold: Hold, next_hop: Any) -> None:
@@ -166,7 +167,7 @@ def test_release_through_the_next_hop_of_the_configuration(run: Run, hold: Hold,
 def test_a_next_hop_that_refuses_is_said(run: Run, hold: Hold, next_hop: Any) -> None:
     ggrid = hold()
     next_hop.answers["RCPT"] = "550 no"
-    assert run("release", ggrid)[:2] == (1, f"{ggrid}: held as before; the next hop answered 550\n")
+    assert run("release", ggrid)[:2] == (1, f"{ggrid}: still held; the next hop answered 550\n")
     next_hop.answers.clear()
     assert run("release", ggrid)[0] == 0
 

@@ -166,7 +166,7 @@ def test_a_policy_is_tried_on_the_history(run: Run, data: Path, tmp_path: Path) 
     same = tmp_path / "same.toml"
     same.write_text("")
     code, out, _ = run("policy", "try", same, "--data", data)
-    assert (code, out) == (0, "0 of 2 decisions would be others.\n")
+    assert (code, out) == (0, "0 of 2 decisions would change.\n")
     lax = tmp_path / "lax.toml"
     lax.write_text('[verdicts]\nclean = {decision = "bounce"}\nphishing = {threshold = 60.0}\n')
     out = run("policy", "try", lax, "--data", data)[1]

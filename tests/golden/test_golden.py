@@ -90,7 +90,7 @@ def analyse_file(file: Path) -> Report:
     host, helo = case.get("host", "192.0.2.25"), case.get("helo", "mx.example.com")
     envelope = Envelope(sender, ("ann@house.example",), host, helo)
     lists = protecting(case.get("own", ()), case.get("people", ()))
-    asking = analyse(raw, envelope, Context(now=NOW, lists=lists, acquaintance=known is not None))
+    asking = analyse(raw, envelope, Context(now=NOW, lists=lists, sender_history=known is not None))
     try:
         questions = next(asking)
         while True:

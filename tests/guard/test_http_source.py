@@ -22,7 +22,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.scanning.upload import CONTENT_TYPE
-from gatepost.service.first_start import self_signed
+from gatepost.service.certificates import sign_certificate
 
 SECRET = "a shared secret"
 REPORT = Report("clean", "deliver", ("a:b",), 0, "nothing")
@@ -165,7 +165,7 @@ def test_a_fault_of_ours_has_a_reference_that_is_in_the_log(tmp_path: Path) -> N
 @contextlib.asynccontextmanager
 async def served(core: Core, folder: Path) -> AsyncIterator[tuple[str, Path]]:
     """The source over HTTPS, as the service runs it."""
-    certificate, key = self_signed(["127.0.0.1"], datetime.now(UTC))
+    certificate, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
     (folder / "cert.pem").write_bytes(certificate)
     (folder / "key.pem").write_bytes(key)
     transport = app(core, folder / "spool")

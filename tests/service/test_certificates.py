@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.service import first_start
+from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> DataFolder:
     made = DataFolder(tmp_path)
-    first_start.ensure_certificate(made, ["192.0.2.7", "mail.example"])
+    certificates.ensure_certificate(made, ["192.0.2.7", "mail.example"])
     return made
 
 
@@ -57,15 +57,15 @@ def test_it_is_good_for_no_other_name(data: DataFolder) -> None:
 
 
 def test_it_lasts_and_its_key_is_private(data: DataFolder) -> None:
-    assert first_start.certificate_expiry(data.certificate.read_bytes()) - datetime.now(UTC) > timedelta(days=3000)
+    assert certificates.read_expiry(data.certificate.read_bytes()) - datetime.now(UTC) > timedelta(days=3000)
     assert stat.S_IMODE(data.key.stat().st_mode) == 0o600
 
 
 def test_it_is_made_once_and_a_half_is_made_anew(data: DataFolder) -> None:
     before = data.certificate.read_bytes()
-    first_start.ensure_certificate(data)
+    certificates.ensure_certificate(data)
     assert data.certificate.read_bytes() == before
     data.key.unlink()
-    first_start.ensure_certificate(data)
+    certificates.ensure_certificate(data)
     assert data.certificate.read_bytes() != before
     shake(data, "localhost", False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.first_start import keep_administrator, prepare
+from gatepost.service.first_start import create_administrator, prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
 from gatepost.store import open_store
 from gatepost.store.users import Credentials
@@ -77,7 +77,7 @@ def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
 
     async def kept() -> tuple[Credentials | None, bool]:
         store = open_store("sqlite:gatepost.db", tmp_path)
-        await keep_administrator(store, password)
+        await create_administrator(store, password)
         found = await store.credentials("admin")
         await store.close()
         return found, await PasswordHashes().verify(found.password if found else None, password)

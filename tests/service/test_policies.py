@@ -123,7 +123,7 @@ def test_replay_and_explain_know_the_same_policy(running: Running, tmp_path: Pat
     milder.write_text('[verdicts.clean]\ndecision = "deliver"\n')
     tried = gatepost("policy", "try", milder, "--tenant", running.tenant, "--data", running.data)
     assert re.search(r"bounce → deliver", tried)
-    assert re.search(r"^([1-9]\d*) of \1 decisions would be others\.$", tried, re.MULTILINE)
+    assert re.search(r"^([1-9]\d*) of \1 decisions would change\.$", tried, re.MULTILINE)
     assert "0 of " in gatepost(
         "policy", "try", (running.data / GUARD_FILE).with_name("deployment.toml"), "--data", running.data
     )

@@ -14,8 +14,8 @@ import uvloop
 from gatepost.report import Report
 from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.service.first_start import self_signed
-from gatepost.service.http_servers import bind, port_of
+from gatepost.service.certificates import sign_certificate
+from gatepost.service.ports import bind, port_of
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.limits import NextHopTimeouts, SmtpLimits
@@ -243,7 +243,7 @@ async def housed(
     """A gateway before this next hop."""
     house = House(folder)
     chain, key = folder / "chain.pem", folder / "key.pem"
-    made = self_signed(["127.0.0.1"], datetime.now(UTC))
+    made = sign_certificate(["127.0.0.1"], datetime.now(UTC))
     chain.write_bytes(made[0])
     key.write_bytes(made[1])
     house.certificate = chain

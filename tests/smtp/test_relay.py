@@ -13,9 +13,9 @@ STUFFED = MESSAGE.replace(b"\r\n.", b"\r\n..") + b".\r\n"
 def server_context(folder: Any) -> ssl.SSLContext:
     from datetime import UTC, datetime
 
-    from gatepost.service.first_start import self_signed
+    from gatepost.service.certificates import sign_certificate
 
-    chain, key = self_signed(["127.0.0.1"], datetime.now(UTC))
+    chain, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
     (folder / "hop.pem").write_bytes(chain + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "hop.pem")

@@ -1,12 +1,16 @@
-"""The command `gatepost`. Importing this loads next to nothing; each command loads what it needs when it runs."""
+"""The command `gatepost`. Importing this package loads very little; each command loads what it needs when it runs."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from gatepost import __version__
 
+if TYPE_CHECKING:
+    from gatepost.settings.faults import ConfigError
+
 
 def main() -> None:
-    """Run the command line; a fault that a person can mend is one sentence and exit 1, never a traceback."""
+    """Run the command line; a fault that the operator can correct gives one sentence and exit code 1."""
     if sys.argv[1:] == ["--version"]:
         print(f"gatepost {__version__}")
         return
@@ -15,18 +19,40 @@ def main() -> None:
     try:
         app()
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing is left to flush to.
+        # The reader of our output has closed it; nothing is left to flush to.
         sys.stdout = None
         sys.exit(1)
     except Exception as fault:
-        sentence = _sentence(fault)
+        sentence = _describe_fault(fault)
         if sentence is None:
             raise
         print(sentence, file=sys.stderr)
         sys.exit(1)
 
 
-def _sentence(fault: Exception) -> str | None:
-    from gatepost.cli.faults import sentence
+def _describe_fault(fault: Exception) -> str | None:
+    """Return the text for the operator; None for a fault of the program, which is shown with its traceback."""
+    from gatepost.policy.rules import PolicyError
+    from gatepost.service.data_folder import StartError
+    from gatepost.settings.faults import ConfigError
+    from gatepost.store.errors import StorageError
 
-    return sentence(fault)
+    if isinstance(fault, ConfigError):
+        return _describe_configuration(fault)
+    if isinstance(fault, StartError | StorageError | PolicyError):
+        return str(fault)
+    if isinstance(fault, OSError) and fault.filename is not None:
+        return f"{fault.filename}: {(fault.strerror or 'cannot be used').lower()}."
+    return _describe_client_error(fault)
+
+
+def _describe_client_error(fault: Exception) -> str | None:
+    from gatepost.client.exchange import ClientError
+
+    return f"The request failed: {fault}." if isinstance(fault, ClientError) else None
+
+
+def _describe_configuration(fault: "ConfigError") -> str:
+    count = len(fault.faults)
+    head = "The configuration has a fault:" if count == 1 else f"The configuration has {count} faults:"
+    return "\n".join([head, *(f"  {each}" for each in fault.faults)])

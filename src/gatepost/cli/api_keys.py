@@ -4,16 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.options import (
-    ConfigOption,
-    DataOption,
-    JsonOption,
-    moment,
-    require_found,
-    shown,
-    tenant_uid,
-    with_store,
-)
+from gatepost.cli.deployment import require_found, with_store
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid, render_time
 
 if TYPE_CHECKING:
     from gatepost.store.api_keys import ApiKey
@@ -24,30 +16,34 @@ app = typer.Typer(help="The keys of the List API.", no_args_is_help=True)
 
 @app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Whose key it is, for people; the audit trail shows it.")],
+    name: Annotated[str, typer.Argument(help="A name for the key; the audit trail shows it.")],
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="UID", help="For this tenant only; without it, for every scope.")
+        str | None,
+        typer.Option("--tenant", metavar="UID", help="Limit the key to this tenant; without it, all scopes."),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="It may read lists and try changes.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="The key may only read lists and try changes (dry runs).")
+    ] = False,
     expires: Annotated[
-        str | None, typer.Option(metavar="DATE", help="The last day on which it works (UTC), or a date-time.")
+        str | None, typer.Option(metavar="DATE", help="The last day on which the key is valid (UTC), or a date-time.")
     ] = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a key and print it. It is shown this once; only a hash of it is kept."""
+    """Create a key and print it. The key is shown only once; only a hash of it is stored."""
+    from gatepost.cli.printing import print_json
     from gatepost.times import now
 
     if not name.strip():
         raise typer.BadParameter("must not be empty", param_hint="NAME")
-    uid, until = tenant_uid(tenant), moment(expires, "--expires", end=True)
+    uid, until = parse_tenant_uid(tenant), parse_moment(expires, "--expires", end=True)
     if until is not None and until <= now():
         raise typer.BadParameter("is in the past", param_hint="--expires")
     made = with_store(config, data, lambda store: store.create_api_key(name.strip(), uid, read_only, until))
     secret, key = require_found(made, uid or "")
     if json:
-        _print_json({"key": secret, **_described(key)})
+        print_json({"key": secret, **_describe(key)})
     else:
         print(secret)
 
@@ -60,12 +56,12 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Print all keys, without their secrets."""
-    from gatepost.cli.printing import console, rows, table
+    from gatepost.cli.printing import console, print_json, rows, table
 
-    uid = tenant_uid(tenant)
+    uid = parse_tenant_uid(tenant)
     keys = with_store(config, data, lambda store: store.api_keys(uid))
     if json:
-        _print_json([_described(key) for key in keys])
+        print_json([_describe(key) for key in keys])
         return
     made = table("id", "name", "tenant", "may", "created", "expires", "last used", "revoked")
     console().print(rows(made, [_row(key) for key in keys]))
@@ -73,32 +69,26 @@ def show(
 
 @app.command("revoke")
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from gatepost apikey list.")],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as printed by gatepost apikey list.")],
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
-    """End a key for good, from the next call on."""
+    """Revoke a key. It is refused from the next call on and cannot be restored."""
     key = require_found(with_store(config, data, lambda store: store.revoke_api_key(key_id)), key_id)
     print(f"Revoked {key.name}.")
 
 
 def _row(key: "ApiKey") -> tuple[str, ...]:
-    times = (shown(time) for time in (key.created, key.expires, key.last_used, key.revoked))
+    times = (render_time(time) for time in (key.created, key.expires, key.last_used, key.revoked))
     return (key.id, key.name, key.tenant or "", "read" if key.read_only else "read, write", *times)
 
 
-def _described(key: "ApiKey") -> dict[str, Any]:
+def _describe(key: "ApiKey") -> dict[str, Any]:
     times = {"created": key.created, "expires": key.expires, "revoked": key.revoked, "lastUsed": key.last_used}
     return {
         "id": key.id,
         "name": key.name,
         "tenantUid": key.tenant,
         "readOnly": key.read_only,
-        **{name: shown(time) or None for name, time in times.items()},
+        **{name: render_time(time) or None for name, time in times.items()},
     }
-
-
-def _print_json(value: Any) -> None:
-    from gatepost.cli.printing import print_json
-
-    print_json(value)

@@ -1,7 +1,4 @@
-"""`gatepost serve`, `gatepost guard` and `gatepost abby`: both services in one process, or one each.
-
-The tree of commands, each one a line here.
-"""
+"""The tree of commands; each one is a line here."""
 
 import typer
 
@@ -21,34 +18,7 @@ from gatepost.cli import (
     tenants,
     users,
 )
-from gatepost.cli.options import ConfigOption, DataOption, data_folder
-
-
-def serve(config: ConfigOption = None, data: DataOption = None) -> None:
-    """Run guard and abby together; with no configuration, write a working one first."""
-    from gatepost.cli.welcome import greet
-    from gatepost.service import commands
-
-    commands.serve(data_folder(data), config.expanduser().absolute() if config else None, greet)
-
-
-def guard(config: ConfigOption = None, data: DataOption = None) -> None:
-    """Run the core alone."""
-    from gatepost.cli.options import config_folder
-    from gatepost.service import commands
-
-    place = data_folder(data)
-    commands.guard(place, config_folder(config, place))
-
-
-def abby(config: ConfigOption = None, data: DataOption = None) -> None:
-    """Run the API service alone."""
-    from gatepost.cli.options import config_folder
-    from gatepost.service import commands
-
-    place = data_folder(data)
-    commands.abby(place, config_folder(config, place))
-
+from gatepost.cli.serve import abby, guard, serve
 
 app = typer.Typer(
     name="gatepost",

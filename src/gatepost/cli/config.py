@@ -1,11 +1,15 @@
-"""`gatepost config check`: every fault of both files, or what they set."""
+"""`gatepost config check`: every fault of both files, or the values that differ from the defaults."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.deployment import config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption
+
+if TYPE_CHECKING:
+    from gatepost.settings.faults import Fault
 
 app = typer.Typer(help="The configuration files.", no_args_is_help=True)
 
@@ -19,17 +23,19 @@ def _group() -> None:
 def check(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Read both files; print every fault, or the values that differ from their defaults."""
     from gatepost.settings.faults import ConfigError
+    from gatepost.settings.files import find_old_names
 
+    folder = config_folder(config, data_folder(data))
     try:
-        values = _values(config_folder(config, data_folder(data)))
+        values = _differing_values(folder)
     except ConfigError as fault:
         _print_faults(fault, json)
         raise typer.Exit(1) from None
-    _print_values(values, json)
+    _print_values(values, find_old_names(folder), json)
 
 
-def _values(folder: Path) -> dict[str, dict[str, Any]]:
-    """What differs from the defaults, by file; a machine that runs only one of the services has only its file."""
+def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the values that differ from the defaults, by file; a machine with one service has only its file."""
     from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
     from gatepost.settings.in_force import differing_settings
 
@@ -51,14 +57,16 @@ def _print_faults(fault: Any, json: bool) -> None:
     console().print(rows(made, [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]))
 
 
-def _print_values(values: dict[str, dict[str, Any]], json: bool) -> None:
-    from gatepost.cli.printing import console, print_json, rows, table
+def _print_values(values: dict[str, dict[str, Any]], warnings: "list[Fault]", json: bool) -> None:
+    from gatepost.cli.printing import console, print_json, rows, safe, table
 
     if json:
-        print_json({"ok": True, "values": values})
+        print_json({"ok": True, "values": values, "warnings": warnings})
         return
     out = console()
-    fine = "Both files are fine." if len(values) > 1 else f"{next(iter(values))} is fine; the other file is not here."
-    out.print(f"{fine} What differs from the defaults:")
+    for warning in warnings:
+        out.print(safe(f"Warning: {warning}."))
+    fine = "Both files are valid." if len(values) > 1 else f"{next(iter(values))} is valid; the other file is not here."
+    out.print(f"{fine} Values that differ from the defaults:")
     lines = [(file, key, str(value)) for file, settings in values.items() for key, value in settings.items()]
     out.print(rows(table("file", "key", "value"), lines))

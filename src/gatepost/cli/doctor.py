@@ -1,10 +1,11 @@
-"""`gatepost doctor`: is everything reachable, fresh, sealed and in time?"""
+"""`gatepost doctor`: check configuration, storage, DNS, workers, certificates and the mail path."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.deployment import config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption
 
 if TYPE_CHECKING:
     from gatepost.service.doctor.rows import DoctorRow
@@ -14,13 +15,16 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
-    """Examine this machine and this configuration; exits with 1 where something fails."""
+    """Check configuration, storage, DNS, workers, certificates and the mail path.
+
+    Exits with 1 if a check fails.
+    """
     from gatepost import logs
     from gatepost.cli.printing import print_json
     from gatepost.service.doctor.examination import examine
     from gatepost.settings.keys import Log
 
-    # What is tried may log, and the answer is for machines.
+    # The checks may log; standard output is for the table or for JSON only.
     logs.configure(Log(level="error"))
     place = data_folder(data)
     found = examine(config_folder(config, place), place)
@@ -37,7 +41,7 @@ def _print(found: "tuple[DoctorRow, ...]") -> None:
 
     from gatepost.cli.printing import console, safe, table
 
-    made = table("what", "state", "found", "what to do")
+    made = table("check", "state", "found", "what to do")
     for row in found:
         made.add_row(row.what, Text(row.state, _STYLES[row.state]), safe(row.found), safe(row.advice))
     console().print(made)

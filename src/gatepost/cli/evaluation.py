@@ -1,11 +1,11 @@
-"""The proof of what is caught: the whole analysis on labelled mail, by a model that has not seen that mail.
+"""Measure what the whole analysis catches in labelled mail, with models that have not seen that mail.
 
-`leave-out` judges every collection with a model that was made without it; that is the figure for strange mail and the
-headline. `folds` judges every message with a model that has seen its collection but not its campaign. `as-is` takes the
-model as it stands. The policy is the same throughout, fixed beforehand. There is no DNS of the day on which old mail
-was sent, so every name is answered "no such name", which is harder than real life.
+`leave-out` judges every collection with a model that was trained without it: the figure for unknown mail, and the
+headline. `folds` judges every message with a model that has seen its collection but not its campaign. `as-is` uses the
+model as it is. The policy is the same throughout and was fixed beforehand. The DNS data of the day on which old mail
+was sent is gone, so every name is answered with "no such name", which is harder than real life.
 
-An evaluation on paper: tables for the terminal and for docs, pictures and the messages that went wrong as files.
+The result is printed as tables; diagrams and the list of wrongly judged messages are written to files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ import msgspec
 
 from gatepost import names
 from gatepost.analysis import analyse
-from gatepost.cli.training import Labelled, Sample, Step, labelled, learnt
+from gatepost.cli.training import LabelledMail, Sample, Step, read_labelled, train_model
 from gatepost.mail import text
 from gatepost.questions import Answers, Antivirus, AskAntivirus, DnsAnswer, Lookup, LookupAnswer, Questions
 from gatepost.report import Report
@@ -57,56 +57,56 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of a table: what was held of a group."""
+    """One line of a table: the share of a group that was held."""
 
     group: str
     label: str
     held: Rate
 
 
-def judged(
+def judge_mail(
     folders: Sequence[Path], chosen: Sequence[Sample], mode: Mode, model: Model, seed: int, step: Step
 ) -> list[Judged]:
-    """Every message of the corpora, judged by the whole analysis."""
+    """Judge every message of the corpora by the whole analysis."""
     names.preload_suffixes()
     text.preload_texts()
-    groups = _groups(chosen, mode)
-    models = [model] if mode == "as-is" else _unseeing(chosen, groups, seed, step)
+    groups = _assign_models(chosen, mode)
+    models = [model] if mode == "as-is" else _train_without(chosen, groups, seed, step)
     wanted = {(sample.corpus, sample.path): number for number, sample in enumerate(chosen)}
     found = []
-    for mail in labelled(folders):
+    for mail in read_labelled(folders):
         number = wanted.get((mail.corpus, mail.path))
         if number is not None:
-            found.append(_judged(mail, chosen[number], models[groups[number]]))
+            found.append(_judge_one(mail, chosen[number], models[groups[number]]))
             step("judging", len(found), len(chosen))
     return found
 
 
-def _groups(chosen: Sequence[Sample], mode: Mode) -> list[int]:
-    """Which model judges each sample."""
+def _assign_models(chosen: Sequence[Sample], mode: Mode) -> list[int]:
+    """Return the number of the model that judges each sample."""
     if mode == "as-is":
         return [0] * len(chosen)
     if mode == "folds":
-        return [campaign % FOLDS for campaign in _numbered(campaigns([sample.seen for sample in chosen]))]
-    return _numbered([family_of(sample.corpus) for sample in chosen])
+        return [campaign % FOLDS for campaign in _number_values(campaigns([sample.seen for sample in chosen]))]
+    return _number_values([family_of(sample.corpus) for sample in chosen])
 
 
-def _numbered(values: Sequence[object]) -> list[int]:
+def _number_values(values: Sequence[object]) -> list[int]:
     numbers: dict[object, int] = {}
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
-def _unseeing(chosen: Sequence[Sample], groups: Sequence[int], seed: int, step: Step) -> list[Model]:
-    """For each group a model that was made without it."""
+def _train_without(chosen: Sequence[Sample], groups: Sequence[int], seed: int, step: Step) -> list[Model]:
+    """Train one model for each group, without the samples of that group."""
     found = []
     for group in range(max(groups) + 1):
         others = [sample for sample, its in zip(chosen, groups, strict=True) if its != group]
         name = f"model {group + 1} of {max(groups) + 1}"
-        found.append(learnt(others, seed, lambda what, done, of, name=name: step(f"{name}: {what}", done, of)))  # type: ignore[misc]
+        found.append(train_model(others, seed, lambda what, done, of, name=name: step(f"{name}: {what}", done, of)))  # type: ignore[misc]
     return found
 
 
-def _judged(mail: Labelled, sample: Sample, model: Model) -> Judged:
+def _judge_one(mail: LabelledMail, sample: Sample, model: Model) -> Judged:
     report = _report(mail, Models(Blend((model,))))
     held = report.decision != "deliver"
     conclusive = held and any(line.conclusive and line.verdict == report.verdict for line in report.lines)
@@ -125,7 +125,7 @@ def _judged(mail: Labelled, sample: Sample, model: Model) -> Judged:
     )
 
 
-def _report(mail: Labelled, models: Models) -> Report:
+def _report(mail: LabelledMail, models: Models) -> Report:
     asking = analyse(mail.raw, mail.envelope, Context(now=NOW, models=models))
     try:
         questions = next(asking)
@@ -144,8 +144,8 @@ def _answers(questions: Questions) -> Answers:
     )  # fmt: skip
 
 
-def tabled(found: Iterable[Judged], group: Callable[[Judged], str]) -> list[Row]:
-    """What was held, by label and group."""
+def count_by_group(found: Iterable[Judged], group: Callable[[Judged], str]) -> list[Row]:
+    """Return the share that was held, by label and group."""
     counts: dict[tuple[str, str], list[int]] = {}
     for each in found:
         pair = counts.setdefault((each.label, group(each)), [0, 0])
@@ -154,8 +154,8 @@ def tabled(found: Iterable[Judged], group: Callable[[Judged], str]) -> list[Row]
     return [Row(name, label, Rate(*pair)) for (label, name), pair in sorted(counts.items())]
 
 
-def pooled(found: Sequence[Judged]) -> list[Row]:
-    """What was held of all wanted mail, of all returned mail, and of all that is unwanted."""
+def count_all(found: Sequence[Judged]) -> list[Row]:
+    """Return the share that was held of all wanted mail, of all bounces, and of all unwanted mail."""
     sides = (("ham", ("ham",)), ("bounce", ("bounce",)), ("unwanted", tuple(UNWANTED)))
     rows = []
     for name, labels in sides:
@@ -165,38 +165,38 @@ def pooled(found: Sequence[Judged]) -> list[Row]:
     return rows
 
 
-def at_fixed_alarms(found: Sequence[Judged]) -> list[tuple[float, Rate]]:
-    """What a threshold on the score would catch that was chosen after the fact, for comparison with others."""
+def catch_at_fixed_alarms(found: Sequence[Judged]) -> list[tuple[float, Rate]]:
+    """Return what a score threshold chosen after the fact would catch, for comparison with other filters."""
     wanted = [each.score for each in found if each.label == "ham"]
     unwanted = [each.score for each in found if each.unwanted]
     return [(alarms, caught_at(wanted, unwanted, alarms)) for alarms in ALARMS]
 
 
 def size_of(each: Judged) -> str:
-    """The class of size of a message."""
+    """Return the size class of a message."""
     return next((name for limit, name in SIZES if each.size <= limit), "larger")
 
 
 FEW = 500
 
 
-def lines(found: Sequence[Judged]) -> Iterator[str]:
-    """The whole evaluation as Markdown."""
-    yield from _table("Corpus", [*pooled(found), *tabled(found, lambda each: each.corpus)])
+def render_report(found: Sequence[Judged]) -> Iterator[str]:
+    """Yield the whole evaluation as lines of Markdown."""
+    yield from _render_table("Corpus", [*count_all(found), *count_by_group(found, lambda each: each.corpus)])
     yield ""
     yield "| Ham held, threshold chosen after the fact | Unwanted held |"
     yield "|---|---|"
-    for alarms, rate in at_fixed_alarms(found):
+    for alarms, rate in catch_at_fixed_alarms(found):
         yield f"| {alarms:.1%} | {rate} |"
     yield ""
-    yield from _table("Year", tabled(found, lambda each: each.year or "unknown"))
+    yield from _render_table("Year", count_by_group(found, lambda each: each.year or "unknown"))
     yield ""
-    yield from _table("Language", tabled(found, lambda each: each.language))
+    yield from _render_table("Language", count_by_group(found, lambda each: each.language))
     yield ""
-    yield from _table("Size", tabled(found, size_of))
+    yield from _render_table("Size", count_by_group(found, size_of))
 
 
-def _table(title: str, rows: Sequence[Row]) -> Iterator[str]:
+def _render_table(title: str, rows: Sequence[Row]) -> Iterator[str]:
     yield f"| Label | {title} | Messages | Held | Share (95 %) |"
     yield "|---|---|---|---|---|"
     for row in rows:
@@ -204,13 +204,13 @@ def _table(title: str, rows: Sequence[Row]) -> Iterator[str]:
         yield f"| {row.label} | {row.group} | {row.held.total:,}{small} | {row.held.count:,} | {row.held} |"
 
 
-def write(found: Sequence[Judged], folder: Path) -> list[Path]:
-    """Pictures, and every message that was judged wrongly, into a folder."""
+def write_files(found: Sequence[Judged], folder: Path) -> list[Path]:
+    """Write diagrams and the list of wrongly judged messages to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
-        "roc.svg": roc([("all", _curve(found)), *_curves(found)]),
+        "roc.svg": roc([("all", _curve(found)), *_corpus_curves(found)]),
         "reliability.svg": diagram(reliability((each.probability, each.unwanted) for each in found)),
-        "wrong.tsv": "\n".join(_wrong(found)) + "\n",
+        "wrong.tsv": "\n".join(_list_wrong(found)) + "\n",
     }
     for name, content in files.items():
         (folder / name).write_text(content, "utf-8")
@@ -221,8 +221,8 @@ def _curve(found: Sequence[Judged]) -> Sequence[Point]:
     return curve([each.score for each in found if not each.unwanted], [each.score for each in found if each.unwanted])
 
 
-def _curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:
-    """One for each corpus that has enough of both sides."""
+def _corpus_curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:
+    """Yield a curve for each corpus that has enough wanted and unwanted mail."""
     for corpus in sorted({each.corpus for each in found}):
         mine = [each for each in found if each.corpus == corpus]
         unwanted = sum(each.unwanted for each in mine)
@@ -230,7 +230,7 @@ def _curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:
             yield corpus, _curve(mine)
 
 
-def _wrong(found: Sequence[Judged]) -> Iterator[str]:
+def _list_wrong(found: Sequence[Judged]) -> Iterator[str]:
     yield "path\tcorpus\tlabel\tverdict\tscore\tprobability\tfindings"
     for each in found:
         if each.held != each.unwanted:

@@ -1,8 +1,7 @@
-"""One analysis as a person reads it: verdict first, then why, then everything that was seen.
+"""Print one analysis or held mail for people: the verdict first, then the reasons, then everything that was seen.
 
-Held mail as a person reads it: one line each, or one message with its ledger and the beginning of its text.
-
-The text is a stranger's. Whatever could act on a terminal is shown as its code, and never carried out.
+The text comes from a stranger. Control characters in it are shown as their codes, so that they cannot act on the
+terminal.
 """
 
 from collections import Counter
@@ -21,7 +20,7 @@ from gatepost.api.scanning import (
     MessageAnalysisResult,
     MessageRelease,
 )
-from gatepost.cli.printing import rows, safe, table
+from gatepost.cli.printing import escape, rows, safe, table
 from gatepost.mail.reader import read
 from gatepost.policy.rules import VERDICTS
 from gatepost.store.held_mail import HeldMessage
@@ -33,9 +32,9 @@ MAX_FILES = 50
 
 def show_ledger(out: Console, name: str, analysed: AnalysedMessage | MessageAnalysisResult) -> None:
     """Print one analysis; a bare result has no ledger to show."""
-    out.print(_headline(name, analysed))
+    out.print(_render_headline(name, analysed))
     if isinstance(analysed, AnalysedMessage):
-        out.print(Padding(Group(*_sections(analysed)), (0, 0, 1, 2), expand=False))
+        out.print(Padding(Group(*_render_sections(analysed)), (0, 0, 1, 2), expand=False))
     else:
         out.print(
             Padding(
@@ -44,7 +43,7 @@ def show_ledger(out: Console, name: str, analysed: AnalysedMessage | MessageAnal
         )
 
 
-def ledger_summary(out: Console, counts: Mapping[str, int]) -> None:
+def show_summary(out: Console, counts: Mapping[str, int]) -> None:
     """Print how many messages got which verdict, most severe first."""
     total = sum(counts.values())
     order = [*VERDICTS, *(name for name in counts if name not in VERDICTS)]
@@ -52,21 +51,23 @@ def ledger_summary(out: Console, counts: Mapping[str, int]) -> None:
     out.print(rows(table("verdict", "messages", "share"), [*lines, ("all", str(total), "")]))
 
 
-def _headline(name: str, analysed: AnalysedMessage | MessageAnalysisResult) -> Text:
+def _render_headline(name: str, analysed: AnalysedMessage | MessageAnalysisResult) -> Text:
     style = _STYLES.get(analysed.verdict, "bold red")
     return Text.assemble(safe(name), ": ", (analysed.verdict, style), f" → {analysed.decision}")
 
 
-def _sections(analysed: AnalysedMessage) -> Iterator[RenderableType]:
+def _render_sections(analysed: AnalysedMessage) -> Iterator[RenderableType]:
     ledger = analysed.ledger
     yield safe(f"{ledger.reason}. Score {ledger.score:g}.")
     yield safe(f"Subject: {analysed.subject or '(none)'}   From: {', '.join(analysed.senders) or '(none)'}")
     if ledger.findings:
         made = table("finding", "weight", "counted", "where", "what was seen")
-        yield rows(made, [_finding(line) for line in ledger.findings])
-    yield rows(table("authentication", "result", "domain", "reason"), list(_authentication(analysed.authentication)))
+        yield rows(made, [_render_finding(line) for line in ledger.findings])
+    yield rows(
+        table("authentication", "result", "domain", "reason"), list(_render_authentication(analysed.authentication))
+    )
     if analysed.files:
-        yield from _files(analysed)
+        yield from _render_files(analysed)
     for effect in ledger.lists:
         said = f"{effect.effect} by {effect.list}: {effect.entry} ({effect.scope}), on {effect.where}"
         yield Text.assemble(("list: ", "bold"), safe(f"{said}; {effect.reason}" if effect.reason else said))
@@ -76,7 +77,7 @@ def _sections(analysed: AnalysedMessage) -> Iterator[RenderableType]:
         yield Text.assemble(("did not run: ", "yellow"), safe(f"{outcome.stage}: {outcome.reason}"))
 
 
-def _finding(line: LedgerLine) -> tuple[str, ...]:
+def _render_finding(line: LedgerLine) -> tuple[str, ...]:
     facts = "; ".join(f"{name}: {value}" for name, value in line.facts.items())
     seen = f"{line.title}. {facts}" if facts else line.title
     mark = " (conclusive)" if line.conclusive else ""
@@ -85,7 +86,7 @@ def _finding(line: LedgerLine) -> tuple[str, ...]:
     return line.tag, f"{line.weight:g}{changed}", f"{line.counted:g}{mark}{note}", line.where, seen
 
 
-def _authentication(found: AuthenticationOutcome) -> Iterator[tuple[str, ...]]:
+def _render_authentication(found: AuthenticationOutcome) -> Iterator[tuple[str, ...]]:
     yield "spf", found.spf.result, found.spf.domain, found.spf.reason
     for signature in found.dkim:
         yield "dkim", signature.result, signature.domain, signature.reason
@@ -102,7 +103,7 @@ def _authentication(found: AuthenticationOutcome) -> Iterator[tuple[str, ...]]:
         yield "arc", found.arc.result, ", ".join(found.arc.sealers), found.arc.reason
 
 
-def _files(analysed: AnalysedMessage) -> Iterator[RenderableType]:
+def _render_files(analysed: AnalysedMessage) -> Iterator[RenderableType]:
     shown = analysed.files[:MAX_FILES]
     lines = [(file.path, file.type, f"{file.size:,}", file.sha256[:16] + "…", file.unread) for file in shown]
     yield rows(table("file", "type", "bytes", "sha256", "not read"), lines)
@@ -141,8 +142,8 @@ class HeldShown(msgspec.Struct, frozen=True, rename="camel"):
     preview: str | None
 
 
-def held_line(mail: HeldMessage) -> HeldLine:
-    """A message in a list."""
+def describe_held_line(mail: HeldMessage) -> HeldLine:
+    """Return a held message as a row of a list."""
     record = mail.record
     return HeldLine(
         ggrid=record.ggrid,
@@ -159,40 +160,32 @@ def held_line(mail: HeldMessage) -> HeldLine:
 
 
 def describe_held(mail: HeldMessage, raw: bytes | None) -> HeldShown:
-    """A message with all that is known of it."""
+    """Return a held message with its analysis and a preview of its bytes."""
     record = msgspec.structs.replace(mail.record, release=mail.release)
-    return HeldShown(date_time(mail.kept), mail.state, described(record), None if raw is None else preview(raw))
+    return HeldShown(date_time(mail.kept), mail.state, described(record), None if raw is None else render_preview(raw))
 
 
-def preview(raw: bytes) -> str:
-    """The header fields that people know, and the beginning of the text, with nothing in it that acts."""
+def render_preview(raw: bytes) -> str:
+    """Return the common header fields and the beginning of the text, with control characters escaped."""
     message = read(raw)
     fields = [field for field in message.headers.fields if field.name in SHOWN_FIELDS][:MAX_FIELDS]
-    head = [f"{field.name}: {escaped(field.value[:MAX_FIELD])}" for field in fields]
+    head = [f"{field.name}: {escape(field.value[:MAX_FIELD])}" for field in fields]
     text = "\n".join(text.visible.strip() for text in message.texts if not text.attached)
     rest = len(text) - MAX_PREVIEW
-    body = escaped(text[:MAX_PREVIEW], lines=True) + (f"\n… and {rest:,} more characters" if rest > 0 else "")
+    body = escape(text[:MAX_PREVIEW], lines=True) + (f"\n… and {rest:,} more characters" if rest > 0 else "")
     return "\n".join([*head, "", body])
 
 
-def escaped(text: str, *, lines: bool = False) -> str:
-    """Text in which every control, format and direction character is written out: ESC is `\\x1b`."""
-    return "".join(
-        char if char.isprintable() or (lines and char == "\n") else char.encode("unicode_escape").decode()
-        for char in (text.replace("\r\n", "\n") if lines else text)
-    )
-
-
 def show_held_lines(out: Console, lines: list[HeldLine]) -> None:
-    """Print a list."""
-    made = table("ggrid", "kept", "state", "verdict", "from", "to", "subject")
-    out.print(rows(made, [_cells(each) for each in lines]))
+    """Print a list of held messages."""
+    made = table("ggrid", "held since", "state", "verdict", "from", "to", "subject")
+    out.print(rows(made, [_render_cells(each) for each in lines]))
 
 
 def show_held_message(out: Console, held: HeldShown) -> None:
-    """Print one message."""
+    """Print one held message."""
     show_ledger(out, held.analysis.ggrid, held.analysis)
-    out.print(safe(f"{held.state}, kept since {held.kept}"))
+    out.print(safe(f"{held.state}, held since {held.kept}"))
     if release := held.analysis.release:
         people = ", ".join(release.recipients)
         out.print(safe(f"released {release.released} by {release.released_by} to {people}"))
@@ -201,7 +194,7 @@ def show_held_message(out: Console, held: HeldShown) -> None:
         out.print(Text(held.preview))
 
 
-def _cells(each: HeldLine) -> tuple[str, ...]:
+def _render_cells(each: HeldLine) -> tuple[str, ...]:
     first, *others = each.envelope_recipients or ("",)
     people = f"{first} and {len(others)} more" if others else first
     return each.ggrid, each.kept[:16], each.state, each.verdict, each.envelope_from or "<>", people, each.subject[:60]

@@ -1,8 +1,6 @@
-"""Many entries in calls of 500, with a bar, and with a place to go on from.
+"""Change list entries in calls of 500, with a progress bar, and resume an import where it stopped.
 
-Each call is atomic and can be repeated, so the number of the last line that was acknowledged is all the state there is.
-
-Changes of lists from the command line: sent in calls of 500, and what came of them printed.
+Each call is atomic and can be repeated, so the number of the last acknowledged line is all the state that is needed.
 """
 
 import re
@@ -31,7 +29,7 @@ Send = Callable[[list[FileRecord]], ListChange]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What is imported into what: a state belongs to just that."""
+    """The file and the list of an import; a state file belongs to one such pair."""
 
     list: str
     tenant: str | None
@@ -39,14 +37,14 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """How many lines of a file were acknowledged."""
+    """The number of acknowledged lines of an import."""
 
     source: Source
     lines: int
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A line that the list refused, and why."""
+    """A line that the list refused, and the reason."""
 
     line: int
     entry: str
@@ -57,49 +55,49 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Total(msgspec.Struct):
-    """What came of an import so far."""
+    """The result of an import so far."""
 
     lines: int = 0
     entries: int = 0
     modified: int = 0
     skipped: list[Skipped] = []
-    trials: list[DryRun] = []
+    dry_runs: list[DryRun] = []
 
 
-def load(state: Path, source: Source) -> int:
-    """The line to go on from."""
+def load_state(state: Path, source: Source) -> int:
+    """Return the line from which an import resumes."""
     try:
         known = msgspec.json.decode(state.read_bytes(), type=State)
     except FileNotFoundError:
         return 1
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise StartError(f"{state} is no state of an import.") from None
+        raise StartError(f"{state} is not the state file of an import.") from None
     if known.source != source:
         raise StartError(f"{state} belongs to another import: of {known.source.file} into {known.source.list}.")
     return known.lines + 1
 
 
-def keep(state: Path, source: Source, lines: int) -> None:
-    """Write the state whole or not at all."""
+def save_state(state: Path, source: Source, lines: int) -> None:
+    """Write the state file completely or not at all."""
     fresh = state.with_name(f".{state.name}.new")
     fresh.write_bytes(msgspec.json.encode(State(source, lines)))
     fresh.replace(state)
 
 
-def imported(
+def send_all(
     records: Iterable[FileRecord], send: Send, source: Source, skip: bool, acknowledged: Callable[[int], None]
 ) -> Total:
-    """Send everything; `acknowledged` is told the last line after each call."""
+    """Send all records; `acknowledged` is called with the last line of each call."""
     total = Total()
-    with _say_where_to_go_on(total):
-        for call in _calls(records):
+    with _report_position(total):
+        for call in _split_calls(records):
             _send(call, send, source, skip, total)
             total.lines = call[-1].last
             acknowledged(total.lines)
     return total
 
 
-def _calls(records: Iterable[FileRecord]) -> Iterator[list[FileRecord]]:
+def _split_calls(records: Iterable[FileRecord]) -> Iterator[list[FileRecord]]:
     left = iter(records)
     while call := list(islice(left, MAX_ENTRIES)):
         yield call
@@ -110,23 +108,23 @@ def _send(call: list[FileRecord], send: Send, source: Source, skip: bool, total:
         try:
             change = send(call)
         except ApiError as fault:
-            refused = _refused(fault, call)
+            refused = _find_refused(fault, call)
             if not refused:
                 raise
             if not skip:
-                raise StartError(_sentence(source, refused)) from None
+                raise StartError(_describe_refused(source, refused)) from None
             total.skipped += refused
             bad = {each.line for each in refused}
             call = [record for record in call if record.first not in bad]
         else:
             total.entries += len(call)
             total.modified += change.modified_entries
-            total.trials += [change.dry_run] if change.dry_run else []
+            total.dry_runs += [change.dry_run] if change.dry_run else []
             return
 
 
-def _refused(fault: ApiError, call: list[FileRecord]) -> list[Skipped]:
-    """The lines of the entries that an answer names by their indexes."""
+def _find_refused(fault: ApiError, call: list[FileRecord]) -> list[Skipped]:
+    """Return the lines of the entries that an error names by their indexes."""
     if fault.code not in ("invalid_entry", "invalid_request"):
         return []
     found = ((int(index), reason) for index, reason in _REFUSED.findall(fault.message))
@@ -137,23 +135,25 @@ def _refused(fault: ApiError, call: list[FileRecord]) -> list[Skipped]:
     ]
 
 
-def _sentence(source: Source, refused: list[Skipped]) -> str:
+def _describe_refused(source: Source, refused: list[Skipped]) -> str:
     lines = "\n".join(f"  {each}" for each in refused)
     return f"{source.list} refuses entries of {source.file}:\n{lines}\nNothing of that call was changed."
 
 
 @contextmanager
-def _say_where_to_go_on(total: Total) -> Iterator[None]:
+def _report_position(total: Total) -> Iterator[None]:
     try:
         yield
     except BaseException:
         if total.lines:
-            print(f"Lines up to {total.lines:,} are done; go on with --from-line {total.lines + 1}.", file=sys.stderr)
+            print(
+                f"Lines up to {total.lines:,} are done; continue with --from-line {total.lines + 1}.", file=sys.stderr
+            )
         raise
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What is to be changed and how."""
+    """The list to change, and how."""
 
     name: str
     tenant: str | None
@@ -163,7 +163,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One import."""
+    """The file of an import, and how to read it."""
 
     file: Path
     kind: ListFileFormat
@@ -173,41 +173,46 @@ class Plan(msgspec.Struct, frozen=True):
     source: Source
 
 
-def change(service: Service, target: Target, entries: Sequence[NewListEntry]) -> None:
-    """Change entries that were typed."""
+def change_entries(service: Service, target: Target, entries: Sequence[NewListEntry]) -> None:
+    """Change entries of the command line."""
     source = Source(target.name, target.tenant, "the command line")
     records = [FileRecord(number, number, entry) for number, entry in enumerate(entries, 1)]
-    with service.connected() as client:
-        total = imported(records, _sender(client, target), source, False, lambda _line: None)
-    _report(target, total)
+    with service.connect() as client:
+        total = send_all(records, _make_sender(client, target), source, False, lambda _line: None)
+    _print_total(target, total)
 
 
-def import_all(service: Service, target: Target, plan: Plan) -> None:
+def import_file(service: Service, target: Target, plan: Plan) -> None:
     """Change the entries of a file."""
     start = plan.from_line
     if plan.state and start > 1:
-        raise StartError("--state knows where to go on from; leave out --from-line.")
+        raise StartError("--state contains the position; leave out --from-line.")
     if plan.state:
-        start = load(plan.state, plan.source)
-    with service.connected() as client, list_files.opened(plan.file) as stream, _bar(plan.file) as (advance, line):
-        every = list_files.records(stream, plan.kind, str(plan.file), advance)
+        start = load_state(plan.state, plan.source)
+    with (
+        service.connect() as client,
+        list_files.open_file(plan.file) as stream,
+        _show_progress(plan.file) as (advance, line),
+    ):
+        every = list_files.read_records(stream, plan.kind, str(plan.file), advance)
         records = (record for record in every if record.first >= start)
-        total = imported(records, _sender(client, target), plan.source, plan.skip, _acknowledged(plan, target, line))
+        acknowledge = _make_acknowledge(plan, target, line)
+        total = send_all(records, _make_sender(client, target), plan.source, plan.skip, acknowledge)
     if plan.state and not target.dry_run:
         plan.state.unlink(missing_ok=True)
-    _report(target, total)
+    _print_total(target, total)
 
 
-def _acknowledged(plan: Plan, target: Target, show: Callable[[int], None]) -> Callable[[int], None]:
+def _make_acknowledge(plan: Plan, target: Target, show: Callable[[int], None]) -> Callable[[int], None]:
     def acknowledged(line: int) -> None:
         show(line)
         if plan.state and not target.dry_run:
-            keep(plan.state, plan.source, line)
+            save_state(plan.state, plan.source, line)
 
     return acknowledged
 
 
-def _sender(client: Client, target: Target) -> Send:
+def _make_sender(client: Client, target: Target) -> Send:
     def send(call: list[FileRecord]) -> ListChange:
         options = {"tenant": target.tenant}
         if target.delete:
@@ -220,8 +225,8 @@ def _sender(client: Client, target: Target) -> Send:
 
 
 @contextmanager
-def _bar(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
-    """A bar on the terminal: told the bytes that were read, and the lines that were acknowledged."""
+def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+    """Show a progress bar; yields functions for the bytes that were read and the lines that were acknowledged."""
     out = Console(stderr=True)
     size = file.stat().st_size if file != list_files.STANDARD_INPUT else 0
     columns = (TextColumn("{task.fields[line]:,} lines"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -233,19 +238,19 @@ def _bar(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], No
         )
 
 
-def _report(target: Target, total: Total) -> None:
+def _print_total(target: Target, total: Total) -> None:
     if target.json:
-        print_json(_described(target, total))
+        print_json(_describe_total(target, total))
         return
     for each in total.skipped:
-        print(f"Left out: {each}", file=sys.stderr)
+        print(f"Skipped: {each}", file=sys.stderr)
     if target.dry_run:
-        _print_trials(total.trials)
+        _print_dry_runs(total.dry_runs)
     else:
         print(f"{total.modified:,} of {total.entries:,} entries {'deleted' if target.delete else 'added or updated'}.")
 
 
-def _described(target: Target, total: Total) -> dict[str, object]:
+def _describe_total(target: Target, total: Total) -> dict[str, object]:
     described: dict[str, object] = {
         "listName": target.name,
         "tenantUid": target.tenant,
@@ -254,32 +259,32 @@ def _described(target: Target, total: Total) -> dict[str, object]:
         "skipped": total.skipped,
     }
     if target.dry_run:
-        described["dryRun"] = _together(total.trials)
+        described["dryRun"] = _combine(total.dry_runs)
     return described
 
 
-def _together(trials: Sequence[DryRun]) -> DryRun:
-    """Several calls as one. Their messages are the same, so those that were hit cannot be added up."""
-    entries = tuple(entry for trial in trials for entry in trial.entries)
-    if len(trials) == 1:
-        return trials[0]
-    considered = min((trial.considered for trial in trials), default=0)
-    return DryRun(considered, sum(trial.would_modify for trial in trials), None, None, entries)
+def _combine(dry_runs: Sequence[DryRun]) -> DryRun:
+    """Combine the dry runs of several calls. They hit the same messages, so the hits cannot be added up."""
+    entries = tuple(entry for each in dry_runs for entry in each.entries)
+    if len(dry_runs) == 1:
+        return dry_runs[0]
+    considered = min((each.considered for each in dry_runs), default=0)
+    return DryRun(considered, sum(each.would_modify for each in dry_runs), None, None, entries)
 
 
-def _print_trials(trials: Iterable[DryRun]) -> None:
-    out, trial = console(), _together(list(trials))
+def _print_dry_runs(dry_runs: Iterable[DryRun]) -> None:
+    out, dry_run = console(), _combine(list(dry_runs))
     found = [
         (entry.entry, _count(entry.would_hit), _count(entry.would_flip))
-        for entry in trial.entries
+        for entry in dry_run.entries
         if entry.would_hit != 0
     ]
     if found:
-        out.print(rows(table("entry", "would hit", "decisions that would flip"), found))
+        out.print(rows(table("entry", "would hit", "decisions that would change"), found))
     out.print(
         safe(
-            f"Nothing was changed. {trial.would_modify:,} of {len(trial.entries):,} entries would change; "
-            f"the last {trial.considered:,} messages were considered."
+            f"Nothing was changed. {dry_run.would_modify:,} of {len(dry_run.entries):,} entries would change; "
+            f"the last {dry_run.considered:,} messages were considered."
         )
     )
 

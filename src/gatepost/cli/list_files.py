@@ -1,9 +1,4 @@
-"""Files with entries as the command line takes them: by their paths, with faults in its words.
-
-Entries of a list for people, and whole lists for files.
-
-The definition of a custom list, from what an administrator types.
-"""
+"""Read and write files with list entries, print entries, and define custom lists."""
 
 import os
 import sys
@@ -29,13 +24,13 @@ STANDARD_INPUT = Path("-")
 
 
 def format_of(file: Path) -> ListFileFormat:
-    """The format that a name promises."""
+    """Return the format that a file name stands for."""
     return list_files.format_of(file.name)
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[BinaryIO]:
-    """A file, or standard input for `-`."""
+def open_file(file: Path) -> Iterator[BinaryIO]:
+    """Open a file, or standard input for `-`."""
     if file == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
@@ -43,31 +38,33 @@ def opened(file: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def records(stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None]) -> Iterator[FileRecord]:
-    """The entries of a file; `advance` is told how many bytes were read."""
+def read_records(
+    stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None]
+) -> Iterator[FileRecord]:
+    """Yield the entries of a file; `advance` is called with the number of bytes that were read."""
     try:
-        yield from list_files.records(_told(stream, advance), kind)
+        yield from list_files.records(_count_bytes(stream, advance), kind)
     except ListFileError as fault:
         raise StartError(f"{name}, {fault}.") from None
 
 
-def _told(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+def _count_bytes(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
     for line in stream:
         advance(len(line))
         yield line
 
 
-def written(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:
-    """Entries as lines of a file, with what stands above them."""
+def render_entries(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:
+    """Yield entries as lines of a file, after the heading of the format."""
     if head := list_files.heading(kind):
         yield head
     yield from list_files.lines_of(entries, kind)
 
 
 def show_entries(service: Service, name: str, tenant: str | None, contains: str, limit: int, json: bool) -> None:
-    """Print some entries: the first ones, or the first that have a text in them."""
+    """Print the first entries, or the first that contain a text."""
     part = contains.casefold()
-    with service.connected() as client:
+    with service.connect() as client:
         every = client.list_entries(name, tenant=tenant)
         wanted = (entry for entry in every if part in entry.entry.casefold() or part in entry.comment.casefold())
         found = list(islice(wanted if part else every, limit + 1))
@@ -80,7 +77,7 @@ def show_entries(service: Service, name: str, tenant: str | None, contains: str,
     made = table("entry", "comment", "modified", "by", "expires", "hits", "last hit")
     out.print(rows(made, [_row(entry) for entry in found]))
     if more:
-        out.print(f"There are more than {limit:,}; gatepost lists export has them all.", style="dim")
+        out.print(f"There are more than {limit:,}; gatepost lists export writes all of them.", style="dim")
 
 
 def _row(entry: PublicListsEntry) -> tuple[str, ...]:
@@ -90,8 +87,8 @@ def _row(entry: PublicListsEntry) -> tuple[str, ...]:
 
 def write_entries(service: Service, name: str, tenant: str | None, file: Path, kind: ListFileFormat) -> None:
     """Write all entries to standard output or to a file."""
-    with service.connected() as client:
-        lines = written(client.list_entries(name, tenant=tenant), kind)
+    with service.connect() as client:
+        lines = render_entries(client.list_entries(name, tenant=tenant), kind)
         if file == STANDARD_INPUT:
             sys.stdout.writelines(lines)
             return
@@ -108,7 +105,7 @@ def write_entries(service: Service, name: str, tenant: str | None, file: Path, k
 def define_list(
     name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
 ) -> Definition:
-    """What the list is, or a sentence about what is wrong with it."""
+    """Return the definition of a custom list; raises `typer.BadParameter` with the fault."""
     made = catalogue.define_custom_list(name, kind, category, display_name, description, max_size)
     if isinstance(made, UnfitList):
         place = "NAME" if made.field == "name" else f"--{made.field.replace('_', '-')}"
@@ -117,7 +114,7 @@ def define_list(
 
 
 def describe_list(made: Definition, tenant: str | None) -> dict[str, object]:
-    """A list as `getLists` has it, with its kind and its scope."""
+    """Return a list as `getLists` answers it, with its kind and scope."""
     about = {
         "displayName": made.display_name,
         "category": made.category,

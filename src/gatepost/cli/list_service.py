@@ -1,4 +1,4 @@
-"""Which List API the command line talks to, and with which key; what is not given is taken from the data folder."""
+"""The List API that a command calls, and the API key; what is not given is taken from the data folder."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from gatepost.cli.options import config_folder, data_folder
+from gatepost.cli.deployment import config_folder, data_folder
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -18,21 +18,23 @@ VARIABLE = "GATEPOST_API_KEY"
 
 UrlOption = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="The Gatepost to talk to; the one of the configuration if not given."),
+    typer.Option("--url", metavar="URL", help="The Gatepost to call; by default that of the configuration."),
 ]
 KeyFileOption = Annotated[
     Path | None,
-    typer.Option("--key-file", metavar="FILE", help=f"File with the API key; {VARIABLE} has the key if not given."),
+    typer.Option("--key-file", metavar="FILE", help=f"File with the API key; by default the key is in {VARIABLE}."),
 ]
 CaOption = Annotated[
     Path | None,
-    typer.Option("--cacert", metavar="FILE", help="Certificate to verify it with; the data folder's if there is one."),
+    typer.Option(
+        "--cacert", metavar="FILE", help="Certificate to verify the server with; that of the data folder by default."
+    ),
 ]
-NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Do not verify its certificate.")]
+NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Do not verify the certificate of the server.")]
 
 
 class Service(msgspec.Struct, frozen=True):
-    """The options of a command."""
+    """The connection options of a command."""
 
     url: str | None
     key_file: Path | None
@@ -41,19 +43,19 @@ class Service(msgspec.Struct, frozen=True):
     config: Path | None
     data: Path | None
 
-    def connected(self) -> "Client":
-        """A client with the key."""
+    def connect(self) -> "Client":
+        """Return a client for the List API with the API key."""
         from gatepost.client import Client
 
-        key = _key(self.key_file)
+        key = _read_key(self.key_file)
         own = data_folder(self.data).certificate
         ca = self.cacert or (own if own.exists() else None)
         try:
-            return Client(self.url or self._configured(), api_key=key, ca=ca, verify=not self.no_verify)
+            return Client(self.url or self._find_url(), api_key=key, ca=ca, verify=not self.no_verify)
         except OSError:
             raise StartError(f"{ca} has no certificate that could be read.") from None
 
-    def _configured(self) -> str:
+    def _find_url(self) -> str:
         from gatepost.service.commands import local_url
         from gatepost.settings.files import load_abby
 
@@ -61,22 +63,22 @@ class Service(msgspec.Struct, frozen=True):
         return local_url(settings, settings.listen.port)
 
 
-def _key(file: Path | None) -> str:
+def _read_key(file: Path | None) -> str:
     if file is None:
         key = os.environ.get(VARIABLE, "").strip()
         if not key:
             raise StartError(
-                f"An API key is needed: name a file that has one with --key-file, or set {VARIABLE}. "
+                f"An API key is needed: name a file with --key-file, or set {VARIABLE}. "
                 "gatepost apikey create makes one."
             )
-        return _checked(key, VARIABLE)
+        return _check_key(key, VARIABLE)
     try:
-        return _checked(file.read_text("ascii").strip(), str(file))
+        return _check_key(file.read_text("ascii").strip(), str(file))
     except (OSError, ValueError):
         raise StartError(f"There is no API key in {file}.") from None
 
 
-def _checked(key: str, place: str) -> str:
+def _check_key(key: str, place: str) -> str:
     if not key or not key.isascii() or not key.isprintable():
         raise StartError(f"There is no API key in {place}.")
     return key

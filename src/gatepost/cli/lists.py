@@ -1,21 +1,20 @@
-"""`gatepost lists`: a client of the List API, and the making of custom lists, which only an administrator can."""
+"""`gatepost lists`: a client of the List API, and the creation of custom lists, which needs access to storage."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gatepost.cli.deployment import require_found, with_store
 from gatepost.cli.list_service import CaOption, KeyFileOption, NoVerifyOption, Service, UrlOption
 from gatepost.cli.options import (
     ConfigOption,
     DataOption,
     JsonOption,
     TenantOption,
-    moment,
-    require_found,
-    shown,
-    tenant_uid,
-    with_store,
+    parse_moment,
+    parse_tenant_uid,
+    render_time,
 )
 from gatepost.service.data_folder import StartError
 
@@ -26,11 +25,11 @@ app = typer.Typer(help="Lists of senders, networks, links, files, phrases and na
 
 ListArgument = Annotated[str, typer.Argument(metavar="LIST", help="The list's name.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing; say what it would have done to the last messages.")
+    bool, typer.Option("--dry-run", help="Change nothing; print which of the last messages would be affected.")
 ]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", metavar="FORMAT", help="plain, csv or ndjson; by the file's name if not given."),
+    typer.Option("--format", metavar="FORMAT", help="plain, csv or ndjson; by default from the name of the file."),
 ]
 
 
@@ -48,8 +47,8 @@ def show_lists(
     """Print the lists of a scope."""
     from gatepost.cli.printing import console, print_json, rows, table
 
-    uid = tenant_uid(tenant)
-    with Service(url, key_file, cacert, no_verify, config, data).connected() as client:
+    uid = parse_tenant_uid(tenant)
+    with Service(url, key_file, cacert, no_verify, config, data).connect() as client:
         infos = client.get_lists(tenant=uid)
     if json:
         print_json(infos)
@@ -58,16 +57,16 @@ def show_lists(
         (info.list_name, info.list_info.category, f"{info.list_info.max_size:,}", info.list_info.description)
         for info in infos
     ]
-    console().print(rows(table("list", "category", "at most", "what it does"), lines))
+    console().print(rows(table("list", "category", "max size", "description"), lines))
 
 
 @app.command("add")
 def add(
     name: ListArgument,
     entries: Annotated[list[str], typer.Argument(metavar="ENTRY...", help="Entries, or - for standard input.")],
-    comment: Annotated[str, typer.Option(metavar="TEXT", help="Why it is there, for people.")] = "",
+    comment: Annotated[str, typer.Option(metavar="TEXT", help="A comment for people.")] = "",
     expires: Annotated[
-        str | None, typer.Option(metavar="DATE", help="The last day on which it counts (UTC), or a date-time.")
+        str | None, typer.Option(metavar="DATE", help="The last day on which the entry counts (UTC), or a date-time.")
     ] = None,
     dry_run: DryRunOption = False,
     tenant: TenantOption = None,
@@ -79,14 +78,14 @@ def add(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Add entries, or update those that the list has already."""
+    """Add entries, or update existing ones."""
     from gatepost.api.lists import NewListEntry
-    from gatepost.cli.list_changes import Target, change
+    from gatepost.cli.list_changes import Target, change_entries
 
-    until = shown(moment(expires, "--expires", end=True)) or None
-    stated = [NewListEntry(entry, comment or None, until) for entry in _typed(entries)]
+    until = render_time(parse_moment(expires, "--expires", end=True)) or None
+    stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries)]
     service = Service(url, key_file, cacert, no_verify, config, data)
-    change(service, Target(name, tenant_uid(tenant), delete=False, dry_run=dry_run, json=json), stated)
+    change_entries(service, Target(name, parse_tenant_uid(tenant), delete=False, dry_run=dry_run, json=json), stated)
 
 
 @app.command("delete")
@@ -103,27 +102,26 @@ def delete(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Delete entries; those that the list does not have are ignored."""
+    """Delete entries; entries that are not in the list are ignored."""
     from gatepost.api.lists import NewListEntry
-    from gatepost.cli.list_changes import Target, change
+    from gatepost.cli.list_changes import Target, change_entries
 
     service = Service(url, key_file, cacert, no_verify, config, data)
-    target = Target(name, tenant_uid(tenant), delete=True, dry_run=dry_run, json=json)
-    change(service, target, [NewListEntry(entry) for entry in _typed(entries)])
+    target = Target(name, parse_tenant_uid(tenant), delete=True, dry_run=dry_run, json=json)
+    change_entries(service, target, [NewListEntry(entry) for entry in _read_entries(entries)])
 
 
 @app.command("import")
 def import_file(
     name: ListArgument,
-    file: Annotated[Path, typer.Argument(help="One entry a line, CSV or lines of JSON; - for standard input.")],
+    file: Annotated[Path, typer.Argument(help="One entry per line, CSV or lines of JSON; - for standard input.")],
     kind: FormatOption = None,
     remove: Annotated[bool, typer.Option("--delete", help="Delete the entries instead of adding them.")] = False,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out lines that the list refuses.")
-    ] = False,
-    from_line: Annotated[int, typer.Option(metavar="N", min=1, help="Go on from this line.")] = 1,
+    skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Skip lines that the list refuses.")] = False,
+    from_line: Annotated[int, typer.Option(metavar="N", min=1, help="Start at this line.")] = 1,
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Note here how far it came, and go on from there the next time.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Save the position in this file, and resume from it the next time."),
     ] = None,
     dry_run: DryRunOption = False,
     tenant: TenantOption = None,
@@ -140,19 +138,21 @@ def import_file(
     In a plain file, empty lines and lines that start with # are skipped. CSV has the columns entry, comment and
     expires, in this order or as its first row names them; lines of JSON have fields of these names.
     """
-    from gatepost.cli.list_changes import Plan, Source, Target, import_all
+    from gatepost.cli.list_changes import Plan, Source, Target, import_file
 
-    target = Target(name, tenant_uid(tenant), delete=remove, dry_run=dry_run, json=json)
-    plan = Plan(file, _format(kind, file), from_line, state, skip_invalid, Source(name, target.tenant, str(file)))
-    import_all(Service(url, key_file, cacert, no_verify, config, data), target, plan)
+    target = Target(name, parse_tenant_uid(tenant), delete=remove, dry_run=dry_run, json=json)
+    plan = Plan(file, _parse_format(kind, file), from_line, state, skip_invalid, Source(name, target.tenant, str(file)))
+    import_file(Service(url, key_file, cacert, no_verify, config, data), target, plan)
 
 
 @app.command("show")
 def show_entries(
     name: ListArgument,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many; export has them all.")] = 1_000,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Maximum number of entries; use export for all.")
+    ] = 1_000,
     contains: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only those with this in entry or comment, in any case.")
+        str, typer.Option(metavar="TEXT", help="Only entries with this text in entry or comment, ignoring case.")
     ] = "",
     tenant: TenantOption = None,
     url: UrlOption = None,
@@ -167,7 +167,7 @@ def show_entries(
     from gatepost.cli.list_files import show_entries
 
     service = Service(url, key_file, cacert, no_verify, config, data)
-    show_entries(service, name, tenant_uid(tenant), contains, limit, json)
+    show_entries(service, name, parse_tenant_uid(tenant), contains, limit, json)
 
 
 @app.command("export")
@@ -183,29 +183,32 @@ def export(
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
-    """Write all entries of a list, as lines of JSON unless told otherwise. A file is written whole or not at all."""
+    """Write all entries of a list, by default as lines of JSON. A file is written completely or not at all."""
     from gatepost.cli.list_files import write_entries
 
-    wanted = _format(kind, file) if kind or file.suffix else "ndjson"
-    write_entries(Service(url, key_file, cacert, no_verify, config, data), name, tenant_uid(tenant), file, wanted)
+    wanted = _parse_format(kind, file) if kind or file.suffix else "ndjson"
+    write_entries(Service(url, key_file, cacert, no_verify, config, data), name, parse_tenant_uid(tenant), file, wanted)
 
 
 @app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")],
-    kind: Annotated[str, typer.Option(metavar="KIND", help="What its entries are, such as sender, url or sha256.")],
+    kind: Annotated[str, typer.Option(metavar="KIND", help="The kind of its entries, such as sender, url or sha256.")],
     category: Annotated[
-        str, typer.Option(metavar="CATEGORY", help="What it does: block, allow, policy, trust or protect, by its kind.")
+        str,
+        typer.Option(
+            metavar="CATEGORY", help="The effect: block, allow, policy, trust or protect, depending on the kind."
+        ),
     ],
-    display_name: Annotated[str, typer.Option(metavar="TEXT", help="Its name for people.")] = "",
-    description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
-    max_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="The most entries it may hold.")] = None,
+    display_name: Annotated[str, typer.Option(metavar="TEXT", help="A display name.")] = "",
+    description: Annotated[str, typer.Option(metavar="TEXT", help="The purpose of the list.")] = "",
+    max_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of entries.")] = None,
     tenant: TenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a list of your own, directly in the storage of the configuration."""
+    """Create a custom list, directly in the storage of the configuration."""
     from gatepost.cli.list_files import define_list, describe_list
     from gatepost.cli.printing import print_json
     from gatepost.lists.entries import Refused
@@ -213,10 +216,10 @@ def create(
     from gatepost.store.errors import NameTaken
 
     definition = define_list(name, kind, category, display_name, description, max_size)
-    uid = tenant_uid(tenant)
+    uid = parse_tenant_uid(tenant)
     made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
     if isinstance(made, NameTaken):
-        raise StartError(f"There is a list {name} already, here or of another kind in another scope.")
+        raise StartError(f"A list named {name} already exists, in this scope or with another kind in another scope.")
     if isinstance(made, Refused):
         raise StartError(f"The category {made.reason}.")
     made = require_found(made, uid or "")
@@ -234,13 +237,13 @@ def drop(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Delete a list of your own with its entries, directly in the storage of the configuration."""
+    """Delete a custom list with its entries, directly in the storage of the configuration."""
     from gatepost.cli.printing import print_json
     from gatepost.store.audit import CLI
 
-    uid = tenant_uid(tenant)
+    uid = parse_tenant_uid(tenant)
     count = require_found(
-        with_store(config, data, lambda store: store.delete_list(uid, name, CLI)), f"of your own called {name}"
+        with_store(config, data, lambda store: store.delete_list(uid, name, CLI)), f"of your own named {name}"
     )
     if json:
         print_json({"listName": name, "tenantUid": uid, "deletedEntries": count})
@@ -248,17 +251,17 @@ def drop(
         print(f"Deleted {name} with {count:,} entries.")
 
 
-def _typed(entries: list[str]) -> list[str]:
-    """The entries of the command line, or those of standard input."""
+def _read_entries(entries: list[str]) -> list[str]:
+    """Return the entries of the command line, or those of standard input."""
     if entries != ["-"]:
         return entries
-    from gatepost.cli.list_files import STANDARD_INPUT, opened, records
+    from gatepost.cli.list_files import STANDARD_INPUT, open_file, read_records
 
-    with opened(STANDARD_INPUT) as stream:
-        return [record.entry.entry for record in records(stream, "plain", "standard input", lambda _: None)]
+    with open_file(STANDARD_INPUT) as stream:
+        return [record.entry.entry for record in read_records(stream, "plain", "standard input", lambda _: None)]
 
 
-def _format(kind: str | None, file: Path) -> "ListFileFormat":
+def _parse_format(kind: str | None, file: Path) -> "ListFileFormat":
     from gatepost.api.list_files import FORMATS
     from gatepost.cli.list_files import format_of
 

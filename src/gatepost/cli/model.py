@@ -1,11 +1,12 @@
-"""`gatepost model`: train a text model, measure what the whole analysis catches, and keep what was judged wrongly."""
+"""`gatepost model`: train a text model, measure the whole analysis, and record messages that were judged wrongly."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from gatepost.cli.options import DataOption, JsonOption, data_folder
+from gatepost.cli.deployment import data_folder
+from gatepost.cli.options import DataOption, JsonOption
 from gatepost.service.data_folder import StartError
 
 app = typer.Typer(help="Train and measure the text model.", no_args_is_help=True)
@@ -20,7 +21,7 @@ WithoutOption = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="CORPUS", help="Leave out this corpus or collection; repeatable."),
 ]
-SeedOption = Annotated[int, typer.Option(help="The same seed and mail give the same model.")]
+SeedOption = Annotated[int, typer.Option(help="Random seed; the same seed and mail give the same model.")]
 
 
 @app.command("train")
@@ -28,14 +29,19 @@ def train(
     corpus: CorpusOption,
     without: WithoutOption = None,
     seed: SeedOption = 1,
-    tenant: Annotated[str | None, typer.Option(metavar="UID", help="A model for one tenant's mail.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it here, not into the data folder.")] = None,
-    card: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the model card goes; beside it.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="UID", help="Train a model for the mail of one tenant.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the model to this file instead of the data folder.")
+    ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the model card to this file; beside the model by default."),
+    ] = None,
     data: DataOption = None,
 ) -> None:
-    """Make a text model from labelled mail and write it with its card.
+    """Train a text model from labelled mail and write it with its model card.
 
-    Without --out it goes into the data folder's models/. Feedback in the data folder is learnt too.
+    Without --out the model goes into models/ of the data folder. Feedback in the data folder is used as well.
     """
     from gatepost.cli import training
     from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
@@ -45,16 +51,16 @@ def train(
     folder = data_folder(data).path
     feedback = folder / FEEDBACK
     folders = [*corpus, *([feedback] if feedback.is_dir() else [])]
-    with training.steps() as step:
-        chosen = training.samples(folders, without or (), step)
-        model = training.learnt(chosen, seed, step)
+    with training.show_steps() as step:
+        chosen = training.read_samples(folders, without or (), step)
+        model = training.train_model(chosen, seed, step)
     place = out or folder / FOLDER / (f"{tenant.lower()}.npz" if tenant else OWN)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(model.saved())
     text = card or place.with_suffix(".md")
     text.write_text(written(model, without or (), [str(folder) for folder in corpus]), "utf-8")
     print(f"{place}: {len(model.words):,} words and marks, {len(model.pairs):,} pairs, from {len(chosen):,} messages.")
-    print(f"{text}: what it was made of, and its limits.")
+    print(f"{text}: the model card, with sources and limits.")
 
 
 @app.command("evaluate")
@@ -63,32 +69,35 @@ def evaluate(
     mode: Annotated[
         Literal["leave-out", "folds", "as-is"],
         typer.Option(
-            help="Judge with models that have not seen the collection, or the campaign; or the model as it is."
+            help="With models that have not seen the collection (leave-out) or campaign (folds), or one as it is."
         ),
     ] = "leave-out",
     without: WithoutOption = None,
     model: Annotated[Path | None, typer.Option(metavar="FILE", help="The model for --mode as-is.")] = None,
     seed: SeedOption = 1,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures and the wrongly judged, into here.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write diagrams and the list of wrongly judged messages to this folder."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run the whole analysis on labelled mail and say what is held, with 95 % intervals."""
+    """Run the whole analysis on labelled mail and print the share that is held, with 95 % intervals."""
     from gatepost.cli import evaluation, training
     from gatepost.cli.printing import print_json
     from gatepost.textmodel.model import load_model, shipped_model
 
-    with training.steps() as step:
-        chosen = training.samples(corpus, without or (), step)
+    with training.show_steps() as step:
+        chosen = training.read_samples(corpus, without or (), step)
         if not chosen:
-            raise StartError("There is no mail to judge.")
-        found = evaluation.judged(corpus, chosen, mode, load_model(model) if model else shipped_model(), seed, step)
+            raise StartError("There is no mail to evaluate.")
+        found = evaluation.judge_mail(corpus, chosen, mode, load_model(model) if model else shipped_model(), seed, step)
     if out:
-        evaluation.write(found, out)
+        evaluation.write_files(found, out)
     if json:
-        rows = [*evaluation.pooled(found), *evaluation.tabled(found, lambda each: each.corpus)]
+        rows = [*evaluation.count_all(found), *evaluation.count_by_group(found, lambda each: each.corpus)]
         print_json([{"group": r.group, "label": r.label, "held": r.held.count, "of": r.held.total} for r in rows])
         return
-    print("\n".join(evaluation.lines(found)))
+    print("\n".join(evaluation.render_report(found)))
 
 
 @app.command("feedback")
@@ -96,11 +105,11 @@ def feedback(
     files: Annotated[
         list[Path], typer.Argument(help="Messages, mailboxes (mbox) or folders that were judged wrongly.")
     ],
-    ham: Annotated[bool, typer.Option("--ham", help="It was wanted.")] = False,
-    spam: Annotated[bool, typer.Option("--spam", help="It was unwanted.")] = False,
+    ham: Annotated[bool, typer.Option("--ham", help="The messages were wanted.")] = False,
+    spam: Annotated[bool, typer.Option("--spam", help="The messages were unwanted.")] = False,
     data: DataOption = None,
 ) -> None:
-    """Keep messages with what they really were, for the next training."""
+    """Record messages that were judged wrongly, for the next training."""
     from gatepost.cli.scan_files import messages_in
     from gatepost.mail.reader import read
     from gatepost.near_duplicates import Signature, compute_signature
@@ -109,13 +118,13 @@ def feedback(
     from gatepost.textmodel.features import body_words
 
     if ham == spam:
-        raise typer.BadParameter("say either --ham or --spam")
+        raise typer.BadParameter("give either --ham or --spam")
     place = data_folder(data).path
     changes: dict[str, Signature] = {}
     for mail in messages_in(files):
         name = kept.save_feedback(place, mail.raw, ham)
         changes[name] = compute_signature(body_words(read(mail.raw).texts)) if spam else ()
     save_mark(place / FOLDER, changes)
-    print(f"{len(changes)} kept as {'ham' if ham else 'spam'}; gatepost model train learns them.")
+    print(f"{len(changes)} recorded as {'ham' if ham else 'spam'}; gatepost model train uses them.")
     if spam and any(changes.values()):
-        print("Near-copies of them are held from the next start of the service on.")
+        print("Near-duplicates of them are held after the next start of the service.")

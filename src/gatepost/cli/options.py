@@ -1,23 +1,9 @@
-"""`--config` and `--data`, the same on every command, and what they mean where they are left out.
+"""Options that many commands share, and the parsing of uids and dates that people type."""
 
-Uids and dates as people type them.
-
-Using the storage of a deployment from the command line, beside a server that may be running.
-"""
-
-import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
-
-from gatepost.service.data_folder import DataFolder, StartError
-
-if TYPE_CHECKING:
-    from gatepost.store.errors import NotFound
-    from gatepost.store.store import Store
-
 
 ConfigOption = Annotated[
     Path | None,
@@ -25,7 +11,7 @@ ConfigOption = Annotated[
         "--config",
         metavar="DIR",
         envvar="GATEPOST_CONFIG",
-        help="Folder with guard/core/guard.yml and abby/abby/abby.yml; the data folder if not given.",
+        help="Folder with guard/core/guard.yml and abby/abby/abby.yml; by default the data folder.",
         show_default=False,
     ),
 ]
@@ -35,47 +21,36 @@ DataOption = Annotated[
         "--data",
         metavar="DIR",
         envvar="GATEPOST_DATA",
-        help="Folder for everything that is kept; ~/.local/share/gatepost if not given.",
+        help="Folder for all data; by default ~/.local/share/gatepost.",
         show_default=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def data_folder(option: Path | None) -> DataFolder:
-    """The data folder that is meant, absolute."""
-    if option is None:
-        home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-        option = Path(home) / "gatepost"
-    return DataFolder(option.expanduser().absolute())
-
-
-def config_folder(option: Path | None, data: DataFolder) -> Path:
-    """The folder of the configuration that is meant, absolute."""
-    return option.expanduser().absolute() if option else data.path
-
-
 TenantOption = Annotated[
-    str | None, typer.Option("--tenant", metavar="UID", help="The tenant's uid; without it, the global scope.")
+    str | None, typer.Option("--tenant", metavar="UID", help="The uid of a tenant; without it, all tenants.")
 ]
 
 _DAY = 86_400_000
 
 
-def tenant_uid(text: str | None) -> str | None:
-    """A uid in any case."""
+def parse_tenant_uid(text: str | None) -> str | None:
+    """Return a tenant uid in its stored form, from upper or lower case."""
     from gatepost.ids import canonical
 
     if text is None:
         return None
     uid = canonical(text)
     if uid is None:
-        raise typer.BadParameter("must be a tenant's uid; gatepost tenant list has them", param_hint="--tenant")
+        raise typer.BadParameter(
+            "must be the uid of a tenant, as gatepost tenant list prints it", param_hint="--tenant"
+        )
     return uid
 
 
-def moment(text: str | None, option: str, *, end: bool = False) -> int | None:
-    """A date or a date-time as Unix milliseconds. A date alone is the start of that day in UTC, or its `end`."""
+def parse_moment(text: str | None, option: str, *, end: bool = False) -> int | None:
+    """Return a date or date-time as Unix milliseconds. A date alone is the start of that day in UTC, or its `end`."""
     from gatepost.times import milliseconds
 
     if text is None:
@@ -87,41 +62,14 @@ def moment(text: str | None, option: str, *, end: bool = False) -> int | None:
     return found if day is None else day + (_DAY if end else 0)
 
 
-def shown(milliseconds: int | None) -> str:
-    """A time for people; nothing for none."""
+def render_time(milliseconds: int | None) -> str:
+    """Return a time as text; empty for None."""
     from gatepost.times import date_time
 
     return "" if milliseconds is None else date_time(milliseconds)
 
 
-T = TypeVar("T")
-
-
-def with_store(config: Path | None, data: Path | None, use: Callable[["Store"], Awaitable[T]]) -> T:
-    """Use the storage that the configuration names."""
-    import asyncio
-
-    from gatepost.settings.files import load_abby
-    from gatepost.store import open_store
-
-    place = data_folder(data)
-    url = load_abby(config_folder(config, place)).storage.url
-    place.make()
-
-    async def used() -> T:
-        store = open_store(url, place.path)
-        try:
-            return await use(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(used())
-
-
-def require_found(outcome: "T | NotFound", what: str) -> T:
-    """What a call found; a sentence where there is none."""
-    from gatepost.store.errors import NotFound
-
-    if isinstance(outcome, NotFound):
-        raise StartError(f"There is no {outcome.what} {what}.")
-    return outcome
+PolicyTenantOption = Annotated[
+    str | None,
+    typer.Option("--tenant", metavar="UID", help="Use the policy for the mail of this tenant.", show_default=False),
+]

@@ -1,4 +1,4 @@
-"""`gatepost policy`: what each finding weighs, what a verdict leads to, and who says so."""
+"""`gatepost policy`: the weight of each finding, the decision for each verdict, and the file that set them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gatepost.cli import replay
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption
-from gatepost.cli.policy_files import TenantOption, in_force, of, own_uid, settings, with_file
+from gatepost.cli.deployment import load_policies, load_policies_with, load_policy_settings
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, PolicyTenantOption, parse_tenant_uid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from gatepost.strengths import Calculation
 
 
-app = typer.Typer(help="What findings weigh and what verdicts lead to.", no_args_is_help=True)
+app = typer.Typer(help="The weights of findings and the decisions for verdicts.", no_args_is_help=True)
 app.command("try")(replay.try_policy)
 
 
 @app.command("show")
 def show(
-    tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
+    tenant: PolicyTenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
 ) -> None:
     """Print the policy in force: verdicts with their thresholds, every group and every kind of finding.
 
@@ -31,7 +31,7 @@ def show(
     """
     from gatepost.cli.printing import console, print_json, rows, table
 
-    effective = of(in_force(config, data), tenant)
+    effective = load_policies(config, data).of(parse_tenant_uid(tenant))
     policy, changes = effective.policy, effective.policy.changes
     if json:
         print_json(policy)
@@ -59,7 +59,7 @@ def show(
 @app.command("explain")
 def explain(
     kind: Annotated[str, typer.Argument(help="A tag, such as auth:dmarc-fail.")],
-    tenant: TenantOption = None,
+    tenant: PolicyTenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
@@ -70,7 +70,7 @@ def explain(
     from gatepost.kinds import TITLES
     from gatepost.policy.rules import rule_of
 
-    effective = of(in_force(config, data), tenant)
+    effective = load_policies(config, data).of(parse_tenant_uid(tenant))
     policy = effective.policy
     if kind not in TITLES and kind not in policy.kinds:
         raise typer.BadParameter(f"there is no finding {kind!r}{_near(kind, list(TITLES))}", param_hint="KIND")
@@ -87,24 +87,24 @@ def explain(
 @app.command("check")
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.")],
-    tenant: TenantOption = None,
+    tenant: PolicyTenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Read a policy file and print every fault, or what it would change.
+    """Read a policy file and print every fault, or the values that it would change.
 
-    It is read as if it stood in the configuration: with --tenant as that tenant's, else as the deployment's.
+    The file is read as if the configuration named it: as the tenant's with --tenant, else as the deployment's.
     """
     from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.settings import files
     from gatepost.settings.faults import ConfigError
 
-    uid = own_uid(tenant)
+    uid = parse_tenant_uid(tenant)
     try:
-        named = settings(config, data)
+        named = load_policy_settings(config, data)
         below = files.load_policies(named.model_copy(update={"tenants": {}} if uid else {"file": None, "tenants": {}}))
-        policies = with_file(file, uid, config, data)
+        policies = load_policies_with(file, uid, config, data)
     except ConfigError as fault:
         if json:
             print_json({"ok": False, "faults": fault.faults})
@@ -112,18 +112,22 @@ def check(
             lines = [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]
             console().print(rows(table("file", "line", "key", "fault"), lines))
         raise typer.Exit(1) from None
-    changes = _stated_by(policies.of(uid), str(file.absolute()))
+    changes = _list_changes(policies.of(uid), str(file.absolute()))
+    own = named.model_copy(update={"file": str(file.absolute()), "tenants": {}})
+    warnings = files.find_old_policy_names(own)
     if json:
-        print_json({"ok": True, "changes": changes})
+        print_json({"ok": True, "changes": changes, "warnings": warnings})
         return
+    for warning in warnings:
+        print(f"Warning: {warning}.")
     if changes:
-        console().print(rows(table("value", "was", "becomes", "line"), [_change(each) for each in changes]))
+        console().print(rows(table("value", "was", "becomes", "line"), [_render_change(each) for each in changes]))
     same = below.of(uid).policy == policies.of(uid).policy
-    print("The file is fine. It changes nothing." if same else "The file is fine.")
+    print("The file is valid. It changes nothing." if same else "The file is valid.")
 
 
-def _stated_by(effective: "Effective", file: str) -> list[dict[str, Any]]:
-    """Every value that one file sets, with what it was below."""
+def _list_changes(effective: "Effective", file: str) -> list[dict[str, Any]]:
+    """Return every value that one file sets, with the value of the layer below."""
     found = []
     for place, origins in effective.stated.items():
         last = origins[-1]
@@ -132,7 +136,7 @@ def _stated_by(effective: "Effective", file: str) -> list[dict[str, Any]]:
     return found
 
 
-def _change(change: dict[str, Any]) -> tuple[str, ...]:
+def _render_change(change: dict[str, Any]) -> tuple[str, ...]:
     from gatepost.policy.layers import render_value
 
     return change["key"], render_value(change["was"]), render_value(change["becomes"]), str(change["line"])

@@ -1,4 +1,4 @@
-"""Text for people and JSON for programs. Nothing of a message may act on the terminal that shows it."""
+"""Text for people and JSON for programs. Text from a message must not control the terminal that shows it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,23 +10,23 @@ from rich.text import Text
 
 
 def console() -> Console:
-    """Standard output. Wide where it is no terminal, so that no line of a pipe is cut."""
+    """Return standard output; it is wide if it is no terminal, so that no line of a pipe is wrapped."""
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=200)
 
 
 def safe(text: str) -> Text:
-    """Text from a message or a stranger: no markup, no control characters, no direction tricks."""
+    """Return text without markup, control characters and direction changes."""
     return Text("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text))
 
 
 def print_json(value: Any, *, indent: int = 2) -> None:
-    """One JSON value."""
+    """Print one JSON value."""
     print(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode())
 
 
 def table(*columns: str) -> Table:
-    """A plain table."""
+    """Return a plain table."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -34,7 +34,15 @@ def table(*columns: str) -> Table:
 
 
 def rows(made: Table, lines: Sequence[Sequence[str]]) -> Table:
-    """Fill a table with text that is shown as it stands."""
+    """Fill a table with text that is shown literally, and return it."""
     for line in lines:
         made.add_row(*(safe(cell) for cell in line))
     return made
+
+
+def escape(text: str, *, lines: bool = False) -> str:
+    """Return text in which every control, format and direction character is written out: ESC is `\\x1b`."""
+    return "".join(
+        char if char.isprintable() or (lines and char == "\n") else char.encode("unicode_escape").decode()
+        for char in (text.replace("\r\n", "\n") if lines else text)
+    )

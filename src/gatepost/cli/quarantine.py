@@ -1,7 +1,7 @@
-"""`gatepost quarantine`: look at held mail, let it go, delete it or take it away. All of it beside a running service.
+"""`gatepost quarantine`: list, show, release, delete and export held mail, beside a running service.
 
-A release happens in this process: it goes to the next hop that `guard.yml` names, by the same rules as in the service,
-so a message that both release at the same moment still goes once.
+A release happens in this process: the message goes to the next hop of `guard.yml` by the same rules as in the service.
+A message that both release at the same moment is still sent once.
 """
 
 import os
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder, moment, tenant_uid
+from gatepost.cli.deployment import config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ app = typer.Typer(help="Held mail.", no_args_is_help=True)
 
 GgridArgument = Annotated[str, typer.Argument(metavar="GGRID", help="The id of the message.")]
 GgridsArgument = Annotated[list[str], typer.Argument(metavar="GGRID…", help="The ids of the messages.")]
-TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="UID", help="Only what is this tenant's.")]
+TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 
 
 @app.command("list")
@@ -34,10 +35,10 @@ def show_list(
     verdict: Annotated[str | None, typer.Option(help="Only with this verdict.")] = None,
     sender: Annotated[str | None, typer.Option(help="Only from this address or domain.")] = None,
     recipient: Annotated[str | None, typer.Option(help="Only to this address or domain.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only what was kept since then.")] = None,
-    released: Annotated[bool, typer.Option("--released", help="Show what was released instead.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 50,
-    before: Annotated[str | None, typer.Option(metavar="GGRID", help="The page after this message.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only mail that was held since then.")] = None,
+    released: Annotated[bool, typer.Option("--released", help="Show released mail instead.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of messages.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="GGRID", help="Continue after this message.")] = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
@@ -47,9 +48,12 @@ def show_list(
     from gatepost.cli.printing import console, print_json
     from gatepost.store.held_search import HeldFilter
 
-    wanted = HeldFilter(tenant_uid(tenant), verdict, sender, recipient, moment(since, "--since"), released)
-    after = _ggrid(before) if before else None
-    lines = [ledger.held_line(mail) for mail in _with(config, data, lambda held: held.page(wanted, after, limit))]
+    wanted = HeldFilter(parse_tenant_uid(tenant), verdict, sender, recipient, parse_moment(since, "--since"), released)
+    after = _parse_ggrid(before) if before else None
+    lines = [
+        ledger.describe_held_line(mail)
+        for mail in _with_quarantine(config, data, lambda held: held.page(wanted, after, limit))
+    ]
     if json:
         print_json(lines)
         return
@@ -71,15 +75,15 @@ def show(
     from gatepost.cli import ledger
     from gatepost.cli.printing import console
 
-    uid, owner = _ggrid(ggrid), tenant_uid(tenant)
+    uid, owner = _parse_ggrid(ggrid), parse_tenant_uid(tenant)
 
-    async def looked(held: "Quarantine") -> "HeldShown":
+    async def find(held: "Quarantine") -> "HeldShown":
         mail = await held.one(uid, owner)
         if mail is None:
-            raise _absent(uid)
+            raise _not_held(uid)
         return ledger.describe_held(mail, await held.raw(uid, owner))
 
-    found = _with(config, data, looked)
+    found = _with_quarantine(config, data, find)
     if json:
         print(encode_scanning(found).decode())
     else:
@@ -90,30 +94,33 @@ def show(
 def release(
     ggrids: GgridsArgument,
     to: Annotated[
-        list[str] | None, typer.Option("--to", metavar="ADDRESS", help="Send it there instead; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--to", metavar="ADDRESS", help="Send to this address instead of the original recipients; repeatable."
+        ),
     ] = None,
     tenant: TenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Send held messages on to the next hop, each once, without another analysis."""
+    """Send held messages to the next hop, each once, without another analysis."""
     from gatepost.scanning.held_mail import ReleaseOrder
     from gatepost.store.audit import CLI
 
-    uids, owner, recipients = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant), tuple(to or ())
+    uids, owner, recipients = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant), tuple(to or ())
 
-    async def let_go(held: "Quarantine") -> "list[ReleaseOutcome]":
+    async def release_all(held: "Quarantine") -> "list[ReleaseOutcome]":
         return [await held.carry_out(ReleaseOrder(uid, owner, by=CLI, recipients=recipients)) for uid in uids]
 
-    outcomes = _with(config, data, let_go)
+    outcomes = _with_quarantine(config, data, release_all)
     if json:
         from gatepost.cli.printing import print_json
 
         print_json(outcomes)
     else:
         for uid, outcome in zip(uids, outcomes, strict=True):
-            print(_sentence(uid, outcome))
+            print(_describe_outcome(uid, outcome))
     if any(type(outcome).__name__ != "Released" for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -122,16 +129,16 @@ def release(
 def delete(
     ggrids: GgridsArgument, tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None
 ) -> None:
-    """Delete held messages for good. Their results stay on record."""
+    """Delete held messages permanently. Their results stay on record."""
     from gatepost.scanning.held_mail import DeleteOrder
     from gatepost.store.audit import CLI
 
-    uids, owner = [_ggrid(ggrid) for ggrid in ggrids], tenant_uid(tenant)
+    uids, owner = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant)
 
-    async def deleted(held: "Quarantine") -> list[bool]:
+    async def delete_all(held: "Quarantine") -> list[bool]:
         return [await held.delete(DeleteOrder(uid, owner, by=CLI)) for uid in uids]
 
-    done = _with(config, data, deleted)
+    done = _with_quarantine(config, data, delete_all)
     for uid, gone in zip(uids, done, strict=True):
         print(f"{uid}: deleted" if gone else f"{uid}: not held, or being released")
     if not all(done):
@@ -141,41 +148,41 @@ def delete(
 @app.command("export")
 def export(
     ggrid: GgridArgument,
-    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Where to write it.")] = Path(),
+    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Folder to write to.")] = Path(),
     tenant: TenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
-    """Write a held message to GGRID.eml, readable by you alone."""
+    """Write a held message to GGRID.eml, readable only by the current user."""
     from gatepost.scanning.held_mail import ExportOrder, NotHeld
     from gatepost.store.audit import CLI
 
-    uid, owner = _ggrid(ggrid), tenant_uid(tenant)
+    uid, owner = _parse_ggrid(ggrid), parse_tenant_uid(tenant)
     goal = folder.expanduser().absolute() / f"{uid}.eml"
-    raw = _with(config, data, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
+    raw = _with_quarantine(config, data, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
     if isinstance(raw, NotHeld):
-        raise _absent(uid)
-    # Exclusive: a file or a link that stands there is not written through.
+        raise _not_held(uid)
+    # Exclusive: an existing file or link of that name is not written through.
     with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(raw)
     print(goal)
 
 
-def _sentence(uid: str, outcome: "ReleaseOutcome") -> str:
+def _describe_outcome(uid: str, outcome: "ReleaseOutcome") -> str:
     from gatepost.scanning.held_mail import Busy, NotSent, Released
 
     if isinstance(outcome, Released):
         return f"{uid}: released to {', '.join(outcome.recipients)}"
     if isinstance(outcome, NotSent):
-        return f"{uid}: held as before; {outcome.reason}"
-    return f"{uid}: somebody else is releasing it" if isinstance(outcome, Busy) else f"{uid}: not held"
+        return f"{uid}: still held; {outcome.reason}"
+    return f"{uid}: is being released by another process" if isinstance(outcome, Busy) else f"{uid}: not held"
 
 
-def _absent(uid: str) -> StartError:
+def _not_held(uid: str) -> StartError:
     return StartError(f"{uid} is not held.")
 
 
-def _ggrid(text: str) -> str:
+def _parse_ggrid(text: str) -> str:
     from gatepost.ids import canonical
 
     uid = canonical(text)
@@ -184,8 +191,8 @@ def _ggrid(text: str) -> str:
     return uid
 
 
-def _only_errors() -> None:
-    """What the service would log, the person at the keyboard is told; what breaks goes to standard error."""
+def _log_only_errors() -> None:
+    """Log only errors, to standard error: everything else is printed as the result of the command."""
     import logging
     import sys
 
@@ -197,25 +204,25 @@ def _only_errors() -> None:
     )
 
 
-def _with(config: Path | None, data: Path | None, use: "Callable[[Quarantine], Awaitable[T]]") -> T:
-    """Use the quarantine that the configuration names, beside a server that may be running."""
+def _with_quarantine(config: Path | None, data: Path | None, use: "Callable[[Quarantine], Awaitable[T]]") -> T:
+    """Call `use` with the quarantine of the configuration."""
     import asyncio
 
-    from gatepost.service.assembly import open_quarantine
+    from gatepost.service.core import open_quarantine, open_relay
     from gatepost.settings.files import load_guard
     from gatepost.store import open_store
 
-    _only_errors()
+    _log_only_errors()
     place = data_folder(data)
     settings = load_guard(config_folder(config, place))
     place.make()
 
-    async def used() -> T:
+    async def run() -> T:
         store = open_store(settings.storage.url, place.path)
         try:
-            async with open_quarantine(settings, store, place) as quarantine:
+            async with open_relay(settings) as relay, open_quarantine(settings, store, place, relay) as quarantine:
                 return await use(quarantine)
         finally:
             await store.close()
 
-    return asyncio.run(used())
+    return asyncio.run(run())

@@ -1,8 +1,8 @@
-"""`gatepost replay` and `gatepost policy try`: what was decided, judged again.
+"""`gatepost replay` and `gatepost policy try`: judge messages again.
 
-Of a message that is on record, the findings are kept and the text is not: they are judged with the lists of today and
-the policy that holds today for the message's tenant. A message in a file is analysed anew. A changed policy is tried on
-the history before it is used: what lists said then stands, so that only the policy differs.
+Of a message on record the findings are kept and the text is not: the findings are judged with the lists and the policy
+that hold today for the message's tenant. A message in a file is analysed anew. A changed policy is tried on the
+messages on record before it is used; the list hits of that time stand, so that only the policy differs.
 """
 
 from pathlib import Path
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder, with_store
-from gatepost.cli.policy_files import in_force, own_uid, with_file
+from gatepost.cli.deployment import config_folder, data_folder, load_policies, load_policies_with, with_store
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_tenant_uid
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -26,58 +26,62 @@ if TYPE_CHECKING:
 
 PolicyOption = Annotated[
     Path | None,
-    typer.Option("--policy", metavar="FILE", help="A policy file to judge with, in the place of the deployment's."),
+    typer.Option("--policy", metavar="FILE", help="Judge with this policy file instead of the deployment's."),
 ]
 
 
 def replay(
-    what: Annotated[str, typer.Argument(metavar="GGRID|FILE", help="A message on record, or one in a file.")],
+    what: Annotated[str, typer.Argument(metavar="GGRID|FILE", help="The id of a message on record, or a file.")],
     policy: PolicyOption = None,
     json: JsonOption = False,
     sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Envelope sender of a file.")] = "",
     remote_address: Annotated[str | None, typer.Option(metavar="IP", help="Address of the host that sent it.")] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="UID", help="Whose lists and policy hold for a file.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="UID", help="Use the lists and policy of this tenant for a file.")
+    ] = None,
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
-    """Judge a message again with the policy and the lists of today, and show what changed.
+    """Judge a message again with the current policy and lists, and show what changed.
 
-    A message on record is judged by its stored findings; one in a file is analysed anew, without asking DNS or whom
-    the tenant knows.
+    A message on record is judged by its stored findings. A message in a file is analysed anew, without DNS and without
+    sender history.
     """
     from gatepost.ids import canonical
     from gatepost.mail.message import Envelope
 
-    chosen = with_file(policy, None, config, data) if policy else in_force(config, data)
+    chosen = load_policies_with(policy, None, config, data) if policy else load_policies(config, data)
     if ggrid := canonical(what):
-        _show_replay(with_store(config, data, lambda store: _replayed(store, ggrid, chosen)), json)
+        _show_replay(with_store(config, data, lambda store: _replay_record(store, ggrid, chosen)), json)
     elif Path(what).is_file():
-        envelope = Envelope(sender, (), remote_address, None, own_uid(tenant))
-        _analyse_anew(Path(what), envelope, chosen.of(envelope.tenant).policy, json, (config, data))
+        envelope = Envelope(sender, (), remote_address, None, parse_tenant_uid(tenant))
+        _show_analysis(Path(what), envelope, chosen.of(envelope.tenant).policy, json, (config, data))
     else:
         raise StartError(f"{what} is neither the id of a message nor a file.")
 
 
 def try_policy(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.")],
-    last: Annotated[int, typer.Option(metavar="COUNT", min=1, help="How many messages back.")] = 10_000,
+    last: Annotated[
+        int, typer.Option(metavar="COUNT", min=1, help="Number of messages, counted back from the newest.")
+    ] = 10_000,
     tenant: Annotated[
-        str | None, typer.Option(metavar="UID", help="As this tenant's policy, on the messages of this tenant.")
+        str | None, typer.Option(metavar="UID", help="Try it as this tenant's policy, on this tenant's messages.")
     ] = None,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show which decisions on the messages on record a changed policy would flip.
+    """Show which decisions on the messages on record would change under a changed policy.
 
-    Nothing is changed: the stored findings are judged with the policies of today, and with the file in the place of the
-    deployment's policy, or of the tenant's.
+    Nothing is changed. The stored findings are judged twice: with the current policies, and with the file in place of
+    the deployment's or the tenant's policy.
     """
     from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.rejudge.dry_run import try_policy
 
-    uid = own_uid(tenant)
-    both = in_force(config, data), with_file(file, uid, config, data)
+    uid = parse_tenant_uid(tenant)
+    both = load_policies(config, data), load_policies_with(file, uid, config, data)
     considered, flips = with_store(config, data, lambda store: try_policy(store, *both, uid, last))
     if json:
         print_json({"considered": considered, "flipped": len(flips), "flips": flips})
@@ -90,10 +94,10 @@ def try_policy(
             for flip in flips
         ]  # fmt: skip
         out.print(rows(table("message", "verdict", "decision", "score", "subject"), lines))
-    print(f"{len(flips)} of {considered} decisions would be others.")
+    print(f"{len(flips)} of {considered} decisions would change.")
 
 
-async def _replayed(store: "Store", ggrid: str, policies: "Policies") -> "Comparison":
+async def _replay_record(store: "Store", ggrid: str, policies: "Policies") -> "Comparison":
     from gatepost.rejudge.dry_run import replay_record
 
     record = await store.message(ggrid)
@@ -117,7 +121,7 @@ def _show_replay(comparison: "Comparison", json: bool) -> None:
         ("score", f"{before.score:g}", f"{now.score:g}"),
         ("reason", before.reason, now.reason),
     ]
-    out.print(rows(table("", "then", "now"), facts), "")
+    out.print(rows(table("", "before", "now"), facts), "")
     changed = [line for line in comparison.lines if not line.is_same]
     if changed:
         lines = [(line.tag, _pair(line.weight), _pair(line.counted), line.where, line.note) for line in changed]
@@ -126,7 +130,7 @@ def _show_replay(comparison: "Comparison", json: bool) -> None:
     print(f"{len(changed)} lines of the ledger changed, {same} are the same.")
 
 
-def _analyse_anew(
+def _show_analysis(
     file: Path, envelope: "Envelope", policy: "Policy", json: bool, places: tuple[Path | None, Path | None]
 ) -> None:
     from gatepost.abby.messages import described
@@ -137,19 +141,19 @@ def _analyse_anew(
     place = data_folder(data)
     raw = file.read_bytes()
     if (config_folder(config, place) / "abby").is_dir():
-        record = with_store(config, data, lambda store: _analysed(raw, envelope, policy, store))
+        record = with_store(config, data, lambda store: _analyse(raw, envelope, policy, store))
     else:
         import asyncio
 
-        record = asyncio.run(_analysed(raw, envelope, policy, None))
+        record = asyncio.run(_analyse(raw, envelope, policy, None))
     if json:
         print_json(described(record))
     else:
         show_ledger(console(), str(file), described(record))
 
 
-async def _analysed(raw: bytes, envelope: "Envelope", policy: "Policy", store: "Store | None") -> "MessageRecord":
-    """Analysed in this process; lists are those of the store, where there is one, and DNS is not asked."""
+async def _analyse(raw: bytes, envelope: "Envelope", policy: "Policy", store: "Store | None") -> "MessageRecord":
+    """Analyse a message in this process with the lists of the store, if there is one, and without DNS."""
     import hashlib
 
     from gatepost.analysis import analyse

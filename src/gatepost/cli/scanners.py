@@ -1,7 +1,4 @@
-"""The analysis in this process: the same straight line that a worker runs, with nobody watching.
-
-The analysis by a running Gatepost, through the client that is there for everybody.
-"""
+"""Scan a message in this process, as a worker does, or through a running Gatepost."""
 
 import asyncio
 import contextlib
@@ -37,7 +34,7 @@ FAILED = DnsAnswer("failed")
 
 
 class _Job(msgspec.Struct, frozen=True):
-    """One message's questions share one budget of time."""
+    """The questions of one message share one time budget."""
 
     ggrid: str
     envelope: Envelope
@@ -45,12 +42,13 @@ class _Job(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def offline_scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
-    """Whoever scans a message here, by the policy of the configuration, if there is one. With `dns`, its name servers
-    are asked."""
+    """Yield a scanner that works in this process by the policy and, with `dns`, the name servers of a configuration."""
     guard = load_guard(config) if (config / GUARD_FILE).exists() else Guard()
     policy = files.load_policies(guard.policy).of(envelope.tenant).policy
     if not dns:
-        yield lambda mail: _analyse_offline(mail, envelope, policy, lambda _ggrid, questions: _unasked(questions))
+        yield lambda mail: _analyse_offline(
+            mail, envelope, policy, lambda _ggrid, questions: _answer_nothing(questions)
+        )
         return
     from gatepost.guard.answers.answerer import Answerer
     from gatepost.guard.answers.dns import Resolver
@@ -66,8 +64,8 @@ def offline_scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Sca
         runner.run(answerer.close())
 
 
-def _unasked(questions: Questions) -> Answers:
-    """Nobody is asked: DNS has failed, and nothing is listed."""
+def _answer_nothing(questions: Questions) -> Answers:
+    """Answer as if DNS had failed and no list had an entry."""
     return tuple(LookupAnswer() if isinstance(question, Lookup) else FAILED for question in questions)
 
 
@@ -79,12 +77,12 @@ def _analyse_offline(
         report = undecided("The message is larger than 50 MiB")
     else:
         context = Context(now=created / 1000, policy=policy)
-        report = _concluded(analyse(mail.raw, envelope, context), lambda questions: answer(ggrid, questions))
+        report = _run_analysis(analyse(mail.raw, envelope, context), lambda questions: answer(ggrid, questions))
     digest = hashlib.sha256(mail.raw).hexdigest()
     return described(MessageRecord(ggrid, created, now(), envelope, len(mail.raw), digest, report))
 
 
-def _concluded(asking: Analysis[Report], answer: Answer) -> Report:
+def _run_analysis(asking: Analysis[Report], answer: Answer) -> Report:
     try:
         questions = next(asking)
         while True:
@@ -95,14 +93,14 @@ def _concluded(asking: Analysis[Report], answer: Answer) -> Report:
         return undecided(f"The analysis crashed ({type(fault).__name__})")
 
 
-# The API wants a recipient; a file does not have one.
-NOBODY = "recipient@example.invalid"
+# The API requires a recipient; a file has none.
+PLACEHOLDER_RECIPIENT = "recipient@example.invalid"
 # This message cannot be scanned; the next one may.
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
 
 
 class Service(msgspec.Struct, frozen=True):
-    """Which Gatepost, and how to trust each other; what is not given is taken from the data folder."""
+    """The Gatepost to call, with token and certificate; what is not given is taken from the data folder."""
 
     url: str
     token_file: Path | None
@@ -112,18 +110,20 @@ class Service(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def online_scanner(service: Service, envelope: Envelope, data: DataFolder) -> Iterator[Scanner]:
-    """Whoever has a message scanned there."""
+    """Yield a scanner that sends each message to a running Gatepost."""
     token_file = service.token_file or data.token
     try:
         token = token_file.read_text("ascii").strip()
     except (OSError, ValueError):
-        raise StartError(f"There is no token in {token_file}; name a file that has one with --token-file.") from None
+        raise StartError(
+            f"There is no API token in {token_file}; name a file that has one with --token-file."
+        ) from None
     own = data.certificate if data.certificate.exists() else None
-    with _connected(service, token, service.cacert or own) as client:
+    with _connect(service, token, service.cacert or own) as client:
         yield lambda mail: _analyse_online(client, mail, envelope)
 
 
-def _connected(service: Service, token: str, ca: Path | None) -> Client:
+def _connect(service: Service, token: str, ca: Path | None) -> Client:
     try:
         return Client(service.url, token, ca=ca, verify=service.verify)
     except OSError:
@@ -135,7 +135,7 @@ def _analyse_online(client: Client, mail: Mail, envelope: Envelope) -> Analysed 
         result = client.scan(
             mail.raw,
             sender=envelope.sender,
-            recipients=envelope.recipients or (NOBODY,),
+            recipients=envelope.recipients or (PLACEHOLDER_RECIPIENT,),
             remote_address=envelope.remote_address,
             helo=envelope.helo,
             tenant=envelope.tenant,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
+from gatepost.cli.deployment import config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption
 
 if TYPE_CHECKING:
     from gatepost.store.copy import Progress
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 app = typer.Typer(help="The database.", no_args_is_help=True)
 
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is in the target.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the content of the target.")]
 
 
 @app.callback()
@@ -25,18 +26,24 @@ def _storage() -> None:
 
 @app.command("copy")
 def copy(
-    source: Annotated[str, typer.Option("--from", metavar="URL", help="The storage to read: sqlite:FILE or …")],
-    target: Annotated[str, typer.Option("--to", metavar="URL", help="The storage to fill: postgresql://… or …")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="URL", help="The database to read: sqlite:FILE or postgresql://…")
+    ],
+    target: Annotated[
+        str, typer.Option("--to", metavar="URL", help="The database to fill: postgresql://… or sqlite:FILE")
+    ],
     data: DataOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Copy everything that is kept from one storage to another, as of one moment."""
+    """Copy all data from one database to another, as one consistent snapshot."""
     import asyncio
 
     from gatepost.store.copy import copy as copy_store
 
     folder = data_folder(data).path
-    rows = _shown("Copying", lambda progress: asyncio.run(copy_store(source, target, folder, progress, force=force)))
+    rows = _show_progress(
+        "Copying", lambda progress: asyncio.run(copy_store(source, target, folder, progress, force=force))
+    )
     print(f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart.")
 
 
@@ -46,13 +53,13 @@ def backup(
     data: DataOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write everything that is kept to one file, while the service runs."""
+    """Write all data of the database to one file; the service may keep running."""
     from gatepost.store import copy as backups
 
-    url, folder = _configured(config, data)
+    url, folder = _find_storage(config, data)
     goal = file.expanduser().absolute()
-    _shown("Backing up", lambda progress: backups.backup(url, folder, goal, progress, force=force))
-    print(f"{goal} is complete. It holds addresses and subjects of mail: keep it safe.")
+    _show_progress("Backing up", lambda progress: backups.backup(url, folder, goal, progress, force=force))
+    print(f"{goal} is complete. It contains addresses and subjects of mail: protect it.")
 
 
 def restore(
@@ -61,25 +68,25 @@ def restore(
     data: DataOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Put the content of a backup in the place of everything that is kept, while the service runs."""
+    """Replace all data of the database by a backup; the service may keep running."""
     from gatepost.store import copy as backups
 
-    url, folder = _configured(config, data)
+    url, folder = _find_storage(config, data)
     taken = file.expanduser().absolute()
-    _shown("Restoring", lambda progress: backups.restore(url, folder, taken, progress, force=force))
+    _show_progress("Restoring", lambda progress: backups.restore(url, folder, taken, progress, force=force))
     print(f"Restored from {taken}.")
 
 
-def _configured(config: Path | None, data: Path | None) -> tuple[str, Path]:
-    """The storage that the configuration names, and the data folder."""
+def _find_storage(config: Path | None, data: Path | None) -> tuple[str, Path]:
+    """Return the storage URL of the configuration, and the data folder."""
     from gatepost.settings.files import load_abby
 
     place = data_folder(data)
     return load_abby(config_folder(config, place)).storage.url, place.path
 
 
-def _shown(title: str, work: Callable[["Progress"], T]) -> T:
-    """Do it, with a bar on the terminal."""
+def _show_progress(title: str, work: Callable[["Progress"], T]) -> T:
+    """Do some work with a progress bar on the terminal."""
     from rich.console import Console
     from rich.progress import Progress as Bar
 

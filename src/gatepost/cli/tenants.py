@@ -1,4 +1,4 @@
-"""`gatepost tenant`: the customers of a deployment, and the domains whose mail is theirs."""
+"""`gatepost tenant`: the tenants of a deployment and their recipient domains."""
 
 import sys
 from collections.abc import Sequence
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, require_found, shown, tenant_uid, with_store
+from gatepost.cli.deployment import require_found, with_store
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_tenant_uid, render_time
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.store.tenants import Tenant
 
-app = typer.Typer(help="The customers of this deployment.", no_args_is_help=True)
+app = typer.Typer(help="The tenants of this deployment.", no_args_is_help=True)
 
 UidArgument = Annotated[str, typer.Argument(metavar="UID", help="The tenant's uid.")]
 
@@ -24,16 +25,18 @@ def create(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a tenant and print its uid."""
+    """Create a tenant and print its uid."""
+    from gatepost.cli.printing import print_json
+
     if not name.strip():
         raise typer.BadParameter("must not be empty", param_hint="NAME")
     from gatepost.store.errors import NameTaken
 
     tenant = with_store(config, data, lambda store: store.create_tenant(name.strip()))
     if isinstance(tenant, NameTaken):
-        raise StartError(f"There is a tenant called {tenant.name} already.")
+        raise StartError(f"A tenant named {tenant.name} already exists.")
     if json:
-        _print_json(_described(tenant))
+        print_json(_describe(tenant))
     else:
         print(tenant.uid)
 
@@ -41,30 +44,30 @@ def create(
 @app.command("list")
 def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Print all tenants."""
-    from gatepost.cli.printing import console, rows, table
+    from gatepost.cli.printing import console, print_json, rows, table
 
     tenants = with_store(config, data, lambda store: store.tenants())
     if json:
-        _print_json([_described(tenant) for tenant in tenants])
+        print_json([_describe(tenant) for tenant in tenants])
         return
-    lines = [(tenant.uid, tenant.name, shown(tenant.created), ", ".join(tenant.domains)) for tenant in tenants]
+    lines = [(tenant.uid, tenant.name, render_time(tenant.created), ", ".join(tenant.domains)) for tenant in tenants]
     console().print(rows(table("uid", "name", "created", "domains"), lines))
 
 
 @app.command("delete")
 def delete(
     uid: UidArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
     data: DataOption = None,
 ) -> None:
     """Delete a tenant with its lists, keys, domains and results; its audit trail stays.
 
-    Asks before it does so where a person sits at the keyboard.
+    Asks for confirmation on a terminal unless --yes is given.
     """
-    wanted = tenant_uid(uid) or ""
+    wanted = parse_tenant_uid(uid) or ""
     if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete tenant {wanted} with everything that is its own?", abort=True)
+        typer.confirm(f"Delete tenant {wanted} with its lists, keys, domains and results?", abort=True)
     tenant = require_found(with_store(config, data, lambda store: store.delete_tenant(wanted)), wanted)
     print(f"Deleted {tenant.name}.")
 
@@ -72,34 +75,35 @@ def delete(
 @app.command("domains")
 def domains(
     uid: UidArgument,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[DOMAIN]...", help="Its domains from now on.")] = None,
-    none: Annotated[bool, typer.Option("--none", help="It has no domains from now on.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[DOMAIN]...", help="The new list of domains.")] = None,
+    none: Annotated[bool, typer.Option("--none", help="Remove all domains.")] = False,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the domains whose mail is a tenant's, or set them: those that are named, and no others."""
+    """Print the recipient domains of a tenant, or replace them by the given ones."""
+    from gatepost.cli.printing import print_json
     from gatepost.store.errors import NameTaken, NotFound
     from gatepost.store.tenants import Tenant
 
-    wanted = tenant_uid(uid) or ""
+    wanted = parse_tenant_uid(uid) or ""
     if names or none:
-        normal = _normal(names or ())
+        normal = _normalise_domains(names or ())
         tenant = require_found(with_store(config, data, lambda store: store.set_tenant_domains(wanted, normal)), wanted)
     else:
         tenant = require_found(
             with_store(config, data, lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted
         )
     if isinstance(tenant, NameTaken):
-        raise StartError(f"{tenant.name} is another tenant's domain.")
+        raise StartError(f"{tenant.name} belongs to another tenant.")
     assert isinstance(tenant, Tenant)
     if json:
-        _print_json(_described(tenant))
+        print_json(_describe(tenant))
     else:
         print("\n".join(tenant.domains))
 
 
-def _normal(names: Sequence[str]) -> list[str]:
+def _normalise_domains(names: Sequence[str]) -> list[str]:
     from gatepost.lists.addresses import DOMAIN
     from gatepost.lists.entries import Refused
 
@@ -112,16 +116,10 @@ def _normal(names: Sequence[str]) -> list[str]:
     return normal
 
 
-def _described(tenant: "Tenant") -> dict[str, Any]:
+def _describe(tenant: "Tenant") -> dict[str, Any]:
     return {
         "uid": tenant.uid,
         "name": tenant.name,
-        "created": shown(tenant.created),
+        "created": render_time(tenant.created),
         "domains": tenant.domains,
     }
-
-
-def _print_json(value: Any) -> None:
-    from gatepost.cli.printing import print_json
-
-    print_json(value)

@@ -1,10 +1,8 @@
-"""Mail with labels, for training and for measuring.
+"""Read labelled mail, and train a text model from it.
 
 A corpus is a folder with an `INDEX.tsv` (path, corpus, label; optionally year and the envelope), or a folder whose
-subfolders or mailboxes are named after labels: `ham`, `spam`, `phish`, `fraud`, `bounce`. Then its name is the
-folder's.
-
-From labelled mail to a model: read, take the features, leave out what is to be left out, learn.
+subfolders or mailboxes are named after labels: `ham`, `spam`, `phish`, `fraud`, `bounce`. In the second case the corpus
+has the name of the folder.
 """
 
 import csv
@@ -30,8 +28,8 @@ LABELS = ("ham", "spam", "phish", "fraud", "bounce")
 INDEX = "INDEX.tsv"
 
 
-class Labelled(msgspec.Struct, frozen=True):
-    """One message and what is known of it. `path` is relative to its corpus."""
+class LabelledMail(msgspec.Struct, frozen=True):
+    """One message with its label; `path` is relative to its corpus."""
 
     raw: bytes
     path: str
@@ -41,25 +39,25 @@ class Labelled(msgspec.Struct, frozen=True):
     envelope: Envelope = Envelope()
 
 
-def labelled(folders: Iterable[Path]) -> Iterator[Labelled]:
-    """Every message of these corpora, read as they are asked for."""
+def read_labelled(folders: Iterable[Path]) -> Iterator[LabelledMail]:
+    """Yield every message of these corpora; each is read when it is asked for."""
     for folder in folders:
-        yield from _indexed(folder) if (folder / INDEX).is_file() else _sorted(folder)
+        yield from _read_indexed(folder) if (folder / INDEX).is_file() else _read_sorted(folder)
 
 
-def count(folders: Iterable[Path]) -> int:
-    """About how many messages there are, for a progress bar."""
-    return sum(_count(folder) for folder in folders)
+def count_messages(folders: Iterable[Path]) -> int:
+    """Return the approximate number of messages, for a progress bar."""
+    return sum(_count_corpus(folder) for folder in folders)
 
 
-def _count(folder: Path) -> int:
+def _count_corpus(folder: Path) -> int:
     if (folder / INDEX).is_file():
         with (folder / INDEX).open("rb") as index:
             return sum(1 for _ in index) - 1
-    return sum(1 for place in _places(folder) for path in place.rglob("*") if path.is_file())
+    return sum(1 for place in _find_label_folders(folder) for path in place.rglob("*") if path.is_file())
 
 
-def _indexed(folder: Path) -> Iterator[Labelled]:
+def _read_indexed(folder: Path) -> Iterator[LabelledMail]:
     with (folder / INDEX).open(encoding="utf-8", newline="") as index:
         rows = csv.DictReader(index, delimiter="\t", quoting=csv.QUOTE_NONE)
         if not {"path", "corpus", "label"} <= set(rows.fieldnames or ()):
@@ -68,29 +66,31 @@ def _indexed(folder: Path) -> Iterator[Labelled]:
             if row["label"] not in LABELS:
                 raise StartError(f"{folder / INDEX}: there is no label {row['label']!r}; use {', '.join(LABELS)}.")
             raw = (folder / row["path"]).read_bytes()
-            yield Labelled(raw, row["path"], row["corpus"], row["label"], row.get("year") or "", _envelope(row))
+            yield LabelledMail(
+                raw, row["path"], row["corpus"], row["label"], row.get("year") or "", _read_envelope(row)
+            )
 
 
-def _envelope(row: dict[str, str]) -> Envelope:
+def _read_envelope(row: dict[str, str]) -> Envelope:
     recipients = ("recipient@example.org",)
     return Envelope(row.get("mail_from") or "", recipients, row.get("client_ip") or None, row.get("helo") or None)
 
 
-def _places(folder: Path) -> list[Path]:
-    """What stands directly in a corpus and is named after a label."""
+def _find_label_folders(folder: Path) -> list[Path]:
+    """Return the folders and mailboxes of a corpus that are named after a label."""
     if not folder.is_dir():
         raise StartError(f"{folder} is not a folder.")
     return sorted(place for place in folder.iterdir() if place.stem.lower() in LABELS)
 
 
-def _sorted(folder: Path) -> Iterator[Labelled]:
-    places = _places(folder)
+def _read_sorted(folder: Path) -> Iterator[LabelledMail]:
+    places = _find_label_folders(folder)
     if not places:
-        raise StartError(f"{folder} has neither an {INDEX} nor anything named {', '.join(LABELS)}.")
+        raise StartError(f"{folder} has neither an {INDEX} nor folders or mailboxes named {', '.join(LABELS)}.")
     for place in places:
         for mail in messages_in([place]):
             name = mail.name.removeprefix(f"{folder}/")
-            yield Labelled(mail.raw, name, folder.name, place.stem.lower())
+            yield LabelledMail(mail.raw, name, folder.name, place.stem.lower())
 
 
 Step = Callable[[str, int, int], None]
@@ -99,7 +99,7 @@ FEEDBACK_WEIGHT = 5.0
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """A message without its bytes: what it was called and what the model sees of it."""
+    """A message without its bytes: its path and label, and the features that the model sees."""
 
     path: str
     corpus: str
@@ -115,8 +115,8 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def steps() -> Iterator[Step]:
-    """A progress bar for several steps, on a terminal."""
+def show_steps() -> Iterator[Step]:
+    """Show a progress bar for several steps, on a terminal."""
     out = console()
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeRemainingColumn()
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
@@ -124,33 +124,33 @@ def steps() -> Iterator[Step]:
         yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
 
 
-def samples(folders: Sequence[Path], without: Sequence[str], step: Step) -> list[Sample]:
-    """What the model sees of every message, but for the corpora that are left out."""
-    total = count(folders)
+def read_samples(folders: Sequence[Path], without: Sequence[str], step: Step) -> list[Sample]:
+    """Return a sample for every message, except for the corpora that are left out."""
+    total = count_messages(folders)
     found = []
-    for number, mail in enumerate(labelled(folders)):
+    for number, mail in enumerate(read_labelled(folders)):
         step("reading", number, total)
         if not is_left_out(mail.corpus, without):
-            found.append(_sample(mail))
+            found.append(_take_sample(mail))
     return found
 
 
 def is_left_out(corpus: str, without: Sequence[str]) -> bool:
-    """Whether a corpus is named, or belongs to a collection that is."""
+    """Return whether a corpus or its collection is among those to leave out."""
     return corpus in without or family_of(corpus) in without
 
 
-def _sample(mail: Labelled) -> Sample:
+def _take_sample(mail: LabelledMail) -> Sample:
     message = read(mail.raw)
     return Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), features(message, find_files(message)))
 
 
-def learnt(chosen: Sequence[Sample], seed: int, step: Step) -> Model:
-    """A model from these samples, with what it was made of written into it."""
+def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:
+    """Train a model from these samples; it records its sources."""
     try:
         model = learn([sample.example for sample in chosen], seed, step)
     except TrainingError as fault:
-        raise StartError(f"Nothing can be learnt from this mail: {fault}.") from None
+        raise StartError(f"No model can be trained from this mail: {fault}.") from None
     except ModuleNotFoundError as fault:
         raise StartError(f"Training needs {fault.name}: pip install 'gatepost[train]'.") from None
     sizes: dict[str, dict[str, int]] = {}

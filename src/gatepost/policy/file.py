@@ -21,6 +21,8 @@ MAX_CHARACTERS = 1 << 20
 _SECTIONS: dict[str, type[msgspec.Struct]] = {"verdicts": VerdictRule, "groups": GroupRule, "kinds": KindRule}
 _POINTS = frozenset({"weight", "threshold", "own", "cap"})
 _WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": VERDICTS}
+# Group names that a file may still use, with the names that replaced them.
+OLD_GROUPS = {"acquaintance": "senderHistory"}
 _LIST_KIND = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}")
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _AT_LINE = re.compile(r" \(at line ([0-9]+), column [0-9]+\)$")
@@ -38,10 +40,11 @@ class PolicyStatement(msgspec.Struct, frozen=True):
 
 
 class StatedPolicy(msgspec.Struct, frozen=True):
-    """All that a file says over a policy; `mistakes` is empty where it can be used."""
+    """Every value that a file sets; `mistakes` is empty if the file can be used, `warnings` names old group names."""
 
     statements: tuple[PolicyStatement, ...] = ()
     mistakes: tuple[PolicyMistake, ...] = ()
+    warnings: tuple[PolicyMistake, ...] = ()
 
 
 def read_policy_file(text: str, base: Policy) -> StatedPolicy:
@@ -54,9 +57,39 @@ def read_policy_file(text: str, base: Policy) -> StatedPolicy:
         return StatedPolicy(mistakes=(_syntax(str(fault), text),))
     except RecursionError:
         return StatedPolicy(mistakes=(PolicyMistake(1, (), "is nested too deeply"),))
-    reading = _Reading(document, base, _lines(text))
+    lines = _lines(text)
+    old = _rename_groups(document, lines)
+    reading = _Reading(document, base, lines)
     statements = tuple(reading.statements())
-    return StatedPolicy(() if reading.mistakes else statements, tuple(sorted(reading.mistakes)))
+    mistakes = tuple(sorted((*reading.mistakes, *old.mistakes)))
+    return StatedPolicy(() if mistakes else statements, mistakes, old.warnings)
+
+
+def _rename_groups(document: dict[str, Any], lines: dict[Key, int]) -> StatedPolicy:
+    """Replace old group names in a parsed file by the new ones, and return what is to be said of them."""
+    groups, kinds = document.get("groups"), document.get("kinds")
+    mistakes, warnings = [], []
+    for old, new in OLD_GROUPS.items():
+        if isinstance(groups, dict) and old in groups:
+            key = ("groups", old)
+            line = lines.get(key, 1)
+            if new in groups:
+                mistakes.append(PolicyMistake(line, key, f"is the old name of {new}, which is set too: keep {new}"))
+            else:
+                warnings.append(PolicyMistake(line, key, _new_name(new)))
+            groups.setdefault(new, groups.pop(old))
+            lines |= {("groups", new, *inner[2:]): at for inner, at in lines.items() if inner[:2] == key}
+        for kind, fields in kinds.items() if isinstance(kinds, dict) else ():
+            if isinstance(fields, dict) and fields.get("group") == old:
+                key_of_kind = ("kinds", kind, "group")
+                line = lines.get(key_of_kind) or lines.get(key_of_kind[:2], 1)
+                warnings.append(PolicyMistake(line, key_of_kind, f"names {old}, which {_new_name(new)}"))
+                fields["group"] = new
+    return StatedPolicy(mistakes=tuple(mistakes), warnings=tuple(warnings))
+
+
+def _new_name(new: str) -> str:
+    return f"is now called {new}; the old name is still read"
 
 
 def _syntax(message: str, text: str) -> PolicyMistake:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.service import first_start, http_servers
+from gatepost.service import certificates, first_start, ports
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
@@ -77,15 +77,17 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     from gatepost.service import first_start
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.http_servers import run
-    from gatepost.service.running import Plan, run_plan
+    from gatepost.service.plan import Plan
+    from gatepost.service.running import run_plan
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
         first_start.ensure_secret(data)
-        first_start.ensure_certificate(data, _hosts(guard, abby))
+        certificates.ensure_certificate(data, _hosts(guard, abby))
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
+    warn_of_old_names(folder)
     faults = os.environ.get(FAULT_INJECTION, "") if guard else ""
     if faults:
         structlog.get_logger("gatepost").warning("faults are injected into workers", file=faults)
@@ -97,6 +99,14 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
         examine=lambda: examine_in_child(folder, data.path),
     )
     run(lambda stop: run_plan(plan, stop, started))
+
+
+def warn_of_old_names(folder: Path) -> None:
+    """Log a warning for every old name in the configuration and policy files."""
+    import structlog
+
+    for warning in files.find_old_names(folder):
+        structlog.get_logger("gatepost").warning("configuration has an old name", where=str(warning))
 
 
 def _take(data: DataFolder) -> None:
@@ -136,14 +146,14 @@ async def _welcome(
     )
     greet(started)
     if password:
-        await first_start.keep_administrator(store, password)
+        await first_start.create_administrator(store, password)
     await _say("gatepost", both.abby.listen.host, port)
 
 
 def local_url(settings: AbbySettings, port: int) -> str:
     """An address that works on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
-    return f"{'http' if settings.tls == 'off' else 'https'}://{http_servers.shown(host, port)}"
+    return f"{'http' if settings.tls == 'off' else 'https'}://{ports.render_address(host, port)}"
 
 
 def _token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
@@ -169,4 +179,4 @@ async def _say_port(what: str, host: str, port: int, _store: "Store") -> None:
 async def _say(what: str, host: str, port: int) -> None:
     import structlog
 
-    structlog.get_logger("gatepost").info("listening", service=what, address=http_servers.shown(host, port))
+    structlog.get_logger("gatepost").info("listening", service=what, address=ports.render_address(host, port))

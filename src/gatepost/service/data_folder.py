@@ -51,6 +51,11 @@ class DataFolder(msgspec.Struct, frozen=True):
         return self.path / "spool"
 
     @property
+    def models(self) -> Path:
+        """Text models of the operator, and signatures of texts that the operator marked."""
+        return self.path / "models"
+
+    @property
     def quarantine(self) -> Path:
         """Raw bytes of held mail, where `quarantine.url` names no other place."""
         return self.path / "quarantine"

@@ -1,84 +1,20 @@
-"""The self-signed certificate of the first start: HTTPS from the first request, without an authority.
+"""The first start: from an empty folder to a service that takes mail.
 
-It names itself and signs itself (RFC 5280 section 3.2), so whoever trusts this one file trusts this one service.
-
-The first start: from an empty folder to a service that takes mail.
-
-Every file is written whole or not at all and only where it is absent, so a start that was killed in between is
+Every file is written whole or not at all, and only if it is absent. A start that was killed in between is therefore
 completed by the next one, and a second start changes nothing. The administrator's password is the exception: only its
-hash is kept, so it is shown first and kept then. Whoever is interrupted between the two gets a new one.
+hash is kept, so the password is shown first and stored afterwards; a start that is interrupted between the two shows a
+new one.
 """
 
-import ipaddress
 import secrets
-import socket
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
 
 if TYPE_CHECKING:
     from gatepost.store.users import UserStore
-
-
-VALIDITY = timedelta(days=3650)
-# Clocks of clients may be behind.
-GRACE = timedelta(days=1)
-
-
-def ensure_certificate(data: DataFolder, hosts: Iterable[str] = ()) -> None:
-    """Have a certificate and its key in the data folder; a half of a pair is no pair and is made anew."""
-    if data.certificate.exists() and data.key.exists():
-        return
-    certificate, key = self_signed([*hosts, "localhost", socket.gethostname(), "127.0.0.1", "::1"], datetime.now(UTC))
-    data.certificate.unlink(missing_ok=True)
-    data.replace(data.key, key)
-    data.replace(data.certificate, certificate)
-
-
-def self_signed(hosts: Iterable[str], now: datetime) -> tuple[bytes, bytes]:
-    """A certificate for these names and addresses and its ECDSA P-256 key, both as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Gatepost")])
-    identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - GRACE)
-        .not_valid_after(now + VALIDITY)
-        .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(map(_named, filter(str.isascii, hosts))))), False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
-        .add_extension(identity, False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identity), False)
-        .sign(key, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM), key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def certificate_expiry(pem: bytes) -> datetime:
-    """When the first certificate of a file ends; raises `ValueError`."""
-    return x509.load_pem_x509_certificates(pem)[0].not_valid_after_utc
-
-
-def _named(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host.lower())
 
 
 ADMINISTRATOR = "admin"
@@ -178,7 +114,7 @@ def _write_configuration(data: DataFolder) -> None:
     data.write_once(data.path / ABBY_FILE, text)
 
 
-async def keep_administrator(store: "UserStore", password: str) -> None:
+async def create_administrator(store: "UserStore", password: str) -> None:
     """The first user, who makes all others."""
     from gatepost.store.audit import SYSTEM
     from gatepost.web.credentials import PasswordHashes

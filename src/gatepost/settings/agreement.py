@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from gatepost.settings.document import Key
 from gatepost.settings.keys import Abby, Guard, Policy
+from gatepost.settings.values import hide_credentials
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, not bound
@@ -94,7 +95,7 @@ def both(guard: Guard, abby: Abby) -> Iterator[Disagreement]:
     if guard.storage.url != abby.storage.url and "sqlite:" in (guard.storage.url[:7], abby.storage.url[:7]):
         yield (
             ("storage", "url"),
-            f"differs from storage.url in guard.yml, {guard.storage.url.split('@')[-1]}: the two share one database",
+            f"differs from storage.url in guard.yml, {hide_credentials(guard.storage.url)}: the two share one database",
         )
     if source.secret != core.secret and (source.secret is not None or len(core.hosts) == 1):
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"

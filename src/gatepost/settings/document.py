@@ -8,7 +8,7 @@ YAML; such a line is read as `restApi: {}`.
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -35,11 +35,12 @@ class SettingsMistake(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """What a file says: plain values, the line of every key and item, and what could not be read."""
+    """The content of a file: plain values, the line of every key and item, what could not be read, and old names."""
 
     data: Any
     lines: dict[Key, int]
     mistakes: tuple[SettingsMistake, ...] = ()
+    warnings: tuple[SettingsMistake, ...] = ()
 
     def line_of(self, key: Key) -> int:
         """The line of a key, or of the nearest thing above it that is there."""
@@ -66,6 +67,24 @@ def parse_document(raw: bytes) -> Document:
     except (YAMLError, ValueError, AttributeError, LookupError) as fault:
         return _unreadable(1, f"is not YAML: {' '.join(str(fault).split())[:200]}")
     return _Unfolding().document(root)
+
+
+def rename_keys(document: Document, names: Mapping[str, str]) -> Document:
+    """Replace old names of top-level keys by the new ones; each gives a warning, or a fault if both are there."""
+    old = [key for key in names if isinstance(document.data, dict) and key in document.data]
+    if not old:
+        return document
+    data = {names.get(key, key): value for key, value in document.data.items()}
+    lines = {(names.get(str(key[0]), key[0]), *key[1:]) if key else key: line for key, line in document.lines.items()}
+    mistakes, warnings = list(document.mistakes), list(document.warnings)
+    for key in old:
+        line, new = document.line_of((key,)), names[key]
+        if new in document.data:
+            sentence = f"is the old name of {new}, which line {document.line_of((new,))} sets: keep only {new}"
+            mistakes.append(SettingsMistake(line, (key,), sentence))
+        else:
+            warnings.append(SettingsMistake(line, (key,), f"is now called {new}; the old name is still read"))
+    return Document(data, lines, tuple(mistakes), tuple(warnings))
 
 
 def _composed(text: str) -> Node | None:

@@ -38,7 +38,7 @@ class ConfigError(Exception):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
-def written(key: Key) -> str:
+def render_key(key: Key) -> str:
     """A key's place as a person writes it."""
     text = ""
     for step in key:

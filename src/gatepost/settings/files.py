@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
-from gatepost.policy.file import MAX_CHARACTERS
+from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
 from gatepost.policy.layers import Effective, Layer, Level, Policies, lay_over
 from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
 from gatepost.settings import agreement
-from gatepost.settings.document import Document, SettingsMistake, parse_document
-from gatepost.settings.faults import ConfigError, Fault, validate, written
+from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys
+from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import Abby, Guard, Policy, Section
 
 GUARD_FILE = Path("guard/core/guard.yml")
@@ -37,7 +37,7 @@ class _File(msgspec.Struct, frozen=True):
     document: Document
 
     def faults(self, mistakes: Iterable[SettingsMistake]) -> list[Fault]:
-        return [Fault(self.shown, mistake.line, written(mistake.key), mistake.sentence) for mistake in mistakes]
+        return [Fault(self.shown, mistake.line, render_key(mistake.key), mistake.sentence) for mistake in mistakes]
 
     def disagreements(self, found: Iterable[agreement.Disagreement]) -> list[Fault]:
         return self.faults(SettingsMistake(self.document.line_of(key), key, sentence) for key, sentence in found)
@@ -90,9 +90,36 @@ def _read(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]]:
         reason = (fault.strerror or "unknown error").lower()
         file = _File(str(path), Document(None, {}))
         return file, None, [Fault(str(path), 0, "", f"cannot be read: {reason}")]
-    file = _File(str(path), parse_document(raw))
+    file = _File(str(path), rename_keys(parse_document(raw), model.old_names))
     settings, mistakes = validate(model, file.document, str(path.parent.absolute()))
     return file, settings, file.faults(mistakes)
+
+
+def find_old_names(folder: Path) -> list[Fault]:
+    """Return a warning for every old name in the files of a folder and in the policy files that they name."""
+    found: list[Fault] = []
+    models: tuple[tuple[Path, type[Guard | Abby]], ...] = ((GUARD_FILE, Guard), (ABBY_FILE, Abby))
+    for name, model in models:
+        if (folder / name).exists():
+            file, settings, _ = _read(folder / name, model)
+            found += file.faults(file.document.warnings)
+            found += find_old_policy_names(settings.policy) if settings else []
+    return sorted(set(found))
+
+
+def find_old_policy_names(settings: Policy) -> list[Fault]:
+    """Return a warning for every old name in the policy files; files that cannot be read give none."""
+    found: list[Fault] = []
+    for file in (settings.file, *settings.tenants.values()):
+        if not file:
+            continue
+        try:
+            layer = policy_layer("deployment", Path(file))
+        except (PolicyError, OSError):
+            continue
+        warnings = read_policy_file(layer.text, shipped_policy()).warnings
+        found += [Fault(file, each.line, ".".join(each.key), each.sentence) for each in warnings]
+    return found
 
 
 def load_policies(settings: Policy) -> Policies:

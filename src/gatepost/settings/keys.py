@@ -4,7 +4,8 @@ In the files keys are written in camelCase (`mainWorkerCount`), here as Python n
 """
 
 import os
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
@@ -32,7 +33,12 @@ from gatepost.settings.values import (
 
 
 class Section(BaseModel):
-    """Strict: no coercion, no unknown keys, no changes after reading."""
+    """Strict: no coercion, no unknown keys, no changes after reading.
+
+    `old_names` maps keys that a file may still use to the keys that replaced them.
+    """
+
+    old_names: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -109,13 +115,15 @@ class History(Section):
 
 
 class SenderHistory(Section):
-    """Whom a tenant knows: senders and sites of the mail that was delivered, as digests."""
+    """What guard remembers of delivered mail, per tenant: digests of senders and of link targets."""
 
-    enabled: bool = Field(True, description="remember senders and sites, and say which are new")
-    retention: Days = Field(180, description="days after which what was not seen again is forgotten")
-    max_keys: Count = Field(1_000_000, description="the most that is remembered for one tenant; about 50 bytes each")
-    min_days: Days = Field(7, description="days of memory before anything is called new")
-    min_messages: Count = Field(200, description="delivered messages before anything is called new")
+    enabled: bool = Field(True, description="whether senders and sites are remembered and new ones are found")
+    retention: Days = Field(180, description="days after which a sender or site that was not seen again is forgotten")
+    max_keys: Count = Field(
+        1_000_000, description="most senders and sites that are remembered for one tenant; about 50 bytes each"
+    )
+    min_days: Days = Field(7, description="days of history that a tenant needs before anything is called new")
+    min_messages: Count = Field(200, description="delivered messages that a tenant needs before anything is called new")
 
 
 class Yara(Section):
@@ -165,6 +173,8 @@ class Metrics(Section):
 class Guard(Section):
     """`guard/core/guard.yml`: the core."""
 
+    old_names = {"acquaintance": "senderHistory"}
+
     main_worker_count: Count = Field(20, description="messages in analysis at once that the core is sized for")
     max_guard_requests_in_processing: Count | None = Field(
         None, description="messages in processing at which further ones are refused; `mainWorkerCount` if not set"
@@ -185,7 +195,9 @@ class Guard(Section):
     dns: Dns = Field(Dns(), description="name servers")
     quarantine: Quarantine = Field(Quarantine(), description="held mail")
     history: History = Field(History(), description="results and ledgers")
-    acquaintance: SenderHistory = Field(SenderHistory(), description="whom a tenant knows")
+    sender_history: SenderHistory = Field(
+        SenderHistory(), description="senders and link targets of delivered mail, remembered per tenant"
+    )
     yara: Yara | None = Field(None, description="the operator's YARA rules; off if not set")
     clamd: Clamd | None = Field(None, description="ClamAV; off if not set")
     tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")

@@ -6,6 +6,7 @@ which comes in the validation context.
 """
 
 import ipaddress
+import re
 import uuid
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+# What is shown instead of a secret.
+HIDDEN = "(hidden)"
+_CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE)
+_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&#]*", re.IGNORECASE)
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
 
 
@@ -30,6 +35,14 @@ def split_address(text: str, default_port: int) -> tuple[str, int]:
     if not host or (text.endswith(":") and not text.endswith("::")):
         raise ValueError("must be an address, with :port if need be")
     return host, _port(port) if port else default_port
+
+
+def hide_credentials(text: str) -> str:
+    """Return a text that may be a URL without the user and password in it, and without secret query parameters.
+
+    Everything up to the last `@` is hidden: a password may hold characters that end the host part of a URL.
+    """
+    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
 
 
 def _port(text: str) -> int:

@@ -137,7 +137,7 @@ def _show(raw: bytes) -> None:
 
 def report_on(raw: bytes) -> Report:
     """Analyse one specimen, with answers from the make-believe zone."""
-    analysis = analyse(raw, ENVELOPE, Context(now=NOW, acquaintance=True, campaigns=True))
+    analysis = analyse(raw, ENVELOPE, Context(now=NOW, sender_history=True, campaigns=True))
     try:
         questions = next(analysis)
         while True:

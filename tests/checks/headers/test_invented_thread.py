@@ -28,7 +28,7 @@ MET = SenderHistory(ready=True)
     ],
 )
 def test_invented_thread(letter: Letter, text: str, subject: str, fields: str, strength: float | None) -> None:
-    reading = msgspec.structs.replace(letter(text, subject, fields=fields), acquaintance=MET)
+    reading = msgspec.structs.replace(letter(text, subject, fields=fields), sender_history=MET)
     assert [finding.strength for finding in check(reading)] == ([] if strength is None else [strength])
 
 

@@ -17,7 +17,7 @@ NEVER, OFTEN = FacetAge(), FacetAge(9, 30)
 
 def seen(reading: Reading, hosts: dict[str, FacetAge], protected: Protected | None = None) -> list[str]:
     met = SenderHistory(ready=True, hosts=hosts)
-    reading = msgspec.structs.replace(reading, acquaintance=met, protected=protected or Protected())
+    reading = msgspec.structs.replace(reading, sender_history=met, protected=protected or Protected())
     return [finding.facts["host"] for finding in check(reading)]
 
 
@@ -37,7 +37,7 @@ def test_new_hosts(letter: Letter, link: str, hosts: dict[str, FacetAge], found:
 def test_the_finding_is_about_its_link(letter: Letter) -> None:
     reading = letter("See", link="https://a.pages.example/x")
     met = SenderHistory(ready=True, hosts={"pages.example": NEVER})
-    (finding,) = check(msgspec.structs.replace(reading, acquaintance=met))
+    (finding,) = check(msgspec.structs.replace(reading, sender_history=met))
     assert (finding.kind, finding.about) == (URL_NEW_HOST.id, "https://a.pages.example/x")
 
 

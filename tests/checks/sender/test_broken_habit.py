@@ -21,7 +21,7 @@ ALWAYS = Standing(proven=FacetAge(40, 90))
 
 
 def found(reading: Reading, met: SenderHistory, authentication: Authentication = FAILS, **more: Any) -> list[Finding]:
-    return list(check(msgspec.structs.replace(reading, acquaintance=met, authentication=authentication, **more)))
+    return list(check(msgspec.structs.replace(reading, sender_history=met, authentication=authentication, **more)))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_lists_break_signatures(letter: Letter) -> None:
         (Standing(claimed=FacetAge(9, 30)), FacetAge(), True),
         (ALWAYS, FacetAge(1, 3), False),  # it did so before
         (ALWAYS, None, False),  # answers go to the sender
-        (Standing(proven=FacetAge(2, 30)), FacetAge(), False),  # hardly an acquaintance
+        (Standing(proven=FacetAge(2, 30)), FacetAge(), False),  # hardly known
         (Standing(), FacetAge(), False),
     ],
 )

@@ -32,7 +32,7 @@ def met(address: Standing = NEW, domain: Standing = NEW) -> SenderHistory:
     ],
 )
 def test_first_contact(letter: Letter, sender: str, known: SenderHistory, kinds: list[str]) -> None:
-    reading = msgspec.structs.replace(letter("Hello", sender=sender), acquaintance=known)
+    reading = msgspec.structs.replace(letter("Hello", sender=sender), sender_history=known)
     assert [finding.kind for finding in check(reading)] == kinds
 
 
@@ -46,13 +46,13 @@ def test_first_contact(letter: Letter, sender: str, known: SenderHistory, kinds:
 )
 def test_the_own_house_and_partners_are_no_strangers(letter: Letter, protected: Protected) -> None:
     reading = letter("Hello", sender="a@mail.new.example")
-    assert not list(check(msgspec.structs.replace(reading, acquaintance=met(), protected=protected)))
+    assert not list(check(msgspec.structs.replace(reading, sender_history=met(), protected=protected)))
 
 
 def test_people_on_lists_are_no_strangers(letter: Letter) -> None:
     reading = letter("Hello", sender="a@new.example", fields="List-Post: <mailto:l@lists.example>\n")
-    assert not list(check(msgspec.structs.replace(reading, acquaintance=met())))
+    assert not list(check(msgspec.structs.replace(reading, sender_history=met())))
 
 
 def test_no_sender_is_no_stranger() -> None:
-    assert not list(check(Reading(acquaintance=met())))
+    assert not list(check(Reading(sender_history=met())))

@@ -41,12 +41,12 @@ OLD = SenderHistory(
     ],
 )
 def test_stranger_asks(letter: Letter, text: str, link: str, met: SenderHistory, kinds: list[str]) -> None:
-    reading = msgspec.structs.replace(letter(text, link=link), acquaintance=met)
+    reading = msgspec.structs.replace(letter(text, link=link), sender_history=met)
     assert [finding.kind for finding in check(reading)] == kinds
 
 
 def test_a_known_sender_with_a_page_that_is_new(letter: Letter) -> None:
     """A mailbox that was taken over: the sender is known, where it leads to is not."""
     met = msgspec.structs.replace(OLD, hosts={"sign-in.example": FacetAge()})
-    reading = msgspec.structs.replace(letter(LURE, link=PAGE), acquaintance=met)
+    reading = msgspec.structs.replace(letter(LURE, link=PAGE), sender_history=met)
     assert [finding.kind for finding in check(reading)] == [URL_NEW_HOST_ASKS.id]

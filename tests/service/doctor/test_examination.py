@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.service import first_start, http_servers
+from gatepost.service import certificates, ports
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.doctor import examination, mail_path
+from gatepost.service.doctor import examination, machine, mail_path, storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -27,79 +27,79 @@ def read(data: DataFolder) -> ExaminedFiles:
 
 
 def test_libraries_are_installed() -> None:
-    assert examination.libraries().state == "ok"
-    assert examination.python().state == "ok"
+    assert machine.check_libraries().state == "ok"
+    assert machine.check_python().state == "ok"
 
 
 @pytest.mark.parametrize(("days", "state"), [(0, "ok"), (2000, "warn")])
 def test_age_of_the_suffix_list(days: int, state: str) -> None:
-    assert examination.suffix_list(NOW + timedelta(days=days)).state == state
+    assert machine.check_suffix_list(NOW + timedelta(days=days)).state == state
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(0.0, "fail"), (4e9, "ok")])
 def test_clock(seconds: float, state: str) -> None:
-    assert examination.clock(seconds).state == state
+    assert machine.check_clock(seconds).state == state
 
 
 def test_data_folder(data: DataFolder, tmp_path: Path) -> None:
-    assert examination.data_folder(data).state in {"ok", "warn"}
-    assert examination.data_folder(DataFolder(tmp_path / "absent")).state == "warn"
+    assert machine.check_data_folder(data).state in {"ok", "warn"}
+    assert machine.check_data_folder(DataFolder(tmp_path / "absent")).state == "warn"
     (tmp_path / "file").touch()
-    assert examination.data_folder(DataFolder(tmp_path / "file")).state == "fail"
+    assert machine.check_data_folder(DataFolder(tmp_path / "file")).state == "fail"
 
 
 @pytest.mark.parametrize(("age", "state"), [(0, "ok"), (3630, "warn"), (4000, "fail")])
 def test_certificate(data: DataFolder, read: ExaminedFiles, age: int, state: str) -> None:
-    (row,) = mail_path.examine_certificates(read, data, NOW)
+    (row,) = mail_path.check_certificates(read, data, NOW)
     assert (row.what, row.state) == ("certificate", "warn")
-    pem, key = first_start.self_signed(["localhost"], NOW)
+    pem, key = certificates.sign_certificate(["localhost"], NOW)
     data.replace(data.key, key)
     data.replace(data.certificate, pem)
-    (row,) = mail_path.examine_certificates(read, data, NOW + timedelta(days=age))
+    (row,) = mail_path.check_certificates(read, data, NOW + timedelta(days=age))
     assert row.state == state
 
 
 def test_a_broken_certificate(data: DataFolder, read: ExaminedFiles) -> None:
     data.replace(data.certificate, "nonsense")
-    (row,) = mail_path.examine_certificates(read, data, NOW)
+    (row,) = mail_path.check_certificates(read, data, NOW)
     assert row.state == "fail"
 
 
 def test_workers_can_be_sealed_here() -> None:
-    row = examination.workers(unsealed=False)
+    row = machine.check_workers(unsealed=False)
     assert row.state == "ok", row
 
 
 def test_dns_that_does_not_answer() -> None:
-    row = examination.name_servers(Dns(nameservers=["127.0.0.1:1"], timeout=100))
+    row = machine.check_dns(Dns(nameservers=["127.0.0.1:1"], timeout=100))
     assert row.state == "fail"
     assert "127.0.0.1:1" in row.found
 
 
 def test_storage(data: DataFolder, read: ExaminedFiles) -> None:
-    assert examination.storage(read, data).state == "warn"
+    assert storage.check_storage(read, data).state == "warn"
     (data.path / "gatepost.db").write_bytes(b"not a database, by far" * 100)
-    assert examination.storage(read, data).state == "fail"
+    assert storage.check_storage(read, data).state == "fail"
 
 
 def test_ports(data: DataFolder) -> None:
-    bound = http_servers.bind("127.0.0.1", 0, "x")
-    port = http_servers.port_of(bound)
-    busy = examination._port("abby", "x", lambda: http_servers.bind("127.0.0.1", port, "x"), data)
-    http_servers.close(bound)
-    free = examination._port("abby", "x", lambda: http_servers.bind("127.0.0.1", port, "x"), data)
+    bound = ports.bind("127.0.0.1", 0, "x")
+    port = ports.port_of(bound)
+    busy = machine.check_port("abby", "x", lambda: ports.bind("127.0.0.1", port, "x"), data)
+    ports.close_sockets(bound)
+    free = machine.check_port("abby", "x", lambda: ports.bind("127.0.0.1", port, "x"), data)
     assert (busy.state, free.state) == ("fail", "ok")
 
 
 def test_an_antivirus_that_does_not_answer_is_a_failure() -> None:
-    row = examination.antivirus("127.0.0.1:1")
+    row = machine.check_antivirus("127.0.0.1:1")
     assert (row.what, row.state) == ("clamd", "fail")
 
 
 @pytest.mark.parametrize(("installed", "state"), [(True, "ok"), (False, "warn")])
 def test_a_library_for_rar_is_looked_for(monkeypatch: pytest.MonkeyPatch, installed: bool, state: str) -> None:
     monkeypatch.setattr("gatepost.files.archives.libarchive.is_installed", lambda: installed)
-    assert examination.archives().state == state
+    assert machine.check_archives().state == state
 
 
 @pytest.mark.parametrize(("there", "missing"), [(GUARD_FILE, ABBY_FILE), (ABBY_FILE, GUARD_FILE)])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.service import first_start
+from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
@@ -33,13 +33,13 @@ def read(data: DataFolder) -> ExaminedFiles:
 
 
 def test_a_folder_for_what_is_held(data: DataFolder, tmp_path: Path) -> None:
-    row = mail_path.quarantine(GuardSettings(), data)
+    row = mail_path.check_quarantine(GuardSettings(), data)
     assert row.state in {"ok", "warn"}
     assert str(data.quarantine) in row.found
     assert not data.quarantine.exists()  # looking changes nothing
     (tmp_path / "file").touch()
     named = GuardSettings(quarantine=Quarantine(url=f"file:{tmp_path}/file/q"))
-    row = mail_path.quarantine(named, data)
+    row = mail_path.check_quarantine(named, data)
     assert (row.state, row.found) == ("fail", f"{tmp_path}/file cannot be written")
 
 
@@ -49,7 +49,7 @@ def test_a_bucket_that_does_not_answer(data: DataFolder, monkeypatch: pytest.Mon
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    row = mail_path.quarantine(GuardSettings(quarantine=Quarantine(url="s3://bucket/held")), data)
+    row = mail_path.check_quarantine(GuardSettings(quarantine=Quarantine(url="s3://bucket/held")), data)
     assert (row.what, row.state) == ("quarantine", "fail")
     assert "s3://bucket/held" in row.found
 
@@ -60,7 +60,7 @@ def through(url: str | None, **options: Any) -> GuardSettings:
 
 def test_a_next_hop(next_hop: Any) -> None:
     next_hop.answers["EHLO"] = "250-sink\r\n250 SIZE 1000000"
-    (row,) = mail_path.next_hop(through(next_hop.url), NOW)
+    (row,) = mail_path.check_next_hop(through(next_hop.url), NOW)
     assert (row.what, row.state) == ("next hop", "ok")
     assert row.found == f"{next_hop.url} answers in clear, messages up to 1,000,000 bytes"
     assert next_hop.mail == []
@@ -74,25 +74,25 @@ def test_a_next_hop(next_hop: Any) -> None:
     ],
 )
 def test_no_next_hop(url: str | None, options: dict[str, Any], state: str) -> None:
-    (row,) = mail_path.next_hop(through(url, **options), NOW)
+    (row,) = mail_path.check_next_hop(through(url, **options), NOW)
     assert (row.what, row.state) == ("next hop", state)
     assert "451" in row.found + row.advice
 
 
 def test_a_next_hop_without_the_tls_that_is_asked_for(next_hop: Any) -> None:
-    (row,) = mail_path.next_hop(through(next_hop.url, tls="verified"), NOW)
+    (row,) = mail_path.check_next_hop(through(next_hop.url, tls="verified"), NOW)
     assert row.state == "fail"
     assert "STARTTLS" in row.found
 
 
 def test_without_smtp_nobody_misses_a_next_hop() -> None:
-    assert list(mail_path.next_hop(GuardSettings(), NOW)) == []
+    assert list(mail_path.check_next_hop(GuardSettings(), NOW)) == []
 
 
 @contextlib.contextmanager
 def encrypting(folder: Path) -> Iterator[str]:
     """A next hop that does nothing but STARTTLS."""
-    chain, key = first_start.self_signed(["localhost"], NOW)
+    chain, key = certificates.sign_certificate(["localhost"], NOW)
     (folder / "pair.pem").write_bytes(chain + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "pair.pem")
@@ -130,11 +130,11 @@ def encrypting(folder: Path) -> Iterator[str]:
 
 def test_the_certificate_of_the_next_hop(tmp_path: Path) -> None:
     with encrypting(tmp_path) as url:
-        hop, certificate = mail_path.next_hop(through(url), NOW)
+        hop, certificate = mail_path.check_next_hop(through(url), NOW)
         assert (hop.state, certificate.state) == ("ok", "ok")
         assert hop.found == f"{url} answers under TLS"
         # Nobody verifies it here, so mail flows on when it ends.
-        _, late = mail_path.next_hop(through(url), NOW + timedelta(days=4000))
+        _, late = mail_path.check_next_hop(through(url), NOW + timedelta(days=4000))
         assert (late.what, late.state) == ("certificate of the next hop", "warn")
         assert "expired" in late.found
 
@@ -142,7 +142,7 @@ def test_the_certificate_of_the_next_hop(tmp_path: Path) -> None:
 def cores(folder: Path, data: DataFolder) -> list[DoctorRow]:
     files = read_files(folder)
     assert files.abby
-    return list(mail_path.cores(files.abby, files.guard, data))
+    return list(mail_path.check_cores(files.abby, files.guard, data))
 
 
 @pytest.mark.usefixtures("read")
@@ -154,19 +154,19 @@ def test_cores(data: DataFolder, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("127.0.0.1:9785", "127.0.0.1:1"))
     (row,) = cores(tmp_path, data)
     assert (row.state, "cannot be read" in row.found) == ("fail", True)
-    first_start.ensure_certificate(data)
+    certificates.ensure_certificate(data)
     (row,) = cores(tmp_path, data)
     assert (row.what, row.state, row.found) == ("core https://127.0.0.1:1", "fail", "no load (ConnectError)")
 
 
 @pytest.mark.usefixtures("read")
 def test_certificates_that_are_not_the_first_starts(data: DataFolder, tmp_path: Path) -> None:
-    pem, key = first_start.self_signed(["mx.example"], NOW - timedelta(days=3630))
+    pem, key = certificates.sign_certificate(["mx.example"], NOW - timedelta(days=3630))
     (tmp_path / "own.pem").write_bytes(pem)
     (tmp_path / "own.key").write_bytes(key)
-    first_start.ensure_certificate(data)
+    certificates.ensure_certificate(data)
     file = tmp_path / "abby/abby/abby.yml"
     text = file.read_text().replace("hosts: [", f"ca: {tmp_path}/own.pem\n    hosts: [")
     file.write_text(text + f"tls: {{certificate: {tmp_path}/own.pem, key: {tmp_path}/own.key}}\n")
-    rows = {row.what: row.state for row in mail_path.examine_certificates(read_files(tmp_path), data, NOW)}
+    rows = {row.what: row.state for row in mail_path.check_certificates(read_files(tmp_path), data, NOW)}
     assert rows == {"certificate": "warn", "certificate of guard": "ok", "certificates of cores": "warn"}

@@ -30,7 +30,7 @@ def find_new_hosts(reading: Reading) -> dict[str, Link]:
 
 
 def _find(reading: Reading) -> dict[str, Link]:
-    met = reading.acquaintance
+    met = reading.sender_history
     strange = {host for host, known in met.hosts.items() if not known.days}
     if not strange or reading.is_discussion:
         return {}

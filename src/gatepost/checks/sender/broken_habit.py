@@ -4,7 +4,7 @@ A domain whose mail proved its sender on every day for weeks (an aligned SPF or 
 likely forged, whatever its owner publishes about it in DNS. Lists and forwarders break signatures too: a domain that
 came through some of them before has no such habit, and one that comes through a list today weighs little.
 
-An old acquaintance whose answers never went elsewhere, and now do, may write from a mailbox that was taken over: the
+A known sender whose answers never went elsewhere, and now do, may write from a mailbox that was taken over: the
 thief wants to read the answers. Services that send in the name of others do it all the time, so they have no habit.
 """
 
@@ -27,7 +27,7 @@ RATIO = 10
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    met = reading.acquaintance
+    met = reading.sender_history
     if not met.ready or not reading.message.senders or reading.protected.host_trusted:
         return
     sender = reading.message.senders[0]

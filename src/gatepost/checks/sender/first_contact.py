@@ -27,7 +27,7 @@ def is_first_contact(reading: Reading) -> bool:
 
 
 def _is_first_contact(reading: Reading) -> bool:
-    met, senders = reading.acquaintance, reading.message.senders
+    met, senders = reading.sender_history, reading.message.senders
     if not met.ready or not senders or met.address.known or reading.is_discussion or reading.protected.host_trusted:
         return False
     domain = normal_domain(senders[0].domain)

@@ -28,7 +28,7 @@ THEMES = frozenset({*_MONEY, *_SECRETS})
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    if not reading.acquaintance.ready:
+    if not reading.sender_history.ready:
         return
     phrases = find_phrases(reading)
     if phrases.length > _LETTER or phrases.count_of("warning") > 1:

@@ -1,1 +1,1 @@
-"""What `gatepost doctor` and the system page look at: every part, and what to do where one fails."""
+"""The checks of `gatepost doctor` and of the system page; each row says what to do if one fails."""

@@ -1,8 +1,6 @@
-"""How long certificates are good: those that our services show, and those that cores are verified with.
+"""Checks of the mail path: cores, next hop, quarantine, and the certificates on the way.
 
-A certificate that ends on a Sunday stops mail on a Sunday, so the doctor warns a month before.
-
-What the doctor says of the way that mail takes: the cores, the next hop, and the place for what is held.
+The doctor warns a month before a certificate expires, so that mail does not stop on that day.
 """
 
 import asyncio
@@ -13,13 +11,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gatepost.service import first_start
+from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.settings.agreement import leads_to
 from gatepost.settings.keys import Abby, Tls
 from gatepost.settings.keys import Abby as AbbySettings
 from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.values import hide_credentials
 
 if TYPE_CHECKING:
     from gatepost.abby.core_state import Down
@@ -29,47 +28,49 @@ if TYPE_CHECKING:
 RENEW_DAYS = 30
 
 
-def examine_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """A row for every certificate that this configuration uses."""
+def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Yield a row for every certificate that this configuration uses."""
     if read.abby:
-        yield from _of_abby(read.abby, data, now)
+        yield from _check_abby_certificates(read.abby, data, now)
     tls = read.abby.tls if read.abby else "off"
     sources = read.guard.scan_sources if read.guard else None
     if sources and tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
-        yield _made(data, now, "certificate of guard")
+        yield _check_own_certificate(data, now, "certificate of guard")
 
 
-def _of_abby(settings: Abby, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+def _check_abby_certificates(settings: Abby, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     tls, core = settings.tls, settings.service_providers.core
     if tls == "off":
         yield DoctorRow("certificate", "ok", "TLS is off; a proxy is expected in front")
+    elif isinstance(tls, Tls):
+        yield _check_given_certificate("certificate", Path(tls.certificate), now)
     else:
-        yield _own("certificate", Path(tls.certificate), now) if isinstance(tls, Tls) else _made(data, now)
+        yield _check_own_certificate(data, now)
     if core.ca:
-        yield _own("certificates of cores", Path(core.ca), now)
+        yield _check_given_certificate("certificates of cores", Path(core.ca), now)
 
 
-def _made(data: DataFolder, now: datetime, what: str = "certificate") -> DoctorRow:
-    """The one that was made at the first start."""
+def _check_own_certificate(data: DataFolder, now: datetime, what: str = "certificate") -> DoctorRow:
+    """Check the self-signed certificate of the first start."""
     if not data.certificate.exists():
         return DoctorRow(what, "warn", "not there yet", "gatepost serve makes one")
-    return _file(what, data.certificate, now, f"delete {data.certificate.parent} and start again")
+    return _check_certificate_file(what, data.certificate, now, f"delete {data.certificate.parent} and start again")
 
 
-def _own(what: str, file: Path, now: datetime) -> DoctorRow:
-    return _file(what, file, now, "renew it")
+def _check_given_certificate(what: str, file: Path, now: datetime) -> DoctorRow:
+    return _check_certificate_file(what, file, now, "renew it")
 
 
-def _file(what: str, file: Path, now: datetime, renew: str) -> DoctorRow:
+def _check_certificate_file(what: str, file: Path, now: datetime, renew: str) -> DoctorRow:
     try:
-        left = (first_start.certificate_expiry(file.read_bytes()) - now).days
+        left = (certificates.read_expiry(file.read_bytes()) - now).days
     except (OSError, ValueError) as fault:
         return DoctorRow(what, "fail", f"{file} cannot be read ({type(fault).__name__})", "replace it")
     return describe_validity(what, str(file), left, renew)
 
 
 def describe_validity(what: str, found: str, left: int, renew: str) -> DoctorRow:
-    """A certificate with so many days to go."""
+    """Return the row of a certificate that has this many days left."""
     state: DoctorState = "ok" if left >= RENEW_DAYS else "warn" if left >= 0 else "fail"
     shown = f"{left} days left" if left >= 0 else f"expired {-left} days ago"
     return DoctorRow(what, state, f"{found}, {shown}", "" if state == "ok" else renew)
@@ -79,48 +80,53 @@ SECONDS = 10.0
 ROOM_WANTED = 1 << 30
 
 
-def examine_mail_path(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """The rows that this configuration calls for."""
+def check_mail_path(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Yield the rows that this configuration calls for."""
     if read.guard:
-        yield quarantine(read.guard, data)
-        yield from next_hop(read.guard, now)
+        yield check_quarantine(read.guard, data)
+        yield from check_next_hop(read.guard, now)
     if read.abby:
-        yield from cores(read.abby, read.guard, data)
+        yield from check_cores(read.abby, read.guard, data)
 
 
-def quarantine(settings: GuardSettings, data: DataFolder) -> DoctorRow:
-    """Can held mail be kept?"""
+def check_quarantine(settings: GuardSettings, data: DataFolder) -> DoctorRow:
+    """Check that held mail can be stored."""
     from gatepost.guard.quarantine.raw_store import folder_of
 
     url = settings.quarantine.url
     folder = folder_of(url, data.quarantine)
-    return _bucket(str(url)) if folder is None else _folder(folder, settings.quarantine.max_size)
+    return _check_bucket(str(url)) if folder is None else _check_folder(folder, settings.quarantine.max_size)
 
 
-def _folder(folder: Path, most: int) -> DoctorRow:
+def _check_folder(folder: Path, most: int) -> DoctorRow:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return DoctorRow("quarantine", "fail", f"{there} cannot be written", "give it to the user that runs Gatepost")
     free = shutil.disk_usage(there).free
     found = f"{folder}, {free >> 20:,} MiB free, quarantine.maxSize is {most >> 20:,} MiB"
     if free < ROOM_WANTED:
-        return DoctorRow("quarantine", "warn", found, "make room: where nothing can be held, senders are told 451")
+        return DoctorRow(
+            "quarantine",
+            "warn",
+            found,
+            "free some disk space: while mail cannot be held, SMTP answers 451",
+        )
     return DoctorRow("quarantine", "ok", found)
 
 
-def _bucket(url: str) -> DoctorRow:
+def _check_bucket(url: str) -> DoctorRow:
     from gatepost.guard.quarantine.raw_store import RawObjects
     from gatepost.store.errors import StorageError
 
-    async def listed() -> None:
+    async def list_objects() -> None:
         # Nothing is that old: the place is asked, and not read.
         async with asyncio.timeout(SECONDS):
             async for _ in RawObjects(url).older_than(1e11):
                 return
 
-    shown = url.partition("?")[0]
+    shown = hide_credentials(url)
     try:
-        asyncio.run(listed())
+        asyncio.run(list_objects())
     except TimeoutError:
         return DoctorRow("quarantine", "fail", f"{shown} did not answer in {SECONDS:.0f} s", "correct quarantine.url")
     except StorageError as fault:
@@ -129,8 +135,8 @@ def _bucket(url: str) -> DoctorRow:
     return DoctorRow("quarantine", "ok", f"{shown} answers")
 
 
-def next_hop(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
-    """Does it take mail, and how long is its certificate good?"""
+def check_next_hop(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
+    """Check that the next hop accepts mail, and how long its certificate is valid."""
     from gatepost.smtp.next_hop import NextHopError
 
     url = settings.delivery.next_hop
@@ -140,9 +146,9 @@ def next_hop(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
             yield DoctorRow("next hop", "warn", found, "name one with delivery.nextHop")
         return
     try:
-        features, certificate = asyncio.run(_greeted(settings))
+        features, certificate = asyncio.run(_greet_next_hop(settings))
     except NextHopError as fault:
-        advice = "start it, or correct delivery.nextHop; until then senders are told 451"
+        advice = "start it, or correct delivery.nextHop; until then senders are answered with 451"
         yield DoctorRow("next hop", "fail", f"{url}: {fault}", advice)
         return
     secured = "under TLS" if certificate else "in clear"
@@ -150,35 +156,34 @@ def next_hop(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
     limit = f", messages up to {int(size):,} bytes" if size.isdigit() and int(size) else ""
     yield DoctorRow("next hop", "ok", f"{url} answers {secured}{limit}")
     if certificate:
-        left = (first_start.certificate_expiry(certificate) - now).days
+        left = (certificates.read_expiry(certificate) - now).days
         row = describe_validity("certificate of the next hop", url, left, "have it renewed there")
-        # Who does not verify it does not mind.
-        yield row if settings.delivery.tls == "verified" or row.state == "ok" else _harmless(row)
+        # Only a verified certificate can stop mail.
+        yield row if settings.delivery.tls == "verified" or row.state == "ok" else _soften(row)
 
 
-def _harmless(row: DoctorRow) -> DoctorRow:
+def _soften(row: DoctorRow) -> DoctorRow:
     return DoctorRow(row.what, "warn", row.found, row.advice)
 
 
-async def _greeted(settings: GuardSettings) -> tuple[dict[str, str], bytes | None]:
-    from gatepost.service.assembly import build_relay
+async def _greet_next_hop(settings: GuardSettings) -> tuple[dict[str, str], bytes | None]:
+    from gatepost.service.core import open_relay
     from gatepost.smtp.next_hop import NextHopError
 
-    relay = build_relay(settings)
-    assert relay is not None
-    try:
-        async with asyncio.timeout(SECONDS):
-            link = await relay.borrow()
-    except TimeoutError:
-        raise NextHopError(f"no answer in {SECONDS:.0f} s") from None
-    found = link.features, link.certificate
-    relay.give_back(link)
-    await relay.close()
-    return found
+    async with open_relay(settings) as relay:
+        assert relay is not None
+        try:
+            async with asyncio.timeout(SECONDS):
+                link = await relay.borrow()
+        except TimeoutError:
+            raise NextHopError(f"no answer in {SECONDS:.0f} s") from None
+        found = link.features, link.certificate
+        relay.give_back(link)
+        return found
 
 
-def cores(abby: AbbySettings, guard: GuardSettings | None, data: DataFolder) -> Iterator[DoctorRow]:
-    """Do the cores answer abby, with the secret and the certificates that they have?"""
+def check_cores(abby: AbbySettings, guard: GuardSettings | None, data: DataFolder) -> Iterator[DoctorRow]:
+    """Check that the cores answer abby, with the secret and the certificates of the configuration."""
     core, source = abby.service_providers.core, guard.scan_sources.rest_api if guard else None
     secret = core.secret or (source.secret if source else None)
     if secret is None and data.secret.exists():
@@ -187,10 +192,11 @@ def cores(abby: AbbySettings, guard: GuardSettings | None, data: DataFolder) -> 
         if guard and leads_to(url, guard) and not data.is_locked("guard"):
             yield DoctorRow(f"core {url}", "ok", "does not run at the moment; it would be this machine's own")
         else:
-            yield _core(url, asyncio.run(_load(url, secret or "", Path(core.ca) if core.ca else data.certificate)))
+            ca = Path(core.ca) if core.ca else data.certificate
+            yield _describe_core(url, asyncio.run(_ask_load(url, secret or "", ca)))
 
 
-async def _load(url: str, secret: str, ca: Path) -> "Load | Down":
+async def _ask_load(url: str, secret: str, ca: Path) -> "Load | Down":
     from gatepost.abby.core_clients import RemoteCore
     from gatepost.abby.core_state import Down
 
@@ -207,7 +213,7 @@ async def _load(url: str, secret: str, ca: Path) -> "Load | Down":
         await remote.close()
 
 
-def _core(url: str, load: "Load | Down") -> DoctorRow:
+def _describe_core(url: str, load: "Load | Down") -> DoctorRow:
     from gatepost.abby.core_state import Down
 
     if isinstance(load, Down):

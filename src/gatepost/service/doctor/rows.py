@@ -1,7 +1,4 @@
-"""One line of what the doctor says.
-
-The configuration of the machine that is examined: both files, or the one of the service that runs here.
-"""
+"""One row of what the doctor finds, and the configuration that it examines."""
 
 from pathlib import Path
 from typing import Literal
@@ -15,7 +12,7 @@ DoctorState = Literal["ok", "warn", "fail"]
 
 
 class DoctorRow(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `advice` is empty where nothing needs to be done."""
+    """One thing that was checked. `advice` is empty if nothing needs to be done."""
 
     what: str
     state: DoctorState
@@ -24,20 +21,20 @@ class DoctorRow(msgspec.Struct, frozen=True):
 
 
 class ExaminedFiles(msgspec.Struct, frozen=True):
-    """What was read; None for a file that is not there."""
+    """The settings of this machine; None for a file that is not there."""
 
     guard: Guard | None = None
     abby: Abby | None = None
 
     @property
     def storage(self) -> str:
-        """Where what is kept is kept."""
+        """The storage URL of the service that runs here."""
         settings = self.abby or self.guard
         return settings.storage.url if settings else ""
 
 
 def read_files(folder: Path) -> ExaminedFiles:
-    """Both files, or the one that is there; raises `ConfigError`."""
+    """Read both files, or the one that is there; raises `ConfigError`."""
     has_guard, has_abby = (folder / GUARD_FILE).exists(), (folder / ABBY_FILE).exists()
     if has_guard and not has_abby:
         return ExaminedFiles(guard=load_guard(folder))

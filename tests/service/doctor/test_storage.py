@@ -1,4 +1,4 @@
-"""What the doctor says of the memory for senders and sites."""
+"""The doctor's rows on storage and sender history."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ import msgspec
 
 from gatepost.sender_history import EVERYTHING
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.doctor import sender_history
+from gatepost.service.doctor import storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
 from gatepost.settings.keys import SenderHistory
@@ -20,7 +20,7 @@ TODAY = int(NOW.timestamp()) // 86_400
 
 
 def found(read: ExaminedFiles, data: DataFolder) -> list[str]:
-    return [row.found for row in sender_history.examine_sender_history(read, data, NOW)]
+    return [row.found for row in storage.check_sender_history(read, data, NOW)]
 
 
 def test_how_much_is_remembered(tmp_path: Path) -> None:
@@ -37,5 +37,5 @@ def test_how_much_is_remembered(tmp_path: Path) -> None:
 
     asyncio.run(fill())
     assert found(read, data) == ["2 senders and sites remembered; enough to call one new in 1 of 2 scopes"]
-    off = read.guard.model_copy(update={"acquaintance": SenderHistory(enabled=False)})
+    off = read.guard.model_copy(update={"sender_history": SenderHistory(enabled=False)})
     assert found(msgspec.structs.replace(read, guard=off), data) == ["off: senders and sites are not remembered"]

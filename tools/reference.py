@@ -1,6 +1,6 @@
-"""The reference pages, generated from what they describe: `python -m gatepost.cli.reference docs/reference`.
+"""Generate the reference pages from the code that they describe: `python -m tools.reference docs/reference`.
 
-A test compares the pages on disk with these, so that neither can fall behind the other.
+`tests/test_docs.py` compares the pages on disk with what this module renders, so that neither can fall behind.
 """
 
 import sys
@@ -18,20 +18,20 @@ from gatepost.settings.keys import Abby, Guard, Section
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 
 
-def pages() -> dict[str, str]:
-    """Every page by its file name."""
+def render_pages() -> dict[str, str]:
+    """Return the text of every page by its file name."""
     made = {
-        "configuration.md": configuration(),
-        "api.md": api(SCANNING, "/v1"),
-        "lists.md": lists(),
-        "findings.md": findings(),
-        "cli.md": commands(),
+        "configuration.md": render_configuration(),
+        "api.md": render_api(SCANNING, "/v1"),
+        "lists.md": render_lists(),
+        "findings.md": render_findings(),
+        "cli.md": render_commands(),
     }
     return {name: "\n".join([GENERATED, "", *lines]).rstrip() + "\n" for name, lines in made.items()}
 
 
-def configuration() -> Iterator[str]:
-    """Both files, every key."""
+def render_configuration() -> Iterator[str]:
+    """Yield the lines of the page on both configuration files: a table row for each key."""
     yield "# Configuration"
     yield ""
     yield "A folder with two files in YAML 1.2. Unknown keys, keys that are set twice, keys without a value and wrong"
@@ -43,30 +43,31 @@ def configuration() -> Iterator[str]:
         file, _, rest = title.partition(": ")
         yield from ("", f"## {file}", "", rest.capitalize(), "")
         yield from ("| Key | Default | Meaning |", "|---|---|---|")
-        yield from _keys(model, "")
+        yield from _render_keys(model, "")
 
 
-def _keys(model: type[Section], above: str) -> Iterator[str]:
+def _render_keys(model: type[Section], above: str) -> Iterator[str]:
     for field in model.model_fields.values():
         key = f"{above}{field.alias}"
-        inner, many = _section(field.annotation)
-        yield f"| `{key}` | {_default(field, inner)} | {_cell(field.description or '')}{_choices(field.annotation)} |"
+        inner, many = _find_section(field.annotation)
+        meaning = _cell(field.description or "") + _render_choices(field.annotation)
+        yield f"| `{key}` | {_render_default(field, inner)} | {meaning} |"
         if inner:
-            yield from _keys(inner, f"{key}[]." if many else f"{key}.")
+            yield from _render_keys(inner, f"{key}[]." if many else f"{key}.")
 
 
-def _section(annotation: Any) -> tuple[type[Section] | None, bool]:
-    """The section behind an annotation, and whether it is a list of them."""
+def _find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
+    """Return the section class inside an annotation, and whether the annotation is a list of them."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation, False
     for inner in get_args(annotation):
-        found, _ = _section(inner)
+        found, _ = _find_section(inner)
         if found:
             return found, getattr(annotation, "__origin__", None) is list
     return None, False
 
 
-def _default(field: Any, inner: type[Section] | None) -> str:
+def _render_default(field: Any, inner: type[Section] | None) -> str:
     if field.is_required():
         return "required"
     if field.default_factory is not None:
@@ -78,36 +79,36 @@ def _default(field: Any, inner: type[Section] | None) -> str:
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
 
 
-def _choices(annotation: Any) -> str:
-    words = [word for word in _literals(annotation) if isinstance(word, str)]
+def _render_choices(annotation: Any) -> str:
+    words = [word for word in _find_literals(annotation) if isinstance(word, str)]
     return f" ({', '.join(f'`{word}`' for word in words)})" if len(words) > 1 else ""
 
 
-def _literals(annotation: Any) -> Iterator[Any]:
+def _find_literals(annotation: Any) -> Iterator[Any]:
     for inner in get_args(annotation):
         if isinstance(inner, str):
             yield inner
-        elif _section(inner)[0] is None:
-            yield from _literals(inner)
+        elif _find_section(inner)[0] is None:
+            yield from _find_literals(inner)
 
 
-def api(interface: Interface, base: str) -> Iterator[str]:
-    """One of the two interfaces, from its OpenAPI document."""
+def render_api(interface: Interface, base: str) -> Iterator[str]:
+    """Yield the lines of the page on one of the two HTTP interfaces, taken from its OpenAPI document."""
     described = document(interface)
     info = described["info"]
     yield from (f"# {info['title']} {info['version']}", "", info["description"], "")
     yield f"The same as OpenAPI 3.1: `GET {base}/openapi.json`; to read and search: `/docs`."
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
-            yield from _operation(method, path, operation)
+            yield from _render_operation(method, path, operation)
     yield from ("", "## Types")
     for name, schema in described["components"]["schemas"].items():
-        yield from _type(name, schema)
+        yield from _render_type(name, schema)
 
 
-def lists() -> Iterator[str]:
-    """The List API, and the lists that every scope has."""
-    yield from api(LISTS_API, LISTS_BASE)
+def render_lists() -> Iterator[str]:
+    """Yield the lines of the page on the List API, on the lists that every scope has and on the kinds of entries."""
+    yield from render_api(LISTS_API, LISTS_BASE)
     yield from (
         "",
         "## Lists of every scope",
@@ -131,7 +132,7 @@ def lists() -> Iterator[str]:
         yield f"| `{entries.name}` | {_cell(entries.description)} | `{entries.example}` | {', '.join(uses)} |"
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+def _render_operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", f"## {method.upper()} {path}", "", f"{operation['summary']}. {operation['description']}", "")
     if "requestBody" in operation:
         yield f"Request: {', '.join(f'`{kind}`' for kind in operation['requestBody']['content'])}."
@@ -140,34 +141,34 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
     for status, response in operation["responses"].items():
         schema = next(iter(response["content"].values()))["schema"]
         meaning = response["description"].replace("\n- ", "<br>").removeprefix("- ")
-        yield f"| {status} | {_schema(schema)} | {_cell(meaning)} |"
+        yield f"| {status} | {_render_schema(schema)} | {_cell(meaning)} |"
 
 
-def _type(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+def _render_type(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", f"### {name}", "", " ".join(schema.get("description", "").split()), "")
     yield from ("| Field | Type | Required | Meaning |", "|---|---|---|---|")
     required = schema.get("required", [])
     for field, inner in schema.get("properties", {}).items():
         needed = "yes" if field in required else ""
-        yield f"| `{field}` | {_schema(inner)} | {needed} | {_cell(inner.get('description', ''))} |"
+        yield f"| `{field}` | {_render_schema(inner)} | {needed} | {_cell(inner.get('description', ''))} |"
 
 
-def _schema(schema: Mapping[str, Any]) -> str:
+def _render_schema(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema and "type" not in schema:
-        return " or ".join(_schema(each) for each in schema["anyOf"])
+        return " or ".join(_render_schema(each) for each in schema["anyOf"])
     if schema.get("type") == "array":
-        return f"array of {_schema(schema.get('items', {}))}"
+        return f"array of {_render_schema(schema.get('items', {}))}"
     kind = str(schema.get("type", "any"))
     return f"{kind}, {schema['format']}" if "format" in schema else kind
 
 
-def findings() -> Iterator[str]:
-    """Every kind of finding, with what the shipped policy makes of it."""
+def render_findings() -> Iterator[str]:
+    """Yield the lines of the page on findings: each kind with its weight, group and verdict in the shipped policy."""
     policy = shipped_policy()
     yield from ("# Findings", "")
     yield "What an analysis can find. The tag is what the API answers; the rest is the shipped policy's."
@@ -192,8 +193,8 @@ def findings() -> Iterator[str]:
     yield from (f"| {name} | {group.cap:g} | {_cell(group.description)} |" for name, group in policy.groups.items())
 
 
-def commands() -> Iterator[str]:
-    """Every command with its arguments and options."""
+def render_commands() -> Iterator[str]:
+    """Yield the lines of the page on the command line: every command with its arguments and options."""
     import typer.main
 
     from gatepost.cli.app import app
@@ -201,24 +202,24 @@ def commands() -> Iterator[str]:
     yield from ("# Command line", "")
     yield "A command that fails for a reason that you can mend says so in one sentence and exits with 1; a wrong"
     yield "argument exits with 2. `--config` and `--data` mean the same on every command; `--json` is for programs."
-    yield from _command("gatepost", typer.main.get_command(app))
+    yield from _render_command("gatepost", typer.main.get_command(app))
 
 
-def _command(name: str, command: Any) -> Iterator[str]:
-    yield from ("", f"## {name}", "", "\n\n".join(_paragraphs(command.help or "")))
-    shown = [parameter for parameter in command.params if parameter.name != "help"]
-    if shown:
+def _render_command(name: str, command: Any) -> Iterator[str]:
+    yield from ("", f"## {name}", "", "\n\n".join(_split_paragraphs(command.help or "")))
+    parameters = [parameter for parameter in command.params if parameter.name != "help"]
+    if parameters:
         yield from ("", "| Argument or option | Meaning |", "|---|---|")
-        yield from (_parameter(parameter) for parameter in shown)
+        yield from (_render_parameter(parameter) for parameter in parameters)
     for inner, subcommand in getattr(command, "commands", {}).items():
-        yield from _command(f"{name} {inner}", subcommand)
+        yield from _render_command(f"{name} {inner}", subcommand)
 
 
-def _paragraphs(text: str) -> list[str]:
+def _split_paragraphs(text: str) -> list[str]:
     return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
 
 
-def _parameter(parameter: Any) -> str:
+def _render_parameter(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         name = f"{parameter.name.upper()}{'…' if parameter.nargs == -1 else ''}"
     else:
@@ -232,9 +233,9 @@ def _cell(text: str) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write all pages."""
+    """Write all pages into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
+    for name, text in render_pages().items():
         (folder / name).write_text(text, "utf-8")
 
 

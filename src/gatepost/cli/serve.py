@@ -1,0 +1,88 @@
+"""`gatepost serve`, `gatepost guard` and `gatepost abby`: both services in one process, or one each.
+
+`gatepost serve` prints where it listens and how to send the first message.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gatepost.cli.deployment import config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption
+
+if TYPE_CHECKING:
+    from gatepost.service.commands import Started
+
+_PARAMETERS = '{"borderMtaData":{"envelopeFrom":"ann@example.org","envelopeRecipients":["bob@example.com"]}}'
+
+
+def serve(config: ConfigOption = None, data: DataOption = None) -> None:
+    """Run guard and abby together; if there is no configuration, write a working one first."""
+    from gatepost.service import commands
+
+    commands.serve(data_folder(data), config.expanduser().absolute() if config else None, greet)
+
+
+def guard(config: ConfigOption = None, data: DataOption = None) -> None:
+    """Run the core alone."""
+    from gatepost.service import commands
+
+    place = data_folder(data)
+    commands.guard(place, config_folder(config, place))
+
+
+def abby(config: ConfigOption = None, data: DataOption = None) -> None:
+    """Run the API service alone."""
+    from gatepost.service import commands
+
+    place = data_folder(data)
+    commands.abby(place, config_folder(config, place))
+
+
+def greet(started: "Started") -> None:
+    """Print the welcome. The example command is outside of the frame, so that it can be copied."""
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    text = "\n".join(_welcome_lines(started))
+    if console.is_terminal:
+        console.print(Panel.fit(Text(text), title="Gatepost", border_style="green"))
+    else:
+        print(text)
+    which = "" if started.token_file else ", with TOKEN set to one of staticApiTokens"
+    print(f"\nSend a message, from any shell{which}:\n\n{render_curl(started)}\n")
+    sys.stdout.flush()
+
+
+def _welcome_lines(started: "Started") -> list[str]:
+    lines = [f"Gatepost listens on {started.url} (web interface); API documentation: {started.url}/docs"]
+    if started.token_file:
+        lines.append(f"Token:          {started.token_file}")
+    lines += [f"Configuration:  {started.config}", f"Data:           {started.data.path}"]
+    if started.password:
+        lines.append(f"Administrator:  admin, password {started.password} (shown only once)")
+    lines += [f"Note:           {note}" for note in started.notes]
+    return [*lines, "Ctrl-C finishes requests in flight, then stops."]
+
+
+def _quote_file_name(path: Path) -> str:
+    """Quote a file name for curl -F, where a name may contain a comma or a semicolon."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def render_curl(started: "Started") -> str:
+    """Return a command that submits the example message and works as printed, in any folder."""
+    token = f"$(cat {shlex.quote(str(started.token_file))})" if started.token_file else "$TOKEN"
+    trust = ["--cacert", shlex.quote(str(started.certificate))] if started.certificate else []
+    lines = [
+        " ".join(["curl", "-sS", "--noproxy", "'*'", *trust]),
+        f'-H "Authorization: Bearer {token}"',
+        f"-F {shlex.quote(f'parameters={_PARAMETERS};type=application/json')}",
+        f"-F {shlex.quote(f'email=@{_quote_file_name(started.data.example)};type=message/rfc822')}",
+        f"{started.url}/v1/messageQueue/submitEmail",
+    ]
+    return " \\\n  ".join(lines)

@@ -1,0 +1,101 @@
+"""Build abby, the API service, from its settings: the cores behind it, its application and its server."""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gatepost.abby.app import create_app, create_services
+from gatepost.abby.core_clients import LocalCore, RemoteCore
+from gatepost.abby.cores import Cores
+from gatepost.service.http_servers import Server, build_server
+from gatepost.service.metrics import AbbyMetrics, render_on_demand
+from gatepost.service.plan import Plan, SharedParts
+from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.keys import Abby as AbbySettings
+from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.store.errors import StorageError
+from gatepost.store.store import Store
+from gatepost.web.context import Installation
+from gatepost.web.registry import build_site
+
+if TYPE_CHECKING:
+    from gatepost.service.core import OwnCore
+
+# A uid that no tenant has: looking it up shows whether storage answers.
+_NO_TENANT = "00000000-0000-0000-0000-000000000000"
+
+
+def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> Server:
+    """Build the API service on a port that is already bound; `own` is the core of this process, if it runs one."""
+    hosts = build_cores(settings, plan.secret, plan.ca, own)
+    cores = Cores(hosts)
+    metrics = AbbyMetrics(cores)
+    shared.registry.register(metrics)
+    services = create_services(
+        store=shared.store,
+        cores=cores,
+        spool=shared.spool,
+        held_mail_cores=hosts,
+        policies=shared.policies,
+        scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
+    )
+    site = build_site(services, _describe_installation(plan, settings))
+    app = create_app(
+        services,
+        tokens=settings.static_api_tokens,
+        ready=lambda: _check_storage(shared.store),
+        metrics=render_on_demand(shared.registry),
+        observe=metrics.scanned,
+        routes=site.routes,
+        error_page=site.error_page,
+    )
+    return build_server(app, shared.bound["abby"], plan.certificate)
+
+
+def build_cores(
+    settings: AbbySettings, secret: str, ca: Path, own: "OwnCore | None"
+) -> tuple[LocalCore | RemoteCore, ...]:
+    """Build a client for each core in `hosts`; the core of this process is called directly, without an upload."""
+
+    def build(url: str) -> LocalCore | RemoteCore:
+        if own and _is_own(url, own.settings):
+            return LocalCore(own.guard, own.held_mail)
+        return RemoteCore(url, secret, ca)
+
+    return tuple(build(url) for url in settings.service_providers.core.hosts)
+
+
+def _is_own(url: str, guard: GuardSettings) -> bool:
+    """A guard without `restApi` listens nowhere, so that an address on this machine can only mean it."""
+    if guard.scan_sources.rest_api is None:
+        return is_this_machine(host_and_port(url)[0])
+    return leads_to(url, guard)
+
+
+def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
+    of_guard = settings_in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
+    return Installation(
+        started=time.time(),
+        settings=(*settings_in_force(ABBY_FILE.name, settings), *of_guard),
+        examine=plan.examine,
+        learn=partial(_save_feedback, plan.data.path),
+    )
+
+
+def _save_feedback(data: Path, raw: bytes, wanted: bool) -> None:
+    """Keep a message that was judged wrongly for the next training; the text model is loaded only then."""
+    from gatepost.textmodel.deployed import save_feedback
+
+    save_feedback(data, raw, wanted)
+
+
+async def _check_storage(store: Store) -> str | None:
+    """Return why the service is not ready; None if storage answers."""
+    try:
+        await store.tenant(_NO_TENANT)
+    except StorageError:
+        return "storage cannot be read"
+    return None

@@ -1,0 +1,232 @@
+"""Build guard, the core, from its settings: workers, quarantine, relay and the two scan sources.
+
+Each part is built in one place. The service builds them once per process; commands that work beside a running service,
+such as `gatepost quarantine`, build the few that they need.
+"""
+
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from gatepost.guard.admission import Admission
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.clamd import ClamdClient
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.lists import ListAnswers
+from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.guard.http_source import HoldingCore, build_rest_app
+from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, SenderHistoryMetrics
+from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
+from gatepost.guard.quarantine.raw_store import open_raw_store
+from gatepost.guard.service import Guard
+from gatepost.policy.layers import Policies
+from gatepost.scanning.request import RestCore
+from gatepost.service.certificates import check_pair
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.http_servers import Serves, build_server
+from gatepost.service.metrics import GatewayMetrics
+from gatepost.service.plan import Plan, SharedParts
+from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.keys import Smtp
+from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.intake import Intake
+from gatepost.smtp.limits import NextHopTimeouts
+from gatepost.smtp.relay import Relay
+from gatepost.smtp.services import MessageHandler, Services
+from gatepost.store.held_mail import HeldMailStore
+from gatepost.store.store import Store
+from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.supervisor import SealError
+
+
+def hostname(settings: GuardSettings) -> str:
+    """Return the name under which this core greets other mail servers."""
+    smtp = settings.scan_sources.smtp
+    return (smtp.hostname if smtp else None) or socket.gethostname()
+
+
+@asynccontextmanager
+async def open_relay(settings: GuardSettings) -> AsyncIterator[Relay | None]:
+    """Build the relay to the next hop, if there is one, and close its connections in the end."""
+    delivery = settings.delivery
+    if delivery.next_hop is None:
+        yield None
+        return
+    relay = Relay(
+        delivery.next_hop, delivery.tls, hostname(settings), NextHopTimeouts.from_setting(delivery.timeout / 1000)
+    )
+    try:
+        yield relay
+    finally:
+        await relay.close()
+
+
+@asynccontextmanager
+async def open_quarantine(
+    settings: GuardSettings,
+    store: HeldMailStore,
+    data: DataFolder,
+    relay: Relay | None,
+    registry: CollectorRegistry | None = None,
+    viewer: ShowsMail | None = None,
+) -> AsyncIterator[Quarantine]:
+    """Build the quarantine on a store; released mail leaves through the relay, and `viewer` has messages shown.
+
+    A service passes its registry: then expired mail is deleted and held mail is counted while the service runs. A
+    command passes none and leaves both to the service.
+    """
+    raw = open_raw_store(settings.quarantine.url, data.quarantine)
+    metrics = QuarantineMetrics(store, settings.quarantine.max_size)
+    quarantine = Quarantine(store, raw, relay, viewer, max_size=settings.quarantine.max_size, metrics=metrics)
+    cleanup = Cleanup(store, raw, settings.quarantine.retention, metrics=metrics)
+    if registry:
+        registry.register(metrics)
+        metrics.start()
+        cleanup.start()
+    try:
+        yield quarantine
+    finally:
+        await quarantine.finish()
+        await cleanup.stop()
+        await metrics.stop()
+
+
+def build_guard(
+    settings: GuardSettings,
+    store: Store,
+    policies: Policies,
+    registry: CollectorRegistry,
+    *,
+    models: str = "",
+    fault_injection: str = "",
+) -> Guard:
+    """Build a core with its workers, resolver and admission.
+
+    `models` is a folder of text models. `fault_injection` is for tests only: a Python file that makes workers fail.
+    """
+    resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
+    lists = ListAnswers(store)
+    antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
+    histories = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
+    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, sender_histories=histories)
+    of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
+    pool_settings = _pool_settings(settings, models, fault_injection)
+    pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
+    admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    metrics = GuardMetrics(admission, pool, resolver, store)
+    registry.register(metrics)
+    if histories:
+        registry.register(SenderHistoryMetrics(histories))
+    return Guard(
+        settings,
+        store,
+        pool,
+        answerer,
+        admission,
+        lists=lists,
+        sender_histories=histories,
+        observe=metrics.observe_scan,
+    )
+
+
+def _pool_settings(settings: GuardSettings, models: str, fault_injection: str) -> PoolSettings:
+    return PoolSettings(
+        processes=settings.worker_processes,
+        analysis_timeout=settings.analysis_timeout / 1000,
+        stage_limit=settings.stage_limit / 1000,
+        memory=settings.worker_memory,
+        unsealed=settings.unsealed,
+        fault_injection=fault_injection,
+        rules=settings.yara.folder if settings.yara else None,
+        models=models,
+        antivirus=settings.clamd is not None,
+    )
+
+
+class OwnCore(msgspec.Struct, frozen=True):
+    """The core of this process, as REST scans use it, with the operations on the mail that it holds."""
+
+    settings: GuardSettings
+    guard: RestCore
+    held_mail: Quarantine
+
+
+class CoreParts(msgspec.Struct, frozen=True):
+    """A core that runs: the service itself, its held mail, its way out, and what abby calls."""
+
+    settings: GuardSettings
+    guard: Guard
+    quarantine: Quarantine
+    relay: Relay | None
+    own: OwnCore
+
+
+async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
+    """Build a core and start its workers; the stack stops them."""
+    relay = await stack.enter_async_context(open_relay(settings))
+    guard = build_guard(
+        settings,
+        shared.store,
+        shared.policies,
+        shared.registry,
+        models=str(plan.data.models),
+        fault_injection=plan.fault_injection,
+    )
+    quarantine = await stack.enter_async_context(
+        open_quarantine(settings, shared.store, plan.data, relay, shared.registry, guard)
+    )
+    try:
+        await guard.start()
+    except SealError as fault:
+        raise StartError(str(fault)) from None
+    stack.push_async_callback(guard.stop)
+    own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
+    return CoreParts(settings, guard, quarantine, relay, own)
+
+
+def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
+    """Return the core as REST scans use it: with `keep: held` it keeps the raw mail of scans that are held."""
+    source = settings.scan_sources.rest_api
+    return HoldingCore(guard, quarantine) if source and source.keep == "held" else guard
+
+
+def build_core_servers(plan: Plan, core: CoreParts, shared: SharedParts) -> list[Serves]:
+    """Build the scan sources of a core on ports that are already bound."""
+    servers: list[Serves] = []
+    if "guard" in shared.bound:
+        app = build_rest_app(core.own.guard, plan.secret, shared.spool, shared.registry, core.own.held_mail)
+        servers.append(build_server(app, shared.bound["guard"], plan.own_certificate))
+    if source := core.settings.scan_sources.smtp:
+        pair = plan.certificate or plan.own_certificate
+        check_pair(*pair)
+        servers.append(_build_intake(core, source, shared, pair))
+    return servers
+
+
+def _build_intake(core: CoreParts, source: Smtp, shared: SharedParts, pair: tuple[Path, Path]) -> Intake:
+    """Build the SMTP source; `pair` is the certificate and key for STARTTLS."""
+    services = Services(
+        guard=core.guard,
+        handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
+        relay=core.relay,
+        tenancy=Tenancy(core.settings.tenants, shared.store),
+        spool=shared.spool,
+        hostname=hostname(core.settings),
+        tls=None if source.tls == "off" else _smtp_tls(*pair),
+        tls_required=source.tls == "required",
+    )
+    intake = Intake(services, shared.bound["smtp"], source.max_connections, parse_networks(source.xclient_hosts))
+    shared.registry.register(GatewayMetrics(intake, services))
+    return intake
+
+
+def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    return context

@@ -1,0 +1,190 @@
+"""Checks of the machine: interpreter, libraries, clock, disk, sandbox, DNS, antivirus and ports.
+
+Each function returns one row; none of them raises or changes stored data.
+"""
+
+import asyncio
+import importlib.metadata
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+import gatepost
+from gatepost.questions import Dns
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
+from gatepost.service.ports import bind, close_sockets, render_address
+from gatepost.settings.keys import Dns as DnsSettings
+
+LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
+ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
+SUFFIX_LIST_DAYS = 365
+DNS_NAME = "example.com"
+# A worker's seal, tried in a process that is thrown away; its socket is descriptor 0 as in a worker.
+SEAL_TEST = """\
+import msgspec, os, socket
+from gatepost.workers.sandbox import seal
+connection = socket.socket(fileno=0)
+connection.sendall(msgspec.json.encode(seal(256 << 20)))
+os._exit(0)
+"""
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """What a worker reports about its seal."""
+
+    layers: tuple[str, ...]
+    leaks: tuple[str, ...]
+
+
+def check_python() -> DoctorRow:
+    """Return the version of the interpreter and the platform."""
+    return DoctorRow("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def check_libraries() -> DoctorRow:
+    """Return the versions of the most important libraries."""
+    try:
+        versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
+    except importlib.metadata.PackageNotFoundError as fault:
+        return DoctorRow("libraries", "fail", f"{fault.name} is not installed", "install Gatepost anew")
+    return DoctorRow("libraries", "ok", ", ".join(versions))
+
+
+def check_suffix_list(today: datetime) -> DoctorRow:
+    """Check the age of the public suffix list, which tells organisations apart by domain and changes every week."""
+    stamp = importlib.metadata.version("publicsuffixlist").rpartition(".")[2]
+    try:
+        age = (today - datetime.strptime(stamp, "%Y%m%d").replace(tzinfo=UTC)).days
+    except ValueError:
+        return DoctorRow("public suffixes", "warn", f"of unknown age ({stamp})")
+    if age > SUFFIX_LIST_DAYS:
+        return DoctorRow("public suffixes", "warn", f"{age} days old", "update the package publicsuffixlist")
+    return DoctorRow("public suffixes", "ok", f"of {stamp}")
+
+
+def check_clock(seconds: float) -> DoctorRow:
+    """Check the clock: signatures and certificates have dates, so a wrong clock makes good mail look bad."""
+    newest = Path(gatepost.__file__).stat().st_mtime
+    shown = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    if seconds < newest - 86_400:
+        return DoctorRow(
+            "clock", "fail", f"{shown}, before this program was installed", "set the clock; run a time service"
+        )
+    return DoctorRow("clock", "ok", shown)
+
+
+def check_data_folder(data: DataFolder) -> DoctorRow:
+    """Check that the data folder can be written and has space."""
+    if not data.path.exists():
+        return DoctorRow("data folder", "warn", f"{data.path} is not there yet", "gatepost serve makes it")
+    try:
+        data.make()
+    except StartError as fault:
+        return DoctorRow("data folder", "fail", str(fault), "give the folder to the user that runs Gatepost")
+    free = shutil.disk_usage(data.path).free
+    state: DoctorState = "ok" if free >= ROOM_WANTED else "warn" if free >= ROOM_NEEDED else "fail"
+    return DoctorRow(
+        "data folder", state, f"{data.path}, {free >> 20:,} MiB free", "" if state == "ok" else "free some disk space"
+    )
+
+
+def check_workers(*, unsealed: bool) -> DoctorRow:
+    """Check that this system can seal a worker process."""
+    try:
+        seal = _try_seal()
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
+        return DoctorRow(
+            "workers", "fail", "a sealed process could not be started", "see whether seccomp is allowed here"
+        )
+    if not seal.leaks:
+        return DoctorRow("workers", "ok", f"sealed by {', '.join(seal.layers)}")
+    found = f"a worker could still {', '.join(seal.leaks)}"
+    if unsealed:
+        return DoctorRow(
+            "workers", "warn", f"{found}; unsealed: true lets it start", "run it where workers can be sealed"
+        )
+    return DoctorRow("workers", "fail", found, "a Linux kernel with seccomp is needed; unsealed: true starts without")
+
+
+def _try_seal() -> Seal:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        subprocess.run(
+            [sys.executable, "-c", SEAL_TEST], stdin=theirs.fileno(), timeout=20, check=True, capture_output=True
+        )
+        ours.settimeout(1)
+        return msgspec.json.decode(ours.recv(1 << 16), type=Seal)
+
+
+def check_dns(settings: DnsSettings) -> DoctorRow:
+    """Check that the name servers answer in time."""
+    from gatepost.guard.answers.dns import Resolver
+
+    async def ask() -> tuple[str, float]:
+        resolver = Resolver(settings.nameservers, settings.timeout / 1000)
+        started = time.monotonic()
+        answer = await resolver.ask(Dns(DNS_NAME, "A"))
+        await resolver.close()
+        return answer.status, (time.monotonic() - started) * 1000
+
+    status, milliseconds = asyncio.run(ask())
+    who = ", ".join(settings.nameservers) or "the system's name servers"
+    if status == "failed":
+        advice = "name others with dns.nameservers; without DNS no sender can be authenticated"
+        return DoctorRow("dns", "fail", f"{who} did not answer within {settings.timeout} ms", advice)
+    return DoctorRow("dns", "ok", f"{who} answered in {milliseconds:.0f} ms")
+
+
+def check_archives() -> DoctorRow:
+    """Check that libarchive is installed, which alone can unpack RAR archives."""
+    from gatepost.files.archives import libarchive
+
+    if libarchive.is_installed():
+        return DoctorRow("archives", "ok", "libarchive unpacks rar")
+    found = "without libarchive, packed files in rar archives are not read: such mail is unscannable"
+    return DoctorRow("archives", "warn", found, "install libarchive (Debian: libarchive13)")
+
+
+def check_antivirus(address: str) -> DoctorRow:
+    """Check that clamd answers."""
+    from gatepost.guard.answers.clamd import ClamdClient
+
+    if asyncio.run(ClamdClient(address).ping()):
+        return DoctorRow("clamd", "ok", f"{address} answers")
+    return DoctorRow(
+        "clamd",
+        "fail",
+        f"{address} does not answer: mail is judged without it",
+        "start clamd, or correct clamd.address",
+    )
+
+
+def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
+    """Check that every port is free or in use by this service."""
+    wanted = [("abby", read.abby.listen.host, read.abby.listen.port, "listen.port")] if read.abby else []
+    if read.guard and (source := read.guard.scan_sources.rest_api):
+        wanted.append(("guard", source.host, source.port, "scanSources.restApi.port"))
+    if read.guard and (smtp := read.guard.scan_sources.smtp):
+        wanted.append(("smtp", smtp.host, smtp.port, "scanSources.smtp.port"))
+    for service, host, port, key in wanted:
+        yield check_port(service, render_address(host, port), lambda: bind(host, port, key), data)  # noqa: B023
+
+
+def check_port(service: str, shown: str, take: Callable[[], tuple[socket.socket, ...]], data: DataFolder) -> DoctorRow:
+    """Check one port by binding it with `take`."""
+    if data.is_locked("abby" if service == "abby" else "guard"):
+        return DoctorRow(f"port of {service}", "ok", f"{shown}, in use by the Gatepost that runs")
+    try:
+        close_sockets(take())
+    except StartError as fault:
+        return DoctorRow(f"port of {service}", "fail", str(fault), "choose another one, or stop the other program")
+    return DoctorRow(f"port of {service}", "ok", f"{shown} is free")

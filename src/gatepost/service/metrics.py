@@ -1,0 +1,81 @@
+"""What abby and the SMTP source report to Prometheus, and `/metrics` on a port of its own."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gatepost.api.errors import Failure
+from gatepost.metrics import CONTENT_TYPE, Timed, exposition
+
+if TYPE_CHECKING:
+    from gatepost.abby.cores import Cores
+    from gatepost.scanning.request import ScanResult
+    from gatepost.smtp.intake import Intake
+    from gatepost.smtp.services import Services
+
+
+class AbbyMetrics(Collector):
+    """Scan requests by outcome, and the scans that wait."""
+
+    def __init__(self, cores: "Cores") -> None:
+        self._cores = cores
+        self._scans = Timed("gatepost_scan_requests", "Scan requests answered", ("outcome", "decision"))
+
+    def scanned(self, outcome: "ScanResult | Failure", seconds: float) -> None:
+        """Count one request that was answered, with a verdict or with an error code."""
+        if isinstance(outcome, Failure):
+            self._scans.observe((outcome.error.code, ""), seconds)
+        else:
+            self._scans.observe((outcome.report.verdict, outcome.report.decision), seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._scans.collect()
+        yield GaugeMetricFamily("gatepost_waiting", "Scans that wait for a slot", value=self._cores.waiting)
+        yield GaugeMetricFamily("gatepost_waiting_bytes", "Bytes of those", value=self._cores.waiting_bytes)
+        yield GaugeMetricFamily("gatepost_cores_answering", "Cores that answer", value=self._cores.answering)
+        yield CounterMetricFamily(
+            "gatepost_scans_again", "Attempts at a message after its first", value=self._cores.attempts_again
+        )
+
+
+def build_metrics_app(text: Callable[[], bytes]) -> Starlette:
+    """Build an application that serves `/metrics` and nothing else, without authentication."""
+
+    async def metrics(_request: Request) -> Response:
+        return Response(text(), headers={"content-type": CONTENT_TYPE})
+
+    return Starlette(routes=[Route("/metrics", metrics)])
+
+
+class GatewayMetrics(Collector):
+    """Sessions, answers and relay connections of the SMTP source."""
+
+    def __init__(self, intake: "Intake", services: "Services") -> None:
+        self._intake, self._services = intake, services
+
+    def collect(self) -> Iterator[Metric]:
+        intake, relay = self._intake, self._services.relay
+        yield GaugeMetricFamily("gatepost_smtp_sessions", "SMTP sessions at this moment", value=intake.open)
+        yield CounterMetricFamily("gatepost_smtp_connections", "SMTP connections", value=intake.connections)
+        yield CounterMetricFamily("gatepost_smtp_turned_away", "Those over a limit", value=intake.turned_away)
+        answers = CounterMetricFamily("gatepost_smtp_messages", "Whole messages by their answer", labels=("answer",))
+        for answer, count in self._services.answers.items():
+            answers.add_metric((answer,), count)
+        yield answers
+        if relay:
+            yield CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", value=relay.opened)
+            yield CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", value=relay.reused)
+            yield CounterMetricFamily("gatepost_relay_failures", "Connections that failed", value=relay.failures)
+
+
+def render_on_demand(registry: CollectorRegistry) -> Callable[[], bytes]:
+    """Return a function that renders what `/metrics` answers."""
+    return lambda: exposition(registry)

@@ -1,0 +1,57 @@
+"""List the licences of the packages that Gatepost needs.
+
+Run it as `python -m tools.licences requirements/run.txt docs/licences.md`.
+"""
+
+import re
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
+_SHORT = 60
+
+
+def read_pins(lock: str) -> list[str]:
+    """Return the names of the packages in a lock file, sorted."""
+    return sorted(set(_PINNED.findall(lock)), key=str.lower)
+
+
+def render_page(lock: str) -> str:
+    """Return the Markdown page: a table of every package that is installed with the service."""
+    rows = [f"| {name} | {_find_licence(name)} |" for name in read_pins(lock)]
+    head = [
+        "# Third-party licences",
+        "",
+        "What is installed together with Gatepost, as each package states it. None of it is part of this repository.",
+        "",
+        "| Package | Licence |",
+        "|---|---|",
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _find_licence(name: str) -> str:
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return "not needed on this platform"
+    return _read_licence(found)
+
+
+def _read_licence(found: Distribution) -> str:
+    """Return the SPDX expression of a package, else its classifiers, else the first line of its free text."""
+    fields = found.metadata.get_all
+    if expression := fields("License-Expression"):
+        return str(expression[0])
+    classified = [
+        value.rpartition(" :: ")[2]
+        for value in fields("Classifier") or ()
+        if value.startswith("License ::") and value != "License :: OSI Approved"
+    ]
+    text = ", ".join(classified) or (fields("License") or ["not stated"])[0].strip().splitlines()[0]
+    return text if len(text) <= _SHORT else text[:_SHORT] + "…"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(render_page(Path(sys.argv[1]).read_text("utf-8")), "utf-8")
