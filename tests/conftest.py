@@ -23,7 +23,7 @@ from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from gatepost.service.certificates import self_signed
+from gatepost.service.certificates import sign_certificate
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -98,7 +98,7 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     authorities takes longer than most tests."""
     folder = tmp_path_factory.mktemp("authorities")
     (folder / "none").mkdir()
-    (folder / "one.pem").write_bytes(self_signed(["authority.example"], datetime.now(UTC))[0])
+    (folder / "one.pem").write_bytes(sign_certificate(["authority.example"], datetime.now(UTC))[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(folder / "one.pem"))
         patch.setenv("SSL_CERT_DIR", str(folder / "none"))
