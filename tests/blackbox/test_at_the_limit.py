@@ -200,8 +200,8 @@ def test_the_21st_mail_gets_451_and_the_21st_scan_waits_and_is_woken(
 ) -> None:
     # Nobody polls: only the core itself can say that a slot is free.
     monkeypatch.setattr(abby_cores, "IMPATIENT_SECONDS", 600.0)
-    monkeypatch.setattr(guard_core, "ROOM_SECONDS", 600.0)
-    monkeypatch.setattr(abby_cores, "ROOM_SECONDS", 600.0)
+    monkeypatch.setattr(guard_core, "SLOT_SECONDS", 600.0)
+    monkeypatch.setattr(abby_cores, "SLOT_SECONDS", 600.0)
 
     async def test() -> None:
         async with gated(tmp_path, certificate, apart=apart) as gate:

@@ -50,7 +50,7 @@ class Core(Protocol):
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down: ...
 
     async def load(self, *, once_free: bool = False) -> Load | Down:
-        """Ask for the load; `once_free` lets the core answer when it has a free slot, or `ROOM_SECONDS` later."""
+        """Ask for the load; `once_free` lets the core answer when it has a free slot, or `SLOT_SECONDS` later."""
         ...
 
     def peek(self) -> Load | None:

@@ -94,7 +94,7 @@ class Guard:
         return not self._stopping and self._admission.has_slot()
 
     async def wait_for_slot(self) -> None:
-        """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
+        """Return once a slot is free, which is not reserved, or `SLOT_SECONDS` later."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SLOT_SECONDS):
                 await self._admission.wait_for_slot()

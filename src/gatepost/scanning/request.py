@@ -64,7 +64,7 @@ class ScansMail(Protocol):
         ...
 
     async def wait_for_slot(self) -> None:
-        """Return once a slot is free, which is not reserved, or `ROOM_SECONDS` later."""
+        """Return once a slot is free, which is not reserved, or `SLOT_SECONDS` later."""
         ...
 
     async def scan(self, request: ScanRequest) -> "ScanResult | Full":
