@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -47,7 +48,7 @@ from gatepost.settings.keys import Guard as GuardSettings
 from gatepost.settings.keys import Smtp
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import NextHopTimeouts
+from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
@@ -55,6 +56,8 @@ from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
 from gatepost.web.context import Installation
 from gatepost.workers.pool import PoolSettings, WorkerPool
+
+log = structlog.get_logger("gatepost.guard")
 
 
 class Parts(NamedTuple):
@@ -178,6 +181,8 @@ def build_guard(
     answerer = Answerer(resolver, lists=lists, antivirus=antivirus, sender_histories=known)
     policies = files.load_policies(settings.policy)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
+    if fault_injection:
+        log.warning("faults are injected into workers", file=fault_injection)
     pool_settings = _pool_settings(settings, models, fault_injection)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
