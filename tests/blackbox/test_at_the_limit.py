@@ -34,8 +34,8 @@ from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import Guard as Settings
 from gatepost.settings.keys import RestApi, ScanSources, StaticApiToken
 from gatepost.smtp.client import Tenancy
+from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import SmtpLimits
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store import open_store
 from gatepost.workers.jobs import AnalysisJob

@@ -124,6 +124,11 @@ def service(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Service:
     return Service(process, data, abby_port, process.until('"listening"'))
 
 
+def test_a_service_with_fault_injection_says_so(service: Service) -> None:
+    assert "faults are injected into workers" in service.process.text
+    assert "GATEPOST_FAULT_INJECTION is set" in service.process.text
+
+
 def test_the_welcome_tells_what_is_needed_and_one_secret_only(service: Service) -> None:
     token = (service.data / "token").read_text()
     assert f"https://127.0.0.1:{service.port}" in service.welcome

@@ -17,8 +17,9 @@ from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.ports import bind, port_of
 from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import NextHopTimeouts, SmtpLimits
+from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError

@@ -9,8 +9,7 @@ import pytest
 from gatepost import __version__
 from gatepost.smtp import intake
 from gatepost.smtp.client import SmtpClient
-from gatepost.smtp.commands import Verb
-from gatepost.smtp.limits import SmtpLimits
+from gatepost.smtp.commands import SmtpLimits, Verb
 
 QUICK = SmtpLimits(greeting_pause=0.0)
 EHLO = ("EHLO c.example", "250-gate.example|")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.smtp.limits import SmtpLimits
+from gatepost.smtp.commands import SmtpLimits
 
 
 async def encrypted(gate: Any, client: Any) -> None:

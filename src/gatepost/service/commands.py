@@ -71,8 +71,6 @@ def abby(data: DataFolder, folder: Path) -> None:
 
 
 def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: AbbySettings | None, started: "Up") -> None:
-    import structlog
-
     from gatepost import logs
     from gatepost.service import first_start
     from gatepost.service.doctor.examination import examine_in_child
@@ -88,14 +86,11 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     assert settings is not None
     logs.configure(settings.log)
     warn_of_old_names(folder)
-    faults = os.environ.get(FAULT_INJECTION, "") if guard else ""
-    if faults:
-        structlog.get_logger("gatepost").warning("faults are injected into workers", file=faults)
     plan = Plan(
         data,
         guard,
         abby,
-        fault_injection=faults,
+        fault_injection=os.environ.get(FAULT_INJECTION, ""),
         examine=lambda: examine_in_child(folder, data.path),
     )
     run(lambda stop: run_plan(plan, stop, started))

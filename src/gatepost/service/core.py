@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.guard.admission import Admission
@@ -35,13 +36,15 @@ from gatepost.settings.keys import Guard as GuardSettings
 from gatepost.settings.keys import Smtp
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.intake import Intake
-from gatepost.smtp.limits import NextHopTimeouts
+from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
+
+log = structlog.get_logger("gatepost.guard")
 
 
 def hostname(settings: GuardSettings) -> str:
@@ -109,6 +112,8 @@ def build_guard(
 
     `models` is a folder of text models. `fault_injection` is for tests only: a Python file that makes workers fail.
     """
+    if fault_injection:
+        log.warning("faults are injected into workers", file=fault_injection)
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None

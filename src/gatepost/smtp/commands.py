@@ -6,6 +6,8 @@ from these values is one line.
 
 `check_sender` and `check_recipient` say which parameters of MAIL and RCPT a client may use: SIZE (RFC 1870), BODY
 (RFC 6152), SMTPUTF8 (RFC 6531); RET, ENVID, NOTIFY and ORCPT (RFC 3461) if the next hop has DSN.
+
+`SmtpLimits` says how much of everything a session may have.
 """
 
 import re
@@ -13,9 +15,9 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.api.scanning import MAX_BODY
 from gatepost.names import normal_domain
 from gatepost.smtp import replies
-from gatepost.smtp.limits import SmtpLimits
 from gatepost.smtp.replies import SmtpReply
 
 Verb = Literal[
@@ -34,6 +36,37 @@ _XTEXT = re.compile(rb"\+([0-9A-F]{2})")
 
 PATH_COMMANDS = {b"MAIL": b"FROM:", b"RCPT": b"TO:"}
 HTTP_VERBS = frozenset({b"CONNECT", b"GET", b"HEAD", b"OPTIONS", b"POST", b"PUT"})
+
+
+class SmtpLimits(msgspec.Struct, frozen=True):
+    """Every bound of an SMTP session: bytes, counts and seconds.
+
+    RFC 5321 section 4.5.3.1 says how much a server must take, section 4.5.3.2 how long each side should wait.
+    """
+
+    command_line: int = 2_048
+    path: int = 512
+    message: int = MAX_BODY
+    recipients: int = 1_000
+    # Commands in one session; those in a row that bring no mail forward; those that were wrong.
+    commands: int = 20_000
+    idle_commands: int = 100
+    errors: int = 10
+    hops: int = 100
+    # A command line must be whole within `command_wait`, and something of the message must come within `data_wait`.
+    command_wait: float = 300.0
+    data_wait: float = 180.0
+    # A message may take `data_grace` seconds, more at this many bytes for each further one, and `data_most` at most.
+    data_grace: float = 300.0
+    data_rate: int = 1_024
+    data_most: float = 3_600.0
+    # A client that speaks before the greeting is no mail server (RFC 5321 section 4.3.1); known hosts do not wait.
+    greeting_pause: float = 0.2
+    handshake: float = 30.0
+    per_address: int = 50
+    # Bytes of all messages that are on their way in.
+    spooled: int = 2 << 30
+    stop: float = 45.0
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -11,11 +11,30 @@ from collections import deque
 from collections.abc import Iterable
 from typing import cast
 
+import msgspec
+
 from gatepost.smtp.content import DotStuffer
-from gatepost.smtp.limits import NextHopTimeouts
 from gatepost.smtp.replies import NEXT_HOP_CONFUSED, ReplyReader, SmtpReply
 
 _WRITE_AHEAD = 512 << 10
+
+
+class NextHopTimeouts(msgspec.Struct, frozen=True):
+    """Seconds that the next hop may take for each step (RFC 5321 section 4.5.3.2, scaled).
+
+    A client waits ten minutes for the last reply; analysis and next hop must both fit into that.
+    """
+
+    connect: float = 10.0
+    greeting: float = 60.0
+    command: float = 60.0
+    block: float = 60.0
+    final: float = 300.0
+
+    @classmethod
+    def from_setting(cls, seconds: float) -> "NextHopTimeouts":
+        """Return all times from that for a reply to a command; the last reply may take five times as long."""
+        return cls(min(seconds, 10.0), seconds, seconds, seconds, seconds * 5)
 
 
 class NextHopError(Exception):

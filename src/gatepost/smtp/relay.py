@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from gatepost.smtp import replies
-from gatepost.smtp.limits import NextHopTimeouts
-from gatepost.smtp.next_hop import NextHop, NextHopError
+from gatepost.smtp.next_hop import NextHop, NextHopError, NextHopTimeouts
 from gatepost.smtp.replies import SmtpReply, pass_on
 
 log = structlog.get_logger("gatepost.guard")

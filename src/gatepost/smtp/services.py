@@ -16,7 +16,7 @@ from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
-from gatepost.smtp.limits import SmtpLimits
+from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError

@@ -19,8 +19,7 @@ import structlog
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
 from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOutcome, SendsMail
-from gatepost.smtp.commands import PathCommand, parse_command
-from gatepost.smtp.limits import SmtpLimits
+from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
