@@ -13,7 +13,7 @@ import msgspec
 
 from gatepost import sender_history
 from gatepost.auth.authenticate import authenticate
-from gatepost.auth.dns_names import address
+from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks import CHECKS, TITLES
 from gatepost.checks.wording import wording
@@ -22,10 +22,10 @@ from gatepost.files.values import File
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules, mark_matches
 from gatepost.findings import Check, Finding, Protected, Reading
-from gatepost.lists.lookup import subjects_of
+from gatepost.lists.lookup import find_subjects
 from gatepost.lists.rulings import Ruling, rule_on
-from gatepost.lists.subjects import Subject, questions
-from gatepost.lists.unkeyed import NO_LISTS, Compiled, hit_of
+from gatepost.lists.subjects import Subject, collect_keys
+from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, make_hit
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import Signature, compute_signature
@@ -45,7 +45,7 @@ from gatepost.questions import (
 )
 from gatepost.report import FileSeen, Outcome, Report, undecided
 from gatepost.sender_history import NO_HISTORY, Facets, SenderHistory
-from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
 from gatepost.verdict import judge
 
@@ -87,13 +87,13 @@ class Context(msgspec.Struct, frozen=True):
     policy: Policy = msgspec.field(default_factory=shipped_policy)
     skip: Mapping[str, str] = {}
     mark: Callable[[str], None] = _unwatched
-    lists: Compiled = NO_LISTS
+    lists: CompiledLists = NO_LISTS
     checks: frozenset[str] | tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
     rules: YaraRules | None = None
     antivirus: bool = False
     acquaintance: bool = False
-    models: Models = msgspec.field(default_factory=shipped_models)
+    models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     campaigns: bool = False
 
 
@@ -110,7 +110,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     if rules := context.rules:
         files = _run("yara", lambda: mark_matches(files, rules), files, context, outcomes)
     context.mark("lists")
-    asked = subjects_of(message, envelope, authentication, files)
+    asked = find_subjects(message, envelope, authentication, files)
     answer, antivirus, met = yield from _told(asked, files, met, context)
     if answer.failed:
         return undecided("the lists could not be read", (*outcomes, Outcome("lists", "failed", "storage is down")))
@@ -211,7 +211,7 @@ def _told(
 
     Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
     """
-    keys = questions(asked, context.lists.source.keyed)
+    keys = collect_keys(asked, context.lists.source.keyed)
     inside = _inside(files, met) if context.acquaintance else Facets()
     wanted: Questions = (
         *((Lookup(keys),) if keys else ()),
@@ -231,18 +231,18 @@ def _inside(files: Sequence[File], met: SenderHistory) -> Facets:
     return Facets(hosts=tuple(host for host in hosts if host not in met.hosts))
 
 
-def _protected(authentication: Authentication, lists: Compiled) -> Protected:
+def _protected(authentication: Authentication, lists: CompiledLists) -> Protected:
     """Who may not be imitated, and whether the sending host is one of our own relays."""
-    trusted = bool(authentication.host) and address(authentication.host) in lists.relays
+    trusted = bool(authentication.host) and parse_address(authentication.host) in lists.relays
     return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted)
 
 
-def _ruled(answer: LookupAnswer, asked: tuple[Subject, ...], reading: Reading, lists: Compiled) -> Ruling:
+def _ruled(answer: LookupAnswer, asked: tuple[Subject, ...], reading: Reading, lists: CompiledLists) -> Ruling:
     """What all lists together say: those that were asked, and the phrases found in what a person reads."""
     message = reading.message
     read_text = [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
     found = [(entry, where) for where, text in read_text for entry in lists.phrases.within(text)]
-    hits = dict.fromkeys([*answer.hits, *(hit_of(entry) for entry, _ in found)])
+    hits = dict.fromkeys([*answer.hits, *(make_hit(entry) for entry, _ in found)])
     spoken = tuple(Subject("text", entry.key, where) for entry, where in found)
     authenticated = reading.authentication.aligned
     return rule_on(hits, (*asked, *spoken), authenticated=authenticated, custom=lists.source.custom)

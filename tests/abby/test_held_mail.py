@@ -37,8 +37,8 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
-from gatepost.view.message import view
-from gatepost.view.picture import picture
+from gatepost.view.message import build_view
+from gatepost.view.picture import draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import warmup
 from gatepost.workers.jobs import AnalysisJob
@@ -175,12 +175,12 @@ def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use)
         room, ggrid = house.room(), await house.hold()
         seen = await room.look(ggrid.upper(), OURS)
         assert isinstance(seen, View)
-        assert seen == view(RAW)
+        assert seen == build_view(RAW)
         assert [line.value for line in seen.headers if line.name == "Subject"] == ["<script>alert(1)</script>"]
         (line,) = seen.pictures
         drawn = await room.picture(ggrid, line.index, OURS)
         assert isinstance(drawn, Picture)
-        assert drawn == picture(RAW, 0)
+        assert drawn == draw_picture(RAW, 0)
         assert await room.picture(ggrid, 99, OURS) == NotShown("there is no such picture")
         poison = await house.hold(b"X-Gatepost-Trial: parse:die\r\n" + RAW)
         assert await room.look(poison) == NotShown("it crashed the worker")

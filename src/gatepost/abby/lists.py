@@ -54,8 +54,8 @@ from gatepost.api.lists import (
 )
 from gatepost.api.operations import NDJSON
 from gatepost.ids import canonical
-from gatepost.lists.catalogue import Definition
-from gatepost.lists.entries import Refused
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import EntryRefused
 from gatepost.rejudge.dry_run import ListDryRuns, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
@@ -255,7 +255,7 @@ class ListsApi:
         return _changed(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
-        self, scope: str | None, definition: Definition, entries: list[NewEntry]
+        self, scope: str | None, definition: ListDefinition, entries: list[NewEntry]
     ) -> Response | Failure:
         trial = await try_adding(self._store, self._trials, scope, definition, entries)
         return _full(trial) if isinstance(trial, ListFull) else _tried(trial)
@@ -279,15 +279,17 @@ def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
     return None
 
 
-def _entries(stated: tuple[NewListEntry, ...], definition: Definition) -> list[NewEntry] | Failure:
+def _entries(stated: tuple[NewListEntry, ...], definition: ListDefinition) -> list[NewEntry] | Failure:
     """The entries in their normal forms, or every one that the list refuses."""
     if len(stated) > MAX_ENTRIES:
         return _too_many(len(stated))
     made = [new_entry(each, definition) for each in stated]
-    refused = [f"entries[{place}].entry {each.reason}" for place, each in enumerate(made) if isinstance(each, Refused)]
+    refused = [
+        f"entries[{place}].entry {each.reason}" for place, each in enumerate(made) if isinstance(each, EntryRefused)
+    ]
     if refused:
         return listed(INVALID_ENTRY, refused)
-    return [each for each in made if not isinstance(each, Refused)]
+    return [each for each in made if not isinstance(each, EntryRefused)]
 
 
 def _actor(key: ApiKey) -> Actor:
@@ -302,7 +304,7 @@ def _tried(trial: DryRun) -> Response:
     return Json(encode_lists(ListChange(0, trial)))
 
 
-def _info(definition: Definition) -> ListFileInfo:
+def _info(definition: ListDefinition) -> ListFileInfo:
     about = ListInfo(definition.display_name, definition.category, definition.description, definition.max_size)
     return ListFileInfo(definition.name, about)
 

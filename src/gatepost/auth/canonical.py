@@ -28,14 +28,14 @@ _SPACES = re.compile(rb"  +")
 _INK = re.compile(rb"[^ \t\r\n]")
 
 
-def crlf(text: bytes) -> bytes:
+def normalise_line_ends(text: bytes) -> bytes:
     """Every line end as CRLF."""
     if text.count(b"\n") == text.count(b"\r\n"):
         return text
     return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
-def _single_spaced(text: bytes) -> bytes:
+def _collapse_spaces(text: bytes) -> bytes:
     """Each run of spaces and tabs as one space.
 
     Matching runs is quick where they are long and few, as in indented mail, and slow where they are many. Halving
@@ -46,55 +46,55 @@ def _single_spaced(text: bytes) -> bytes:
     if len(text) <= _SHORT:
         return _SPACES.sub(b" ", text)
     while b"  " in text:
-        text = _replaced(text, b"  ", b" ")
+        text = _replace(text, b"  ", b" ")
     return text
 
 
-def _replaced(text: bytes, old: bytes, new: bytes) -> bytes:
+def _replace(text: bytes, old: bytes, new: bytes) -> bytes:
     """`replace` looks through the text twice. Splitting looks once, but its list is too large for a large text."""
     return new.join(text.split(old)) if len(text) < 2 * PIECE else text.replace(old, new)
 
 
-def simple_field(raw: bytes) -> bytes:
+def canonicalise_simple_field(raw: bytes) -> bytes:
     """A header field as it is, without the line end that closes it (section 3.4.1)."""
-    return crlf(raw).removesuffix(b"\r\n")
+    return normalise_line_ends(raw).removesuffix(b"\r\n")
 
 
-def relaxed_field(raw: bytes) -> bytes:
+def canonicalise_relaxed_field(raw: bytes) -> bytes:
     """A header field with its name in lower case, unfolded and single-spaced, without a line end (section 3.4.2)."""
     name, _, value = raw.partition(b":")
-    return name.strip(b" \t\r\n").lower() + b":" + _relaxed_value(value)
+    return name.strip(b" \t\r\n").lower() + b":" + _relax_value(value)
 
 
-def _relaxed_value(value: bytes) -> bytes:
+def _relax_value(value: bytes) -> bytes:
     # split() would also split at a lone CR, VT and FF, and a long list of words costs many times its bytes.
     plain = value.count(b"\r") == value.count(b"\r\n") and b"\v" not in value and b"\f" not in value
     if plain and len(value) <= _SHORT:
         return b" ".join(value.split())
-    return _single_spaced(value.replace(b"\r\n", b"").replace(b"\n", b"")).strip(b" ")
+    return _collapse_spaces(value.replace(b"\r\n", b"").replace(b"\n", b"")).strip(b" ")
 
 
-def _simple_text(text: bytes) -> bytes:
-    return crlf(text)
+def _canonicalise_simple(text: bytes) -> bytes:
+    return normalise_line_ends(text)
 
 
-def _relaxed_text(text: bytes) -> bytes:
-    return _replaced(_single_spaced(crlf(text)), b" \r\n", b"\r\n")
+def _canonicalise_relaxed(text: bytes) -> bytes:
+    return _replace(_collapse_spaces(normalise_line_ends(text)), b" \r\n", b"\r\n")
 
 
-def body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[bytes]:
+def canonicalise_body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[bytes]:
     """The body that begins at `start`, canonical, in pieces of about `PIECE` (sections 3.4.3 and 3.4.4)."""
-    form = _relaxed_text if relaxed else _simple_text
-    ink = _ink_end(raw, start)
-    for low, high in _cuts(raw, start, ink):
+    form = _canonicalise_relaxed if relaxed else _canonicalise_simple
+    ink = _find_ink_end(raw, start)
+    for low, high in _cut_pieces(raw, start, ink):
         yield form(raw[low:high])
-    blank = _without_empty_lines(form(raw[ink:] + b"\r\n"))
+    blank = _strip_empty_lines(form(raw[ink:] + b"\r\n"))
     # An empty body is one empty line when simple and nothing when relaxed.
     if ink > start or blank or not relaxed:
         yield blank + b"\r\n"
 
 
-def _ink_end(raw: bytes, start: int) -> int:
+def _find_ink_end(raw: bytes, start: int) -> int:
     """Where the last byte ends that is no white space, looking from the end and copying little."""
     end = len(raw)
     while end > start:
@@ -105,7 +105,7 @@ def _ink_end(raw: bytes, start: int) -> int:
     return start
 
 
-def _cuts(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _cut_pieces(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     while start < end:
         found = _INK.search(raw, start + PIECE, end)
         cut = found.end() if found else end
@@ -113,7 +113,7 @@ def _cuts(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
         start = cut
 
 
-def _without_empty_lines(blank: bytes) -> bytes:
+def _strip_empty_lines(blank: bytes) -> bytes:
     """White space after the last ink without the empty lines that end it: spaces or lone CRs may be left."""
     return blank.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b"\r\n")
 
@@ -128,7 +128,7 @@ class BodyHash(msgspec.Struct, frozen=True):
     length: int
 
 
-class Signable:
+class SignedMessage:
     """One message for all its signatures, DKIM's and ARC's. `hashed` counts the bytes that were hashed of its body."""
 
     def __init__(self, raw: bytes, header_end: int, fields: tuple[Field, ...]) -> None:
@@ -151,7 +151,7 @@ class Signable:
     def relaxed(self, place: int) -> bytes:
         """A field in relaxed form."""
         if place not in self._relaxed:
-            self._relaxed[place] = relaxed_field(self.fields[place].raw)
+            self._relaxed[place] = canonicalise_relaxed_field(self.fields[place].raw)
         return self._relaxed[place]
 
     def header(self, names: tuple[str, ...], own: int, *, relaxed: bool) -> bytes:
@@ -167,14 +167,14 @@ class Signable:
                 left[name] = [place for place in self.places(name) if place != own]
             if left[name]:
                 place = left[name].pop()
-                lines.append(self.relaxed(place) if relaxed else simple_field(self.fields[place].raw))
+                lines.append(self.relaxed(place) if relaxed else canonicalise_simple_field(self.fields[place].raw))
         lines.append(self.unsigned(own, relaxed=relaxed))
         return b"\r\n".join(lines)
 
     def unsigned(self, own: int, *, relaxed: bool) -> bytes:
         """The field of a signature itself, with b= empty."""
-        form = relaxed_field if relaxed else simple_field
-        return form(signature.emptied(self.fields[own].raw, b"b"))
+        form = canonicalise_relaxed_field if relaxed else canonicalise_simple_field
+        return form(signature.empty_tag(self.fields[own].raw, b"b"))
 
     def body(self, hashing: str, length: int | None, *, relaxed: bool) -> BodyHash | None:
         """The body's hash; None once too many different ones were asked for."""
@@ -188,7 +188,7 @@ class Signable:
     def _hash_body(self, hashing: str, length: int | None, relaxed: bool) -> BodyHash:
         digest = hashlib.new(hashing, usedforsecurity=False)
         total = 0
-        for piece in body(self._raw, self._body_start, relaxed=relaxed):
+        for piece in canonicalise_body(self._raw, self._body_start, relaxed=relaxed):
             digest.update(piece if length is None else piece[: max(0, length - total)])
             total += len(piece)
         self.hashed += total

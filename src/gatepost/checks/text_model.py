@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from gatepost.findings import Finding, Kind, Reading
 from gatepost.names import org_domain
-from gatepost.textmodel.features import Features, features
+from gatepost.textmodel.features import Features, extract_features
 
 SPAM = Kind("text:model-spam", "The text model takes the mail for unwanted")
 PHISHING = Kind("text:model-phishing", "The text model takes the mail for phishing")
@@ -40,11 +40,11 @@ _SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon"
 def check(reading: Reading) -> Iterator[Finding]:
     if _is_returned(reading):
         return
-    seen = features(reading.message, reading.files, reading.written)
+    seen = extract_features(reading.message, reading.files, reading.written)
     trust = _trust(seen, reading)
     if trust < LEAST:  # whatever it says, it is not worth asking
         return
-    models = reading.models.of(reading.envelope.tenant)
+    models = reading.models.for_tenant(reading.envelope.tenant)
     hits = models.hits(seen)
     score = models.weigh(hits)
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust

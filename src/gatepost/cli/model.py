@@ -40,7 +40,7 @@ def train(
     from gatepost.cli import training
     from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
     from gatepost.textmodel.deployed import FOLDER, OWN
-    from gatepost.textmodel.figures import written
+    from gatepost.textmodel.figures import write_model_card
 
     folder = data_folder(data).path
     feedback = folder / FEEDBACK
@@ -50,9 +50,9 @@ def train(
         model = training.learnt(chosen, seed, step)
     place = out or folder / FOLDER / (f"{tenant.lower()}.npz" if tenant else OWN)
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(model.saved())
+    place.write_bytes(model.to_bytes())
     text = card or place.with_suffix(".md")
-    text.write_text(written(model, without or (), [str(folder) for folder in corpus]), "utf-8")
+    text.write_text(write_model_card(model, without or (), [str(folder) for folder in corpus]), "utf-8")
     print(f"{place}: {len(model.words):,} words and marks, {len(model.pairs):,} pairs, from {len(chosen):,} messages.")
     print(f"{text}: what it was made of, and its limits.")
 
@@ -75,13 +75,15 @@ def evaluate(
     """Run the whole analysis on labelled mail and say what is held, with 95 % intervals."""
     from gatepost.cli import evaluation, training
     from gatepost.cli.printing import print_json
-    from gatepost.textmodel.model import load_model, shipped_model
+    from gatepost.textmodel.model import load_model, load_shipped_model
 
     with training.steps() as step:
         chosen = training.samples(corpus, without or (), step)
         if not chosen:
             raise StartError("There is no mail to judge.")
-        found = evaluation.judged(corpus, chosen, mode, load_model(model) if model else shipped_model(), seed, step)
+        found = evaluation.judged(
+            corpus, chosen, mode, load_model(model) if model else load_shipped_model(), seed, step
+        )
     if out:
         evaluation.write(found, out)
     if json:

@@ -154,12 +154,12 @@ async def _analysed(raw: bytes, envelope: "Envelope", policy: "Policy", store: "
 
     from gatepost.analysis import Context, analyse
     from gatepost.ids import new_id
-    from gatepost.lists.unkeyed import NO_LISTS, Compiled
+    from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
     from gatepost.store.messages import MessageRecord
     from gatepost.times import now
 
     created = now()
-    lists = Compiled(await store.unkeyed(envelope.tenant)) if store else NO_LISTS
+    lists = CompiledLists(await store.unkeyed(envelope.tenant)) if store else NO_LISTS
     asking = analyse(raw, envelope, Context(now=created / 1000, policy=policy, lists=lists))
     try:
         questions = next(asking)

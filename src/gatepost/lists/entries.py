@@ -36,14 +36,14 @@ MAX_KEY_BYTES = 2_600
 _SURELY_SHORT = MAX_KEY_BYTES // 4
 
 
-class Normal(msgspec.Struct, frozen=True):
+class NormalForm(msgspec.Struct, frozen=True):
     """A normal form."""
 
     key: str
     shown: str
 
 
-class Refused(msgspec.Struct, frozen=True):
+class EntryRefused(msgspec.Struct, frozen=True):
     """Why a text is no entry of this kind, in words for whoever sent it."""
 
     reason: str
@@ -58,22 +58,22 @@ class EntryKind(msgspec.Struct, frozen=True):
     name: str
     description: str
     example: str
-    normalise: Callable[[str], Normal | Refused]
+    normalise: Callable[[str], NormalForm | EntryRefused]
     refuse: Callable[[str, Category], str]
     keyed: bool
 
 
-def anything(_key: str, _category: Category) -> str:
+def refuse_nothing(_key: str, _category: Category) -> str:
     """For kinds of which no entry is too wide."""
     return ""
 
 
-def same(key: str) -> Normal:
+def show_as_key(key: str) -> NormalForm:
     """A normal form that is shown as it is compared."""
-    return Normal(key, key)
+    return NormalForm(key, key)
 
 
-def limited(key: str) -> str:
+def limit_key(key: str) -> str:
     """A key as it is compared and stored. One that was cut is longer than any that was not, so the two never meet."""
     if len(key) <= _SURELY_SHORT:
         return key
@@ -84,24 +84,28 @@ def limited(key: str) -> str:
     return raw[:MAX_KEY_BYTES].decode("utf-8", "ignore") + sha256(raw).hexdigest()
 
 
-def all_limited(keys: tuple[str, ...]) -> tuple[str, ...]:
+def limit_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """The same for many, of which hardly any is long."""
-    return keys if max(map(len, keys), default=0) <= _SURELY_SHORT else tuple(map(limited, keys))
+    return keys if max(map(len, keys), default=0) <= _SURELY_SHORT else tuple(map(limit_key, keys))
 
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
+IpNetwork = IPv4Network | IPv6Network
 
 _WIDEST = {4: {"allow": 16}, 6: {"allow": 32}}
 _WIDEST_OTHERWISE = {4: 8, 6: 16}
 
 
-def normalise_network(text: str) -> Normal | Refused:
+def normalise_network(text: str) -> NormalForm | EntryRefused:
     """Host bits cleared, a single address without its mask, IPv4 inside IPv6 as IPv4."""
     if _is_plain(text):
-        return same(text)
+        return show_as_key(text)
     network = parse_network(text)
-    return Refused("is neither an IP address nor a CIDR block") if network is None else same(_text(network))
+    return (
+        EntryRefused("is neither an IP address nor a CIDR block")
+        if network is None
+        else show_as_key(_format_network(network))
+    )
 
 
 def _is_plain(text: str) -> bool:
@@ -112,7 +116,7 @@ def _is_plain(text: str) -> bool:
         return False
 
 
-def parse_network(text: str) -> Network | None:
+def parse_network(text: str) -> IpNetwork | None:
     try:
         network = ip_network(text.strip().strip("[]"), strict=False)
     except ValueError:
@@ -134,7 +138,7 @@ def refuse_network(key: str, category: Category) -> str:
 
 
 @lru_cache(4096)
-def network_keys(address: str) -> tuple[str, ...]:
+def list_network_keys(address: str) -> tuple[str, ...]:
     """Every entry that would match this address, narrowest first."""
     try:
         place = ip_address(address)
@@ -143,11 +147,11 @@ def network_keys(address: str) -> tuple[str, ...]:
     if isinstance(place, IPv6Address) and place.ipv4_mapped is not None:
         place = place.ipv4_mapped
     if isinstance(place, IPv4Address):
-        return tuple(_text(IPv4Network((int(place), length), strict=False)) for length in range(32, -1, -1))
-    return tuple(_text(IPv6Network((int(place), length), strict=False)) for length in range(128, -1, -1))
+        return tuple(_format_network(IPv4Network((int(place), length), strict=False)) for length in range(32, -1, -1))
+    return tuple(_format_network(IPv6Network((int(place), length), strict=False)) for length in range(128, -1, -1))
 
 
-def _text(network: Network) -> str:
+def _format_network(network: IpNetwork) -> str:
     return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
 
 
@@ -159,9 +163,9 @@ NETWORK = EntryKind(
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
-def normalise_digest(text: str) -> Normal | Refused:
+def normalise_digest(text: str) -> NormalForm | EntryRefused:
     digest = text.strip().lower()
-    return same(digest) if _DIGEST.match(digest) else Refused("is not a SHA-256: 64 hex digits")
+    return show_as_key(digest) if _DIGEST.match(digest) else EntryRefused("is not a SHA-256: 64 hex digits")
 
 
 DIGEST = EntryKind(
@@ -169,7 +173,7 @@ DIGEST = EntryKind(
     "the SHA-256 of a file",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     normalise_digest,
-    anything,
+    refuse_nothing,
     keyed=True,
 )
 
@@ -178,15 +182,17 @@ _EXTENSION = re.compile(r"[\w+-]{1,40}(?:\.[\w+-]{1,40}){0,2}\Z")
 _MIME = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}\Z", re.ASCII)
 
 
-def normalise_file_type(text: str) -> Normal | Refused:
+def normalise_file_type(text: str) -> NormalForm | EntryRefused:
     """`.DOCM`, `*.docm` and `docm` are one type."""
     name = text.strip().lower().removeprefix("*").removeprefix(".")
     if _EXTENSION.match(name) or _MIME.match(name):
-        return same(name)
-    return Refused("is neither a file extension nor a MIME type")
+        return show_as_key(name)
+    return EntryRefused("is neither a file extension nor a MIME type")
 
 
-FILETYPE = EntryKind("file-type", "a file extension or a MIME type", "docm", normalise_file_type, anything, keyed=True)
+FILETYPE = EntryKind(
+    "file-type", "a file extension or a MIME type", "docm", normalise_file_type, refuse_nothing, keyed=True
+)
 
 
 LEAST = 3
@@ -201,13 +207,13 @@ def fold_phrase(text: str) -> str:
     return _SPACES.sub(" ", unicodedata.normalize("NFKC", plain)).strip()
 
 
-def normalise_phrase(text: str) -> Normal | Refused:
+def normalise_phrase(text: str) -> NormalForm | EntryRefused:
     phrase = fold_phrase(text)
     if len(phrase) < LEAST:
-        return Refused(f"is too short: a phrase has at least {LEAST} characters")
+        return EntryRefused(f"is too short: a phrase has at least {LEAST} characters")
     if not any(char.isalnum() for char in phrase):
-        return Refused("has no letter or digit")
-    return same(phrase)
+        return EntryRefused("has no letter or digit")
+    return show_as_key(phrase)
 
 
 PHRASE = EntryKind(
@@ -215,6 +221,6 @@ PHRASE = EntryKind(
     "words as they stand in the visible text or the subject",
     "wire transfer today",
     normalise_phrase,
-    anything,
+    refuse_nothing,
     keyed=False,
 )

@@ -16,7 +16,7 @@ MAX_LINKS = 2_000
 MAX_SENDERS = 20
 
 
-def subjects_of(
+def find_subjects(
     message: Message, envelope: Envelope, authentication: Authentication, files: Sequence[File]
 ) -> tuple[Subject, ...]:
     """Everything of a message that lists are asked about, each once."""
@@ -28,26 +28,26 @@ def subjects_of(
 
     add("envelope", normal_address(envelope.sender), "envelope")
     for author in message.senders:
-        add("from", _address(author), "From")
+        add("from", _normalise(author), "From")
     for value in message.headers.all("sender"):
         for agent in parse_addresses(value, MAX_SENDERS)[0]:
-            add("sender", _address(agent), "Sender")
+            add("sender", _normalise(agent), "Sender")
     add("host", authentication.host, "sending host")
     for link in islice(chain(message.links, *(file.links for file in files)), MAX_LINKS):
         if link.url.startswith("http"):
             add("link", link.url, link.where)
     for file in files:
         add("file", file.sha256, file.path)
-        for kind in sorted(_types(file)):
+        for kind in sorted(_collect_types(file)):
             add("type", kind, file.path)
     return tuple(found.values())
 
 
-def _address(address: Address) -> str:
+def _normalise(address: Address) -> str:
     return normal_address(str(address))
 
 
-def _types(file: File) -> set[str]:
+def _collect_types(file: File) -> set[str]:
     """By content, by what is declared, and by every extension of every name."""
     kinds = {file.type, file.declared.lower(), MIME_TYPES.get(file.type, "")}
     for name in file.names:

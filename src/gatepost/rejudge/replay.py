@@ -16,7 +16,7 @@ import msgspec
 
 from gatepost.checks import TITLES
 from gatepost.findings import Finding
-from gatepost.lists.catalogue import BY_NAME, KINDS, Definition
+from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import PHRASE
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject
@@ -29,7 +29,7 @@ from gatepost.verdict import Judgement, judge
 EFFORT = 300_000
 JUDGEMENT = 10
 
-Known = Mapping[str, Definition]
+Known = Mapping[str, ListDefinition]
 ListPosition = tuple[str, str, str]
 _JUDGED = frozenset({"block", "allow", "policy"})
 
@@ -37,7 +37,7 @@ _JUDGED = frozenset({"block", "allow", "policy"})
 class Change(msgspec.Struct, frozen=True):
     """Entries, by their keys, that are to be added to a list or deleted from it."""
 
-    definition: Definition
+    definition: ListDefinition
     scope: Scope
     keys: tuple[str, ...]
     adding: bool

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from gatepost.lists.entries import NETWORK
-from gatepost.lists.unkeyed import Listed, Unkeyed
+from gatepost.lists.unkeyed import UnkeyedEntry, UnkeyedLists
 from gatepost.questions import Hit, Scope
 from gatepost.store.engine import Engine, Operations, normalize_scope, now, query, snapshot
 from gatepost.store.lists import ListRow, find_list, find_lists, lock_lists, prefix_length
@@ -95,7 +95,7 @@ class ListLookup(Operations):
         return await self._engine.glance(partial(_read_version, normalize_scope(tenant), now()))
 
     @snapshot
-    def unkeyed(self, tenant: str | None) -> Work[Unkeyed]:
+    def unkeyed(self, tenant: str | None) -> Work[UnkeyedLists]:
         """Every list that is handed out whole, of the global scope and of that tenant."""
         scope, moment = normalize_scope(tenant), now()
         current = yield from _read_version(scope, moment)
@@ -107,7 +107,7 @@ class ListLookup(Operations):
         wanted = tuple(sorted(row.id for row in lists.values() if row.is_unkeyed and row.size))
         rows = (yield Read(_CONTENT, (Many(wanted), moment))) if wanted else ()
         return msgspec.structs.replace(
-            Unkeyed(current, custom=custom, keyed=tuple(sorted(keyed))), **_group_by_field(rows, lists)
+            UnkeyedLists(current, custom=custom, keyed=tuple(sorted(keyed))), **_group_by_field(rows, lists)
         )
 
     async def record_hits(self, counts: Sequence[HitCount]) -> None:
@@ -146,12 +146,12 @@ def _read_version(tenant: str | None, now: int) -> Work[str]:
     return ".".join(versions.get(scope, "0-0-0") for scope in scopes)
 
 
-def _group_by_field(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[Listed, ...]]:
+def _group_by_field(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[UnkeyedEntry, ...]]:
     """Entries by the field of `Unkeyed` that they belong to."""
-    grouped: dict[str, list[Listed]] = {}
+    grouped: dict[str, list[UnkeyedEntry]] = {}
     for list_id, key, shown, comment, expires in rows:
         row = lists[list_id]
-        entry = Listed(row.name, _scope_name(row), key, shown, comment, expires)
+        entry = UnkeyedEntry(row.name, _scope_name(row), key, shown, comment, expires)
         grouped.setdefault(_FIELDS.get(row.definition.counts_as, ""), []).append(entry)
     return {field: tuple(entries) for field, entries in grouped.items() if field}
 

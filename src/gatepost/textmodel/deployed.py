@@ -17,14 +17,23 @@ import msgspec
 
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.textmodel.features import Features
-from gatepost.textmodel.model import MAX_SHOWN, Hits, Model, ModelError, Score, load_model, shared, shipped_model
+from gatepost.textmodel.model import (
+    MAX_SHOWN,
+    Hits,
+    Model,
+    ModelError,
+    ModelScore,
+    load_model,
+    load_shipped_model,
+    share_probability,
+)
 
 OWN = "own.npz"
 MARKS = "marked.json"
 FOLDER = "models"
 
 
-class Blend(msgspec.Struct, frozen=True):
+class ModelBlend(msgspec.Struct, frozen=True):
     """Models that are asked together."""
 
     models: tuple[Model, ...]
@@ -33,13 +42,13 @@ class Blend(msgspec.Struct, frozen=True):
         """Which rows of each model a message has."""
         return tuple(model.hits(seen) for model in self.models)
 
-    def weigh(self, hits: tuple[Hits, ...]) -> Score:
+    def weigh(self, hits: tuple[Hits, ...]) -> ModelScore:
         """The average of what the models think."""
         scores = [model.weigh(each) for model, each in zip(self.models, hits, strict=True)]
         if len(scores) == 1:
             return scores[0]
         count = len(scores)
-        return shared(
+        return share_probability(
             sum(score.logit for score in scores) / count,
             sum(math.log(score.phishing / score.spam) for score in scores) / count,
             sum(math.log(score.fraud / score.spam) for score in scores) / count,
@@ -52,32 +61,32 @@ class Blend(msgspec.Struct, frozen=True):
         return tuple(merged)[:MAX_SHOWN]
 
 
-class Models(msgspec.Struct, frozen=True):
+class DeployedModels(msgspec.Struct, frozen=True):
     """The models of a deployment: for everybody, and for the tenants that have one of their own. `marked` are the
     signatures of texts that the operator marked."""
 
-    everybody: Blend
-    tenants: Mapping[str, Blend] = {}
+    all_tenants: ModelBlend
+    tenants: Mapping[str, ModelBlend] = {}
     marked: MarkedSignatures = MarkedSignatures()
 
-    def of(self, tenant: str | None) -> Blend:
+    def for_tenant(self, tenant: str | None) -> ModelBlend:
         """The models that speak about a tenant's mail."""
-        return self.tenants.get(tenant, self.everybody) if tenant else self.everybody
+        return self.tenants.get(tenant, self.all_tenants) if tenant else self.all_tenants
 
 
-def shipped_models() -> Models:
+def load_shipped_models() -> DeployedModels:
     """Only the model that comes with the package."""
-    return Models(Blend((shipped_model(),)))
+    return DeployedModels(ModelBlend((load_shipped_model(),)))
 
 
-def load_models(folder: Path) -> Models:
+def load_models(folder: Path) -> DeployedModels:
     """The models of a deployment's folder: `own.npz` for everybody and `UID.npz` for a tenant, where there are any."""
     if not folder.is_dir():
-        return shipped_models()
-    base = (shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
+        return load_shipped_models()
+    base = (load_shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
     files = sorted(path for path in folder.glob("*.npz") if path.name != OWN)
-    tenants = {path.stem.lower(): Blend((*base, load_model(path))) for path in files}
-    return Models(Blend(base), tenants, index_marked(load_marks(folder).values()))
+    tenants = {path.stem.lower(): ModelBlend((*base, load_model(path))) for path in files}
+    return DeployedModels(ModelBlend(base), tenants, index_marked(load_marks(folder).values()))
 
 
 def load_marks(folder: Path) -> dict[str, Signature]:

@@ -22,7 +22,7 @@ from zlib import crc32
 from gatepost.near_duplicates import smallest_hashes
 from gatepost.textmodel.features import SUBJECT, Features
 
-Kind = Literal["ham", "spam", "phishing", "fraud", "unclear"]
+MailKind = Literal["ham", "spam", "phishing", "fraud", "unclear"]
 
 UNWANTED = frozenset({"spam", "phish", "phishing", "fraud"})
 WANTED = frozenset({"ham", "bounce"})
@@ -41,22 +41,22 @@ _PHISHING = (
 ENOUGH = 2
 
 
-def kind_of(label: str, message: Features) -> Kind:
+def find_kind(label: str, message: Features) -> MailKind:
     """The kind of an example with this label."""
     if label in WANTED:
         return "ham"
     if label in ("phishing", "fraud"):
         return "phishing" if label == "phishing" else "fraud"
     text = f" {' '.join(message.text)} {' '.join(word[2:] for word in message.rest)} "
-    if _said(_FRAUD, text) >= ENOUGH:
+    if _count_cues(_FRAUD, text) >= ENOUGH:
         return "fraud"
-    asks = _said(_PHISHING, text)
+    asks = _count_cues(_PHISHING, text)
     if label == "phish":
         return "phishing" if asks else "unclear"
     return "phishing" if asks > ENOUGH else "spam"
 
 
-def _said(cues: list[str], text: str) -> int:
+def _count_cues(cues: list[str], text: str) -> int:
     return sum(f" {cue} " in text for cue in cues)
 
 
@@ -81,7 +81,7 @@ _VOTES: dict[str, tuple[str, ...]] = {
 }
 
 
-def language_of(words: Sequence[str]) -> str:
+def guess_language(words: Sequence[str]) -> str:
     """The language of these words, "other" where none of the known ones stands out, "too short" for a few."""
     foreign = [word for word in words if not word.isascii()]
     if len(foreign) * 3 > len(words):
@@ -98,34 +98,34 @@ def language_of(words: Sequence[str]) -> str:
     return "too short" if len(words) < 20 else "other"
 
 
-SKETCH = 3
+SIGNATURE_SIZE = 3
 MIN_SUBJECT = 3
 
 
-def campaigns(messages: Sequence[Features]) -> list[int]:
+def group_campaigns(messages: Sequence[Features]) -> list[int]:
     """The number of each message's campaign: that of its first message."""
     parent = list(range(len(messages)))
     first: dict[int, int] = {}
     for number, message in enumerate(messages):
-        for key in signature(message):
-            other = _root(parent, first.setdefault(key, number))
-            mine = _root(parent, number)
+        for key in find_campaign_keys(message):
+            other = _find_root(parent, first.setdefault(key, number))
+            mine = _find_root(parent, number)
             parent[max(other, mine)] = min(other, mine)
-    return [_root(parent, number) for number in range(len(messages))]
+    return [_find_root(parent, number) for number in range(len(messages))]
 
 
-def signature(message: Features) -> set[int]:
+def find_campaign_keys(message: Features) -> set[int]:
     """The keys by which a message is recognised in another."""
     words = [word for word in message.text if word.isalpha()]
     subject = [word for word in message.rest if word.startswith(SUBJECT)]
-    runs = smallest_hashes(words, SKETCH)
+    runs = smallest_hashes(words, SIGNATURE_SIZE)
     keys = set(runs)
     if len(subject) >= MIN_SUBJECT or not runs:
         keys.add(crc32(" ".join(subject if runs else subject + words).encode()))
     return keys
 
 
-def _root(parent: list[int], number: int) -> int:
+def _find_root(parent: list[int], number: int) -> int:
     while parent[number] != number:
         parent[number] = parent[parent[number]]
         number = parent[number]

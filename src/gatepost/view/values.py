@@ -22,22 +22,22 @@ _IN_A_LINE = re.compile(f"[\x00-\x1f\x7f-\x9f{_FORMATTING}\ud800-\udfff]")
 _LINE_END = re.compile("\r\n?")
 
 
-def line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Text for one line."""
-    return _IN_A_LINE.sub(_code, text)
+    return _IN_A_LINE.sub(_escape, text)
 
 
-def block(text: str) -> str:
+def escape_block(text: str) -> str:
     """Text with lines and tabs of its own."""
-    return _ACTS.sub(_code, _LINE_END.sub("\n", text))
+    return _ACTS.sub(_escape, _LINE_END.sub("\n", text))
 
 
-def _code(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     number = ord(found[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-class Allowance:
+class TextBudget:
     """How many characters may still be shown of one kind of thing; `left_out` counts what was not."""
 
     def __init__(self, chars: int) -> None:
@@ -46,24 +46,24 @@ class Allowance:
 
     def line(self, text: str, most: int) -> str:
         """One line of at most so many characters; one that is cut ends in an ellipsis."""
-        return self._kept(line(text[:most]), len(text) > most, most)
+        return self._cut(escape_line(text[:most]), len(text) > most, most)
 
     def block(self, text: str) -> tuple[str, int]:
         """As much of a text as there is room for, and how many of its characters are missing."""
         start = text[: self._left]
-        shown = block(start)
+        shown = escape_block(start)
         kept = shown[: self._left]
         self._left -= len(kept)
         return kept, len(text) - len(start) + len(shown) - len(kept)
 
-    def another(self) -> bool:
+    def has_room(self) -> bool:
         """Is there room for anything more? Where there is not, one thing more was left out."""
         if self._left > 0:
             return True
         self.left_out += 1
         return False
 
-    def _kept(self, text: str, is_cut: bool, most: int) -> str:
+    def _cut(self, text: str, is_cut: bool, most: int) -> str:
         room = max(0, min(most, self._left))
         if is_cut or len(text) > room:
             text = text[: max(0, room - 1)] + ELLIPSIS if room else ""

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from gatepost.files.yara import YaraRules, YaraRulesError, compile_rules
-from gatepost.textmodel.deployed import Models, load_models, shipped_models
+from gatepost.textmodel.deployed import DeployedModels, load_models, load_shipped_models
 from gatepost.textmodel.model import ModelError
 from gatepost.workers import worker
 from gatepost.workers.protocol import Born, Loaded, Spawn
@@ -29,7 +29,7 @@ from gatepost.workers.warmup import warm_up
 class Loader:
     """Forks workers and reaps them, until guard closes the control socket."""
 
-    def __init__(self, control: socket.socket, rules: YaraRules | None, models: Models) -> None:
+    def __init__(self, control: socket.socket, rules: YaraRules | None, models: DeployedModels) -> None:
         self._control = control
         self._rules = rules
         self._models = models
@@ -117,10 +117,10 @@ def _rules(folder: str) -> YaraRules | None:
         sys.exit(f"gatepost: yara.folder {fault}")
 
 
-def _models(folder: str) -> Models:
+def _models(folder: str) -> DeployedModels:
     """The shipped text model, and the operator's own where there are any."""
     try:
-        return load_models(Path(folder)) if folder else shipped_models()
+        return load_models(Path(folder)) if folder else load_shipped_models()
     except ModelError as fault:
         sys.exit(f"gatepost: the text models in {folder}: {fault}")
 

@@ -50,8 +50,8 @@ from gatepost.questions import (
     Sightings,
 )
 from gatepost.report import Report
-from gatepost.view.message import view
-from gatepost.view.picture import picture
+from gatepost.view.message import build_view
+from gatepost.view.picture import draw_picture
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -130,8 +130,8 @@ def specimens() -> tuple[bytes, ...]:
 
 def _look_at(raw: bytes) -> None:
     """Show it as to a person, and every picture in it."""
-    for line in view(raw).pictures:
-        picture(raw, line.index)
+    for line in build_view(raw).pictures:
+        draw_picture(raw, line.index)
 
 
 def report_on(raw: bytes) -> Report:

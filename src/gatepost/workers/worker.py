@@ -16,13 +16,13 @@ import msgspec
 
 from gatepost.analysis import Context, analyse
 from gatepost.files.yara import YaraRules
-from gatepost.lists.unkeyed import NO_LISTS, Compiled, compile_lists
+from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
-from gatepost.textmodel.deployed import Models, shipped_models
-from gatepost.view.message import view
-from gatepost.view.picture import picture
+from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
+from gatepost.view.message import build_view
+from gatepost.view.picture import draw_picture
 from gatepost.workers import protocol
 from gatepost.workers.fault_injection import rigged
 from gatepost.workers.protocol import HEADER, MAX_QUESTIONS, MAX_REPORT, MAX_STEPS, Frame, Job, Looked, RecentSnapshots
@@ -57,18 +57,18 @@ class Worker:
         sock: socket.socket,
         page: StatusPage,
         rules: YaraRules | None = None,
-        models: Models | None = None,
+        models: DeployedModels | None = None,
         *,
         trial: bool = False,
     ) -> None:
         self._sock = sock
         self._page = page
         self._rules = rules
-        self._models = models or shipped_models()
+        self._models = models or load_shipped_models()
         self._trial = trial
         self._runs: dict[int, _Run] = {}
         self._policies: dict[str, Policy] = {}
-        self._lists: RecentSnapshots[Compiled] = RecentSnapshots()
+        self._lists: RecentSnapshots[CompiledLists] = RecentSnapshots()
 
     def loop(self) -> None:
         """Serve until guard closes the socket."""
@@ -127,7 +127,7 @@ class Worker:
         """Somebody looks at the message: nothing is asked, and nothing judged."""
         try:
             mark(PARSE)
-            shown = view(raw) if job.purpose == "view" else picture(raw, job.index)
+            shown = build_view(raw) if job.purpose == "view" else draw_picture(raw, job.index)
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  what crashes is told, not silent
@@ -216,7 +216,7 @@ def live(
     page: StatusPage,
     memory: int,
     rules: YaraRules | None = None,
-    models: Models | None = None,
+    models: DeployedModels | None = None,
     *,
     trial: bool,
 ) -> NoReturn:

@@ -8,11 +8,11 @@ from gatepost.lists.catalogue import (
     MAX_DESCRIPTION,
     MAX_DISPLAY_NAME,
     MAX_SIZE,
-    Definition,
+    ListDefinition,
     UnfitList,
     define_custom_list,
 )
-from gatepost.lists.entries import Refused
+from gatepost.lists.entries import EntryRefused
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.web.context import WebContext, scopes
 from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, scope_of
@@ -43,14 +43,14 @@ async def create(desk: WebContext, visit: SignedInRequest) -> Response | Failure
         fault = f"{FIELDS[stated.field]} {stated.reason}."
         return html_response(await lists_page(desk, visit, scope, scope_name, fault=fault), 400)
     made = await desk.store.create_list(scope, stated, visit.actor)
-    if isinstance(made, NotFound | Refused):
+    if isinstance(made, NotFound | EntryRefused):
         return NOT_HERE
     if isinstance(made, NameTaken):
         return html_response(await lists_page(desk, visit, scope, scope_name, fault=TAKEN), 409)
     return redirect(f"/lists/{scope or GLOBAL}/{made.name}?done=list-created")
 
 
-def _stated(visit: SignedInRequest) -> Definition | UnfitList:
+def _stated(visit: SignedInRequest) -> ListDefinition | UnfitList:
     form = visit.form
     size = form.text("max-size", 20).replace(",", "")
     if size and not (size.isascii() and size.isdigit()):

@@ -16,8 +16,8 @@ from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
-from gatepost.lists.catalogue import Definition
-from gatepost.lists.entries import PHRASE, Refused
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import PHRASE, EntryRefused
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
@@ -64,7 +64,7 @@ class TooMany(msgspec.Struct, frozen=True):
     """More lines than a form takes."""
 
 
-def read(text: str, definition: Definition, comment: str, expires: int | None) -> Pasted | TooMany:
+def read(text: str, definition: ListDefinition, comment: str, expires: int | None) -> Pasted | TooMany:
     """The lines of a text; those without a comment of their own get this one."""
     rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n", MAX_LINES)
     if len(rows) > MAX_LINES and rows[-1].strip():
@@ -76,14 +76,14 @@ def read(text: str, definition: Definition, comment: str, expires: int | None) -
         if stated is None:
             continue
         made = new_entry(stated, definition)
-        if isinstance(made, Refused):
+        if isinstance(made, EntryRefused):
             faults.append(Faulty(number, stated.entry, made.reason))
         else:
             lines.append(Line(number, stated.entry, msgspec.structs.replace(made, expires=expires)))
     return Pasted(_once(lines), tuple(faults))
 
 
-def _stated(row: str, definition: Definition, comment: str) -> NewListEntry | None:
+def _stated(row: str, definition: ListDefinition, comment: str) -> NewListEntry | None:
     text = row.strip()
     if not text or text.startswith("#"):
         return None

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.api.list_files import FORMATS, Format, ListFileError, format_of, records
 from gatepost.api.lists import MAX_ENTRIES, DryRun
-from gatepost.lists.catalogue import Definition
-from gatepost.lists.entries import Refused
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import EntryRefused
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor
@@ -71,7 +71,7 @@ def _bounded(line: bytes, number: int) -> bytes:
     return line
 
 
-def batches(chunks: Iterable[bytes], kind: Format, definition: Definition) -> Iterator[Batch]:
+def batches(chunks: Iterable[bytes], kind: Format, definition: ListDefinition) -> Iterator[Batch]:
     """The entries of a file in calls, each line with its normal form or its fault."""
     found = records(lines(chunks), kind)
     last = 0
@@ -83,7 +83,7 @@ def batches(chunks: Iterable[bytes], kind: Format, definition: Definition) -> It
             for record in islice(found, MAX_ENTRIES):
                 seen, last = True, record.last
                 made = new_entry(record.entry, definition)
-                if isinstance(made, Refused):
+                if isinstance(made, EntryRefused):
                     faults.append(FaultyLine(record.first, record.entry.entry[:200], made.reason))
                 else:
                     entries.append(made)

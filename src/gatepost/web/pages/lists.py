@@ -17,7 +17,7 @@ from gatepost.api.list_files import FORMATS, Format, heading, lines_of
 from gatepost.api.lists import MAX_COMMENT
 from gatepost.api.operations import NDJSON
 from gatepost.lists.addresses import PERSON
-from gatepost.lists.entries import Normal
+from gatepost.lists.entries import NormalForm
 from gatepost.rejudge.dry_run import try_deleting
 from gatepost.store.audit import AuditFilter
 from gatepost.store.entries import EntryRow, ListEntry, NewEntry
@@ -89,7 +89,7 @@ def beginning(text: str, place: ListInScope) -> str:
     if place.kind is PERSON:
         return text
     normal = place.definition.normalise(text)
-    return normal.shown if isinstance(normal, Normal) else text.lower()
+    return normal.shown if isinstance(normal, NormalForm) else text.lower()
 
 
 async def history(desk: WebContext, visit: SignedInRequest) -> Response | Failure:
