@@ -52,6 +52,8 @@ class _ArcSet(msgspec.Struct, frozen=True):
 
 
 class _Broken(msgspec.Struct, frozen=True):
+    """Why a chain cannot pass, found before any key is asked for."""
+
     reason: str
 
 
@@ -90,7 +92,8 @@ def _make_result(result: Result, reason: str, chain: list[_ArcSet]) -> Arc:
 
 
 def _read_chain(signed_message: SignedMessage, rules: SignatureRules) -> list[_ArcSet] | _Broken:
-    """The sets from the oldest to the newest, if they are complete and claim an unbroken chain (steps 1 to 3)."""
+    """Return the sets from the oldest to the newest, if they are complete and claim an unbroken chain (steps 1 to
+    3)."""
     results, message, seal = kinds = [_index_by_instance(signed_message, name) for name in (RESULTS, MESSAGE, SEAL)]
     instances = list(range(1, len(seal) + 1))
     if not instances or any(sorted(kind) != instances for kind in kinds):
@@ -105,7 +108,8 @@ def _read_chain(signed_message: SignedMessage, rules: SignatureRules) -> list[_A
 
 
 def _index_by_instance(signed_message: SignedMessage, name: str) -> dict[int, int]:
-    """Where the fields of one kind stand, by their number; nothing where one stands twice or there are too many."""
+    """Return where the fields of one kind stand, by their number; nothing where one stands twice or there are too
+    many."""
     places = signed_message.places(name)
     if len(places) > INSTANCES_MAX:
         return {}
@@ -114,7 +118,7 @@ def _index_by_instance(signed_message: SignedMessage, name: str) -> dict[int, in
 
 
 def _read_instance(raw: bytes, name: str) -> int:
-    """The number of a field's set, 0 where it has none. Authentication results have it first (section 4.1.1)."""
+    """Return the number of a field's set, 0 where it has none. Authentication results have it first (section 4.1.1)."""
     if name == RESULTS:
         found = _RESULTS_INSTANCE.match(raw.partition(b":")[2][:256].decode("latin-1"))
         value = found[1] if found else ""
@@ -156,7 +160,7 @@ def _verify_chain(
     answers: dict[str, DnsAnswer],
     rules: SignatureRules,
 ) -> tuple[Result, str]:
-    """The newest message signature, then the seals from the newest to the oldest (steps 4 and 6).
+    """Verify the newest message signature, then the seals from the newest to the oldest (steps 4 and 6).
 
     Nothing is hashed before all keys are there: without one of them the chain cannot pass.
     """
@@ -192,7 +196,7 @@ def _verify_body(signed_message: SignedMessage, newest: Signature) -> tuple[Resu
 
 
 def _compute_digests(signed_message: SignedMessage, chain: list[_ArcSet], newest: Signature) -> list[bytes]:
-    """What the newest message signature signs, then what the seals do, from the newest to the oldest.
+    """Return what the newest message signature signs, then what the seals do, from the newest to the oldest.
 
     Under a seal are the earlier sets whole, then its own set with the seal's b= empty (section 5.1.1).
     """

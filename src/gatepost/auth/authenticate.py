@@ -51,6 +51,6 @@ def authenticate(
 
 
 def _ask_together(a: Asking[A], b: Asking[B], c: Asking[C], d: Asking[D], e: Asking[E]) -> Asking[tuple[A, B, C, D, E]]:
-    """`together` for askings that come to different things."""
+    """Run `together` on five askings with results of different types."""
     results = yield from together(a, b, c, d, e)
     return cast(tuple[A, B, C, D, E], results)

@@ -29,17 +29,17 @@ _INK = re.compile(rb"[^ \t\r\n]")
 
 
 def normalise_line_ends(text: bytes) -> bytes:
-    """Every line end as CRLF."""
+    """Return the text with every line end as CRLF."""
     if text.count(b"\n") == text.count(b"\r\n"):
         return text
     return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
 def _collapse_spaces(text: bytes) -> bytes:
-    """Each run of spaces and tabs as one space.
+    """Return the text with each run of spaces and tabs as one space.
 
-    Matching runs is quick where they are long and few, as in indented mail, and slow where they are many. Halving
-    them until one space is left costs a quick pass for each power of two, whatever the text is.
+    Matching runs is quick where they are long and few, as in indented mail, and slow where they are many. Halving them
+    until one space is left costs a quick pass for each power of two, whatever the text is.
     """
     if b"\t" in text:
         text = text.replace(b"\t", b" ")
@@ -51,17 +51,21 @@ def _collapse_spaces(text: bytes) -> bytes:
 
 
 def _replace(text: bytes, old: bytes, new: bytes) -> bytes:
-    """`replace` looks through the text twice. Splitting looks once, but its list is too large for a large text."""
+    """Return the text with `old` replaced by `new`.
+
+    `bytes.replace` looks through the text twice. Splitting looks once, but its list is too large for a large text.
+    """
     return new.join(text.split(old)) if len(text) < 2 * PIECE else text.replace(old, new)
 
 
 def canonicalise_simple_field(raw: bytes) -> bytes:
-    """A header field as it is, without the line end that closes it (section 3.4.1)."""
+    """Return a header field as it is, without the line end that closes it (section 3.4.1)."""
     return normalise_line_ends(raw).removesuffix(b"\r\n")
 
 
 def canonicalise_relaxed_field(raw: bytes) -> bytes:
-    """A header field with its name in lower case, unfolded and single-spaced, without a line end (section 3.4.2)."""
+    """Return a header field with its name in lower case, unfolded and single-spaced, without a line end (section
+    3.4.2)."""
     name, _, value = raw.partition(b":")
     return name.strip(b" \t\r\n").lower() + b":" + _relax_value(value)
 
@@ -83,7 +87,7 @@ def _canonicalise_relaxed(text: bytes) -> bytes:
 
 
 def canonicalise_body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[bytes]:
-    """The body that begins at `start`, canonical, in pieces of about `PIECE` (sections 3.4.3 and 3.4.4)."""
+    """Yield the body that begins at `start`, canonical, in pieces of about `PIECE` (sections 3.4.3 and 3.4.4)."""
     form = _canonicalise_relaxed if relaxed else _canonicalise_simple
     ink = _find_ink_end(raw, start)
     for low, high in _cut_pieces(raw, start, ink):
@@ -95,7 +99,7 @@ def canonicalise_body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[byte
 
 
 def _find_ink_end(raw: bytes, start: int) -> int:
-    """Where the last byte ends that is no white space, looking from the end and copying little."""
+    """Return where the last byte ends that is no white space, looking from the end and copying little."""
     end = len(raw)
     while end > start:
         low = max(start, end - _WINDOW)
@@ -114,7 +118,7 @@ def _cut_pieces(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _strip_empty_lines(blank: bytes) -> bytes:
-    """White space after the last ink without the empty lines that end it: spaces or lone CRs may be left."""
+    """Return the white space after the last ink without the empty lines that end it; spaces or lone CRs may be left."""
     return blank.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b"\r\n")
 
 
@@ -142,20 +146,20 @@ class SignedMessage:
         self._places: dict[str, list[int]] = {}
 
     def places(self, name: str) -> list[int]:
-        """Where the fields of a name stand, the topmost first. Most mail is not signed and needs no index."""
+        """Return where the fields of a name stand, the topmost first. Most mail is not signed and needs no index."""
         if not self._places and name in self._names:
             for place, each in enumerate(self._names):
                 self._places.setdefault(each, []).append(place)
         return self._places.get(name, [])
 
     def relaxed(self, place: int) -> bytes:
-        """A field in relaxed form."""
+        """Return a field in relaxed form."""
         if place not in self._relaxed:
             self._relaxed[place] = canonicalise_relaxed_field(self.fields[place].raw)
         return self._relaxed[place]
 
     def header(self, names: tuple[str, ...], own: int, *, relaxed: bool) -> bytes:
-        """What a signature in the field `own` over the named fields is made of (RFC 6376 section 3.7).
+        """Return what a signature in the field `own` over the named fields is made of (RFC 6376 section 3.7).
 
         A name that stands twice means the two lowest fields, from the bottom up; one that finds no field signs that
         there is none.
@@ -172,12 +176,12 @@ class SignedMessage:
         return b"\r\n".join(lines)
 
     def unsigned(self, own: int, *, relaxed: bool) -> bytes:
-        """The field of a signature itself, with b= empty."""
+        """Return the field of a signature itself, with b= empty."""
         form = canonicalise_relaxed_field if relaxed else canonicalise_simple_field
         return form(signature.empty_tag(self.fields[own].raw, b"b"))
 
     def body(self, hashing: str, length: int | None, *, relaxed: bool) -> BodyHash | None:
-        """The body's hash; None once too many different ones were asked for."""
+        """Return the body's hash; None once too many different ones were asked for."""
         key = (relaxed, hashing, length)
         if key not in self._bodies:
             if len(self._bodies) >= BODIES_MAX:

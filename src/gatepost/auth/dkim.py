@@ -72,7 +72,7 @@ def _name_key(signature: Signature | Refusal) -> str:
 
 
 def _choose_claims(claims: list[_Claim], signed_message: SignedMessage) -> list[_Claim]:
-    """The signatures worth verifying, those of the author's domain first."""
+    """Return the signatures worth verifying, those of the author's domain first."""
     readable = [claim for claim in claims if isinstance(claim.signature, Signature)]
     if len(readable) <= VERIFIED_MAX:
         return readable
@@ -127,7 +127,7 @@ def _verify_signature(
 def _judge_signature(
     signature: Signature, key: DkimKey, uncovered: tuple[str, ...], rules: SignatureRules
 ) -> tuple[Result, str]:
-    """What a signature that holds is worth."""
+    """Return the result of a signature that matches, by its key and by the fields that it leaves uncovered."""
     if key.strict and signature.identity.rpartition("@")[2] != signature.domain:
         return "permerror", "the key is not for subdomains"
     if key.is_weak(rules.least_bits):

@@ -48,7 +48,7 @@ class DmarcRecord(msgspec.Struct, frozen=True):
     applies: bool = True
 
     def soften(self, policy: Policy) -> Policy:
-        """The policy to apply: one step milder while its owner tests it (`t=y`)."""
+        """Return the policy to apply: one step milder while its owner tests it (`t=y`)."""
         return _LOWER[policy] if self.testing else policy
 
 
@@ -58,7 +58,7 @@ def is_dmarc(text: str) -> bool:
 
 
 def parse_record(text: str) -> DmarcRecord:
-    """Read a record that `is_dmarc`. Total: what is wrong in it is left out."""
+    """Parse a record that `is_dmarc`. It never raises: a faulty tag is left out."""
     tags = _parse_tags(text)
     named = {name: _POLICIES.get(tags[name].lower()) for name in ("p", "sp", "np") if name in tags}
     faulty = None in named.values()
@@ -78,7 +78,7 @@ def parse_record(text: str) -> DmarcRecord:
 
 
 def _parse_tags(text: str) -> dict[str, str]:
-    """The first value of each tag."""
+    """Return the first value of each tag."""
     tags: dict[str, str] = {}
     for piece in text.split(";", MAX_TAGS)[1:MAX_TAGS]:
         name, equals, value = piece.partition("=")
@@ -126,7 +126,7 @@ class DmarcRecords:
                 self.failed.add(name)
 
     def at(self, name: str) -> DmarcRecord | None:
-        """The record at a name that was asked for."""
+        """Return the record at a name that was asked for."""
         if name in self.failed:
             raise _DnsError(name)
         return self.known.get(name)
@@ -140,7 +140,7 @@ class _TreeWalk(msgspec.Struct, frozen=True):
 
 
 def author_domains(domains: Iterable[str]) -> tuple[str, ...]:
-    """The domains in From, each once, as DNS is asked for them."""
+    """Return the domains in From, each once, as DNS is asked for them."""
     return tuple(filter(_is_askable, dict.fromkeys(map(normal_domain, domains))))
 
 
@@ -174,7 +174,7 @@ def evaluate(authors: tuple[str, ...], spf: Spf, dkim: tuple[Dkim, ...], records
 
 
 def list_walk(domain: str) -> tuple[str, ...]:
-    """The names that a walk from a domain visits (RFC 9989 section 4.10)."""
+    """Return the names that a walk up the DNS tree from a domain visits (RFC 9989 section 4.10)."""
     labels = domain.split(".")
     start = 1 if len(labels) < MAX_WALK else len(labels) - (MAX_WALK - 1)
     return (domain, *[".".join(labels[index:]) for index in range(start, len(labels))])
@@ -205,8 +205,11 @@ def _evaluate(author: str, spf: Spf, dkim: tuple[Dkim, ...], records: DmarcRecor
 
 
 def _evaluate_without_record(author: str, spf: Spf, dkim: tuple[Dkim, ...], reason: str) -> Dmarc:
-    """DMARC does not apply. Whether the author is proven all the same is told by the public suffix list: allow lists
-    ask for that, and most domains that publish no policy still sign."""
+    """Return the result where DMARC does not apply.
+
+    The public suffix list then decides whether the author is proven all the same: allow lists ask for that, and most
+    domains that publish no policy still sign.
+    """
     owner = org_domain(author)
     return Dmarc(
         "none",
@@ -218,7 +221,7 @@ def _evaluate_without_record(author: str, spf: Spf, dkim: tuple[Dkim, ...], reas
 
 
 def _find_policy(author: str, domain: str, record: DmarcRecord) -> Asking[Policy]:
-    """`p` at the author's own record, else `sp`, or `np` where the author domain does not exist."""
+    """Return `p` at the author's own record, else `sp`, or `np` where the author domain does not exist."""
     if domain == author:
         return record.soften(record.policy)
     if record.nonexistent == record.subdomains:
@@ -260,7 +263,8 @@ def _signer_domains(dkim: tuple[Dkim, ...], result: str) -> tuple[str, ...]:
 
 
 def _is_any_aligned(author: str, identifiers: tuple[str, ...], strict: bool, records: DmarcRecords) -> Asking[bool]:
-    """RFC 9989 section 4.10.2. Equal names need no walk; a strict owner allows no others."""
+    """Return whether one of the identifiers aligns with the author (RFC 9989 section 4.10.2). Equal names need no walk;
+    a strict owner allows no others."""
     if author in identifiers:
         return True
     if strict or not identifiers:

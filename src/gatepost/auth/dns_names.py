@@ -21,7 +21,8 @@ IpAddress: TypeAlias = IPv4Address | IPv6Address
 
 
 def is_queryable(name: str) -> bool:
-    """Can DNS be asked for this name? Odd but printable characters may be in it: SPF macros make such names."""
+    """Return whether DNS can be asked for this name. Odd but printable characters may be in it: SPF macros make such
+    names."""
     if not 0 < len(name) <= MAX_NAME or not (name.isascii() and name.isprintable()):
         return False
     labels = name.split(".")
@@ -29,12 +30,13 @@ def is_queryable(name: str) -> bool:
 
 
 def is_domain(name: str) -> bool:
-    """Is this a name of several labels that a mail domain can have (RFC 7208 section 4.3)?"""
+    """Return whether this is a name of several labels that a mail domain can have (RFC 7208 section 4.3)."""
     return "." in name and is_queryable(name) and name[0] != "[" and " " not in name
 
 
 def parse_address(text: str) -> IpAddress | None:
-    """An IP address, IPv4 where it is one in IPv6 clothes (RFC 7208 section 5); None where it is not an address."""
+    """Parse an IP address; IPv4 written as IPv6 becomes IPv4 (RFC 7208 section 5). Return None where it is not an
+    address."""
     return _parse_cached(text) if len(text) <= _LONGEST else _parse_address(text)
 
 
@@ -51,11 +53,11 @@ _parse_cached = lru_cache(4096)(_parse_address)
 
 
 def parse_addresses(answer: DnsAnswer) -> Iterator[IpAddress]:
-    """The addresses in an answer, as many as are looked at."""
+    """Return the addresses in an answer, at most `MAX_ADDRESSES` of them."""
     return filter(None, map(parse_address, answer.records[:MAX_ADDRESSES]))
 
 
 def reverse_name(host: IpAddress) -> str:
-    """The name under which an address keeps its PTR records (RFC 1035 section 3.5, RFC 3596 section 2.5)."""
+    """Return the name under which an address keeps its PTR records (RFC 1035 section 3.5, RFC 3596 section 2.5)."""
     parts = str(host).split(".") if host.version == 4 else format(int(host), "032x")
     return f"{'.'.join(reversed(parts))}.{'in-addr' if host.version == 4 else 'ip6'}.arpa"

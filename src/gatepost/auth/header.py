@@ -23,7 +23,7 @@ _ID = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s;()"]+', re.DOTALL)
 
 
 def format_header(authserv_id: str, found: Authentication) -> bytes:
-    """The whole field, folded, with its line end."""
+    """Return the whole Authentication-Results field, folded, with its line end."""
     lines = [f"Authentication-Results: {_format_value(authserv_id)}"]
     for result in _format_results(found):
         lines[-1] += ";"
@@ -36,7 +36,8 @@ def format_header(authserv_id: str, found: Authentication) -> bytes:
 
 
 def find_forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
-    """The places of the incoming fields to strip: those that claim our name, and those whose claim cannot be read."""
+    """Return the places of the incoming fields to strip: those that claim our authserv-id, and those whose claim cannot
+    be read."""
     ours = authserv_id.lower()
     return tuple(
         index
@@ -47,7 +48,7 @@ def find_forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
 
 
 def read_authserv_id(value: str) -> str:
-    """The authserv-id of a field's value in lower case, "" where it cannot be read."""
+    """Return the authserv-id of a field's value in lower case, "" where it cannot be read."""
     value = value[:MAX_CLAIM]
     found = _ID.match(value, _skip_comments(value))
     if not found:
@@ -61,7 +62,7 @@ def _unfold(raw: bytes) -> str:
 
 
 def _skip_comments(value: str) -> int:
-    """Where the first word starts, white space and nested comments skipped (RFC 5322 section 3.2.2)."""
+    """Return where the first word starts, white space and nested comments skipped (RFC 5322 section 3.2.2)."""
     depth = index = 0
     while index < len(value):
         char = value[index]
@@ -76,7 +77,7 @@ def _skip_comments(value: str) -> int:
 
 
 def _format_results(found: Authentication) -> Iterator[tuple[str, ...]]:
-    """One tuple of words for each method, each word ready to be written."""
+    """Yield one tuple of words for each method, each word ready to be written."""
     yield _format_spf(found.spf)
     if found.spf.scope != "helo" and found.helo.result != "none":
         yield _format_spf(found.helo)
@@ -111,7 +112,7 @@ def _format_result(method: str, result: str, reason: str, *properties: tuple[str
 
 
 def _format_value(text: str) -> str:
-    """A token, or a quoted string of printable ASCII (RFC 8601 section 2.2, `value`)."""
+    """Return a token, or a quoted string of printable ASCII (RFC 8601 section 2.2, `value`)."""
     text = _ODD.sub("?", text[:MAX_VALUE])
     if _TOKEN.fullmatch(text):
         return text

@@ -68,7 +68,7 @@ class DkimKey(msgspec.Struct, frozen=True):
 
 
 def key_name(selector: str, domain: str) -> str:
-    """The name under which a selector's key is found (section 3.6.2.1)."""
+    """Return the name under which a selector's key is found (section 3.6.2.1)."""
     return f"{selector}._domainkey.{domain}"
 
 
@@ -82,7 +82,7 @@ def ask_keys(names: Iterable[str]) -> Asking[dict[str, DnsAnswer]]:
 
 
 def select_keys(answer: DnsAnswer, kind: str, hashing: str) -> tuple[DkimKey, ...] | NoKey:
-    """The keys in an answer that fit an algorithm, or why there is none.
+    """Return the keys in an answer that fit an algorithm, or why there is none.
 
     Several records at one name have no defined meaning (section 3.6.2.2). All come from the owner of the name, so any
     of them may prove a signature: the first few are tried.
@@ -110,7 +110,7 @@ def _read_record(record: str, kind: str, hashing: str) -> DkimKey | NoKey:
 
 
 def _find_misfit(tags: dict[str, str], kind: str, hashing: str) -> str:
-    """Why a record is not for this signature, or "" (section 3.6.1). Unknown tags do not matter."""
+    """Return why a record is not for this signature, or "" (section 3.6.1). Unknown tags do not matter."""
     if "v" in tags and (tags["v"] != "DKIM1" or next(iter(tags)) != "v"):
         return "the key record has an unknown version"
     if not tags["p"]:
@@ -130,7 +130,7 @@ def _split_words(value: str) -> set[str]:
 
 @lru_cache(maxsize=256)
 def load_public_key(kind: str, material: str) -> PublicKey | str:
-    """The key that p= spells in base64, or why it is none."""
+    """Return the key that p= spells in base64, or why it is none."""
     if len(material) > _MATERIAL_MAX:
         return "the key is too long"
     try:

@@ -56,7 +56,7 @@ class _Hop(msgspec.Struct, frozen=True):
 
 
 def find_sending_host(envelope: Envelope, fields: Iterable[Field], trusted: tuple[AddressSet, ...] = ()) -> SendingHost:
-    """The first host past the trusted relays, the border MTA's peer first."""
+    """Return the first host past the trusted relays, the border MTA's peer first."""
     peer = parse_address(envelope.remote_address or "")
     if peer is not None and not _is_trusted(peer, trusted):
         return SendingHost(peer, envelope.helo or "", "border")
@@ -86,7 +86,7 @@ def _read_hop(value: str) -> _Hop:
 
 
 def _split_clauses(value: str) -> tuple[list[str], str, str]:
-    """The words after `from`, the comments up to `by`, and the protocol; empty without a `from`."""
+    """Return the words after `from`, the comments up to `by`, and the protocol; empty without a `from`."""
     words: list[str] = []
     comment: list[str] = []
     clause, depth = "", 0
@@ -108,7 +108,8 @@ def _split_clauses(value: str) -> tuple[list[str], str, str]:
 
 
 def _find_recorded_address(text: str) -> IpAddress | None:
-    """The address that an MTA recorded: the first in brackets (a user's ident may stand before it), else a bare one."""
+    """Return the address that an MTA recorded: the first in brackets (a user's ident may stand before it), else a bare
+    one."""
     texts = [*(found[1] for found in _BRACKETED.finditer(text)), *_BARE.findall(text)]
     return next((found for text in texts if (found := parse_address(text))), None)
 

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def parse_tags(text: str) -> dict[str, str] | None:
-    """The tags in their order, or None where the text is no tag list. Never raises; linear."""
+    """Return the tags in their order, or None where the text is no tag list. It never raises and takes linear time."""
     pieces = text.split(";")
     if not pieces[-1].strip(_BLANK):
         pieces.pop()
@@ -38,12 +38,13 @@ def parse_tags(text: str) -> dict[str, str] | None:
 
 
 def remove_blanks(value: str) -> str:
-    """A value without its folding white space, as base64 is written (RFC 6376 section 2.10)."""
+    """Return a value without its folding white space, as base64 is written (RFC 6376 section 2.10)."""
     return "".join(value.split()) if value.isascii() else value
 
 
 def empty_tag(field: bytes, tag: bytes) -> bytes:
-    """A header field with the value of one tag deleted and all else kept, as a signature is made (section 3.7)."""
+    """Return a header field with the value of one tag deleted and all else kept, as a signature is made (section
+    3.7)."""
     name, colon, value = field.partition(b":")
     pieces = value.split(b";")
     for index, piece in enumerate(pieces):
@@ -119,7 +120,7 @@ class _UnreadableError(Exception):
 
 
 def read_field_tags(field: bytes) -> dict[str, str] | None:
-    """The tags of a header field, None where it has no tag list or is unreasonably long."""
+    """Return the tags of a header field, None where it has no tag list or is unreasonably long."""
     if len(field) > FIELD_MAX:
         return None
     return parse_tags(field.partition(b":")[2].decode("utf-8", "replace"))
@@ -279,7 +280,7 @@ def _read_selector(tags: dict[str, str], domain: str) -> str:
 
 
 def _read_identity(tags: dict[str, str], domain: str) -> str:
-    """i= as local@domain, its domain at or below d=."""
+    """Return i= as local@domain; its domain must be at or below d=."""
     if "i" not in tags:
         return f"@{domain}"
     # RFC 6376 section 2.11: octets in hexadecimal, white space dropped.
@@ -292,7 +293,8 @@ def _read_identity(tags: dict[str, str], domain: str) -> str:
 
 
 def normalise_dns_name(name: str) -> str | None:
-    """A name as it is asked for in DNS, in lower case with A-labels (RFC 8616 section 2), None where it is none."""
+    """Return a name as it is asked for in DNS, in lower case with A-labels (RFC 8616 section 2), None where it is
+    none."""
     if len(name) > 253:
         return None
     name = name.lower()

@@ -37,7 +37,7 @@ class SpfSender(msgspec.Struct, frozen=True):
 
 
 class SpfOutcome(msgspec.Struct, frozen=True):
-    """What `check_host` came to; `explanation` is the name of the text that a `fail` is explained with."""
+    """The result of `check_host`; `explanation` is the name of the text that a `fail` is explained with."""
 
     result: Result
     reason: str = ""
@@ -101,7 +101,7 @@ def parse_sender(host: IpAddress, mail_from: str, helo: str) -> SpfSender:
 
 
 def check_host(sender: SpfSender) -> Asking[SpfOutcome]:
-    """RFC 7208 section 4."""
+    """Evaluate the sender's domain: the check_host() function of RFC 7208 section 4."""
     if not is_domain(sender.domain):
         return SpfOutcome("none", "not a domain name")
     try:
@@ -111,7 +111,7 @@ def check_host(sender: SpfSender) -> Asking[SpfOutcome]:
 
 
 def explain(sender: SpfSender, outcome: SpfOutcome, now: float = 0, receiver: str = "unknown") -> Asking[str]:
-    """The text with which the domain explains a `fail` (RFC 7208 section 6.2); "" where it gives none."""
+    """Return the text with which the domain explains a `fail` (RFC 7208 section 6.2); "" where it gives none."""
     if outcome.result != "fail" or outcome.explanation is None:
         return ""
     check = _Check(sender)
@@ -129,7 +129,7 @@ def explain(sender: SpfSender, outcome: SpfOutcome, now: float = 0, receiver: st
 
 
 def _strip_path(mail_from: str) -> str:
-    """MAIL FROM without brackets and without an obsolete source route (RFC 5321 section 4.1.2)."""
+    """Return MAIL FROM without brackets and without an obsolete source route (RFC 5321 section 4.1.2)."""
     path = mail_from.strip().removeprefix("<").removesuffix(">")
     return path.partition(":")[2] if path.startswith("@") and ":" in path else path
 
@@ -166,7 +166,7 @@ def _find_record(domain: str) -> Asking[SpfRecord | SpfOutcome]:
 
 
 def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
-    """RFC 7208 section 5."""
+    """Return whether a mechanism matches the sending host (RFC 7208 section 5)."""
     host = check.sender.host
     match mechanism.name:
         case "all":
@@ -217,14 +217,14 @@ def _matches_mx(check: _Check, mechanism: Mechanism, target: str) -> Asking[bool
 
 
 def _matches_ptr(check: _Check, target: str) -> Asking[bool]:
-    """`ptr`: is the host's own name, once it leads back to the host, at or below the target?"""
+    """Evaluate `ptr`: return whether a name of the host that leads back to the host is at or below the target."""
     names = yield from _find_host_names(check)
     near = tuple(name for name in names if _is_at_or_below(name, target))
     return bool((yield from _validate_names(check, near)))
 
 
 def _find_host_names(check: _Check) -> Asking[tuple[str, ...]]:
-    """The names that the host's address claims; asked once in a check."""
+    """Return the names that the host's address claims; asked once in a check."""
     if check.names is None:
         (answer,) = yield (Dns(reverse_name(check.sender.host), "PTR"),)
         claimed = (name.lower().removesuffix(".") for name in answer.records[:MAX_HOSTS])
@@ -235,7 +235,7 @@ def _find_host_names(check: _Check) -> Asking[tuple[str, ...]]:
 
 
 def _validate_names(check: _Check, names: tuple[str, ...]) -> Asking[tuple[str, ...]]:
-    """Those of the names that lead back to the host; a failure of DNS skips a name (RFC 7208 section 5.5)."""
+    """Return those of the names that lead back to the host; a failure of DNS skips a name (RFC 7208 section 5.5)."""
     host = check.sender.host
     unknown = tuple(name for name in dict.fromkeys(names) if name not in check.leads_back)
     if unknown:
@@ -276,7 +276,7 @@ def _expand(check: _Check, macro: Macro, domain: str) -> Asking[str]:
 
 
 def _macro_values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, str]]:
-    """What the macro letters stand for (RFC 7208 section 7.2)."""
+    """Return what the macro letters stand for (RFC 7208 section 7.2)."""
     sender = check.sender
     dotted = str(sender.host) if sender.host.version == 4 else ".".join(format(int(sender.host), "032X"))
     return {
@@ -292,7 +292,7 @@ def _macro_values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[
 
 
 def _find_own_name(check: _Check, domain: str) -> Asking[str]:
-    """`%{p}`: the host's validated name, the one nearest to the domain where there are several."""
+    """Return the value of `%{p}`: the host's validated name, the one nearest to the domain where there are several."""
     names = yield from _validate_names(check, (yield from _find_host_names(check)))
     nearest = sorted(names, key=lambda name: (name != domain, not _is_at_or_below(name, domain)))
     return nearest[0] if nearest else "unknown"

@@ -69,12 +69,12 @@ def parse_macro_domain(text: str) -> Macro | None:
 
 
 def find_letters(macro: Macro) -> set[str]:
-    """The macro letters that an expansion will need."""
+    """Return the macro letters that an expansion will need."""
     return {piece.letter for piece in macro if isinstance(piece, MacroExpansion)}
 
 
 def expand_macro(macro: Macro, values: Mapping[str, str]) -> str:
-    """Put the values in."""
+    """Return the macro-string with the values put in."""
     pieces: list[str] = []
     room = MAX_EXPANDED
     for piece in macro:
@@ -85,7 +85,7 @@ def expand_macro(macro: Macro, values: Mapping[str, str]) -> str:
 
 
 def expand_macro_domain(macro: Macro, values: Mapping[str, str]) -> str:
-    """Put the values in and cut the name from the left to what DNS takes (RFC 7208 section 7.3)."""
+    """Return the domain-spec with the values put in, cut from the left to what DNS takes (RFC 7208 section 7.3)."""
     name = expand_macro(macro, values).removesuffix(".").lower()
     while len(name) > MAX_NAME and "." in name:
         name = name.partition(".")[2]
@@ -116,7 +116,8 @@ def _expand_piece(piece: MacroExpansion, values: Mapping[str, str]) -> str:
 
 
 def _is_top_label(label: str) -> bool:
-    """RFC 7208 section 7.1: letters, digits and inner hyphens, and not digits alone."""
+    """Return whether a label can be a top label (RFC 7208 section 7.1): letters, digits and inner hyphens, and not
+    digits alone."""
     if not (label.isascii() and label.replace("-", "a").isalnum()):
         return False
     return "-" not in (label[0], label[-1]) and not label.isdigit()
@@ -220,7 +221,7 @@ def _parse_mechanism(term: str) -> Mechanism:
 
 
 def _parse_addresses(name: Literal["a", "mx"], result: Qualified, rest: str) -> Mechanism:
-    """`a:host/24//64`: a slash may be part of the name too, so the lengths are taken from the end."""
+    """Parse `a:host/24//64`. A slash may be part of the name too, so the lengths are taken from the end."""
     start = len(rest.rstrip("0123456789/"))
     # "host.example.123/24": digits before the first slash belong to the name.
     start = rest.find("/", start) if "/" in rest[start:] else len(rest)

@@ -41,7 +41,8 @@ _LABELS = re.compile(
 
 
 def normalise_host(text: str) -> str | EntryRefused:
-    """A host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores included)."""
+    """Return a host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores
+    included)."""
     if _LABELS.match(text):
         return text
     host = normal_domain(text)
@@ -51,7 +52,7 @@ def normalise_host(text: str) -> str | EntryRefused:
 
 
 def normalise_pattern(text: str) -> str | EntryRefused:
-    """A host name or `*.` and one."""
+    """Return a host name or `*.` and one."""
     wild = text.startswith("*.")
     host = normalise_host(text[2:] if wild else text)
     if isinstance(host, EntryRefused):
@@ -60,7 +61,8 @@ def normalise_pattern(text: str) -> str | EntryRefused:
 
 
 def refuse_wide(pattern: str, category: Category) -> str:
-    """Nobody may block all of `com`, nor allow all of `github.io`, where anybody can get a name."""
+    """Return why a pattern is too wide for a category, or "": all of `com` cannot be blocked, nor all of `github.io`
+    allowed, where anybody can get a name."""
     host = pattern.removeprefix("*.")
     if category == "allow" and public_suffix(host) == host:
         return f"is too wide: anybody can get a name under {host}"
@@ -70,18 +72,20 @@ def refuse_wide(pattern: str, category: Category) -> str:
 
 
 def list_patterns(host: str) -> tuple[str, ...]:
-    """The entries that would match this host: itself, and a wildcard at every level above it."""
+    """Return the entries that would match this host: itself, and a wildcard at every level above it."""
     labels = host.split(".")[-12:]
     return (host, *(f"*.{'.'.join(labels[cut:])}" for cut in range(1, len(labels))))
 
 
 def normalise_domain(text: str) -> NormalForm | EntryRefused:
-    """`*.example.com` and `@example.com` mean the same as `example.com` here: the names below are included anyway."""
+    """Normalise a domain: `*.example.com` and `@example.com` mean the same as `example.com`, since the names below are
+    included anyway."""
     host = normalise_host(text.strip().removeprefix("*.").removeprefix("@"))
     return host if isinstance(host, EntryRefused) else show_as_key(host)
 
 
 def refuse_domain(key: str, _category: Category) -> str:
+    """Return why a domain is too wide, or ""."""
     return refuse_wide(key, "allow")
 
 
@@ -96,7 +100,8 @@ _PLAIN_SENDER = re.compile(r"[a-z0-9.+_=-]+\Z")
 
 
 def normalise_sender(text: str) -> NormalForm | EntryRefused:
-    """`Ann@Example.COM`, `<ann@example.com>` and `ann@example.com` are one address; `@example.com` is the domain."""
+    """Normalise a sender: `Ann@Example.COM`, `<ann@example.com>` and `ann@example.com` are one address; `@example.com`
+    is the domain."""
     text = text.strip().removeprefix("<").removesuffix(">").strip()
     if "@" not in text.removeprefix("@"):
         pattern = normalise_pattern(text.removeprefix("@"))
@@ -111,11 +116,12 @@ def normalise_sender(text: str) -> NormalForm | EntryRefused:
 
 
 def refuse_sender(key: str, category: Category) -> str:
+    """Return why a sender pattern is too wide, or ""; addresses never are."""
     return "" if "@" in key else refuse_wide(key, category)
 
 
 def list_sender_keys(address: str) -> tuple[str, ...]:
-    """Every entry that would match this address."""
+    """Return every entry that would match this address."""
     address = normal_address(address)
     local, _, domain = address.rpartition("@")
     if not local or not domain:
@@ -146,6 +152,7 @@ _USUAL_PORTS = frozenset({"80", "443", ""})
 
 
 def normalise_url(text: str) -> NormalForm | EntryRefused:
+    """Normalise a host, `*.host`, or a host with a path prefix."""
     if len(text) <= MAX_PLAIN and _PLAIN_URL.match(text):
         return show_as_key(text)
     text = text.strip()
@@ -164,12 +171,13 @@ def normalise_url(text: str) -> NormalForm | EntryRefused:
 
 
 def refuse_url(key: str, category: Category) -> str:
+    """Return why a host pattern is too wide, or ""; paths and IP addresses never are."""
     host = key.split("/", 1)[0]
     return "" if "/" in key or is_ip(host) or ":" in host else refuse_wide(host, category)
 
 
 def split_url(text: str) -> tuple[str, str, str] | None:
-    """Host, port ("" for the usual ones) and path with query ("" for the root) by the WHATWG URL standard."""
+    """Return host, port ("" for the usual ones) and path with query ("" for the root) by the WHATWG URL standard."""
     address = text if _SCHEME.match(text) else f"http://{text}"
     try:
         url = can_ada.parse(address)
@@ -183,7 +191,7 @@ def split_url(text: str) -> tuple[str, str, str] | None:
 
 
 def list_url_keys(url: str) -> tuple[str, ...]:
-    """Every entry that would match this URL: with and without its port, every level of host and path."""
+    """Return every entry that would match this URL: with and without its port, every level of host and path."""
     parts = split_url(url)
     if parts is None:
         return ()
@@ -200,7 +208,7 @@ def _join_url(host: str, port: str, path: str) -> str:
 
 
 def _list_prefixes(path: str) -> list[str]:
-    """`/a/b?c` can be covered by `/a`, `/a/`, `/a/b` and `/a/b?c`."""
+    """Return the prefixes that cover a path: `/a/b?c` can be covered by `/a`, `/a/`, `/a/b` and `/a/b?c`."""
     cuts: list[str] = []
     place = 0
     while len(cuts) < 2 * MAX_SEGMENTS:
@@ -232,6 +240,7 @@ _PERSON = re.compile(r"\s*(\S[^<>]{0,400}?)\s*<\s*([^<>\s]{1,320})\s*>\s*\Z")
 
 
 def normalise_person(text: str) -> NormalForm | EntryRefused:
+    """Normalise `Name <address>`: the spelling is shown, the folded name is compared."""
     match = _PERSON.match(text)
     if not match:
         return EntryRefused("is not written as: Name <address>")

@@ -50,7 +50,7 @@ class ListDefinition(msgspec.Struct, frozen=True):
         return find_usual_list(self.kind, self.category) if self.custom else self.name
 
     def normalise(self, text: str) -> NormalForm | EntryRefused:
-        """An entry of this list in its normal form, or why it is none."""
+        """Return an entry of this list in its normal form, or why it is none."""
         if len(text) > MAX_ENTRY:
             return EntryRefused(f"is longer than {MAX_ENTRY:,} characters")
         kind = KINDS[self.kind]
@@ -64,7 +64,7 @@ class ListDefinition(msgspec.Struct, frozen=True):
         return normal if key is normal.key else NormalForm(key, normal.shown)
 
     def key(self, text: str) -> str:
-        """How an entry to delete is compared: by its normal form if it has one, else as it stands."""
+        """Return how an entry to delete is compared: by its normal form if it has one, else as it stands."""
         normal = KINDS[self.kind].normalise(text[: MAX_ENTRY + 1])
         return limit_key(text if isinstance(normal, EntryRefused) else normal.key)
 
@@ -143,17 +143,17 @@ _ALIKE = {"block": "policy", "policy": "block"}
 
 
 def find_usual_list(kind: str, category: str) -> str:
-    """The usual list whose rules hold for a custom one; "" where there is none, so that it would do nothing."""
+    """Return the usual list whose rules hold for a custom one; "" where there is none, so that it would do nothing."""
     return _USUAL.get((kind, category)) or _USUAL.get((kind, _ALIKE.get(category, ""))) or ""
 
 
 def list_categories(kind: str) -> tuple[Category, ...]:
-    """The categories that a custom list of this kind can have."""
+    """Return the categories that a custom list of this kind can have."""
     return tuple(category for category in get_args(Category) if find_usual_list(kind, category))
 
 
 def is_custom_name(name: str) -> bool:
-    """Whether a list of the operator's own may be called so."""
+    """Return whether a list of the operator's own may be called so."""
     return bool(_CUSTOM_NAME.match(name)) and name not in BY_NAME
 
 
@@ -180,7 +180,7 @@ class UnfitList(msgspec.Struct, frozen=True):
 def define_custom_list(
     name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
 ) -> ListDefinition | UnfitList:
-    """What the list is; without a size it is as large as the usual ones of its category."""
+    """Return what the list is; without a size it is as large as the usual ones of its category."""
     if not is_custom_name(name):
         return UnfitList("name", "must be 1 to 63 lower-case letters, digits and hyphens, and no name of a usual list")
     if kind not in KINDS:
@@ -201,7 +201,7 @@ def define_custom_list(
 
 
 def explain_unused(kind: str, category: str) -> str:
-    """Why there is no list of this kind and category: nothing would ever ask it."""
+    """Return why there is no list of this kind and category: nothing would ever ask it."""
     fitting = " or ".join(list_categories(kind))
     advice = _INSTEAD.get((kind, category), "")
     return f"must be {fitting} for entries of kind {kind}: {category} would do nothing" + advice

@@ -37,14 +37,14 @@ _SURELY_SHORT = MAX_KEY_BYTES // 4
 
 
 class NormalForm(msgspec.Struct, frozen=True):
-    """A normal form."""
+    """An entry in normal form: `key` is compared and stored, `shown` is what people read."""
 
     key: str
     shown: str
 
 
 class EntryRefused(msgspec.Struct, frozen=True):
-    """Why a text is no entry of this kind, in words for whoever sent it."""
+    """Why a text is no entry of this kind, in words for the person who entered it."""
 
     reason: str
 
@@ -64,17 +64,18 @@ class EntryKind(msgspec.Struct, frozen=True):
 
 
 def refuse_nothing(_key: str, _category: Category) -> str:
-    """For kinds of which no entry is too wide."""
+    """Refuse no entry, for kinds of which none is too wide."""
     return ""
 
 
 def show_as_key(key: str) -> NormalForm:
-    """A normal form that is shown as it is compared."""
+    """Return a normal form that is shown as it is compared."""
     return NormalForm(key, key)
 
 
 def limit_key(key: str) -> str:
-    """A key as it is compared and stored. One that was cut is longer than any that was not, so the two never meet."""
+    """Return a key as it is compared and stored. A key that was cut is longer than any that was not, so the two never
+    meet."""
     if len(key) <= _SURELY_SHORT:
         return key
     # Half a character, which is no UTF-8, counts as the sign that storage puts in its place.
@@ -85,7 +86,7 @@ def limit_key(key: str) -> str:
 
 
 def limit_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for many, of which hardly any is long."""
+    """Apply `limit_key` to many keys, of which hardly any is long."""
     return keys if max(map(len, keys), default=0) <= _SURELY_SHORT else tuple(map(limit_key, keys))
 
 
@@ -97,7 +98,7 @@ _WIDEST_OTHERWISE = {4: 8, 6: 16}
 
 
 def normalise_network(text: str) -> NormalForm | EntryRefused:
-    """Host bits cleared, a single address without its mask, IPv4 inside IPv6 as IPv4."""
+    """Normalise a network: host bits are cleared, a single address has no mask, IPv4 inside IPv6 is IPv4."""
     if _is_plain(text):
         return show_as_key(text)
     network = parse_network(text)
@@ -109,7 +110,7 @@ def normalise_network(text: str) -> NormalForm | EntryRefused:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether this is an IPv4 address as it is shown: most entries are, and there is nothing to do about them."""
+    """Return whether this is an IPv4 address in normal form already, as most entries are."""
     try:
         return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text)) == text
     except (OSError, ValueError):
@@ -117,6 +118,7 @@ def _is_plain(text: str) -> bool:
 
 
 def parse_network(text: str) -> IpNetwork | None:
+    """Parse an address or CIDR block; return None where it is neither."""
     try:
         network = ip_network(text.strip().strip("[]"), strict=False)
     except ValueError:
@@ -129,7 +131,7 @@ def parse_network(text: str) -> IpNetwork | None:
 
 
 def refuse_network(key: str, category: Category) -> str:
-    """Whole continents are no entry; private ranges are one's own business."""
+    """Return why a network is too wide, or "". Private ranges may have any size."""
     network = parse_network(key) if "/" in key else None
     if network is None or network.is_private:
         return ""
@@ -139,7 +141,7 @@ def refuse_network(key: str, category: Category) -> str:
 
 @lru_cache(4096)
 def list_network_keys(address: str) -> tuple[str, ...]:
-    """Every entry that would match this address, narrowest first."""
+    """Return every entry that would match this address, narrowest first."""
     try:
         place = ip_address(address)
     except ValueError:
@@ -164,6 +166,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def normalise_digest(text: str) -> NormalForm | EntryRefused:
+    """Normalise a SHA-256 to lower case."""
     digest = text.strip().lower()
     return show_as_key(digest) if _DIGEST.match(digest) else EntryRefused("is not a SHA-256: 64 hex digits")
 
@@ -183,7 +186,7 @@ _MIME = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}\Z", re.ASCII)
 
 
 def normalise_file_type(text: str) -> NormalForm | EntryRefused:
-    """`.DOCM`, `*.docm` and `docm` are one type."""
+    """Normalise a file type: `.DOCM`, `*.docm` and `docm` are one."""
     name = text.strip().lower().removeprefix("*").removeprefix(".")
     if _EXTENSION.match(name) or _MIME.match(name):
         return show_as_key(name)
@@ -202,12 +205,13 @@ _SPACES = re.compile(r"\s+")
 
 
 def fold_phrase(text: str) -> str:
-    """Case and accents folded, invisible characters gone, white space as single blanks."""
+    """Return the text with case and accents folded, invisible characters removed and white space as single blanks."""
     plain = _MARKS.sub("", unicodedata.normalize("NFKD", text.casefold()))
     return _SPACES.sub(" ", unicodedata.normalize("NFKC", plain)).strip()
 
 
 def normalise_phrase(text: str) -> NormalForm | EntryRefused:
+    """Normalise a phrase by folding it; refuse one that is too short or has no letter."""
     phrase = fold_phrase(text)
     if len(phrase) < LEAST:
         return EntryRefused(f"is too short: a phrase has at least {LEAST} characters")

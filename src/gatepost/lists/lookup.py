@@ -19,7 +19,7 @@ MAX_SENDERS = 20
 def find_subjects(
     message: Message, envelope: Envelope, authentication: Authentication, files: Sequence[File]
 ) -> tuple[Subject, ...]:
-    """Everything of a message that lists are asked about, each once."""
+    """Return everything of a message that lists are asked about, each once."""
     found: dict[tuple[Role, str], Subject] = {}
 
     def add(role: Role, value: str, where: str) -> None:
@@ -48,7 +48,7 @@ def _normalise(address: Address) -> str:
 
 
 def _collect_types(file: File) -> set[str]:
-    """By content, by what is declared, and by every extension of every name."""
+    """Return a file's types by content, by declaration, and by every extension of every name."""
     kinds = {file.type, file.declared.lower(), MIME_TYPES.get(file.type, "")}
     for name in file.names:
         kinds.update(suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:])

@@ -88,7 +88,7 @@ def rule_on(
 def _match_subjects(
     hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str, str]
 ) -> Iterator[tuple[str, Match]]:
-    """Each hit with every subject that it covers, and the list that it counts for.
+    """Yield each hit with every subject that it covers, and the list that it counts for.
 
     `a.example` as a link is not `a.example` as a sender: what a list is for decides, not what the key looks like.
     """
@@ -106,7 +106,7 @@ def _match_subjects(
 def _settle_pair(
     blocks: list[Match], allows: list[Match], tenant_allow_wins: bool
 ) -> tuple[list[Match], list[tuple[Match, str]], list[tuple[Match, str]]]:
-    """The blocks that stand, those that an allow beat, and the allows that a block beat."""
+    """Return the blocks that stand, those that an allow beat, and the allows that a block beat."""
     kept: list[Match] = []
     beaten: list[tuple[Match, str]] = []
     for block in blocks:
@@ -133,5 +133,6 @@ def _beats(allow: Match, block: Match, tenant_allow_wins: bool) -> bool:
 
 
 def _is_same_subject(one: Match, other: Match) -> bool:
-    """Links and files are judged one by one; senders and hosts for the whole message."""
+    """Return whether two matches concern the same thing: links and files are judged one by one, senders and hosts for
+    the whole message."""
     return one.subject.kind in ("sender", "network") or one.subject.value == other.subject.value

@@ -48,7 +48,7 @@ class Subject(msgspec.Struct, frozen=True, array_like=True):
 
 
 def collect_keys(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The keys of all subjects of these kinds, each once: one question to the lists."""
+    """Return the keys of all subjects of these kinds, each once: one question to the lists."""
     if not kinds:
         return ()
     by_kind: dict[str, dict[str, None]] = {}

@@ -81,7 +81,7 @@ class PhraseFinder:
                 self._by_word.setdefault(first.group(), []).append(entry)
 
     def within(self, text: str) -> tuple[UnkeyedEntry, ...]:
-        """The entries that the text contains, each once."""
+        """Return the entries that the text contains, each once."""
         if not self._by_word:
             return ()
         text = fold_phrase(text)
@@ -94,7 +94,7 @@ class PhraseFinder:
 
 
 def _is_whole_phrase(phrase: str, text: str, place: int) -> bool:
-    """Whether the phrase, whose first word starts at `place`, is there and ends with a word."""
+    """Return whether the phrase, whose first word starts at `place`, is there and ends with a word."""
     first = _WORD.search(phrase)
     start = place - (first.start() if first else 0)
     end = start + len(phrase)
@@ -104,7 +104,7 @@ def _is_whole_phrase(phrase: str, text: str, place: int) -> bool:
 
 
 class CompiledLists:
-    """A snapshot, ready for use."""
+    """A snapshot of the unkeyed lists, compiled for use in a worker."""
 
     def __init__(self, source: UnkeyedLists) -> None:
         self.source = source
@@ -116,12 +116,12 @@ class CompiledLists:
 
 
 def compile_lists(data: bytes) -> CompiledLists:
-    """The snapshot that these bytes are."""
+    """Decode and compile a snapshot."""
     return CompiledLists(msgspec.msgpack.decode(data, type=UnkeyedLists))
 
 
 def make_hit(entry: UnkeyedEntry) -> Hit:
-    """An entry of an unkeyed list that a message hit, as any other hit."""
+    """Return an entry of an unkeyed list that a message hit, as any other hit."""
     return Hit(entry.list, entry.scope, entry.key, entry.comment)
 
 

@@ -30,7 +30,7 @@ class ReadLimits(msgspec.Struct, frozen=True):
 
 
 class ReadWork(msgspec.Struct):
-    """What a reading has done."""
+    """Counts of the work that a reading has done."""
 
     parts: int = 0
     fields: int = 0
@@ -70,10 +70,11 @@ class ReadBudget:
         self.defects.append(Defect(kind, where, detail[:200]))
 
     def has(self, kind: str) -> bool:
+        """Return whether a defect of this kind was noted."""
         return any(defect.kind == kind for defect in self.defects)
 
     def take_part(self, where: str) -> bool:
-        """Draw one part; False when there are no more to have."""
+        """Take one more part; return False when the budget has none left."""
         if self.work.parts >= self.limits.parts:
             self.note("limit:parts", where)
             return False
@@ -81,7 +82,7 @@ class ReadBudget:
         return True
 
     def take_decoded(self, size: int, where: str) -> bool:
-        """Draw the bytes of one part's content."""
+        """Take the bytes of one part's content; return False when they are too many."""
         if self.work.decoded_bytes + size > self.limits.decoded_bytes:
             self.note("limit:decoded-size", where)
             return False
@@ -89,7 +90,7 @@ class ReadBudget:
         return True
 
     def take_alternative(self, size: int, where: str) -> bool:
-        """Draw one more reading of bytes that were read already."""
+        """Take one more reading of bytes that were read already; return False when the budget has none left."""
         work, limits = self.work, self.limits
         if work.alternatives >= limits.alternatives or work.alternative_bytes + size > limits.alternative_bytes:
             self.note("limit:alternatives", where)
@@ -99,7 +100,7 @@ class ReadBudget:
         return self.take_decoded(size, where)
 
     def take_delimiter(self, where: str) -> bool:
-        """Draw one line that could be a boundary."""
+        """Take one more line that could be a boundary; return False when the budget has none left."""
         if self.work.delimiters >= self.limits.delimiters:
             self.note("limit:boundaries", where)
             return False

@@ -65,7 +65,7 @@ class MessageParts:
         self._add_suspicious_readings()
 
     def _read(self, node: MimeNode) -> bytes | None:
-        """Read one node's content; the bytes of a message inside it that must be read in turn."""
+        """Read one node's content; return the bytes of a message inside it that must be read in turn."""
         if node.unread[1] > node.unread[0]:
             self._add(node, "header", node.source[node.unread[0] : node.unread[1]])
         if node.junk >= 0 and self._budget.take_alternative(node.end - node.junk, node.path):
@@ -88,7 +88,7 @@ class MessageParts:
         return self._find_attached_message(node)
 
     def _find_attached_message(self, node: MimeNode) -> bytes | None:
-        """A message that is attached as a mere file: mail programs open it all the same."""
+        """Return the bytes of a message that is attached as a mere file: mail programs open it all the same."""
         part = node.part
         if part is None or not part.content or not any(name.lower().endswith(".eml") for name in part.names):
             return None
@@ -97,7 +97,8 @@ class MessageParts:
         return part.content
 
     def _read_childless(self, node: MimeNode, body: bytes) -> bytes | None:
-        """A multipart in which no part was found: a leaf, or a multipart that is encoded as a whole."""
+        """Read a multipart in which no part was found: it is a leaf, or encoded as a whole. Return the decoded bytes to
+        read in turn."""
         encoding = node.entity.encodings[0]
         decoded = decode_body(body, encoding) if encoding else DecodedBody(b"")
         self._budget.note("mime:no-parts", node.path)
@@ -148,7 +149,7 @@ class MessageParts:
         return tuple(flat)
 
     def _add_suspicious_readings(self) -> None:
-        """Read odd sources again as a program would that believes nothing."""
+        """Read odd sources again as a program would that believes no header; add the parts that are new."""
         found: list[Part] = []
         known: set[bytes] | None = None
         names = {name for part in self.flat for name in part.names}
@@ -192,7 +193,7 @@ def _make_container(node: MimeNode) -> Part:
 
 
 def _has_hidden_fields(tree: MimeTree) -> bool:
-    """Whether a content field stands at the beginning of a line that the tree did not read as a header."""
+    """Return whether a content field stands at the beginning of a line that the tree did not read as a header."""
     source, start, count = tree.source, 0, 0
     for section, body in (*sorted(tree.header_bytes), (len(source), len(source))):
         for place in _find_occurrences(source, start, section):
@@ -204,7 +205,7 @@ def _has_hidden_fields(tree: MimeTree) -> bool:
 
 
 def _find_occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
-    """Where a content field may begin between two places."""
+    """Yield where a content field may begin between two places."""
     for chunk in range(start, end, _CHUNK):
         piece = source[chunk : min(chunk + _CHUNK, end) + len(_FIELD_START) - 1].lower()
         place = piece.find(_FIELD_START)
@@ -222,7 +223,7 @@ _ADDRESSED = frozenset({"from", "reply-to", "to", "cc"})
 
 
 def read(raw: bytes) -> Message:
-    """Read one message. Total: no input raises, none costs more than linear time."""
+    """Read one message. It takes any bytes, in linear time."""
     return read_within(raw, ReadBudget())
 
 

@@ -39,11 +39,11 @@ class ModelBlend(msgspec.Struct, frozen=True):
     models: tuple[Model, ...]
 
     def hits(self, seen: Features) -> tuple[Hits, ...]:
-        """Which rows of each model a message has."""
+        """Return which rows of each model a message has."""
         return tuple(model.hits(seen) for model in self.models)
 
     def weigh(self, hits: tuple[Hits, ...]) -> ModelScore:
-        """The average of what the models think."""
+        """Return the average of what the models think."""
         scores = [model.weigh(each) for model, each in zip(self.models, hits, strict=True)]
         if len(scores) == 1:
             return scores[0]
@@ -55,7 +55,7 @@ class ModelBlend(msgspec.Struct, frozen=True):
         )
 
     def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:
-        """What weighed most, a few from each model."""
+        """Return what weighed most, a few from each model."""
         each = [model.reasons(mine) for model, mine in zip(self.models, hits, strict=True)]
         merged = dict.fromkeys(word for row in range(MAX_SHOWN) for words in each for word in words[row : row + 1])
         return tuple(merged)[:MAX_SHOWN]
@@ -70,17 +70,18 @@ class DeployedModels(msgspec.Struct, frozen=True):
     marked: MarkedSignatures = MarkedSignatures()
 
     def for_tenant(self, tenant: str | None) -> ModelBlend:
-        """The models that speak about a tenant's mail."""
+        """Return the models that speak about a tenant's mail."""
         return self.tenants.get(tenant, self.all_tenants) if tenant else self.all_tenants
 
 
 def load_shipped_models() -> DeployedModels:
-    """Only the model that comes with the package."""
+    """Return only the model that comes with the package."""
     return DeployedModels(ModelBlend((load_shipped_model(),)))
 
 
 def load_models(folder: Path) -> DeployedModels:
-    """The models of a deployment's folder: `own.npz` for everybody and `UID.npz` for a tenant, where there are any."""
+    """Return the models of a deployment's folder: `own.npz` for everybody and `UID.npz` for a tenant, where there are
+    any."""
     if not folder.is_dir():
         return load_shipped_models()
     base = (load_shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
@@ -90,7 +91,7 @@ def load_models(folder: Path) -> DeployedModels:
 
 
 def load_marks(folder: Path) -> dict[str, Signature]:
-    """The signatures that an operator marked, by the hash of the message each is from."""
+    """Return the signatures that an operator marked, by the hash of the message each is from."""
     try:
         return msgspec.json.decode((folder / MARKS).read_bytes(), type=dict[str, Signature])
     except FileNotFoundError:

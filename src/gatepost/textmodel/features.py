@@ -54,7 +54,7 @@ _SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scris
 
 
 def body_words(texts: Iterable[Text]) -> list[str]:
-    """The words of all that a person reads; no text twice, the attached ones last."""
+    """Return the words of all that a person reads; no text twice, the attached ones last."""
     found: list[str] = []
     seen: set[str] = set()
     room = MAX_CHARS
@@ -72,18 +72,19 @@ def body_words(texts: Iterable[Text]) -> list[str]:
 
 
 def subject_words(subject: str) -> list[str]:
-    """The words of a subject, without its list's tag and the marks of replies."""
+    """Return the words of a subject, without its list's tag and the marks of replies."""
     subject = _REPLY.sub(" ", _LIST_TAG.sub(" ", subject[:MAX_SUBJECT]))
     return _split_words(fold(_strip_addresses(subject)))
 
 
 def name_words(name: str) -> list[str]:
-    """The words of a display name."""
+    """Return the words of a display name."""
     return _split_words(fold(_strip_addresses(name[:200])))[:12]
 
 
 def fold(text: str) -> str:
-    """No case, no accents, no invisible characters, and blanks for some that stand between words."""
+    """Return the text without case, accents and invisible characters, with blanks for some signs that stand between
+    words."""
     if not text.isascii():
         for mark in _BETWEEN:
             text = text.replace(mark, " ")
@@ -93,7 +94,8 @@ def fold(text: str) -> str:
 
 
 def guess_word(word: str) -> str:
-    """What an unknown word may stand for: `v1agra`, `pаypаl` with Cyrillic letters, a number by its length; or ""."""
+    """Return what an unknown word may stand for: `v1agra`, `pаypаl` with Cyrillic letters, a number by its length; or
+    ""."""
     if not word:
         return ""
     if word.isdigit():
@@ -116,14 +118,14 @@ def _split_words(text: str) -> list[str]:
 
 
 def _cut_unspaced(word: str) -> Iterable[str]:
-    """Where writing has no blanks between words, every two characters are one."""
+    """Return the words of writing that has no blanks between words: every two characters are one."""
     if word[0] < _UNSPACED or len(word) < 3:
         return (word,)
     return (word[place : place + 2] for place in range(min(len(word), 200) - 1))
 
 
 def _keep_written(text: str) -> str:
-    """What the writer of this mail wrote; all of the text where that would be next to nothing."""
+    """Return what the writer of this mail wrote; all of the text where that would be next to nothing."""
     lines = [line for line in text.split("\n") if line]
     own = [line for line in _strip_signature(lines) if not _is_foreign(line)]
     if "@" in text or "://" in text or "www." in text:
@@ -134,7 +136,7 @@ def _keep_written(text: str) -> str:
 
 
 def _strip_signature(lines: list[str]) -> list[str]:
-    """Without a signature (RFC 3676 section 4.3) or the footer that a list puts under a line."""
+    """Return the lines without a signature (RFC 3676 section 4.3) or the footer that a list puts under a line."""
     for place in range(max(0, len(lines) - MAX_SIGNATURE), len(lines)):
         line = lines[place].rstrip()
         if line == "--" or line.startswith(("__________", "-----BEGIN PGP")):
@@ -143,7 +145,7 @@ def _strip_signature(lines: list[str]) -> list[str]:
 
 
 def _is_foreign(line: str) -> bool:
-    """A quoted line, or one that introduces quotes."""
+    """Return whether a line is quoted, or introduces quotes."""
     if line[0] in ">|":
         return True
     if ":" not in line:
@@ -155,7 +157,7 @@ def _is_foreign(line: str) -> bool:
 
 
 def _strip_addresses(line: str) -> str:
-    """Without addresses of any kind."""
+    """Return the line without mail and web addresses."""
     if "@" not in line and "://" not in line and "www." not in line:
         return line
     return " ".join(word for word in line.split() if "@" not in word and "://" not in word and "www." not in word)
@@ -168,7 +170,7 @@ _STEPS = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
-    """Every mark of a message, each once."""
+    """Return every mark of a message, each once."""
     found = [
         *_mark_shape(message),
         *_mark_links(message),
@@ -180,7 +182,7 @@ def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
 
 
 def _round_down(count: int) -> int:
-    """The largest of a few steps that a count reaches."""
+    """Return the largest of a few steps that a count reaches."""
     if count >= 64:
         return 64
     return 1 << (count.bit_length() - 1) if count > 0 else 0
@@ -219,7 +221,7 @@ def _find_owners(links: list[Link]) -> dict[str, str]:
 
 
 def _describe_share(owners: dict[str, str], own: set[str]) -> str:
-    """How many of these belong to the sender."""
+    """Return how many of these belong to the sender."""
     theirs = own & set(owners.values())
     return "none" if not theirs else "all" if theirs.issuperset(owners.values()) else "some"
 
@@ -267,7 +269,7 @@ def _mark_subject(subject: str) -> Iterator[str]:
 
 
 def _mark_conversation(message: Message) -> Iterator[str]:
-    """Whether the mail answers another (RFC 5322 section 3.6.4), is from a list, or can be ended (RFC 2369)."""
+    """Yield whether the mail answers another (RFC 5322 section 3.6.4), is from a list, or can be ended (RFC 2369)."""
     fields = {field.name for field in message.headers.fields}
     if "in-reply-to" in fields or "references" in fields:
         yield "#answers"
@@ -289,7 +291,8 @@ class Features(msgspec.Struct, frozen=True):
 
 
 def extract_features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:
-    """Everything that the model may know of a message; `written` are its `body_words`, where somebody has them."""
+    """Return everything that the model may know of a message; `written` are its `body_words`, where the caller has
+    them."""
     names = [word for sender in message.senders[:2] for word in name_words(sender.name)]
     rest = [SUBJECT + word for word in subject_words(message.subject)]
     rest += [NAME + word for word in names]
@@ -298,7 +301,7 @@ def extract_features(message: Message, files: tuple[File, ...] = (), written: li
 
 @lru_cache(8192)
 def normalise_word(word: str) -> str:
-    """The word under which an unknown one may be known; "" where there is none."""
+    """Return the word under which an unknown one may be known; "" where there is none."""
     if word.startswith((SUBJECT, NAME)):
         form = guess_word(word[2:])
         return word[:2] + form if form else ""

@@ -20,7 +20,7 @@ _Z = 1.959964  # two-sided 95 %
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """So many of so many."""
+    """A count out of a total."""
 
     count: int
     total: int
@@ -53,7 +53,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 def compute_curve(wanted: Sequence[float], unwanted: Sequence[float]) -> list[Point]:
-    """The receiver operating characteristic: a point for each score that wanted mail has, most severe first."""
+    """Return the receiver operating characteristic: a point for each score that wanted mail has, most severe first."""
     bad = sorted(unwanted, reverse=True)
     points = [Point(math.inf, 0.0, 0.0)]
     caught = 0
@@ -66,7 +66,7 @@ def compute_curve(wanted: Sequence[float], unwanted: Sequence[float]) -> list[Po
 
 
 def find_catch_rate(wanted: Sequence[float], unwanted: Sequence[float], alarms: float) -> Rate:
-    """What is caught by a threshold, chosen after the fact, that holds at most this share of wanted mail."""
+    """Return what is caught by a threshold, chosen after the fact, that holds at most this share of wanted mail."""
     allowed = int(alarms * len(wanted))
     scores = sorted(wanted, reverse=True)
     threshold = scores[allowed] if allowed < len(scores) else -math.inf
@@ -82,7 +82,8 @@ class Bin(msgspec.Struct, frozen=True):
 
 
 def compute_reliability(said: Iterable[tuple[float, bool]], bins: int = 10) -> list[Bin]:
-    """Whether what is said to be 70 % happens in 70 %."""
+    """Group predictions by probability, with the share that was unwanted: is what was said to be 70 % so in 70 % of
+    cases?"""
     groups: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for probability, happened in said:
         groups[min(bins - 1, int(probability * bins))].append((probability, happened))
@@ -99,7 +100,7 @@ _DECADES = (0.0001, 0.001, 0.01, 0.1, 1.0)
 
 
 def draw_roc(curves: Sequence[tuple[str, Sequence[Point]]]) -> str:
-    """Caught against false alarms, these on a logarithmic scale: what matters happens below 1 %."""
+    """Draw the catch rate against false alarms, these on a logarithmic scale: what matters happens below 1 %."""
     ticks = [(_scale_logarithmic(value), f"{value:.2%}") for value in _DECADES]
     shapes = [*_draw_frame("Wanted mail held", "Unwanted mail held", ticks)]
     for number, (name, points) in enumerate(curves):
@@ -114,7 +115,7 @@ def draw_roc(curves: Sequence[tuple[str, Sequence[Point]]]) -> str:
 
 
 def draw_reliability(bins: Sequence[Bin]) -> str:
-    """How often it was so against how probable it was said to be; on the diagonal both agree."""
+    """Draw how often mail was unwanted against how probable that was said to be; on the diagonal both agree."""
     ticks = [(value / 5, f"{value / 5:.0%}") for value in range(6)]
     shapes = [*_draw_frame("Probability said", "Share that was unwanted", ticks)]
     shapes.append(
@@ -130,7 +131,7 @@ def draw_reliability(bins: Sequence[Bin]) -> str:
 
 
 def _thin_points(points: Sequence[Point]) -> Iterable[Point]:
-    """A few hundred points show as much as ten thousand."""
+    """Return a few hundred of the points, which show as much as ten thousand."""
     last = (-1.0, -1.0)
     for point in points:
         here = round(_scale_logarithmic(point.wanted), 2), round(point.unwanted, 2)
@@ -227,7 +228,7 @@ Figures by `gatepost model evaluate` are in [`accuracy.md`](accuracy.md)."""
 
 
 def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str]) -> str:
-    """The card of a model."""
+    """Return the card of a model."""
     return "\n".join(_write_lines(model, without, folders)) + "\n"
 
 

@@ -42,7 +42,7 @@ ENOUGH = 2
 
 
 def find_kind(label: str, message: Features) -> MailKind:
-    """The kind of an example with this label."""
+    """Return the kind of an example with this label."""
     if label in WANTED:
         return "ham"
     if label in ("phishing", "fraud"):
@@ -82,7 +82,7 @@ _VOTES: dict[str, tuple[str, ...]] = {
 
 
 def guess_language(words: Sequence[str]) -> str:
-    """The language of these words, "other" where none of the known ones stands out, "too short" for a few."""
+    """Return the language of these words, "other" where none of the known ones stands out, "too short" for a few."""
     foreign = [word for word in words if not word.isascii()]
     if len(foreign) * 3 > len(words):
         for name, first, last in _SCRIPTS:
@@ -103,7 +103,7 @@ MIN_SUBJECT = 3
 
 
 def group_campaigns(messages: Sequence[Features]) -> list[int]:
-    """The number of each message's campaign: that of its first message."""
+    """Return the number of each message's campaign: that of its first message."""
     parent = list(range(len(messages)))
     first: dict[int, int] = {}
     for number, message in enumerate(messages):
@@ -115,7 +115,7 @@ def group_campaigns(messages: Sequence[Features]) -> list[int]:
 
 
 def find_campaign_keys(message: Features) -> set[int]:
-    """The keys by which a message is recognised in another."""
+    """Return the keys by which a message is recognised in another."""
     words = [word for word in message.text if word.isalpha()]
     subject = [word for word in message.rest if word.startswith(SUBJECT)]
     runs = smallest_hashes(words, SIGNATURE_SIZE)

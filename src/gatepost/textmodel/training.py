@@ -49,7 +49,7 @@ _LISTS = frozenset("mailman listinfo majordomo listserv yahoogroups ezmlm".split
 
 
 def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> Model:
-    """A model that knows its words and pairs and gives none of them any weight."""
+    """Return a model that knows its words and pairs and gives none of them any weight."""
     words = tuple(sorted(_select_used((_collect_words(message) for message in messages), families)))
     empty = Model(words, np.empty(0, np.int64), _make_zeros(0), np.zeros(3, np.float32))
     keys = [_collect_pairs(empty, message) for message in messages]
@@ -62,7 +62,7 @@ def _make_zeros(rows: int) -> Floats:
 
 
 def _collect_words(message: Features) -> set[str]:
-    """The words of a message that may be known."""
+    """Return the words of a message that may be known."""
     words = {*message.text, *message.rest}
     plain = {word for word in words if not any(map(str.isdigit, word))}
     plain |= {form for word in words - plain if (form := normalise_word(word)) and not form.strip("0" + SUBJECT + NAME)}
@@ -70,12 +70,12 @@ def _collect_words(message: Features) -> set[str]:
 
 
 def _is_trace(word: str) -> bool:
-    """Whether a word tells when or by what a mail came."""
+    """Return whether a word tells when or by what a mail came."""
     return word.removeprefix(SUBJECT) in _DATES or word in _LISTS
 
 
 def _collect_pairs(empty: Model, message: Features) -> set[int]:
-    """The pairs of a message, both of whose words are known."""
+    """Return the pairs of a message, both of whose words are known."""
     rows = empty.rows(message.text)
     return {
         key for key, (first, second) in zip(empty.keys(rows), pairwise(rows), strict=True) if min(first, second) >= 0
@@ -83,7 +83,7 @@ def _collect_pairs(empty: Model, message: Features) -> set[int]:
 
 
 def _select_used(messages: Iterable[set[T]], families: Sequence[str]) -> list[T]:
-    """What enough messages of enough collections have."""
+    """Return what enough messages of enough collections have."""
     by_family: dict[str, Counter[T]] = {}
     for seen, family in zip(messages, families, strict=True):
         by_family.setdefault(family, Counter()).update(seen)
@@ -98,7 +98,7 @@ def _select_used(messages: Iterable[set[T]], families: Sequence[str]) -> list[T]
 
 
 def select_spread(counts: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which columns enough collections use: `counts` has a row for each collection, of `sizes` messages."""
+    """Return which columns enough collections use: `counts` has a row for each collection, of `sizes` messages."""
     enough: NDArray[np.bool_] = counts.sum(axis=0) >= MIN_MESSAGES
     large = sizes >= MIN_SIZE
     if large.sum() < MIN_COLLECTIONS:
@@ -138,16 +138,17 @@ class TrainingError(ValueError):
 
 
 def family_of(corpus: str) -> str:
-    """Who collected a corpus: what stands before the first underscore. Its parts are left out together."""
+    """Return who collected a corpus: the part of its name before the first underscore. Corpora of one family are left
+    out together."""
     return corpus.partition("_")[0]
 
 
 def _ignore_progress(_what: str, _done: int, _of: int) -> None:
-    """Nobody watches."""
+    """Report no progress."""
 
 
 def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _ignore_progress) -> Model:
-    """A calibrated model from these examples."""
+    """Train a calibrated model from these examples."""
     truth = np.array([example.label in UNWANTED for example in examples])
     if truth.all() or not truth.any():
         raise TrainingError("both wanted and unwanted mail is needed")
@@ -170,7 +171,7 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
 
 
 def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress) -> tuple[Matrix, list[int]]:
-    """One row for each example, scaled as in scoring, and how many words and pairs each has."""
+    """Return one row for each example, scaled as in scoring, and how many words and pairs each has."""
     from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 
     rows, values, ends, counts = [], [], [0], []
@@ -187,7 +188,7 @@ def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress)
 
 
 def _weigh_examples(examples: Sequence[Example], truth: Flags) -> NDArray[np.float64]:
-    """Each side of each collection counts by the root of its size: the largest shall not drown the others."""
+    """Weigh each side of each collection by the root of its size, so that the largest does not drown the others."""
     groups = [(example.family, bool(bad)) for example, bad in zip(examples, truth, strict=True)]
     sizes = Counter(groups)
     weights = np.array([each.weight / math.sqrt(sizes[group]) for each, group in zip(examples, groups, strict=True)])
@@ -195,7 +196,8 @@ def _weigh_examples(examples: Sequence[Example], truth: Flags) -> NDArray[np.flo
 
 
 def _limit_reports(weights: NDArray[np.float64], families: Sequence[str]) -> NDArray[np.float64]:
-    """Reports together weigh at most a part of the heaviest collection: whoever reports a lot must not teach alone."""
+    """Limit the weight of all reports to a part of the heaviest collection: a person who reports a lot must not train
+    the model alone."""
     totals: Counter[str] = Counter()
     for family, weight in zip(families, weights.tolist(), strict=True):
         totals[family] += weight
@@ -206,7 +208,7 @@ def _limit_reports(weights: NDArray[np.float64], families: Sequence[str]) -> NDA
 
 
 class _Trainer:
-    """Everything that one fit needs, with the parts that a fit leaves out."""
+    """The data of one training, from which fits may leave out collections."""
 
     def __init__(
         self, matrix: Matrix, truth: Flags, families: NDArray[np.str_], weights: NDArray[np.float64], seed: int
@@ -218,7 +220,8 @@ class _Trainer:
         self._counts = {name: np.asarray(presence[families == name].sum(axis=0))[0] for name in np.unique(families)}
 
     def fit(self, chosen: Flags) -> tuple[Floats, float]:
-        """The weights and the bias that these examples teach. What too few of their collections have gets none."""
+        """Return the weights and the bias that these examples teach. What too few of their collections have gets
+        none."""
         columns = self._select_columns(set(self._families[chosen].tolist()))
         truth = self._truth[chosen]
         weights = self._balance(self._weigh_examples[chosen], truth)
@@ -228,7 +231,8 @@ class _Trainer:
         return whole, bias
 
     def fit_kind(self, kinds: Sequence[str], name: str) -> tuple[Floats, float]:
-        """The weights that tell one kind of unwanted mail from plain spam; none where there are too few of it."""
+        """Return the weights that tell one kind of unwanted mail from plain spam; none where there are too few of
+        it."""
         named = np.array([kind == name for kind in kinds])
         chosen = named | np.array([kind == "spam" for kind in kinds])
         if min(named.sum(), (chosen & ~named).sum()) < MIN_OF_KIND:
@@ -237,7 +241,8 @@ class _Trainer:
         return self._fit_regression(self._build_matrix[chosen], named[chosen], weights, KIND_STRENGTH)
 
     def calibrate(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
-        """Slope and offset from what each collection's mail scored without it, by how much is known of each message.
+        """Return slope and offset from what each collection's mail scored without it, by how much is known of each
+        message.
 
         Reports are no collection: there may be one side of them only, and they may be lies.
         """
@@ -262,7 +267,7 @@ class _Trainer:
         return np.flatnonzero(select_spread(counts, sizes))
 
     def _balance(self, weights: NDArray[np.float64], truth: Flags) -> NDArray[np.float64]:
-        """Both sides weigh the same, and all together as much as there are examples."""
+        """Scale the weights so that both sides weigh the same, and all together as much as there are examples."""
         result = weights.copy()
         for side in (truth, ~truth):
             result[side] *= len(truth) / 2 / result[side].sum()
@@ -286,7 +291,7 @@ class _Trainer:
 
 
 def find_heaviest(model: Model, count: int = 40) -> Iterator[tuple[str, float]]:
-    """The rows that weigh most for unwanted mail and, after them, for wanted mail."""
+    """Yield the rows that weigh most for unwanted mail and, after them, for wanted mail."""
     order = np.argsort(-model.weights[:, 0], kind="stable")
     for row in (*order[:count].tolist(), *order[: -count - 1 : -1].tolist()):
         yield model.name(row), float(model.weights[row, 0])

@@ -26,7 +26,7 @@ _EMBEDDED = frozenset({"image", "css", "script"})
 
 
 def build_view(raw: bytes) -> View:
-    """A message to look at. Total: no input raises."""
+    """Read a message and return its view. It takes any bytes."""
     message = read(raw)
     left_out: list[str] = []
     return View(
@@ -41,7 +41,7 @@ def build_view(raw: bytes) -> View:
 
 
 def _list_known_fields(fields: Iterable[Field]) -> tuple[HeaderLine, ...]:
-    """The fields that people know, each as often as it is there: a second From is the whole trick."""
+    """Return the fields that people know, each as often as it is there: a second From is the whole trick."""
     budget = TextBudget(values.ALL_FIELDS)
     found = [field for name in KNOWN_FIELDS for field in fields if field.name == name]
     return tuple(_show_field(field, budget) for field in found[: values.MAX_KNOWN_FIELDS])
@@ -77,7 +77,8 @@ def _show_part(part: Part, budget: TextBudget) -> PartLine:
 
 
 def _list_passages(texts: Sequence[Text], left_out: list[str]) -> tuple[Passage, ...]:
-    """What shows first comes first; other readings and files must not use up the room of the message's own text."""
+    """Return the texts, visible ones first: other readings and files must not use up the room of the message's own
+    text."""
     visible, hidden = TextBudget(values.ALL_VISIBLE), TextBudget(values.ALL_HIDDEN)
     ordered = sorted(texts, key=lambda text: ("~" in text.where, text.attached))
     found = tuple(_show_passage(text, visible, hidden) for text in ordered[: values.MAX_PASSAGES])
@@ -151,6 +152,6 @@ def _list_within(
 
 
 def _list_unread(message: Message) -> Iterator[str]:
-    """What the reader itself had no budget for."""
+    """Return what the reader itself had no budget for."""
     kinds = dict.fromkeys(defect.kind for defect in message.defects if defect.kind.startswith("limit:"))
     return (_TITLES.get(kind, kind)[: values.MAX_NAME] for kind in kinds)

@@ -26,7 +26,7 @@ TOO_LARGE = "more pixels than are decoded"
 
 
 def find_pictures(message: Message) -> Iterator[tuple[Part, str]]:
-    """Every part that is a picture or says so, with what it is; the same bytes once."""
+    """Yield every part that is a picture or says so, with what it is; the same bytes once."""
     seen: set[bytes] = set()
     for part in message.files:
         kind = identify(part.content)
@@ -36,14 +36,14 @@ def find_pictures(message: Message) -> Iterator[tuple[Part, str]]:
 
 
 def find_refusal(content: bytes, kind: str) -> str:
-    """Why a picture is not shown; "" if it is."""
+    """Return why a picture is not shown; "" if it is."""
     if not is_image_type(kind):
         return UNKNOWN
     return TOO_LARGE if is_too_large(content, kind) else ""
 
 
 def draw_picture(raw: bytes, index: int) -> Picture | NotShown:
-    """The picture with this index in the view of the same message. Total: no input raises."""
+    """Return the picture with this index in the view of the same message, drawn anew. It takes any bytes."""
     listed = islice(find_pictures(read(raw)), MAX_PICTURES)
     found = next(islice(listed, index, None), None) if index >= 0 else None
     if found is None:
@@ -82,7 +82,7 @@ def _redraw(content: bytes, kind: str) -> Picture | NotShown:
 
 
 def _paste_on_white(image: Image.Image) -> Image.Image:
-    """The picture on white, not larger than is shown."""
+    """Return the picture on white, not larger than is shown."""
     if "A" in image.getbands() or "transparency" in image.info:
         full = _reduce(image.convert("RGBA"))
         paper = Image.new("RGB", full.size, "white")

@@ -23,12 +23,12 @@ _LINE_END = re.compile("\r\n?")
 
 
 def escape_line(text: str) -> str:
-    """Text for one line."""
+    """Return text for one line, with control and formatting characters written out."""
     return _IN_A_LINE.sub(_escape, text)
 
 
 def escape_block(text: str) -> str:
-    """Text with lines and tabs of its own."""
+    """Return text with lines and tabs of its own, with other control and formatting characters written out."""
     return _ACTS.sub(_escape, _LINE_END.sub("\n", text))
 
 
@@ -45,11 +45,11 @@ class TextBudget:
         self.left_out = 0
 
     def line(self, text: str, most: int) -> str:
-        """One line of at most so many characters; one that is cut ends in an ellipsis."""
+        """Return one line of at most so many characters; one that is cut ends in an ellipsis."""
         return self._cut(escape_line(text[:most]), len(text) > most, most)
 
     def block(self, text: str) -> tuple[str, int]:
-        """As much of a text as there is room for, and how many of its characters are missing."""
+        """Return as much of a text as there is room for, and how many of its characters are missing."""
         start = text[: self._left]
         shown = escape_block(start)
         kept = shown[: self._left]
@@ -57,7 +57,7 @@ class TextBudget:
         return kept, len(text) - len(start) + len(shown) - len(kept)
 
     def has_room(self) -> bool:
-        """Is there room for anything more? Where there is not, one thing more was left out."""
+        """Return whether anything more can be shown; where it cannot, one thing more is counted as left out."""
         if self._left > 0:
             return True
         self.left_out += 1

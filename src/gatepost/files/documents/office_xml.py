@@ -35,7 +35,7 @@ class FieldCollector:
         self._done: list[str] = []
 
     def add(self, element: str, attributes: dict[str, str], text: str) -> None:
-        """One element of interest, in the order of the text."""
+        """Add one element of interest, in the order of the text."""
         if element == "fldSimple":
             self._keep(attributes.get("instr", ""))
         elif element == "instrText":
@@ -49,7 +49,7 @@ class FieldCollector:
             self._close()
 
     def finish(self) -> Iterator[str]:
-        """All instructions; fields that were never closed are read to the end."""
+        """Return all instructions; fields that were never closed are read to the end."""
         while self._open:
             self._close()
         return iter(self._done)
@@ -68,7 +68,7 @@ class FieldCollector:
 
 
 def _expand_quote(instruction: str) -> str:
-    """What a QUOTE field shows; any other shows something that is not known here."""
+    """Return the text that a QUOTE field shows; what other fields show is not known here."""
     words = instruction.split()
     if not words or words[0].upper() != "QUOTE":
         return ""
@@ -121,13 +121,13 @@ _CELLS_THAT_RUN = ("xlMacrosheet", "xlIntlMacrosheet")
 
 
 def is_xml(content: bytes) -> bool:
-    """Whether it may be XML: a bracket first, in one byte or two."""
+    """Return whether the content may be XML: its first character is a bracket, in one byte or two."""
     head = content[:64].lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
     return head.startswith(b"<")
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """What of interest stands in one part."""
+    """Return the links, fields, macros and remote targets in one part."""
     builder = ContentsBuilder(file, budget)
     content = file.content
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]:
@@ -141,7 +141,8 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
 
 
 def _remove_comments(content: bytes) -> bytes:
-    """A comment may stand within a word, and CDATA sections are plain text."""
+    """Return the content without comments and CDATA marks: a comment may stand within a word, and CDATA sections are
+    plain text."""
     if b"<!" not in content:
         return content
     pieces = content.replace(b"<![CDATA[", b"").replace(b"]]>", b"").split(b"<!--")
@@ -176,7 +177,7 @@ def _parse_attributes(text: str) -> dict[str, str]:
 
 
 def report_field(instruction: str, builder: ContentsBuilder) -> None:
-    """A field of a text document: a link, or data from another program."""
+    """Report a field of a text document: a link, or data from another program."""
     words = instruction.split(None, 1)
     kind = words[0].strip('"').upper() if words else ""
     if kind in ("DDE", "DDEAUTO"):
@@ -190,7 +191,7 @@ def report_field(instruction: str, builder: ContentsBuilder) -> None:
 
 
 def _inspect_relationship(attributes: dict[str, str], builder: ContentsBuilder) -> None:
-    """A relationship (ECMA-376 part 2, section 9.3): what belongs to the document, and what is elsewhere."""
+    """Inspect a relationship (ECMA-376 part 2, section 9.3): a part of the document, or a target elsewhere."""
     kind = attributes.get("Type", "").rpartition("/")[2]
     target = attributes.get("Target", "")
     if kind in _CELLS_THAT_RUN:
@@ -243,7 +244,7 @@ def _report_dde(attributes: dict[str, str], builder: ContentsBuilder) -> None:
 
 
 def _add_binary(name: str, text: str, builder: ContentsBuilder) -> None:
-    """A part of a document that is one XML file, in base64."""
+    """Add a part in base64 of a document that is one XML file."""
     digits = re.sub(r"[^A-Za-z0-9+/]", "", text[: builder.allowance(len(text))])
     try:
         content = b64decode(digits + "=" * (-len(digits) % 4))

@@ -24,18 +24,18 @@ _CARET = re.compile(r"\^(.)", re.DOTALL)
 
 
 def join_basic_strings(source: str) -> str:
-    """All string literals of Visual Basic source in their order, put together."""
+    """Return all string literals of Visual Basic source in their order, put together."""
     return "".join(match.group(1).replace('""', '"') for match in _VISUAL_BASIC.finditer(source[:MAX_TEXT]))
 
 
 def join_script_strings(source: str) -> str:
-    """All string literals of JavaScript source in their order, put together."""
+    """Return all string literals of JavaScript source in their order, put together."""
     found = (match.group(1) or match.group(2) or "" for match in _JAVASCRIPT.finditer(source[:MAX_TEXT]))
     return "".join(_ESCAPED.sub(_unescape_match, text) if "\\" in text else text for text in found)
 
 
 def spell_out(text: str) -> str:
-    """The text, and as the command shells understand it where that differs."""
+    """Return the text, and as the command shells understand it where that differs."""
     forms = [text]
     if "^" in text:
         forms.append(_CARET.sub(r"\1", text))
@@ -45,7 +45,7 @@ def spell_out(text: str) -> str:
 
 
 def decode_commands(text: str) -> Iterator[str]:
-    """What stands in base64 and is text, as UTF-16 (PowerShell's own form) or plain."""
+    """Yield what stands in base64 and is text, as UTF-16 (PowerShell's own form) or plain."""
     for count, match in enumerate(_BASE64.finditer(text[:MAX_TEXT])):
         if count >= MAX_FOUND:
             return
@@ -63,7 +63,7 @@ def decode_commands(text: str) -> Iterator[str]:
 
 
 def expand_commands(text: str) -> bytes:
-    """A command with all that it spells out, as one file."""
+    """Return a command with all that it spells out, as one file."""
     return "\n".join([spell_out(text), *(spell_out(inner) for inner in decode_commands(text))]).encode()
 
 
@@ -106,7 +106,7 @@ _MARKS = (
 
 
 def find_addresses(content: bytes) -> Iterator[str]:
-    """Every address; shares (`\\\\host\\share`) only where characters take two bytes."""
+    """Yield every address; shares (`\\\\host\\share`) only where characters take two bytes."""
     found: dict[str, None] = {}
     for mark, before, after, reach in _MARKS:
         wide = b"\0" in mark

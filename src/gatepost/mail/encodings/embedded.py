@@ -44,7 +44,7 @@ _UU_OUTSIDE = bytes(set(range(256)) - set(range(0x20, 0x61)))
 
 
 def find_uuencoded(content: bytes) -> Iterator[EmbeddedFile]:
-    """The uuencoded files in a text."""
+    """Yield the uuencoded files in a text."""
     position = 0
     for _ in range(MOST_EMBEDDED_FILES):
         # The plain search is quick on the many texts that have nothing to find.
@@ -71,7 +71,8 @@ def decode_uuencoded(content: bytes) -> tuple[bytes, bool]:
 
 
 def _is_uu(body: bytes) -> bool:
-    """Whether the first line has the length that its first letter says: prose that begins with "begin" has not."""
+    """Return whether the first line has the length that its first letter says: prose that begins with "begin"
+    has not."""
     line = body[:100].partition(b"\n")[0].rstrip(b"\r")
     if not line:
         return False
@@ -99,7 +100,7 @@ def _decode_uu(content: bytes, start: int, end: int, *, base64: bool) -> tuple[b
 
 
 def _split_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
-    """The lines between two places, without splitting a large text all at once."""
+    """Yield the lines between two places, without splitting a large text all at once."""
     while start < end:
         cut = content.find(b"\n", start + _UU_CHUNK, end)
         until = cut + 1 if cut >= 0 else end
@@ -128,7 +129,7 @@ _MOST_EXPANDED = 64 << 20
 
 
 def find_binhex(content: bytes) -> Iterator[EmbeddedFile]:
-    """The BinHex file in a text."""
+    """Yield the BinHex file in a text."""
     mark = content.find(_MARK)
     if mark >= 0:
         yield decode_binhex(content, mark)
@@ -172,7 +173,7 @@ _YENC_CHUNK = 1 << 20
 
 
 def find_yenc(content: bytes) -> Iterator[EmbeddedFile]:
-    """The yEnc files in a text."""
+    """Yield the yEnc files in a text."""
     position = 0
     for _ in range(MOST_EMBEDDED_FILES):
         if content.find(b"=ybegin ", position) < 0:
