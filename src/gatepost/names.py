@@ -1,14 +1,13 @@
 """Names in mail: addresses, domains, who owns a domain, and which names look alike. Pure functions, none raises.
 
-A domain has one normal form: lower case A-labels of UTS 46 (RFC 5891) without the trailing dot. What IDNA refuses is
-kept, only lower-cased: an attacker's broken name must still be seen. Who owns a domain is told by the public suffix
-list with both of its sections: `a.github.io` and `b.github.io` have different owners, as have `a.co.uk` and `b.co.uk`.
+A domain has one normal form: lower case A-labels of UTS 46 (RFC 5891) without the trailing dot. A name that IDNA
+refuses is kept, only lower-cased: an attacker's broken name must still be seen. The public suffix list, with both of
+its sections, tells who owns a domain: `a.github.io` and `b.github.io` have different owners, as have `a.co.uk` and
+`b.co.uk`.
 
-Accents taken off Latin text by a table.
-
-Normal forms (UAX 15) with the marks taken out of them do so for every script, at the cost of a look at every character.
-Most mail that is not ASCII is Latin-1 all the same, where each letter has one plain letter, and a table
-of 256 bytes does it in one go.
+`remove_accents` takes the accents off Latin text by a table. Normal forms (UAX 15) without their marks would do so for
+every script, at the cost of a look at every character; most mail is Latin-1, for which one pass by a table gives the
+same.
 """
 
 import re
@@ -198,7 +197,7 @@ def is_icann_suffix(domain: str) -> bool:
 
 @_cache_short
 def public_suffix(domain: str) -> str:
-    """Return the suffix under which anybody may register a name (`co.uk`, `github.io`), "" for an IP address.
+    """Return the suffix under which anyone may register a name (`co.uk`, `github.io`), "" for an IP address.
 
     An unknown top-level domain is a suffix itself, as the list's own default rule says.
     """

@@ -1,8 +1,8 @@
-"""A small signature of a mail's text, by which its near-copies are recognised.
+"""Near-duplicate signatures: a few hashes of a mail's text, by which its near-copies are recognised.
 
 The copies of a campaign differ in a name, a number, a line of noise. Of all runs of five words, the eight smallest
 hashes are kept (Broder, 1997): two texts that share most of their runs share most of these, whatever was put in
-between. Texts of a few words have none: "thanks, see you tomorrow" is nobody's campaign.
+between. Texts of a few words have none: "thanks, see you tomorrow" is no campaign.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

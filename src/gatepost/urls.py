@@ -44,7 +44,7 @@ def scheme_of(target: str) -> str:
 def parse_url(target: str, base: Url = NO_URL) -> Url:
     """Return the URL that following `target` leads to, `NO_URL` where a browser would refuse."""
     if target[:5].lower() == "data:":
-        # A picture of megabytes: what it is stands in front, and nobody resolves it.
+        # A picture of megabytes: what it is stands in front, and it is never resolved.
         return Url(target[:MAX_DATA], "", "data")
     found = _parse_absolute(target)
     if found is NO_URL and not scheme_of(target):

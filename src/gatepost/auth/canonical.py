@@ -1,15 +1,12 @@
-"""One form for what transport may change: DKIM's canonicalisation (RFC 6376 section 3.4).
+"""DKIM's canonicalisation (RFC 6376 section 3.4), and the hashes of a message that its signatures sign.
 
-Signatures are made over mail in network form, every line ending in CRLF. A message that was stored or handed over
-with bare LF is put into that form first; a CR that stands alone is an ordinary byte and is signed as one.
+Signatures are made over mail in network form, every line ending in CRLF. A message that was stored or handed over with
+bare LF is put into that form first; a CR that stands alone is an ordinary byte and is signed as one. Everything here is
+whole-buffer work on `bytes`, in passes that cannot go back. A large body goes through in pieces. A cut may stand after
+any byte that is no white space: nothing on its left then depends on its right.
 
-Everything here is whole-buffer work on `bytes`, in passes that cannot go back. A large body goes through in
-pieces. A cut may stand after any byte that is no white space: nothing on its left then depends on its right.
-
-A message as its signatures see it: signed header fields, and the body's hash.
-
-Several signatures mostly cover the same bytes. Each field is made canonical once, and the body is hashed once for each
-way of looking at it (canonicalisation, hash, length); a message may ask for a few of those, not for many.
+Several signatures mostly cover the same bytes. `SignedMessage` makes each field canonical once, and hashes the body
+once for each combination of canonicalisation, hash and length; a message may ask for a few of those, not for many.
 """
 
 import hashlib

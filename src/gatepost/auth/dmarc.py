@@ -1,15 +1,13 @@
-"""A DMARC policy record as read (RFC 9989 sections 4.7 and 4.8).
+"""DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
 
-Only the version must be right; an unknown or faulty tag is ignored in favour of its default. The exception is a faulty
-`p`, `sp` or `np`: then the record counts as `p=none` if its owner wants reports, and as asking for nothing if not
-(section 4.10.1). `pct`, `rf` and `ri` of RFC 7489 are unknown tags now.
+In a policy record only the version must be right; an unknown or faulty tag is ignored in favour of its default
+(sections 4.7 and 4.8). The exception is a faulty `p`, `sp` or `np`: then the record counts as `p=none` if its owner
+wants reports, and as asking for nothing if not (section 4.10.1). `pct`, `rf` and `ri` of RFC 7489 are unknown tags now.
 
-DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
-
-Organisational domains are found by walking up the DNS tree (section 4.10), at most 8 names for one domain. What the
-walk will ask is known beforehand, so everything above the first name is asked in one round trip, and all walks of one
-message share their answers. An identifier that is not below the author's organisational domain cannot align, so
-foreign signers cost no question.
+Organisational domains are found by walking up the DNS tree (section 4.10), at most 8 names for one domain. The names of
+a walk are known beforehand, so everything above the first name is asked in one round trip, and all walks of one message
+share their answers. An identifier that is not below the author's organisational domain cannot align, so foreign signers
+cost no question.
 """
 
 import re
@@ -227,7 +225,7 @@ def _find_policy(author: str, domain: str, record: DmarcRecord) -> Asking[Policy
     if record.nonexistent == record.subdomains:
         return record.soften(record.subdomains)
     (answer,) = yield (Dns(author, "A"),)
-    if answer.status == "failed":  # nobody is held for what is not known
+    if answer.status == "failed":  # an unknown answer must not make the policy stricter
         return record.soften(min(record.nonexistent, record.subdomains, key=_SEVERITY.__getitem__))
     return record.soften(record.nonexistent if answer.status == "no-name" else record.subdomains)
 

@@ -1,6 +1,6 @@
 """The Authentication-Results field for relayed mail (RFC 8601), and which fields of strangers it replaces.
 
-Everything after the first word was chosen by whoever sent the mail: domains, selectors, names of hosts. A value is
+Everything after the first word was chosen by the sender of the mail: domains, selectors, names of hosts. A value is
 therefore written bare only where it is a token, else as a quoted string without control characters, so that nothing
 in it can end the value, the result or the line. An incoming field that claims to be ours is a forgery (section 5).
 """

@@ -1,7 +1,7 @@
 """Public keys as domains publish them: TXT records at `selector._domainkey.domain` (RFC 6376 section 3.6).
 
 A record is a tag list. What it may hold is narrowed by later standards: RSA keys of 1024 to 4096 bits (RFC 8301), and
-Ed25519 keys as their 32 bare octets (RFC 8463). Whoever sends the mail also chooses the key, so a key that would be
+Ed25519 keys as their 32 bare octets (RFC 8463). The sender of the mail also chooses the key, so a key that would be
 slow to compute with (a huge modulus or exponent) is refused before it is used.
 """
 

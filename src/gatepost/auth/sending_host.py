@@ -1,16 +1,14 @@
-"""Which host sent the message to us, where the border MTA did not say or was a relay of our own.
+"""Which host sent the message to us, and whether its name leads back to it.
 
-Every MTA puts a Received field on top (RFC 5321 section 4.4) with the address it saw in the comment after `from`:
+Where the border MTA did not say, or was a relay of our own, the Received fields tell. Every MTA puts one on top (RFC
+5321 section 4.4) with the address it saw in the comment after `from`: `Received: from what-it-said.example
+(its.name.example [192.0.2.1]) by mx.example with ESMTPS`. Fields are read from the top, hop by hop, as long as the
+address is that of a trusted relay; the first other address is the sending host. Below that one everything was written
+by strangers. The name after `from` and the text after `helo=` are the sender's own words, so an address there counts
+only where the MTA recorded none elsewhere.
 
-    Received: from what-it-said.example (its.name.example [192.0.2.1]) by mx.example with ESMTPS
-
-Fields are read from the top, hop by hop, as long as the address is that of a trusted relay; the first other address
-is the sending host. Below that one everything was written by strangers. The name after `from` and what follows
-`helo=` are the sender's own words, so an address there counts only where the MTA recorded none elsewhere.
-
-iprev (RFC 8601 section 3): does the name of the sending host lead back to its address?
-
-Anyone can publish any name for an address of their own; only the owner of the name can make it point back.
+iprev (RFC 8601 section 3) follows the name of the sending host back to its address. Anyone can publish any name for an
+address of their own; only the owner of the name can make it point back.
 """
 
 import re

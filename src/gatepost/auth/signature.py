@@ -1,12 +1,11 @@
-"""Tag lists, the `name=value; name=value` of DKIM and ARC headers and of key records (RFC 6376 section 3.2).
+"""The tags of DKIM-Signature and of its ARC sisters (RFC 6376 section 3.5), and tag lists as such (section 3.2).
 
-Names are case-sensitive and stand once; a name that stands twice makes the whole list invalid, and so does an empty
-place between two semicolons (only one semicolon may trail). White space around names and values does not count, white
-space inside a value does, so `t=1 2345` is not a number.
+A tag list is the `name=value; name=value` of DKIM and ARC headers and of key records. Names are case-sensitive and
+stand once; a name that stands twice makes the whole list invalid, and so does an empty place between two semicolons
+(only one semicolon may trail). White space around names and values does not count, white space inside a value does, so
+`t=1 2345` is not a number.
 
-What a signature says about itself: the tags of DKIM-Signature and of its ARC sisters (RFC 6376 section 3.5).
-
-Reading is total: the result is a `Signature` that can be verified, or a `Refusal` in the words of RFC 8601 section
+Reading never raises: the result is a `Signature` that can be verified, or a `Refusal` in the words of RFC 8601 section
 2.7.1. "neutral" is a signature that cannot be processed, "permerror" one that the standards call failed, "policy" one
 that could be verified but is not accepted. Domains may be written in Unicode (RFC 8616) and come out as A-labels.
 """

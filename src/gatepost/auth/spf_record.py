@@ -1,12 +1,10 @@
-"""SPF macros (RFC 7208 section 7): `%{ir}.%{v}._spf.%{d2}` becomes a name that depends on who sends.
+"""SPF records (RFC 7208 section 4.6.1 and sections 5 and 6) and the macros in them (section 7), parsed.
 
-Text is parsed once, when the record is, so that every fault of syntax is found before anything is asked. What parsed
-can always be expanded.
+The whole record is parsed before any of it is evaluated, because a fault anywhere in it makes the result `permerror`
+(section 4.6). The bounds on size and number of terms are ours: DNS can carry far more than any sender needs.
 
-An SPF record as read (RFC 7208 section 4.6.1 and sections 5 and 6).
-
-The whole record is read before any of it is evaluated, because a fault anywhere in it makes the result `permerror`
-(section 4.6). The bounds on size and number of terms are ours: what DNS can carry is far more than anyone needs.
+A macro, `%{ir}.%{v}._spf.%{d2}`, becomes a name that depends on the sender. Its text is parsed once, with the record,
+so that every fault of syntax is found before anything is asked; a macro that was parsed can always be expanded.
 """
 
 import re

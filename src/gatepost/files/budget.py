@@ -1,11 +1,12 @@
-"""How much may come out of the files of one message.
+"""The budget of one message's files, and safe reading of hostile bytes.
 
-A zip of 42 KB can hold petabytes; so every byte that comes out of an archive is paid for from one purse, and what
-could not be paid for is said, never skipped in silence. Bytes that go in are paid for too: entries may overlap, and
-a megabyte that unpacks to nothing can be named by ten thousand of them. Passwords that are tried and bytes that are
-worked on one by one in Python have purses of their own, since they cost time rather than room; so have pictures.
+A zip of 42 KB can hold petabytes, so every byte that comes out of an archive is charged to one budget, and a reader
+reports what the budget refused. Bytes that go in are charged too: entries may overlap, and a megabyte that unpacks to
+nothing can be named by ten thousand of them. Password attempts and bytes that are worked on one by one in Python have
+limits of their own, since they cost time rather than memory; so have pictures.
 
-A place in hostile bytes: every read is checked, and running out of bytes is one exception for readers to catch.
+`ByteSource` reads numbers and runs of bytes one after the other. Every read is checked, and running out of bytes is one
+exception for readers to catch.
 """
 
 from gatepost.files.values import UnreadReason

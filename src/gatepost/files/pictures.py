@@ -1,24 +1,16 @@
-"""How large a picture says it is, from its header alone, before anything is decoded.
-
-A PNG of a few kilobytes can claim 65,000 by 65,000 pixels; whoever decodes first and asks later needs 16 GB.
-
-QR codes (ISO/IEC 18004) in a picture, and the links in them.
-
-Pictures, looked at for QR codes.
+"""QR codes (ISO/IEC 18004) in pictures and on the first pages of PDFs, and the links in them.
 
 A code in a picture is a link that no text scanner sees and that is opened on a telephone, outside the company's
-network. Pictures are decoded only if they could hold one: not the dots that count readers, and not what claims more
-pixels than anybody mails. What is left out for its size is said.
+network. In a PDF it may be a picture, a hundred small rectangles or a letter of a special font; drawn in grey, at a
+size at which a telephone would still read it, they are all the same.
 
-The first pages of a PDF, drawn and looked at for QR codes.
+A PNG of a few kilobytes can claim 65,000 by 65,000 pixels and needs 16 GB once decoded. So the size is read from the
+header first, and a picture is decoded only if it could hold a code: not the dots that count readers, and not one that
+claims more pixels than are ever mailed. A picture that is skipped for its size is reported as unread.
 
-A code in a PDF may be a picture, a hundred small rectangles or a letter of a special font; drawn, they are all the
-same. Pages are drawn in grey, at a size at which a telephone would still read the code.
-
-Whatever shows a picture, looked at for QR codes: pictures, and the first pages of PDFs.
-
-It stands apart from the walk through the files, since decoders of pictures and pages are large programs in C: should
-one of them break a worker, the message is read again without this step, and all else that was found still counts.
+This step is apart from the walk through the files, since decoders of pictures and pages are large programs in C: should
+one of them crash a worker, the message is read again without this step, and everything else that was found still
+counts.
 """
 
 import warnings

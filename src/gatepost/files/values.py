@@ -1,4 +1,4 @@
-"""A file as found: attached, embedded, or inside another file."""
+"""The values of a file as found: attached, embedded, or inside another file."""
 
 from typing import Literal
 

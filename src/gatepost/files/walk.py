@@ -1,4 +1,4 @@
-"""What is inside the files of a message, layer by layer, within budgets.
+"""The walk through the files of a message, layer by layer, within the budget.
 
 Every leaf of the message is a file, whatever it claims to be, and so is everything inside archives. The walk is a
 queue, not a recursion, so depth costs nothing but budget.

@@ -2,7 +2,7 @@
 
 All `.yar` and `.yara` files of one folder count; each is a name space of its own, so that two authors may use the same
 name. Rules are compiled before a worker is sealed, since that takes executable memory. No time limit is set on a scan:
-it would take a thread, and whoever watches the worker's stages ends it anyway.
+it would take a thread, and the supervisor of the worker's stages ends it anyway.
 """
 
 from collections.abc import Iterable

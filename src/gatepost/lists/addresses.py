@@ -1,23 +1,12 @@
-"""Host names as entries, alone or with a wildcard: `example.com` is that name, `*.example.com` every name below it.
+"""Kinds of list entries that name a host: domains, senders, URLs, people.
 
-Domains of one's own or of partners: each with all names below it.
+A host is written alone or with a wildcard: `example.com` is that name, `*.example.com` every name below it. A domain of
+one's own or of a partner includes all names below it. A sender is an address, a domain, or `*.domain`. People are
+written as `Name <address>`; the spelling is kept, and names are compared folded.
 
-Senders: an address, a domain, or `*.domain`.
-
-URLs: a host, `*.host`, or a host with a path prefix.
-
-Scheme, user info and fragment are dropped, port and query kept, dot segments resolved; the path keeps its case. A
-prefix ends at `/`, `?` or the end, so `example.com/safe` does not cover `example.com/safe-evil`.
-
-Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
-
-Files by their SHA-256, 64 hex digits.
-
-Types of files: an extension (`docm`) or a MIME type (`application/zip`).
-
-People whose names outsiders may not bear: `Name <address>`. The spelling is kept; people are compared folded.
-
-Phrases: whole words in the visible text or the subject, whatever their case and accents.
+A URL is a host, `*.host`, or a host with a path prefix. Scheme, user info and fragment are dropped, port and query
+kept, dot segments resolved; the path keeps its case. A prefix ends at `/`, `?` or the end, so `example.com/safe` does
+not cover `example.com/safe-evil`.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""Every list that a scope has from the start. What a hit does is decided where messages are judged, not here.
+"""Every list that a scope has from the start, and what lists of an operator's own may be.
 
-Lists of an operator's own: what one may be, whoever makes it.
+A custom list has a kind of entry and a category, and counts as the usual list of the same kind and category. What a hit
+does is decided where messages are judged (`rulings`), not here.
 """
 
 import re
@@ -171,7 +172,7 @@ _INSTEAD = {
 
 
 class UnfitList(msgspec.Struct, frozen=True):
-    """The field that is wrong, by its name in `Definition`, and why."""
+    """The field that is wrong, by its name in `ListDefinition`, and why."""
 
     field: str
     reason: str

@@ -1,20 +1,13 @@
-"""An entry in its normal form, and what a kind of list must be able to do.
+"""Kinds of list entries that are plain values, and what every kind of entry must be able to do.
 
 Any spelling of the same entry is the same entry: `key` is what spellings are compared and stored by, `shown` what
-people read (for all kinds but people the two are the same).
+people read (for all kinds but people the two are the same). A normal form can be several times as long as the text that
+was entered: a link of a thousand letters that need escaping has nine thousand bytes. Indexes of databases take less, so
+a key that is too long ends in a digest of itself.
 
-A normal form can be several times as long as what was written: a link of a thousand letters that need escaping has nine
-thousand bytes. Indexes of databases take less, so a key that is too long ends in a digest of itself.
-
-Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
-
-Files by their SHA-256, 64 hex digits.
-
-Types of files: an extension (`docm`) or a MIME type (`application/zip`).
-
-People whose names outsiders may not bear: `Name <address>`. The spelling is kept; people are compared folded.
-
-Phrases: whole words in the visible text or the subject, whatever their case and accents.
+The kinds here are networks (an IP address or a CIDR block in canonical form, RFC 4632 and RFC 5952), files by their
+SHA-256, types of files (an extension or a MIME type), and phrases (whole words in the visible text or the subject,
+whatever their case and accents).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What of a message is looked up in lists: its senders, its host, its links and its files."""
+"""The subjects of a message that lists are asked about: its senders, its host, its links and its files."""
 
 from collections.abc import Sequence
 from itertools import chain, islice

@@ -1,8 +1,8 @@
 """How much of one message is read at most, and what the reading has cost so far.
 
-Every loop over a stranger's bytes draws on a `Budget`. When one of its limits is reached, reading goes on with less
-(the rest of the bytes as one part, the header as far as it was read), and a `limit:` defect says so: nothing is left
-out in silence. `Work` counts what was done, so that tests can say "linear" without a clock.
+Every loop over hostile bytes draws on a `ReadBudget`. When one of its limits is reached, reading goes on with less (the
+rest of the bytes as one part, the header as far as it was read), and a `limit:` defect says so: nothing is left out in
+silence. `ReadWork` counts the work, so that tests can say "linear" without a clock.
 """
 
 import msgspec

@@ -1,13 +1,11 @@
-"""The value of a field with parameters: `multipart/mixed; boundary="x"` (RFC 2045 section 5.1, RFC 2231).
+"""The header of one MIME entity: type, boundary, charset, encoding, names (RFC 2045, RFC 2183, RFC 2231).
 
-Ordinary values match one strict pattern. Anything else (comments, escapes, quotes that do not close, a key twice,
-numbered pieces with gaps) is where mail programs disagree: such a value is `odd`, and `spellings` gives every value
-that some program would take for a parameter.
+Every field that may stand once may be there twice, and every name in several places. All values are kept; the tree is
+built by the first one, and `odd` says that another program might choose differently.
 
-What the header of one entity says about its body: type, boundary, encoding, names (RFC 2045, RFC 2183).
-
-Every field that may stand once may be there twice, and every name in several places: all values are kept, the first one
-is what the tree is built by, and `odd` says that another program might choose differently.
+Values with parameters, `multipart/mixed; boundary="x"`, mostly match one strict pattern. Anything else (comments,
+escapes, quotes that do not close, a key twice, numbered pieces with gaps) is where mail programs disagree: such a value
+is `odd`, and `Parameters.spellings` gives every value that some program would take for a parameter.
 """
 
 import re

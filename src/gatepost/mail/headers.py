@@ -1,12 +1,12 @@
-"""Encoded words in header fields: `=?utf-8?q?caf=C3=A9?=` (RFC 2047, with the language tag of RFC 2231).
+"""Header sections (RFC 5322 section 2.2, RFC 6532) and the encoded words in them (RFC 2047).
 
-Mail programs are lenient, and so are we: encoded words count inside quoted strings and in the middle of a word, may
-be longer than 75 characters, and a character may be split over neighbours (their bytes are joined before decoding).
+A section gives its fields in their order with their bytes, unfolded and decoded. It ends at the first empty line. Real
+and hostile mail has lines in it that are no fields: one such line between fields is skipped, as most mail programs do;
+two in a row, or one before any field, are taken for the body.
 
-Header sections: fields in their order with their bytes, unfolded and decoded (RFC 5322 section 2.2, RFC 6532).
-
-A section ends at the first empty line. Real and hostile mail has lines in it that are no fields: one such line between
-fields is skipped, as most mail programs do; two in a row, or one before any field, are taken for the body.
+`=?utf-8?q?caf=C3=A9?=` is an encoded word (with the language tag of RFC 2231, if it has one). Mail programs are lenient
+with them, and so is this module: encoded words count inside quoted strings and in the middle of a word, may be longer
+than 75 characters, and a character may be split over neighbours, whose bytes are joined before decoding.
 """
 
 import binascii

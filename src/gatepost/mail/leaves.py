@@ -1,15 +1,13 @@
-"""The reading of a program that believes no header: every line that could begin a part begins one.
-
-Mail can be written so that two programs see two trees: a boundary in a comment, a field behind a carriage return, an
-end that is none. Instead of imitating each program, this reading splits the bytes at every line that begins with `--`
-and has a content field after it, whatever boundaries were declared, takes every line end for a line end, and decodes
-each piece in every way that its header hints at or its bytes look like. It runs only where the ordinary reading met
-something odd, and gives only what that reading did not find.
-
-The content of one leaf in every reading: decoded as declared, as others would, and the files carried inside.
+"""The content of one leaf in every reading: decoded as declared, as other programs would, and the files carried inside.
 
 The first reading is the part itself. Others stand beside it as parts with a path of their own: `1.2~by-line` is part
 1.2 decoded line by line, `1.2~uu1` the first uuencoded file in it.
+
+`reread` is the reading of a program that believes no header. Mail can be written so that two programs see two trees: a
+boundary in a comment, a field behind a carriage return, an end that is none. Instead of imitating each program, this
+reading splits the bytes at every line that begins with `--` and has a content field after it, whatever boundaries were
+declared, takes every line end for a line end, and decodes each piece in every way that its header hints at or its bytes
+look like. It runs only where the ordinary reading met something odd, and gives only what that reading did not find.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Peel redirectors and click-time wrappers off a link, by the data in `wrappers.toml`.
+"""Redirectors and click-time wrappers, peeled off a link by the rules in `link_wrappers.toml`.
 
 `https://www.google.com/url?q=https://evil.test` leads to evil.test, and a person is shown Google. A wrapper is believed
 only on the hosts of its owner: on any other host a URL inside the query may be a decoy
-(`https://evil.test/?url=https://bank.example`), so there both are told (see `carried`).
+(`https://evil.test/?url=https://bank.example`), so there both are reported (see `find_carried_url`).
 """
 
 import base64
@@ -34,7 +34,7 @@ _RUN_LENGTH = {
 
 
 class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule of `wrappers.toml`, which says what the fields mean."""
+    """One rule of `link_wrappers.toml`, which says what the fields mean."""
 
     name: str
     hosts: tuple[str, ...]

@@ -1,10 +1,8 @@
-"""Reading a message whole: the tree of its parts, the content of each, and every other plausible reading.
+"""Reading mail: any bytes become a frozen `Message`.
 
-The ordinary way is one pass (`tree`), then each leaf decoded once (`leaves`). Where the form of a message leaves room
-for doubt, a second, suspicious reading (`rereading`) adds what another mail program would have found. Messages inside
-encoded parts are sources of their own and wait in a queue: nothing recurses.
-
-Reading mail: any bytes become a frozen `Message`.
+The ordinary way is one pass over the bytes (`tree`), then each leaf is decoded once (`leaves`). Where the form of a
+message is ambiguous, a second, suspicious reading (`leaves.reread`) adds what another mail program would have found.
+Messages inside encoded parts are sources of their own and wait in a queue: nothing recurses.
 """
 
 from collections import deque

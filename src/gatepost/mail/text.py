@@ -1,10 +1,11 @@
-"""Text that is not HTML, made readable: flowed paragraphs (RFC 3676), folded calendars (RFC 5545), rich text.
-
-What a person reads in a message: the text and links of every textual part.
+"""The text and links that a person reads in a message, from every textual part.
 
 A part is read as what it is, not only as what it says: HTML that is declared as plain text is read as HTML, and an
-attached page as a page. One reader serves a whole message, so that a thousand small parts cost no more than a
-large one.
+attached page as a page. One reader serves a whole message, so that a thousand small parts cost no more than a large
+one.
+
+Text that is not HTML is made readable first: flowed paragraphs are joined (RFC 3676), calendars unfolded (RFC 5545
+section 3.1), and rich text loses its control words.
 """
 
 import re

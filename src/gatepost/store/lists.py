@@ -98,7 +98,7 @@ class ListStore(DeferredDeletes):
         self, scope: str | None, definition: ListDefinition, by: Actor
     ) -> Work[ListDefinition | NameTaken | NotFound | EntryRefused]:
         """Make a custom list. A name that the other scope uses for another kind or category is `NameTaken` as well; a
-        kind and a category that together do nothing are `Refused`."""
+        kind and a category that together do nothing are `EntryRefused`."""
         name, kind, category = definition.name, definition.kind, definition.category
         if not find_usual_list(kind, category):
             return EntryRefused(explain_unused(kind, category))

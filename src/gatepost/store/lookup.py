@@ -23,7 +23,7 @@ from gatepost.store.statements import Bulk, Many, Read, Row, Work, storable
 ATTEMPTS = 3
 MAX_SCOPES = 10_000
 _LOOKED_UP = frozenset({"block", "allow", "policy"})
-# Where the entries of a list stand in `Unkeyed`, by the built-in list that it counts for.
+# Where the entries of a list stand in `UnkeyedLists`, by the built-in list that it counts for.
 _FIELDS = {
     "blocked-phrases": "phrases",
     "own-domains": "own_domains",
@@ -147,7 +147,7 @@ def _read_version(tenant: str | None, now: int) -> Work[str]:
 
 
 def _group_by_field(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[UnkeyedEntry, ...]]:
-    """Entries by the field of `Unkeyed` that they belong to."""
+    """Entries by the field of `UnkeyedLists` that they belong to."""
     grouped: dict[str, list[UnkeyedEntry]] = {}
     for list_id, key, shown, comment, expires in rows:
         row = lists[list_id]

@@ -1,11 +1,10 @@
-"""Several models that speak with one voice: the shipped one, the operator's own, and the tenant's own.
+"""The models of a deployment: the shipped one, the operator's own, and those of tenants, blended into one score.
 
 Their log-odds are averaged, each model weighing the same: a model of few messages is unsure by itself, because it was
 regularised, so it moves the shipped one a little; one that has seen much of the operator's mail moves it a lot.
 
-Messages with what they really were, kept for the next training: one file each, by the hash of its bytes.
-
-Nothing is read here: whoever keeps a message must not have to parse it.
+Beside the models lie the signatures that an operator marked, and the messages that were reported as wrongly judged,
+kept for the next training: one file each, by the hash of its bytes. Reported messages are stored without parsing them.
 """
 
 import hashlib
@@ -62,8 +61,8 @@ class ModelBlend(msgspec.Struct, frozen=True):
 
 
 class DeployedModels(msgspec.Struct, frozen=True):
-    """The models of a deployment: for everybody, and for the tenants that have one of their own. `marked` are the
-    signatures of texts that the operator marked."""
+    """The models of a deployment: one blend for all tenants, and one for each tenant that has a model of its own.
+    `marked` are the signatures of texts that the operator marked."""
 
     all_tenants: ModelBlend
     tenants: Mapping[str, ModelBlend] = {}
@@ -80,7 +79,7 @@ def load_shipped_models() -> DeployedModels:
 
 
 def load_models(folder: Path) -> DeployedModels:
-    """Return the models of a deployment's folder: `own.npz` for everybody and `UID.npz` for a tenant, where there are
+    """Load the models of a deployment's folder: `own.npz` for all tenants and `UID.npz` for one tenant, where there are
     any."""
     if not folder.is_dir():
         return load_shipped_models()

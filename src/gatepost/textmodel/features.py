@@ -1,18 +1,14 @@
-"""The words of a mail that its writer chose: without quotes, signatures, list footers, addresses and machine text.
+"""What the model looks at: words of text, subject and display name, and marks of the message's build.
 
 A model that may look at everything learns the collection instead of the mail: the footer of a list, the name of the
-person whose mailbox it was, the reply that everybody quotes. So those are cut away first. Nothing is cut that could
-serve as a hiding place: a signature is short, and a mail that consists of quotes alone is read whole.
+person whose mailbox it was, the reply that all members quote. So quotes, signatures, list footers, addresses and
+machine text are cut away first. Nothing is cut that could serve as a hiding place: a signature is short, and a mail
+that consists of quotes alone is read whole. What is left is read as a person reads it: no case, no accents, look-alike
+letters as the letter that they pose as, numbers as their length.
 
-What is left is read as a person reads it: no case, no accents, look-alike letters as the letter that they pose as,
-numbers as their length.
-
-The build of a mail as marks: how many links and of what shape, to whom they lead, which files, how much is hidden.
-
-Marks state relations and shapes ("every link leads to the sender's own domain"), never a name: a host, a mail program
-or a recipient would only tell the model which collection it is looking at.
-
-What the model looks at: words and word pairs of text, subject and display name, and the marks of the build.
+Marks state relations and shapes (how many links, whether every link leads to the sender's own domain, which types of
+files, how much is hidden), never a name: a host, a mail program or a recipient would only tell the model which
+collection it is looking at.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""Figures that can be trusted: rates with their uncertainty, catch at a fixed rate of false alarms, calibration.
+"""The figures of an evaluation, their two diagrams as SVG, and the model card.
 
-A rate of 3 in 143 is not 2.1 %; it is somewhere between 0.7 % and 6 % (Wilson, 1927). Every rate is told with that.
-
-The two pictures of an evaluation as SVG: the ROC curve and the reliability diagram.
-
-The model card: what a model was made of, under which licences, what it can do and where it fails.
+A rate of 3 in 143 is not 2.1 %; it is somewhere between 0.7 % and 6 % (Wilson, 1927). Every rate is given with that
+interval. The diagrams are the ROC curve and the reliability diagram. The model card says what a model was made of,
+under which licences, what it can do and where it fails.
 """
 
 import math
@@ -174,7 +172,7 @@ def _wrap_svg(shapes: Iterable[str]) -> str:
     return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *shapes, "</svg>", ""])
 
 
-# What is known of public collections. Whoever trains on others states their licences.
+# What is known of public collections. Operators who train on others state their licences.
 LICENCES = {
     "spamassassin": "SpamAssassin public corpus, 2002 to 2003; free to use, the writers keep their copyright",
     "trec07p": "TREC 2007 public corpus, for research under its agreement",

@@ -1,18 +1,16 @@
-"""Which kind of unwanted mail an example is, where its label only says that it is unwanted.
+"""Labels of training mail: the kind of unwanted mail, the language, and the campaign of each message.
 
 Collections are labelled spam or phishing by where they came from, and a third of a phishing collection may be plain
-spam. So the kind is taken from what the text asks for: money by a story or a threat is fraud, credentials are phishing.
-These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
+spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
+phishing. These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
 
-Which language a mail is written in, roughly: by its script, and else by its commonest small words.
-
-Only for tables that say where figures hold; nothing is judged by it.
-
-Which messages are the same mail: near-duplicates share a campaign, and a campaign is never on both sides of a split.
+The language is guessed by the script, and else by the commonest small words. It serves only the tables that say where
+figures hold.
 
 A random split puts the thousandth copy of an advertisement into the test after the model has learnt the other 999. So
 messages that share one of their few smallest hashes over runs of five words (Broder, 1997), or a subject of some
-length, are put together, transitively. That joins rather too much than too little.
+length, are one campaign, transitively, and a campaign is never on both sides of a split. That joins rather too much
+than too little.
 """
 
 from collections.abc import Sequence

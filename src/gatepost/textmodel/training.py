@@ -1,15 +1,14 @@
-"""Which words the model may know: those that several collections use.
+"""Training: logistic regression on words, pairs and marks that several collections use.
 
 A word that only one collection has says where a mail was collected, not what it wants: the name of a list, of a
 company, of the person whose mailbox it was. So a word or pair counts only if at least two collections have it, if
 enough messages do, and if no collection has it far more often than all others together. Numbers are known by their
-length alone, and what tells the date is left out.
+length alone, and words that tell the date are left out.
 
-Learning: logistic regression on words, pairs and marks, with every collection counted by the root of its size.
-
-Honest figures need mail from people that nobody trained on, so nothing here trusts a random split. The calibration is
-fitted on scores that each collection got from a model which had not seen it: that is what a strange mailbox will get.
-Needs scikit-learn, which the service does not: `pip install gatepost[train]`.
+Every collection is weighted by the root of its size. Honest figures need mail from people whose mail was not in the
+training, so nothing here trusts a random split: the calibration is fitted on scores that each collection got from a
+model which had not seen it, as a new mailbox will. Training needs scikit-learn, which the service does not: `pip
+install gatepost[train]`.
 """
 
 import math

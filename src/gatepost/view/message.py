@@ -1,7 +1,7 @@
 """Any bytes as a `View`: what the reader of the mail would see, and beside it what he would not.
 
-The message is read by the same reader as everywhere (`mail`), so what is shown here is what was judged. No markup
-passes: HTML has become text, links are strings, pictures are a list. Total, like the reader.
+The message is read by the same reader as everywhere (`mail`), so the view shows what was judged. No markup passes: HTML
+has become text, links are strings, pictures are a list.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

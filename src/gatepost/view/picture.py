@@ -1,7 +1,8 @@
-"""One picture of a message, drawn anew: decoded, laid on white paper, made small enough, written as PNG.
+"""One picture of a message, drawn anew: decoded, pasted on white, made small enough, written as PNG.
 
-No byte of the original reaches whoever looks at it, no colour profile, no comment, no data after the end; a file that
-is a picture and a page at once is only a picture afterwards. The claimed size is looked at before anything is decoded.
+No byte of the original reaches the person who looks at it, no colour profile, no comment, no data after the end; a file
+that is a picture and a page at once is only a picture afterwards. The claimed size is checked before anything is
+decoded.
 """
 
 import warnings

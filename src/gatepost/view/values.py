@@ -1,12 +1,11 @@
-r"""Text that only says something: what would act on a page or a terminal, or would not show, is written out.
+r"""The values of a view: what is shown of a message, as plain text that cannot act.
 
-A direction override (UAX 9 section 2.2) makes `exe.fdp` read `pdf.exe`; it is shown as `\u202e`. The same goes for
-control characters, zero-width ones, and halves of characters.
+Characters that would act on a page or a terminal, or would not show, are written out. A direction override (UAX 9
+section 2.2) makes `exe.fdp` read `pdf.exe`; it is shown as `\u202e`. The same goes for control characters, zero-width
+ones, and halves of characters. The page that shows the text escapes it like any other.
 
-What is shown of a message. Everything is plain text: whoever puts it on a page escapes it like any other text.
-
-Each field has its most, which is part of its type. So a decoder refuses what is longer, wherever the value comes from:
-the process that made it has read a stranger's bytes and is not believed.
+Each field has its maximum length, which is part of its type. So a decoder refuses a longer value, wherever it comes
+from: the process that made it has read hostile bytes and is not trusted.
 """
 
 import re
@@ -136,7 +135,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class LinkLine(msgspec.Struct, frozen=True):
-    """One link: what a person sees of it and where it really leads. `hidden` ones stand where nobody sees them;
+    """One link: what a person sees of it and where it really leads. `hidden` ones stand where no reader sees them;
     `wrapped` names the redirectors on the way, outermost first."""
 
     shown: _Label
@@ -149,7 +148,7 @@ class LinkLine(msgspec.Struct, frozen=True):
 
 
 class PictureLine(msgspec.Struct, frozen=True):
-    """One picture, which `picture` shows by its `index` unless there is a `refusal`; sizes as its header claims."""
+    """One picture, which `draw_picture` shows by its `index` unless there is a `refusal`; sizes as its header claims."""
 
     index: _Count
     where: _Name

@@ -1,14 +1,12 @@
-"""UDF (ECMA-167), the file system of DVDs and of images that Windows makes.
+"""Disc images: ISO 9660 with Joliet and Rock Ridge names, and UDF beside or instead of it.
 
-From the anchor in sector 256 to the volume's descriptors, from there to a partition, the file set, the root and its
-tree. Everything has a tag with a number in front. Images with a metadata or virtual partition (UDF 1.50, 2.50) are
-recognised and not read.
+Windows opens these with a double click, and the files inside once lost the mark of coming from the web. One image may
+hold several directory trees over the same sectors; a program believes one of them, so all are read, and a file that two
+trees lead to has the names of both. Standards: ECMA-119 and the Joliet specification.
 
-Disc images: ISO 9660 with Joliet and Rock Ridge names, and UDF beside or instead of it.
-
-Windows opens these with a double click, and what lies inside once lost the mark of coming from the web. One image may
-hold several directory trees over the same sectors; a program believes one of them, so all are read, and a file that
-two trees lead to has the names of both. Standards: ECMA-119, the Joliet specification, ECMA-167 (see `udf`).
+UDF (ECMA-167) is the file system of DVDs and of images that Windows makes. The way leads from the anchor in sector 256
+to the volume's descriptors, from there to a partition, the file set, the root and its tree; each structure has a tag
+with a number in front. Images with a metadata or virtual partition (UDF 1.50, 2.50) are recognised and not read.
 """
 
 from collections import deque

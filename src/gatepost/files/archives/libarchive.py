@@ -1,8 +1,8 @@
 """Archives that only libarchive can unpack, where it is installed: rar, and rare methods of 7z and cab.
 
-It is loaded when this module is, since a sealed worker can load nothing; it reads from memory and is asked for so much
-and no more. Names come from our own readers: libarchive's depend on the locale. What it stumbles over is called
-unsupported, not damaged: it is asked only for what nobody else reads.
+The library is loaded with this module, since a sealed worker can load nothing; it reads from memory and is asked for a
+limited number of bytes. Names come from our own readers: libarchive's depend on the locale. A failure is reported as
+unsupported, not as damaged, because libarchive is asked only for what no other reader can unpack.
 """
 
 import ctypes

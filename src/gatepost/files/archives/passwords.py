@@ -1,9 +1,9 @@
 """Passwords that the mail itself gives away.
 
-"Your invoice is attached, the password is 7361": the sender encrypts an archive so that no scanner reads it, and
-tells the person how to open it. So whatever stands near a word for "password", in any of the usual languages, is
-tried, then whatever is quoted, then what everybody takes. The candidates are gathered when the first encrypted
-archive asks for them, and there are never more than a few dozen.
+"Your invoice is attached, the password is 7361": the sender encrypts an archive so that no scanner reads it, and tells
+the person how to open it. So any word near a word for "password", in any of the usual languages, is tried, then any
+quoted word, then well-known passwords. The candidates are collected when the first encrypted archive asks for them, and
+there are never more than a few dozen.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""7z archives: a directory at the end that says how to undo what was done to each run of files.
+"""7z archives: a directory at the end that says how to undo the packing of each run of files.
 
 The directory is itself packed more often than not, sometimes encrypted. Files are packed back to back in "folders"
-(solid runs), each through a chain of coders; `sevenzipcoders` undoes the usual ones, libarchive
-the rare. Format: 7zFormat.txt of the LZMA SDK.
+(solid runs), each through a chain of coders; `sevenzip_coders` undoes the usual ones, libarchive the rare. Format:
+7zFormat.txt of the LZMA SDK.
 """
 
 import zlib

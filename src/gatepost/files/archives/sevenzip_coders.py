@@ -1,13 +1,11 @@
-"""Undoing what 7z did to a run of files: a small graph of coders from packed streams to one output.
+"""The coders of 7z: a small graph from packed streams to one output, undone from its end.
 
-A filter for machine code (BCJ, delta) changes bytes in place, so it is undone by handing its input to liblzma as LZMA2
+A filter for machine code (BCJ, delta) changes bytes in place, so it is undone by giving its input to liblzma as LZMA2
 that is not packed at all, under that filter. AES takes its key from half a million rounds of SHA-256, on purpose.
 
-BCJ2: what 7-Zip does to x86 programs before packing them.
-
-Targets of calls and jumps are taken out of the code into two streams of their own, as absolute addresses; a fourth
-stream says, by a range coder with one adaptive bit per place, which calls were taken out. 7-Zip uses it for every .exe,
-so a scanner that cannot undo it does not see programs at all.
+7-Zip applies BCJ2 to every .exe before packing it, so a scanner that cannot undo it does not see programs at all.
+Targets of calls and jumps are moved out of the code into two streams of their own, as absolute addresses; a fourth
+stream says, by a range coder with one adaptive bit per place, which calls were moved.
 """
 
 import lzma

@@ -1,4 +1,4 @@
-"""Which reader opens which archive. Every reader yields members and raises nothing."""
+"""The table of archive readers: which reader opens which type. Every reader yields members and raises nothing."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeAlias

@@ -1,15 +1,13 @@
-"""The two ciphers of zip archives.
+"""Zip archives (PKWARE APPNOTE), read as every program reads them, and their two ciphers.
 
-The old one (APPNOTE section 6.1) is three 32-bit registers stirred by each byte; twelve random bytes before the data
-end in one that is known, which weeds out 255 wrong passwords of 256. The newer one (WinZip's AE-1 and AE-2) is AES in
-counter mode with a key from PBKDF2, two bytes to check the password and ten to check the data.
-
-Zip archives (PKWARE APPNOTE), read as every program reads them.
-
-A zip says everything twice: each entry has a local header before its data, and the central directory at the end
-repeats it. Programs believe one or the other, so a file can be hidden from whoever believes the other one. Here both
+A zip says everything twice: each entry has a local header before its data, and the central directory at the end repeats
+it. Programs believe one or the other, so a file can be hidden from the programs that believe the other one. Here both
 are read: entries of the central directory with all names given in either place, then the local headers that the
 directory does not lead to. Encrypted entries are opened where the mail gives the password away.
+
+The old cipher (APPNOTE section 6.1) is three 32-bit registers stirred by each byte; twelve random bytes before the data
+end in one that is known, which weeds out 255 wrong passwords of 256. The newer one (WinZip's AE-1 and AE-2) is AES in
+counter mode with a key from PBKDF2, two bytes to check the password and ten to check the data.
 """
 
 import hmac

@@ -1,4 +1,4 @@
-"""What a reader gathers from one document, each thing once and within the budget of its message."""
+"""The builder of a document's `Contents`: each trait, link and member once, within the budget of its message."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain

@@ -1,7 +1,7 @@
-"""Which reader looks into which document. Every reader takes any bytes, raises nothing, and says what it did not read.
+"""The table of document readers. Every reader takes any bytes, raises nothing, and reports what it did not read.
 
-Archives are opened elsewhere; the parts of a zipped document (.docx, .odt) come here one by one when the walk through
-the zip comes to them, and each is recognised by what it is.
+Archives are opened by `files.archives`; the parts of a zipped document (.docx, .odt) come here one by one when the walk
+through the zip comes to them, and each is recognised by its content.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,13 +1,12 @@
-"""Fields of a text document, put together from their pieces.
+"""The XML of Office documents: parts of .docx, .xlsx, .pptx and OpenDocument, and documents that are one XML file.
 
-A field is written between marks for its begin, middle and end, in as many pieces as the author likes, with other fields
-inside: `DDEAUTO` may stand there as `DD`, `EAU`, `TO`, or as `{QUOTE 68 68 69}`, a field that makes letters of numbers.
+Each part is inspected by itself when the walk through the zip comes to it, and is recognised by its elements: the names
+of parts are the author's choice. It is scanned for a few elements, not parsed: no entities are expanded, no depth is
+counted, and XML that a strict parser would refuse is read all the same.
 
-The XML of Office documents: parts of .docx, .xlsx, .pptx and OpenDocument, and documents that are one XML file.
-
-Each part is looked at by itself when the walk through the zip comes to it, and is recognised by what stands in it: the
-names of parts are the author's choice. It is scanned for a few elements, not parsed: no entities are
-expanded, no depth is counted, and XML that a strict parser would refuse is read all the same.
+A field of a text document is written between marks for its begin, middle and end, in as many pieces as the author
+likes, with other fields inside: `DDEAUTO` may stand there as `DD`, `EAU`, `TO`, or as `{QUOTE 68 68 69}`, a field that
+makes letters of numbers. `FieldCollector` puts the pieces together.
 """
 
 import re

@@ -1,11 +1,10 @@
-"""Files in the form of the old Object Packager (MS-OLEDS section 2.3.6): a label, the path it came from, the bytes.
-
-Office documents in compound files (.doc, .xls, .ppt), their embedded objects, and what else comes in such a file.
+"""Office documents in compound files (.doc, .xls, .ppt), their embedded objects, and saved messages (.msg).
 
 One file may be several things at once: a Word document with a spreadsheet and a packaged program inside has streams of
-all three. So nothing is decided by the file's name or class: every stream is looked at for what its name says it is.
+all three. So nothing is decided by the file's name or class: every stream is inspected by what its name says it is.
 
-Outlook's saved messages (.msg, MS-OXMSG): each property is a stream, each attachment a storage of such streams.
+Embedded files mostly have the form of the old Object Packager (MS-OLEDS section 2.3.6): a label, the path it came from,
+the bytes.
 """
 
 import re

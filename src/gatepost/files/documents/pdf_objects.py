@@ -1,14 +1,12 @@
-"""Encrypted PDFs, opened as a reader opens them (ISO 32000-2 section 7.6).
-
-Most encrypted PDFs only forbid printing or copying: their user password is empty and every reader opens them, but links
-and scripts are ciphertext to whoever does not. This derives the key for the empty password and says no where another
-one is needed; passwords that the mail gives away are tried by whoever calls.
-
-The objects of a PDF, found without its tables (ISO 32000-1 section 7.5).
+"""The objects of a PDF, found without its tables (ISO 32000-1 section 7.5), and decrypted (ISO 32000-2 section 7.6).
 
 A cross-reference table says where objects stand, and readers that find it broken look for `1 0 obj` themselves. An
 attacker may break it or make two. So every object is found by its own mark, older versions of it too, and objects in
-compressed object streams are taken out. Nothing is decoded that nobody asks for.
+compressed object streams are unpacked. Streams are decoded only when a caller asks for them.
+
+Most encrypted PDFs only forbid printing or copying: their user password is empty and every reader opens them, but links
+and scripts are ciphertext to a scanner that does not. `derive_key` derives the key for a password, by default the empty
+one, and returns None where another is needed.
 """
 
 import re
@@ -245,7 +243,7 @@ class PdfObjects:
         return out
 
     def _parse(self, found: PdfObject) -> Value:
-        """Parse an object's value and count its length: a reference to a large object may stand in a thousand places."""
+        """Parse an object's value and count its length: a reference to a large object may stand in many places."""
         self._parsed += len(found.body) + OVERHEAD
         if self._parsed > MAX_PARSED:
             self._builder.add_unread("size")

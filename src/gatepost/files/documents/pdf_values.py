@@ -1,10 +1,11 @@
-"""Values of a PDF (ISO 32000-1 section 7.3): names, strings, numbers, references, arrays, dictionaries.
+"""Values of a PDF (ISO 32000-1 section 7.3) and the filters of its streams (section 7.4).
 
-`/J#61vaScript` is `/JavaScript`, a string may hold parentheses and escapes, a comment may stand anywhere. The reader
-keeps its own stack, takes anything, and stops after so many tokens.
+Values are names, strings, numbers, references, arrays and dictionaries. `/J#61vaScript` is `/JavaScript`, a string may
+hold parentheses and escapes, a comment may stand anywhere. The parser keeps its own stack, takes anything, and stops
+after so many tokens.
 
-Filters of PDF streams (ISO 32000-1 section 7.4): a chain of them may stand before the data, and any link of the
-chain may be a bomb, so each is bounded by the same limit.
+A chain of filters may stand before the data of a stream, and any link of the chain may be a bomb, so each is bounded by
+the same limit.
 """
 
 import re

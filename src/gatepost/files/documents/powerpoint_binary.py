@@ -1,5 +1,7 @@
-"""PowerPoint's binary documents (MS-PPT): records in records. Embedded objects and macros stand in them as compressed
-compound files, and a click or a mere move of the mouse may start a program.
+"""PowerPoint's binary documents (MS-PPT): records in records.
+
+Embedded objects and macros stand in them as compressed compound files, and a click or a mere move of the mouse may
+start a program.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
-"""Strings that a script or command hides from whoever only reads it.
+"""Strings that a script or command hides from a plain text search.
 
 Macros and scripts take their strings apart and put them together when they run (`"X5O!" + "P%@AP"`), PowerShell takes
-whole programs in base64 (`-EncodedCommand`), cmd.exe ignores carets and PowerShell backticks. This undoes the usual
-three; it runs nothing.
+whole programs in base64 (`-EncodedCommand`), cmd.exe ignores carets and PowerShell backticks. This module undoes the
+usual three; it runs nothing.
 
-Web addresses in bytes that are not text as a whole: one byte to a character, or two.
+`find_addresses` finds web addresses in bytes that are not text as a whole, with one byte to a character or two.
 """
 
 import re
@@ -76,7 +76,7 @@ def _unescape_match(match: re.Match[str]) -> str:
 
 MAX_ADDRESSES = 2_000
 
-# Names of XML vocabularies and the like: they look like addresses and lead nobody anywhere.
+# Names of XML vocabularies and the like: they look like addresses and lead nowhere.
 _VOCABULARIES = (
     "http://schemas.",
     "https://schemas.",

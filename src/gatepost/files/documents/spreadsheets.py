@@ -1,9 +1,10 @@
-"""Excel workbooks in their binary forms: records in a row (MS-XLS for .xls, MS-XLSB for the parts of .xlsb).
+"""Spreadsheets that are no XML: Excel's binary forms, and tables as text.
 
-Macros were cells once: a sheet of formulas (Excel 4.0, "XLM") runs without any Visual Basic. A link to another
-program (DDE) stands among the workbook's links to other files.
+Binary workbooks are records in a row (MS-XLS for .xls, MS-XLSB for the parts of .xlsb). Macros were cells once: a sheet
+of formulas (Excel 4.0, "XLM") runs without any Visual Basic. A link to another program (DDE) stands among the
+workbook's links to other files.
 
-Tables as text: .csv, and SYLK (.slk), which Excel opens with formulas, links to programs and even old macros.
+Excel opens .csv and SYLK (.slk) with formulas, links to programs and even old macros.
 """
 
 import re

@@ -180,7 +180,7 @@ def _decode_unlabelled_wide(content: bytes) -> tuple[str, str]:
 
 
 def _decode_mixed(content: bytes) -> tuple[str, str]:
-    """Decode UTF-8 with stray single bytes, or a single-byte charset: the strays are read as Windows-1252 either way."""
+    """Decode UTF-8 with stray single bytes, or a single-byte charset; strays are read as Windows-1252 either way."""
     if content[:_SAMPLE].decode("utf-8", "ignore").isascii():
         return codecs.charmap_decode(content, "strict", _WINDOWS_1252)[0], "windows-1252"
     return content.decode("utf-8", "surrogateescape").translate(_STRAY), "utf-8"

@@ -1,16 +1,14 @@
-"""A file that was found inside a part's content, and how whole it was.
+"""Files that are carried inside text: uuencode, BinHex and yEnc.
 
-Files in text between `begin 644 name` and `end` (POSIX uuencode, also its base64 form).
+uuencode (POSIX, also its base64 form) stands between `begin 644 name` and `end`. Mail programs of the nineties put
+attachments there, and some still show them as such. Lines are decoded one by one: a bad line gives what it can and the
+file goes on.
 
-Mail programs of the nineties put attachments there, and some still show them as such. Lines are decoded one by one: a
-bad line gives what it can and the file goes on.
+BinHex 4.0 (RFC 1741 appendix A) stands between colons, as old Macintosh programs wrote it: six-bit letters like base64
+in another alphabet, then run-length encoding with 0x90, then a small header with the name and two forks. The lengths
+bound the output.
 
-Files in text between colons, as old Macintosh programs wrote them (BinHex 4.0, RFC 1741 appendix A).
-
-Six-bit letters like base64 in another alphabet, then run-length encoding with 0x90, then a small header with the name
-and two forks. The lengths bound what comes out.
-
-Files in text between `=ybegin` and `=yend` (yEnc 1.3): each byte plus 42, four critical ones escaped.
+yEnc 1.3 stands between `=ybegin` and `=yend`: each byte plus 42, four critical ones escaped.
 """
 
 import binascii

@@ -1,8 +1,9 @@
 """Transfer encodings, decoded as the most lenient mail program would (RFC 2045 sections 6.7 and 6.8).
 
 Whole content takes one fast pass. Broken content is where programs part ways: one stops at the first padding, one goes
-on, one drops a bad line, one the bad character. `Decoded.content` is then the reading that keeps most, and `readings`
-yields the others, so that a file which only one program would find is found.
+on, one drops a bad line, one the bad character. `DecodedBody.content` is then the reading that keeps most, and
+`reread_base64` and `reread_quoted_printable` yield the others, so that a file which only one program would find is
+found.
 """
 
 import binascii
