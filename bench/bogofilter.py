@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import corpus
-from gatepost.textmodel.figures import Rate, caught_at
+from gatepost.textmodel.figures import Rate, find_catch_rate
 from gatepost.textmodel.training import family_of
 
 ALL = 1_000_000
@@ -56,7 +56,7 @@ def _table(mail: Sequence[corpus.Mail], scores: dict[str, float]) -> str:
     bad = [scores[each.path] for each in mail if each.label in ("spam", "phish")]
     rows = ["| | Ham held | Unwanted held |", "|---|---|---|"]
     rows.append(f"| as shipped, {CUTOFF} | {_held(ham)} | {_held(bad)} |")
-    rows += [f"| after the fact | {alarms:.1%} | {caught_at(ham, bad, alarms)} |" for alarms in ALARMS]
+    rows += [f"| after the fact | {alarms:.1%} | {find_catch_rate(ham, bad, alarms)} |" for alarms in ALARMS]
     marketing = [scores[each.path] for each in mail if each.corpus == "foff_milter" and each.label == "ham"]
     return "\n".join([*rows, "", f"Of foff_milter's ham it holds {_held(marketing)}."])
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gatepost.auth import canonical, dkim
-from gatepost.auth.canonical import Signable
+from gatepost.auth.canonical import SignedMessage
 from gatepost.mail.message import Field
 from gatepost.questions import DnsAnswer
 
@@ -64,12 +64,12 @@ def split(raw: bytes) -> tuple[int, tuple[Field, ...]]:
 def signed(body: bytes, key: RSAPrivateKey, form: str = "relaxed") -> bytes:
     """A message with a signature over header and body."""
     relaxed = form == "relaxed"
-    digest = hashlib.sha256(b"".join(canonical.body(body, 0, relaxed=relaxed))).digest()
+    digest = hashlib.sha256(b"".join(canonical.canonicalise_body(body, 0, relaxed=relaxed))).digest()
     listed = f"v=1; a=rsa-sha256; c={form}/{form}; d=example.org; s=sel; h={':'.join(NAMES)}"
     field = f"DKIM-Signature: {listed};\r\n\tbh={base64.b64encode(digest).decode()};\r\n\tb=".encode()
     raw = field + b"\r\n" + HEADER + b"\r\n" + body
     end, fields = split(raw)
-    data = Signable(raw, end, fields).header(NAMES, 0, relaxed=relaxed)
+    data = SignedMessage(raw, end, fields).header(NAMES, 0, relaxed=relaxed)
     value = base64.b64encode(key.sign(data, PKCS1v15(), SHA256()))
     return field + value + b"\r\n" + HEADER + b"\r\n" + body
 

@@ -23,9 +23,9 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from gatepost.lists.addresses import sender_keys, url_keys
+from gatepost.lists.addresses import list_sender_keys, list_url_keys
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.entries import network_keys
+from gatepost.lists.entries import list_network_keys
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import Actor
 from gatepost.store.entries import ListEntry, NewEntry
@@ -206,9 +206,9 @@ def _questions(chance: random.Random) -> tuple[tuple[str, tuple[str, ...]], ...]
     hosts = [f"{chance.getrandbits(64):016x}.example.com" for _ in range(5)]
     links = [f"https://{chance.choice(hosts)}/a/{chance.getrandbits(20)}?q={number}" for number in range(8)]
     return (
-        ("sender", tuple(key for host in hosts[:2] for key in sender_keys(f"ann@{host}"))),
-        ("network", network_keys(str(ip_address(chance.getrandbits(32))))),
-        ("url", tuple(dict.fromkeys(key for address in links for key in url_keys(address)))),
+        ("sender", tuple(key for host in hosts[:2] for key in list_sender_keys(f"ann@{host}"))),
+        ("network", list_network_keys(str(ip_address(chance.getrandbits(32))))),
+        ("url", tuple(dict.fromkeys(key for address in links for key in list_url_keys(address)))),
         ("sha256", tuple(f"{chance.getrandbits(256):064x}" for _ in range(2))),
         ("file-type", ("pdf", "application/pdf", "docx", "html")),
     )

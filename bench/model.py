@@ -18,8 +18,8 @@ from gatepost.files.values import File
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message
 from gatepost.mail.reader import read
-from gatepost.textmodel.features import Features, features
-from gatepost.textmodel.model import MARK_SCALE, Model, evidence, shipped_model
+from gatepost.textmodel.features import Features, extract_features
+from gatepost.textmodel.model import MARK_SCALE, Model, evidence_share, load_shipped_model
 
 COUNT = 2_000
 ROUNDS = 3
@@ -32,9 +32,9 @@ def run() -> str:
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
     names.preload_suffixes()
-    model = shipped_model()
+    model = load_shipped_model()
     read_mail = [(message, find_files(message)) for message in (read(each.raw) for each in mail)]
-    seen = [features(message, files) for message, files in read_mail]
+    seen = [extract_features(message, files) for message, files in read_mail]
     hits = [model.hits(each) for each in seen]
     ours, mine = _timed(lambda: [model.score(each).logit for each in seen])
     ready, _ = _timed(lambda: [model.weigh(each).logit for each in hits])
@@ -65,7 +65,7 @@ def _timed(work: Callable[[], list[float]]) -> tuple[float, list[float]]:
 
 
 def _both(model: Model, message: Message, files: tuple[File, ...]) -> float:
-    return model.score(features(message, files)).logit
+    return model.score(extract_features(message, files)).logit
 
 
 def _sklearn(model: Model, seen: list[Features], mine: list[float]) -> float | None:
@@ -83,7 +83,7 @@ def _sklearn(model: Model, seen: list[Features], mine: list[float]) -> float | N
         text = row.indices[~is_mark[row.indices]]
         marks = row.indices[is_mark[row.indices]]
         total = model.weights[text, 0].sum() / max(len(text), 1) ** 0.5 + model.weights[marks, 0].sum() * MARK_SCALE
-        return float(model.slope * (total + model.bias[0]) * evidence(len(text)) + model.offset)
+        return float(model.slope * (total + model.bias[0]) * evidence_share(len(text)) + model.offset)
 
     seconds, theirs = _timed(lambda: [score(each) for each in seen])
     agreed = np.mean(np.abs(np.array(theirs) - np.array(mine)) < 0.3)

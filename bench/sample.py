@@ -15,8 +15,8 @@ from PIL import Image, ImageDraw
 
 from bench.visiting import Service
 from gatepost.ids import new_id
-from gatepost.lists.catalogue import BY_NAME, Definition
-from gatepost.lists.entries import Refused
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.lists.entries import EntryRefused
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import NameTaken, NotFound
@@ -242,9 +242,9 @@ async def _tenant(store: Store, name: str, domains: Sequence[str]) -> str:
     return made.uid
 
 
-def _entry(definition: Definition, text: str, comment: str) -> NewEntry:
+def _entry(definition: ListDefinition, text: str, comment: str) -> NewEntry:
     normal = definition.normalise(text)
-    assert not isinstance(normal, Refused), normal
+    assert not isinstance(normal, EntryRefused), normal
     return NewEntry(normal.key, normal.shown, comment)
 
 

@@ -16,7 +16,7 @@ from gatepost.checks.files.eicar import SIGNATURE
 from gatepost.findings import Check, Reading
 from gatepost.kinds import Finding
 from gatepost.lists.catalogue import KINDS
-from gatepost.lists.unkeyed import NO_LISTS, Compiled, Listed, Unkeyed
+from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, UnkeyedEntry, UnkeyedLists
 from gatepost.mail.message import Envelope, Text
 from gatepost.mail.reader import read
 from gatepost.questions import (
@@ -48,7 +48,7 @@ def report_on(
     failed: bool = False,
     context: Context | None = None,
 ) -> Report:
-    asking = Compiled(Unkeyed(keyed=tuple(KINDS))) if hits or failed else NO_LISTS
+    asking = CompiledLists(UnkeyedLists(keyed=tuple(KINDS))) if hits or failed else NO_LISTS
     analysis = analyse(raw, ENVELOPE, context or Context(now=NOW, lists=asking))
     try:
         questions = next(analysis)
@@ -129,12 +129,14 @@ def test_lists_that_cannot_be_read_leave_the_message_undecided() -> None:
     assert (report.verdict, report.decision) == ("unscannable", "undecided")
 
 
-def listed(name: str, key: str, shown: str = "") -> Listed:
-    return Listed(name, "tenant", key, shown or key)
+def listed(name: str, key: str, shown: str = "") -> UnkeyedEntry:
+    return UnkeyedEntry(name, "tenant", key, shown or key)
 
 
 def test_phrases_count_as_whole_words_in_text_and_subject() -> None:
-    lists = Compiled(Unkeyed(phrases=(listed("blocked-phrases", "you on tuesday"), listed("blocked-phrases", "inute"))))
+    lists = CompiledLists(
+        UnkeyedLists(phrases=(listed("blocked-phrases", "you on tuesday"), listed("blocked-phrases", "inute")))
+    )
     report = report_on(PLAIN, context=Context(now=NOW, lists=lists))
     assert report.verdict == "policy"
     assert [note.entry for note in report.lists] == ["you on tuesday"]
@@ -144,7 +146,7 @@ def test_trusted_relays_are_looked_through() -> None:
     relayed = (
         b"Received: from x (x.example [198.51.100.7]) by relay.example; Sat, 1 Jan 2022 00:00:00 +0000\r\n" + PLAIN
     )
-    lists = Compiled(Unkeyed(trusted_relays=(listed("trusted-relays", "192.0.2.0/24"),)))
+    lists = CompiledLists(UnkeyedLists(trusted_relays=(listed("trusted-relays", "192.0.2.0/24"),)))
     report = report_on(relayed, context=Context(now=NOW, lists=lists))
     assert (report.authentication.host, report.authentication.host_source) == ("198.51.100.7", "received")
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.checks.registry import CHECKS
-from gatepost.lists.catalogue import KINDS, LISTS, categories_of, counts_as
+from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
 from gatepost.settings.keys import Abby, Guard, Section
 
@@ -128,7 +128,7 @@ def render_lists() -> Iterator[str]:
     )
     yield from ("", "| Kind | Entries | Example | Categories of one's own lists |", "|---|---|---|---|")
     for entries in KINDS.values():
-        uses = (f"`{each}` (as `{counts_as(entries.name, each)}`)" for each in categories_of(entries.name))
+        uses = (f"`{each}` (as `{find_usual_list(entries.name, each)}`)" for each in list_categories(entries.name))
         yield f"| `{entries.name}` | {_cell(entries.description)} | `{entries.example}` | {', '.join(uses)} |"
 
 

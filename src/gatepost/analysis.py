@@ -7,7 +7,7 @@ died can start again in another one. `stages` holds each step.
 
 from gatepost.findings import Reading
 from gatepost.kinds import TITLES
-from gatepost.lists.lookup import subjects_of
+from gatepost.lists.lookup import find_subjects
 from gatepost.mail.message import Envelope
 from gatepost.questions import Analysis
 from gatepost.report import FileSeen, Outcome, Report, undecided
@@ -26,7 +26,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     files = stages.find_qr_codes(files)
     files = stages.match_yara_rules(files)
     context.mark("lists")
-    subjects = subjects_of(message, envelope, authentication, files)
+    subjects = find_subjects(message, envelope, authentication, files)
     hits, antivirus, history = yield from stages.ask_about_content(subjects, files, history)
     if hits.failed:
         failure = Outcome("lists", "failed", "storage is down")

@@ -16,7 +16,7 @@ from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign
 from gatepost.sender_history import NO_HISTORY, SenderHistory
-from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     now: float = 0.0
     antivirus: Antivirus = Antivirus()
     sender_history: SenderHistory = NO_HISTORY
-    models: Models = msgspec.field(default_factory=shipped_models)
+    models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     campaign: Campaign = Campaign()
     words: list[str] | None = None
 

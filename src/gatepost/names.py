@@ -1,14 +1,13 @@
 """Names in mail: addresses, domains, who owns a domain, and which names look alike. Pure functions, none raises.
 
-A domain has one normal form: lower case A-labels of UTS 46 (RFC 5891) without the trailing dot. What IDNA refuses is
-kept, only lower-cased: an attacker's broken name must still be seen. Who owns a domain is told by the public suffix
-list with both of its sections: `a.github.io` and `b.github.io` have different owners, as have `a.co.uk` and `b.co.uk`.
+A domain has one normal form: lower case A-labels of UTS 46 (RFC 5891) without the trailing dot. A name that IDNA
+refuses is kept, only lower-cased: an attacker's broken name must still be seen. The public suffix list, with both of
+its sections, tells who owns a domain: `a.github.io` and `b.github.io` have different owners, as have `a.co.uk` and
+`b.co.uk`.
 
-Accents taken off Latin text by a table.
-
-Normal forms (UAX 15) with the marks taken out of them do so for every script, at the cost of a look at every character.
-Most mail that is not ASCII is Latin-1 all the same, where each letter has one plain letter, and a table
-of 256 bytes does it in one go.
+`remove_accents` takes the accents off Latin text by a table. Normal forms (UAX 15) without their marks would do so for
+every script, at the cost of a look at every character; most mail is Latin-1, for which one pass by a table gives the
+same.
 """
 
 import re
@@ -84,7 +83,8 @@ _TOGETHER = (
 
 
 def _cache_short(function: Callable[[str], str]) -> Callable[[str], str]:
-    """Keep the answers for short texts: the same few domains come again and again, and a long text is no domain."""
+    """Cache a function's answers for short texts: the same few domains come again and again, and a long text is no
+    domain."""
     known = lru_cache(8192)(function)
 
     @wraps(function)
@@ -106,7 +106,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def addresses_in(text: str) -> tuple[Address, ...]:
-    """Addresses shown inside free text such as a display name: at most `MAX_SHOWN`, each once."""
+    """Return addresses shown inside free text such as a display name: at most `MAX_SHOWN`, each once."""
     found: dict[Address, None] = {}
     text = text.translate(_AT)
     at = text.find("@")
@@ -122,7 +122,7 @@ def addresses_in(text: str) -> tuple[Address, ...]:
 
 
 def normal_address(text: str) -> str:
-    """The form in which addresses are compared: no angle brackets or route, case-folded, NFC, host as in
+    """Return the form in which addresses are compared: no angle brackets or route, case-folded, NFC, host as in
     `normal_domain`. The `+tag` stays. The empty reverse path `<>` is ""."""
     text = text.strip()
     if text.startswith("<"):
@@ -143,7 +143,8 @@ def _fold(text: str) -> str:
 
 @_cache_short
 def normal_domain(text: str) -> str:
-    """Lower case, A-labels, no trailing dot. What IDNA refuses is kept in lower case."""
+    """Return a domain in lower case, as A-labels, without a trailing dot. A name that IDNA refuses is kept in lower
+    case."""
     domain = text.strip().rstrip(".").lower()
     if domain.isascii() or len(domain) > MAX_DOMAIN:
         return domain
@@ -157,7 +158,7 @@ def normal_domain(text: str) -> str:
 
 @_cache_short
 def unicode_domain(domain: str) -> str:
-    """The domain as a person may see it: A-labels decoded, those that do not decode kept."""
+    """Return the domain as a person may see it: A-labels decoded, those that do not decode kept."""
     domain = normal_domain(domain)
     if "xn--" not in domain:
         return domain
@@ -190,13 +191,13 @@ def _load_icann_suffixes() -> PublicSuffixList:
 
 
 def is_icann_suffix(domain: str) -> bool:
-    """Whether a domain is a suffix of a registry (`com`, `co.uk`), not of a company that gives names away."""
+    """Return whether a domain is a suffix of a registry (`com`, `co.uk`), not of a company that gives names away."""
     return bool(domain) and _load_icann_suffixes().publicsuffix(domain) == domain
 
 
 @_cache_short
 def public_suffix(domain: str) -> str:
-    """The suffix under which anybody may register a name (`co.uk`, `github.io`), "" for an IP address.
+    """Return the suffix under which anyone may register a name (`co.uk`, `github.io`), "" for an IP address.
 
     An unknown top-level domain is a suffix itself, as the list's own default rule says.
     """
@@ -206,7 +207,7 @@ def public_suffix(domain: str) -> str:
 
 @_cache_short
 def org_domain(domain: str) -> str:
-    """The name that its owner registered: one label below the public suffix (ICANN and private sections).
+    """Return the name that its owner registered: one label below the public suffix (ICANN and private sections).
 
     A public suffix and an IP address are their own organisational domain, so that two of them compare as what they are.
     """
@@ -217,7 +218,7 @@ def org_domain(domain: str) -> str:
 
 
 def is_ip(host: str) -> bool:
-    """Whether a host is an IP address, with or without the brackets of a URL or an address literal."""
+    """Return whether a host is an IP address, with or without the brackets of a URL or an address literal."""
     host = host.strip("[]").removeprefix("ipv6:")
     if ":" not in host and not _DOTTED.fullmatch(host):  # most hosts are names, and telling by an exception is slow
         return False
@@ -229,10 +230,11 @@ def is_ip(host: str) -> bool:
 
 @_cache_short
 def skeleton(text: str) -> str:
-    """Two texts that a person may take for each other have the same skeleton (after UTS 39 section 4).
+    """Return the skeleton of a text: two texts that a person may take for each other have the same one (after UTS 39
+    section 4).
 
-    Lower case, without accents and invisible characters, look-alikes as the Latin letter, `0` as `o`, `1` as `l`,
-    `rn` as `m`, `vv` as `w`. A capital I that follows a small letter poses as an l ("PayPaI").
+    It is lower case, without accents and invisible characters, with look-alikes as the Latin letter, `0` as `o`, `1` as
+    `l`, `rn` as `m`, `vv` as `w`. A capital I that follows a small letter poses as an l ("PayPaI").
     """
     if not text.isascii():
         text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
@@ -241,7 +243,8 @@ def skeleton(text: str) -> str:
 
 
 def scripts(text: str) -> frozenset[str]:
-    """The scripts of the letters in a text, as Unicode names them: LATIN, CYRILLIC, CJK, … (digits have none)."""
+    """Return the scripts of the letters in a text, as Unicode names them: LATIN, CYRILLIC, CJK, … (digits have
+    none)."""
     if text.isascii():
         return frozenset({"LATIN"}) if any(map(str.isalpha, text)) else frozenset()
     letters = {char for char in unicodedata.normalize("NFKC", text) if char.isalpha()}
@@ -255,7 +258,8 @@ def _find_script(char: str) -> str:
 
 
 def is_mixed_script(text: str) -> bool:
-    """Whether some word of the text mixes scripts that no language writes in one word (`раypal` with a Cyrillic р)."""
+    """Return whether some word of the text mixes scripts that no language writes in one word (`раypal` with a Cyrillic
+    р)."""
     return not text.isascii() and any(_is_mixed(scripts(word)) for word in _WORD.findall(text))
 
 
@@ -277,7 +281,8 @@ _PLAIN = "".join(_remove_accent(chr(code)) for code in range(256)).encode("latin
 
 
 def remove_accents(text: str) -> str | None:
-    """The text in its normal form NFKD without accents and soft hyphens; None where it takes more than a table."""
+    """Return the text in its normal form NFKD without accents and soft hyphens; None where it takes more than a
+    table."""
     try:
         plain = text.encode("latin-1").translate(_PLAIN).decode("latin-1")
     except UnicodeEncodeError:

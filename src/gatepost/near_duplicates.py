@@ -1,8 +1,8 @@
-"""A small signature of a mail's text, by which its near-copies are recognised.
+"""Near-duplicate signatures: a few hashes of a mail's text, by which its near-copies are recognised.
 
 The copies of a campaign differ in a name, a number, a line of noise. Of all runs of five words, the eight smallest
 hashes are kept (Broder, 1997): two texts that share most of their runs share most of these, whatever was put in
-between. Texts of a few words have none: "thanks, see you tomorrow" is nobody's campaign.
+between. Texts of a few words have none: "thanks, see you tomorrow" is no campaign.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,13 +25,13 @@ MAX_COMPARED = 200
 
 
 def compute_signature(words: Sequence[str]) -> Signature:
-    """The signature of a text; empty for one that is too short to have one."""
+    """Return the signature of a text; empty for one that is too short to have one."""
     plain = [word for word in words if word.isalpha()]
     return tuple(smallest_hashes(plain, SIZE)) if len(plain) >= MIN_WORDS else ()
 
 
 def smallest_hashes(words: Sequence[str], count: int) -> list[int]:
-    """The smallest hashes of the runs of words."""
+    """Return the smallest hashes of the runs of words."""
     text = " ".join(words).encode()
     sizes = map(len, words if text.isascii() else map(str.encode, words))
     # Where each word begins; runs are cut out of the whole text, which is much cheaper than joining each anew.
@@ -41,7 +41,7 @@ def smallest_hashes(words: Sequence[str], count: int) -> list[int]:
 
 
 def is_near_duplicate(one: Signature, other: Signature) -> bool:
-    """Whether two texts share most of what they say: of the smallest hashes of both, most are in each."""
+    """Return whether two texts share most of what they say: of the smallest hashes of both, most are in each."""
     both = sorted({*one, *other})[:SIZE]
     return len(both) == SIZE and len(set(both).intersection(one).intersection(other)) >= NEAR
 
@@ -52,13 +52,13 @@ class MarkedSignatures(msgspec.Struct, frozen=True):
     by_hash: Mapping[int, tuple[Signature, ...]] = {}
 
     def has_near_duplicate(self, mine: Signature) -> bool:
-        """Whether one of them is alike."""
+        """Return whether one of the marked signatures is a near-duplicate of this one."""
         found = dict.fromkeys(other for each in mine for other in self.by_hash.get(each, ()))
         return any(is_near_duplicate(mine, other) for other in islice(found, MAX_COMPARED))
 
 
 def index_marked(signatures: Iterable[Signature]) -> MarkedSignatures:
-    """These signatures, ready to be asked."""
+    """Index signatures by each of their hashes."""
     by_hash: dict[int, list[Signature]] = {}
     for each in signatures:
         for one in each:

@@ -13,7 +13,7 @@ import msgspec
 
 
 class Antivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):
-    """What an antivirus said of the message: `detail` is the name of what it found, or why it was not asked."""
+    """The antivirus's answer: `detail` is the name of the malware that it found, or why it was not asked."""
 
     status: Literal["off", "clean", "found", "failed"] = "off"
     detail: str = ""
@@ -23,7 +23,7 @@ Scope = Literal["tenant", "global"]
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """Which list, whose, and which entry, with what its author noted."""
+    """An entry that was hit: its list, the scope of that list, its key, and its author's comment."""
 
     list: str
     scope: Scope
@@ -44,10 +44,10 @@ class Dns(msgspec.Struct, frozen=True, tag_field="asks", tag="dns"):
 
 
 class DnsAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="dns"):
-    """What DNS said. "No such name", "no such record" and "nobody answered" are different to the end.
+    """The answer of DNS. "No such name", "no such record" and "no answer" stay different to the end.
 
-    Records are text: addresses as such; names without a trailing dot; MX as "10 mx.example"; TXT as its strings
-    joined without a space (RFC 7208 section 3.3), each octet one character (latin-1).
+    Records are text: addresses as such; names without a trailing dot; MX as "10 mx.example"; TXT as its strings joined
+    without a space (RFC 7208 section 3.3), each octet one character (latin-1).
     """
 
     status: Literal["found", "no-data", "no-name", "failed"]
@@ -85,15 +85,15 @@ def together(*askings: Asking[T]) -> Asking[tuple[T, ...]]:
 
 # Far more than one message has facets; what a worker asks beyond it is refused with the frame.
 MAX_FACETS = 64
-# Hashes in the signature of a text (see `textmodel.sketch`).
+# Hashes in the signature of a text (see `near_duplicates`).
 MAX_SIGNATURE = 8
 
 
 class Lookup(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
-    """Which entries of the tenant's and the global lists have one of these keys? One question for all lists.
+    """Which entries of the tenant's and the global lists have one of these keys? One question serves all lists.
 
-    Keys come by kind of entry (`lists.catalogue.KINDS`). Whoever answers knows which tenant the message has: an
-    analysis cannot ask for another's.
+    Keys come by kind of entry (`lists.catalogue.KINDS`). guard knows which tenant the message has: an analysis cannot
+    ask for another's.
     """
 
     keys: tuple[tuple[str, tuple[str, ...]], ...]
@@ -107,20 +107,20 @@ class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
 
 
 class AskCampaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
-    """Who else got near-copies of the message lately? `sketch` is the signature of its text."""
+    """Who else got near-duplicates of the message lately? `sketch` is the near-duplicate signature of its text."""
 
     sketch: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SIGNATURE)]
 
 
 class Campaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
-    """Near-copies of the last hours, and how many other recipients they had."""
+    """Near-duplicates of the last hours, and how many other recipients they had."""
 
     copies: int = 0
     recipients: int = 0
 
 
 class AskAntivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):
-    """What does the antivirus say of the message? Whoever answers has its bytes."""
+    """What does the antivirus say of the message? guard has the message's bytes."""
 
 
 _Key: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -128,9 +128,9 @@ _Keys: TypeAlias = Annotated[tuple[_Key, ...], msgspec.Meta(max_length=MAX_FACET
 
 
 class AskSightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
-    """How well are these facets of the message known (see `sender_history`)? Whoever answers knows which tenant the
-    message has, and remembers the facets once it is delivered: `keys` in any case, and of the sender's those of
-    `proven` or those of `claimed`, by what authentication found."""
+    """How well are these facets of the message known (see `sender_history`)? guard knows which tenant the message has,
+    and remembers the facets once it is delivered: `keys` in any case, and of the sender's those of `proven` or those of
+    `claimed`, by the result of authentication."""
 
     keys: _Keys = ()
     proven: _Keys = ()
@@ -145,7 +145,8 @@ class FacetAge(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
-    """One `Known` for each key asked for. Not `ready` where the tenant remembers too little to tell old from new."""
+    """One `FacetAge` for each key asked for. `ready` is False where the tenant remembers too little to tell old from
+    new."""
 
     ready: bool = False
     keys: tuple[FacetAge, ...] = ()

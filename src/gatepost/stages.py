@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gatepost.auth.authenticate import authenticate
-from gatepost.auth.dns_names import address
+from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
@@ -22,8 +22,8 @@ from gatepost.files.yara import YaraRules, mark_matches
 from gatepost.findings import Check, Protected, Reading
 from gatepost.kinds import Finding
 from gatepost.lists.rulings import Ruling, rule_on
-from gatepost.lists.subjects import Subject, questions
-from gatepost.lists.unkeyed import NO_LISTS, Compiled, hit_of
+from gatepost.lists.subjects import Subject, collect_keys
+from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, make_hit
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import Signature, compute_signature
@@ -52,7 +52,7 @@ from gatepost.sender_history import (
     organisations,
     read_history,
 )
-from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
 
 T = TypeVar("T")
@@ -97,13 +97,13 @@ class Context(msgspec.Struct, frozen=True):
     policy: Policy = msgspec.field(default_factory=shipped_policy)
     skip: Mapping[str, str] = {}
     mark: Callable[[str], None] = ignore_mark
-    lists: Compiled = NO_LISTS
+    lists: CompiledLists = NO_LISTS
     checks: frozenset[str] | tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
     rules: YaraRules | None = None
     antivirus: bool = False
     sender_history: bool = False
-    models: Models = msgspec.field(default_factory=shipped_models)
+    models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     campaigns: bool = False
 
 
@@ -181,7 +181,7 @@ class Stages:
 
         Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
         """
-        keys = questions(subjects, self.context.lists.source.keyed)
+        keys = collect_keys(subjects, self.context.lists.source.keyed)
         in_files = _facets_of_files(files, history) if self.context.sender_history else Facets()
         asked: Questions = (
             *((Lookup(keys),) if keys else ()),
@@ -197,7 +197,7 @@ class Stages:
     def find_protected(self, authentication: Authentication) -> Protected:
         """Who may not be imitated, and whether the sending host is one of the operator's own relays."""
         lists = self.context.lists
-        trusted = bool(authentication.host) and address(authentication.host) in lists.relays
+        trusted = bool(authentication.host) and parse_address(authentication.host) in lists.relays
         return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted)
 
     def run_checks(self, reading: Reading) -> list[Finding]:
@@ -228,7 +228,7 @@ class Stages:
         lists, message = self.context.lists, reading.message
         texts = [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
         phrases = [(entry, where) for where, text in texts for entry in lists.phrases.within(text)]
-        hits = dict.fromkeys([*answer.hits, *(hit_of(entry) for entry, _ in phrases)])
+        hits = dict.fromkeys([*answer.hits, *(make_hit(entry) for entry, _ in phrases)])
         in_text = tuple(Subject("text", entry.key, where) for entry, where in phrases)
         authenticated = reading.authentication.aligned
         return rule_on(hits, (*subjects, *in_text), authenticated=authenticated, custom=lists.source.custom)

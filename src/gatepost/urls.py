@@ -36,15 +36,15 @@ NO_URL = Url()
 
 
 def scheme_of(target: str) -> str:
-    """The scheme that a browser would see, "" for a relative reference."""
+    """Return the scheme that a browser would see, "" for a relative reference."""
     match = _SCHEME.match(target)
     return match.group(1).translate(_BLANK).lower() if match else ""
 
 
 def parse_url(target: str, base: Url = NO_URL) -> Url:
-    """The URL that following `target` leads to, `NOTHING` where a browser would refuse."""
+    """Return the URL that following `target` leads to, `NO_URL` where a browser would refuse."""
     if target[:5].lower() == "data:":
-        # A picture of megabytes: what it is stands in front, and nobody resolves it.
+        # A picture of megabytes: what it is stands in front, and it is never resolved.
         return Url(target[:MAX_DATA], "", "data")
     found = _parse_absolute(target)
     if found is NO_URL and not scheme_of(target):
@@ -65,7 +65,7 @@ def _parse_absolute(text: str) -> Url:
 
 
 def _resolve(target: str, base: Url) -> str:
-    """A relative reference made whole by its base; without one, by what mail programs suppose."""
+    """Return a relative reference made whole by its base; without one, by what mail programs suppose."""
     text = target.strip("\x00\t\n\r\f\v ").translate(_BLANK)
     slashed = text[:2].replace("\\", "/")
     if slashed == "//":
@@ -81,7 +81,7 @@ def _resolve(target: str, base: Url) -> str:
 
 
 def _split(href: str) -> tuple[str, str]:
-    """Origin and path of a normal-form web URL."""
+    """Return origin and path of a normal-form web URL."""
     start = href.find("/", href.find("://") + 3)
     if start < 0:
         return href, "/"

@@ -47,8 +47,8 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
-from gatepost.view.message import view
-from gatepost.view.picture import picture
+from gatepost.view.message import build_view
+from gatepost.view.picture import draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import warmup
 from gatepost.workers.jobs import AnalysisJob
@@ -183,12 +183,12 @@ def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use)
         room, ggrid = house.room(), await house.hold()
         seen = await room.carry_out(ViewOrder(ggrid.upper(), OURS))
         assert isinstance(seen, View)
-        assert seen == view(RAW)
+        assert seen == build_view(RAW)
         assert [line.value for line in seen.headers if line.name == "Subject"] == ["<script>alert(1)</script>"]
         (line,) = seen.pictures
         drawn = await room.carry_out(PictureOrder(ggrid, OURS, index=line.index))
         assert isinstance(drawn, Picture)
-        assert drawn == picture(RAW, 0)
+        assert drawn == draw_picture(RAW, 0)
         assert await room.carry_out(PictureOrder(ggrid, OURS, index=99)) == NotShown("there is no such picture")
         poison = await house.hold(b"X-Gatepost-Fault: parse:die\r\n" + RAW)
         assert await room.carry_out(ViewOrder(poison)) == NotShown("it crashed the worker")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gatepost.auth import dkim
 from gatepost.auth.arc import INSTANCES_MAX, KEYS_MAX, MESSAGE, RESULTS, SEAL, validate
-from gatepost.auth.canonical import Signable
+from gatepost.auth.canonical import SignedMessage
 from gatepost.auth.results import Arc
 from gatepost.mail.message import Field
 from gatepost.questions import DnsAnswer
@@ -35,9 +35,9 @@ class Bench:
             raw = self.signing.sealed(raw, self.key, instance, **tags)
         return raw
 
-    def result(self, raw: bytes, share: Signable | None = None) -> Arc:
+    def result(self, raw: bytes, share: SignedMessage | None = None) -> Arc:
         end, fields = self.signing.split(raw)
-        found: Arc = self.answered(validate(raw, end, fields, NOW, signable=share), self.zone, self.asked)
+        found: Arc = self.answered(validate(raw, end, fields, NOW, signed_message=share), self.zone, self.asked)
         return found
 
 
@@ -117,7 +117,7 @@ def test_one_lost_key_is_enough(bench: Bench) -> None:
     end, fields = bench.signing.split(raw)
     for answer, result in ((DnsAnswer("failed"), "temperror"), (DnsAnswer("no-name"), "fail"), (bench.answer, "pass")):
         bench.zone["lost._domainkey.example.org"] = answer
-        share = Signable(raw, end, fields)
+        share = SignedMessage(raw, end, fields)
         assert bench.result(raw, share).result == result
         assert share.hashed == (len(b"Hello.\r\n") if result == "pass" else 0)
 
@@ -129,7 +129,7 @@ def test_weak_keys_are_not_accepted(signing: Any, answered: Any) -> None:
 
 def test_the_longest_chain(bench: Bench) -> None:
     end, fields = bench.signing.split(raw := bench.chain(INSTANCES_MAX))
-    share = Signable(raw, end, fields)
+    share = SignedMessage(raw, end, fields)
     assert bench.result(raw, share) == Arc("pass", INSTANCES_MAX, ("example.org",) * INSTANCES_MAX)
     assert share.hashed == len(b"Hello.\r\n")
 
@@ -177,9 +177,9 @@ def test_many_keys_are_not_asked_for(bench: Bench) -> None:
 def test_dkim_and_arc_share_the_body(bench: Bench) -> None:
     raw = bench.chain(1, bench.signing.signed(MAIL, bench.key))
     end, fields = bench.signing.split(raw)
-    share = Signable(raw, end, fields)
+    share = SignedMessage(raw, end, fields)
     assert bench.result(raw, share).result == "pass"
-    (result,) = bench.answered(dkim.verify(raw, end, fields, NOW, signable=share), bench.zone, None)
+    (result,) = bench.answered(dkim.verify(raw, end, fields, NOW, signed_message=share), bench.zone, None)
     assert (result.result, share.hashed) == ("pass", len(b"Hello.\r\n"))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.auth import canonical
-from gatepost.auth.canonical import relaxed_field, simple_field
+from gatepost.auth.canonical import canonicalise_relaxed_field, canonicalise_simple_field
 
 MAIL = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\n", b"\r\n", b"a", b"B:", b"\v", b"\f", b"\xff", b"  "])).map(
     b"".join
@@ -15,7 +15,7 @@ MAIL = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\n", b"\r\n", b"a", b"B:"
 
 
 def joined(body: bytes, *, relaxed: bool) -> bytes:
-    return b"".join(canonical.body(body, 0, relaxed=relaxed))
+    return b"".join(canonical.canonicalise_body(body, 0, relaxed=relaxed))
 
 
 def read_plainly(body: bytes, *, relaxed: bool) -> bytes:
@@ -36,8 +36,8 @@ def _lines(body: bytes) -> list[tuple[bytes, bool]]:
 def test_the_example_of_the_standard() -> None:
     fields = (b"A: X\r\n", b"B : Y\t\r\n\tZ  \r\n")
     body = b" C \r\nD \t E\r\n\r\n\r\n"
-    assert [relaxed_field(field) for field in fields] == [b"a:X", b"b:Y Z"]
-    assert [simple_field(field) for field in fields] == [b"A: X", b"B : Y\t\r\n\tZ  "]
+    assert [canonicalise_relaxed_field(field) for field in fields] == [b"a:X", b"b:Y Z"]
+    assert [canonicalise_simple_field(field) for field in fields] == [b"A: X", b"B : Y\t\r\n\tZ  "]
     assert joined(body, relaxed=True) == b" C\r\nD E\r\n"
     assert joined(body, relaxed=False) == b" C \r\nD \t E\r\n"
 
@@ -77,12 +77,12 @@ def test_bodies(body: bytes, simple: bytes, relaxed: bytes) -> None:
     ],
 )
 def test_relaxed_field(field: bytes, relaxed: bytes) -> None:
-    assert relaxed_field(field) == relaxed
+    assert canonicalise_relaxed_field(field) == relaxed
 
 
 def test_long_field_is_read_like_a_short_one() -> None:
     value = b" a\t b\r\n  c" * 20_000
-    assert relaxed_field(b"X:" + value) == b"x:" + b" ".join(value.split())
+    assert canonicalise_relaxed_field(b"X:" + value) == b"x:" + b" ".join(value.split())
 
 
 @given(MAIL, st.booleans())
@@ -104,12 +104,12 @@ def test_pieces_do_not_show(body: bytes, relaxed: bool, piece: int) -> None:
 def test_canonical_stays_as_it_is(body: bytes, relaxed: bool) -> None:
     once = joined(body, relaxed=relaxed)
     assert joined(once, relaxed=relaxed) == once
-    assert relaxed_field(relaxed_field(body)) == relaxed_field(body)
+    assert canonicalise_relaxed_field(canonicalise_relaxed_field(body)) == canonicalise_relaxed_field(body)
 
 
 @pytest.mark.parametrize("bait", [b" ", b"\t", b" \t", b"\r\n", b" \r\n", b"\n", b"\r", b"a ", b"a  "])
 def test_bait_is_handled_whole(bait: bytes) -> None:
     body = bait * (3_000_000 // len(bait)) + b"x"
-    pieces = list(canonical.body(body, 0, relaxed=True))
+    pieces = list(canonical.canonicalise_body(body, 0, relaxed=True))
     assert len(pieces) <= 4
     assert b"".join(pieces).endswith(b"x\r\n")

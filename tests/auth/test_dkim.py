@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.auth import canonical
-from gatepost.auth.canonical import Signable
+from gatepost.auth.canonical import SignedMessage
 from gatepost.auth.dkim import READ_MAX, VERIFIED_MAX, verify
 from gatepost.auth.results import Dkim
 from gatepost.mail.message import Field
@@ -41,9 +41,11 @@ class Bench:
         self.zone = {KEY: DnsAnswer("found", records)}
         return self
 
-    def results(self, raw: bytes, share: Signable | None = None) -> tuple[Dkim, ...]:
+    def results(self, raw: bytes, share: SignedMessage | None = None) -> tuple[Dkim, ...]:
         end, fields = self.signing.split(raw)
-        found: tuple[Dkim, ...] = self.answered(verify(raw, end, fields, NOW, signable=share), self.zone, self.asked)
+        found: tuple[Dkim, ...] = self.answered(
+            verify(raw, end, fields, NOW, signed_message=share), self.zone, self.asked
+        )
         return found
 
     def only(self, raw: bytes) -> Dkim:
@@ -273,11 +275,11 @@ def test_the_authors_signature_goes_first(bench: Bench) -> None:
 def test_the_body_is_hashed_once_and_only_when_needed(bench: Bench) -> None:
     raw = bench.sign(bench.sign(bench.sign(), s="other"))
     end, fields = bench.signing.split(raw)
-    share = Signable(raw, end, fields)
+    share = SignedMessage(raw, end, fields)
     assert [result.result for result in bench.results(raw, share)] == ["pass", "permerror", "pass"]
     assert share.hashed == len(b"Hello Bob,\r\n\r\nsee you.\r\n")
     for wrong in ({}, {KEY: DnsAnswer("found", (bench.signing.record(bench.signing.key("rsa2048")),))}):
-        share, bench.zone = Signable(raw, end, fields), wrong
+        share, bench.zone = SignedMessage(raw, end, fields), wrong
         bench.results(raw, share)
         assert share.hashed == 0
 

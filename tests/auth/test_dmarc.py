@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.auth import dmarc
-from gatepost.auth.dmarc import MAX_AUTHORS, MAX_SIGNERS, MAX_WALK, Record, author_domains, discover, evaluate, targets
+from gatepost.auth.dmarc import (
+    MAX_AUTHORS,
+    MAX_SIGNERS,
+    MAX_WALK,
+    DmarcRecord,
+    author_domains,
+    discover,
+    evaluate,
+    list_walk,
+)
 from gatepost.auth.results import Dkim, Dmarc, Spf
 from gatepost.questions import Asking, DnsAnswer
 
@@ -26,26 +35,26 @@ def judged(author: str, spf: Spf = NO_SPF, dkim: tuple[Dkim, ...] = ()) -> Askin
 @pytest.mark.parametrize(
     ("text", "record"),
     [
-        ("v=DMARC1", Record()),
-        ("v=DMARC1;", Record()),
-        ("v=DMARC1; p=reject", Record("reject", "reject", "reject")),
-        ("v=DMARC1;p=reject;sp=quarantine;np=none", Record("reject", "quarantine", "none")),
-        ("v=DMARC1; p=reject; p=none", Record("reject", "reject", "reject")),
-        ("v=DMARC1; p=none; sp=reject", Record("none", "reject", "reject")),
-        ("v=DMARC1; adkim=s; aspf=r", Record(strict_dkim=True)),
-        ("v=DMARC1; adkim=r; aspf= S ", Record(strict_spf=True)),
-        ("v=DMARC1; psd=Y", Record(psd="y")),
-        ("v=DMARC1; psd=n; t=Y", Record(psd="n", testing=True)),
-        ("v=DMARC1; p=reject; sp=oops", Record(applies=False)),
-        ("v=DMARC1; p=reject; sp=oops; rua=mailto:a@b.example", Record()),
-        ("v=DMARC1; p=; rua=x, https://b.example/r", Record()),
-        ("v=DMARC1; p=reject; rua=;;;=;=x;y=", Record("reject", "reject", "reject")),
-        ("v=DMARC1; " + "x=1;" * 200 + "p=reject", Record()),  # past the bound on tags
+        ("v=DMARC1", DmarcRecord()),
+        ("v=DMARC1;", DmarcRecord()),
+        ("v=DMARC1; p=reject", DmarcRecord("reject", "reject", "reject")),
+        ("v=DMARC1;p=reject;sp=quarantine;np=none", DmarcRecord("reject", "quarantine", "none")),
+        ("v=DMARC1; p=reject; p=none", DmarcRecord("reject", "reject", "reject")),
+        ("v=DMARC1; p=none; sp=reject", DmarcRecord("none", "reject", "reject")),
+        ("v=DMARC1; adkim=s; aspf=r", DmarcRecord(strict_dkim=True)),
+        ("v=DMARC1; adkim=r; aspf= S ", DmarcRecord(strict_spf=True)),
+        ("v=DMARC1; psd=Y", DmarcRecord(psd="y")),
+        ("v=DMARC1; psd=n; t=Y", DmarcRecord(psd="n", testing=True)),
+        ("v=DMARC1; p=reject; sp=oops", DmarcRecord(applies=False)),
+        ("v=DMARC1; p=reject; sp=oops; rua=mailto:a@b.example", DmarcRecord()),
+        ("v=DMARC1; p=; rua=x, https://b.example/r", DmarcRecord()),
+        ("v=DMARC1; p=reject; rua=;;;=;=x;y=", DmarcRecord("reject", "reject", "reject")),
+        ("v=DMARC1; " + "x=1;" * 200 + "p=reject", DmarcRecord()),  # past the bound on tags
     ],
 )
-def test_reading(text: str, record: Record) -> None:
+def test_reading(text: str, record: DmarcRecord) -> None:
     assert dmarc.is_dmarc(text)
-    assert dmarc.parse(text) == record
+    assert dmarc.parse_record(text) == record
 
 
 @pytest.mark.parametrize(
@@ -131,7 +140,7 @@ def test_cost_is_bounded(resolver: Callable[..., Any], author: str, signers: lis
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=40).map(".".join))
 def test_targets_climb(domain: str) -> None:
-    names = targets(domain)
+    names = list_walk(domain)
     assert names[0] == domain
     assert len(names) <= MAX_WALK
     assert "." not in names[-1]
@@ -181,4 +190,4 @@ def test_no_answer_makes_it_raise(data: st.DataObject, authors: list[str], spf: 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    assert isinstance(dmarc.parse(text), Record)
+    assert isinstance(dmarc.parse_record(text), DmarcRecord)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.auth.header import MAX_SIGNATURES, WIDTH, authentication_results, claimed_id, forged
+from gatepost.auth.header import MAX_SIGNATURES, WIDTH, find_forged, format_header, read_authserv_id
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Iprev, Spf
 from gatepost.mail.message import Field
 
@@ -24,7 +24,7 @@ def unfolded(field: bytes) -> str:
 
 
 def test_the_whole_field() -> None:
-    assert unfolded(authentication_results("mx.ours.example", WHOLE)) == (
+    assert unfolded(format_header("mx.ours.example", WHOLE)) == (
         "Authentication-Results: mx.ours.example; spf=pass smtp.mailfrom=example.com;"
         " dkim=pass header.d=example.com header.s=s1 header.a=rsa-sha256;"
         ' dkim=fail reason="body changed" header.d=list.example header.s=k;'
@@ -47,7 +47,7 @@ def test_the_whole_field() -> None:
     ],
 )
 def test_parts(found: Authentication, part: str) -> None:
-    assert part in unfolded(authentication_results("mx", found))
+    assert part in unfolded(format_header("mx", found))
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_parts(found: Authentication, part: str) -> None:
 )
 def test_nothing_can_be_injected(evil: str) -> None:
     found = Authentication(spf=Spf("fail", evil, reason=evil), dkim=(Dkim("fail", evil, evil, evil, evil, evil),))
-    _safe(authentication_results("mx", found), ("spf", "dkim", "dmarc"))
+    _safe(format_header("mx", found), ("spf", "dkim", "dmarc"))
 
 
 @given(st.text(), st.text(), st.text())
 def test_nothing_can_be_injected_by_anything(domain: str, reason: str, selector: str) -> None:
     dkim = Dkim("fail", domain, selector, reason=reason)
     found = Authentication(spf=Spf("fail", domain, reason=reason), dkim=(dkim,), dmarc=Dmarc("fail", domain))
-    _safe(authentication_results("mx", found), ("spf", "dkim", "dmarc"))
+    _safe(format_header("mx", found), ("spf", "dkim", "dmarc"))
 
 
 def _safe(field: bytes, methods: tuple[str, ...]) -> None:
@@ -98,11 +98,11 @@ def _safe(field: bytes, methods: tuple[str, ...]) -> None:
 
 def test_signatures_are_bounded() -> None:
     many = Authentication(dkim=(Dkim("fail", "a.example"),) * 500)
-    assert authentication_results("mx", many).count(b"dkim=") == MAX_SIGNATURES
+    assert format_header("mx", many).count(b"dkim=") == MAX_SIGNATURES
 
 
 def test_lines_are_folded() -> None:
-    assert max(map(len, authentication_results("mx.ours.example", WHOLE).split(b"\r\n"))) <= WIDTH + 3
+    assert max(map(len, format_header("mx.ours.example", WHOLE).split(b"\r\n"))) <= WIDTH + 3
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_lines_are_folded() -> None:
     ],
 )
 def test_claimed_id(value: str, claimed: str) -> None:
-    assert claimed_id(value) == claimed
+    assert read_authserv_id(value) == claimed
 
 
 def test_forged_fields() -> None:
@@ -141,9 +141,9 @@ def test_forged_fields() -> None:
         field("authentication-results", "mx.ours.example; dmarc=pass", raw="=?utf-8?q?mx.ours.example?=; dmarc=pass"),
         field("authentication-results", "other", raw="MX.ours.example; dmarc=pass"),
     )
-    assert forged(fields, "mx.OURS.example") == (1, 4, 5, 6)
+    assert find_forged(fields, "mx.OURS.example") == (1, 4, 5, 6)
 
 
 @given(st.text())
 def test_any_claim_is_read(value: str) -> None:
-    assert isinstance(claimed_id(value), str)
+    assert isinstance(read_authserv_id(value), str)

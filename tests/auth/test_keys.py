@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.auth import keys
-from gatepost.auth.keys import Key, NoKey, usable
+from gatepost.auth.keys import DkimKey, NoKey, select_keys
 from gatepost.questions import DnsAnswer
 
 E = 65537
@@ -32,8 +32,8 @@ GOOD = spelled(rsa_public(1024))
 ED = base64.b64encode(ed25519.Ed25519PrivateKey.from_private_bytes(b"k" * 32).public_key().public_bytes_raw()).decode()
 
 
-def outcome(record: str, kind: str = "rsa", hashing: str = "sha256") -> Key | str:
-    found = usable(DnsAnswer("found", (record,)), kind, hashing)
+def outcome(record: str, kind: str = "rsa", hashing: str = "sha256") -> DkimKey | str:
+    found = select_keys(DnsAnswer("found", (record,)), kind, hashing)
     return f"{found.result}: {found.reason}" if isinstance(found, NoKey) else found[0]
 
 
@@ -51,7 +51,7 @@ def outcome(record: str, kind: str = "rsa", hashing: str = "sha256") -> Key | st
     ],
 )
 def test_usable(record: str) -> None:
-    assert isinstance(outcome(record), Key)
+    assert isinstance(outcome(record), DkimKey)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_unusable(record: str, reason: str) -> None:
 
 
 def test_ed25519_is_its_bare_octets() -> None:
-    assert isinstance(outcome(f"k=ed25519; p={ED}", "ed25519"), Key)
+    assert isinstance(outcome(f"k=ed25519; p={ED}", "ed25519"), DkimKey)
     whole = spelled(ed25519.Ed25519PrivateKey.from_private_bytes(b"k" * 32).public_key())
     assert "malformed" in str(outcome(f"k=ed25519; p={whole}", "ed25519"))
     assert "another type" in str(outcome(f"p={ED}", "ed25519"))
@@ -94,11 +94,11 @@ def test_ed25519_is_its_bare_octets() -> None:
 
 def test_flags_and_bits() -> None:
     key = outcome(f"t=y : s; p={GOOD}")
-    assert isinstance(key, Key)
+    assert isinstance(key, DkimKey)
     assert (key.testing, key.strict, key.bits) == (True, True, 1024)
     assert (key.is_weak(1024), key.is_weak(2048)) == (False, True)
     weak = outcome(f"p={spelled(rsa_public(768))}")
-    assert isinstance(weak, Key)
+    assert isinstance(weak, DkimKey)
     assert weak.is_weak(1024)
 
 
@@ -112,34 +112,34 @@ def test_flags_and_bits() -> None:
     ],
 )
 def test_no_answer(answer: DnsAnswer, result: str) -> None:
-    found = usable(answer, "rsa", "sha256")
+    found = select_keys(answer, "rsa", "sha256")
     assert isinstance(found, NoKey)
     assert found.result == result
 
 
 def test_several_records() -> None:
     records = ("v=spf1 -all", f"p={GOOD}", f"p={spelled(rsa_public(2048))}", *[f"p={GOOD}"] * 50)
-    found = usable(DnsAnswer("found", records), "rsa", "sha256")
+    found = select_keys(DnsAnswer("found", records), "rsa", "sha256")
     assert not isinstance(found, NoKey)
     assert [key.bits for key in found] == [1024, 2048]
 
 
 def test_keys_are_read_once_and_few_are_kept() -> None:
-    keys.public_key.cache_clear()
+    keys.load_public_key.cache_clear()
     for _ in range(3):
         outcome(f"p={GOOD}")
-    assert (keys.public_key.cache_info().misses, keys.public_key.cache_info().maxsize) == (1, 256)
+    assert (keys.load_public_key.cache_info().misses, keys.load_public_key.cache_info().maxsize) == (1, 256)
 
 
 @given(st.text(), st.sampled_from(["rsa", "ed25519"]), st.binary(max_size=300))
 def test_no_record_raises(text: str, kind: str, octets: bytes) -> None:
     for record in (text, f"p={text}", f"k={kind}; p={base64.b64encode(octets).decode()}"):
-        usable(DnsAnswer("found", (record,)), kind, "sha256")
+        select_keys(DnsAnswer("found", (record,)), kind, "sha256")
 
 
 @given(st.binary(max_size=200))
 def test_no_signature_raises(value: bytes) -> None:
     for record, kind in ((f"p={GOOD}", "rsa"), (f"k=ed25519; p={ED}", "ed25519")):
         key = outcome(record, kind)
-        assert isinstance(key, Key)
+        assert isinstance(key, DkimKey)
         assert not key.proves(value, b"d" * 32, "sha256")

@@ -50,7 +50,7 @@ def test_a_model_is_trained_into_the_data_folder_and_blends(mail: list[Path], tm
     assert "from 80 messages" in said
     model = load_model(tmp_path / "data" / "models" / "own.npz")
     assert model.about["sources"] == {"one": {"ham": 20, "spam": 20}, "two": {"ham": 20, "spam": 20}}
-    assert len(load_models(tmp_path / "data" / "models").everybody.models) == 2
+    assert len(load_models(tmp_path / "data" / "models").all_tenants.models) == 2
     assert "## Sources and licences" in (tmp_path / "data" / "models" / "own.md").read_text("utf-8")
 
 

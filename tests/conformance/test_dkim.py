@@ -12,13 +12,13 @@ import pytest
 
 from gatepost.auth.dkim import verify
 from gatepost.auth.results import Dkim
-from gatepost.auth.signature import TODAY, Rules
+from gatepost.auth.signature import TODAY, SignatureRules
 from gatepost.mail.message import Field
 from gatepost.questions import Dns, DnsAnswer
 
 CASES = 62
 NOW = 1_700_000_000.0
-OF_ITS_DAY = Rules(
+OF_ITS_DAY = SignatureRules(
     algorithms=frozenset({"rsa-sha1", "rsa-sha256", "ed25519-sha256"}),
     versions=frozenset({"", "0.5", "1"}),
     queries=frozenset({"dns", "dns/txt"}),
@@ -83,7 +83,7 @@ def _answer(record: str) -> DnsAnswer:
     return DnsAnswer("found", (record.strip('"'),))
 
 
-def verified(raw: bytes, zone: dict[str, DnsAnswer], rules: Rules) -> tuple[Dkim, ...]:
+def verified(raw: bytes, zone: dict[str, DnsAnswer], rules: SignatureRules) -> tuple[Dkim, ...]:
     end, fields = split(raw)
     asking = verify(raw, end, fields, NOW, rules=rules)
     try:

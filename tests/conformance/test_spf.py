@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gatepost.auth.dns_names import address
-from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, sender_of
+from gatepost.auth.dns_names import parse_address
+from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, parse_sender
 from gatepost.questions import Asking, Dns, DnsAnswer
 
 pytestmark = pytest.mark.shared
@@ -75,9 +75,9 @@ def test_every_case(shared: Callable[[str], Path], subtests: pytest.Subtests) ->
         count += 1
         with subtests.test(name):
             dns = Answerer(zone)
-            host = address(case["host"])
+            host = parse_address(case["host"])
             assert host is not None
-            sender = sender_of(host, case["mailfrom"], case["helo"])
+            sender = parse_sender(host, case["mailfrom"], case["helo"])
             outcome = answered(check_host(sender), dns)
             wanted = case["result"] if isinstance(case["result"], list) else [case["result"]]
             assert outcome.result in wanted, outcome.reason

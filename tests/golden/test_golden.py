@@ -19,7 +19,7 @@ import pytest
 from gatepost import stages
 from gatepost.analysis import analyse
 from gatepost.checks.registry import CHECKS
-from gatepost.lists.unkeyed import Compiled, Listed, Unkeyed
+from gatepost.lists.unkeyed import CompiledLists, UnkeyedEntry, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import (
@@ -100,11 +100,11 @@ def analyse_file(file: Path) -> Report:
     return report
 
 
-def protecting(own: Iterable[str], people: Iterable[str]) -> Compiled:
+def protecting(own: Iterable[str], people: Iterable[str]) -> CompiledLists:
     """Lists that say whom nobody may imitate."""
-    domains = tuple(Listed("own-domains", "global", each, each) for each in own)
-    persons = tuple(Listed("protected-people", "global", each, each) for each in people)
-    return Compiled(Unkeyed(own_domains=domains, people=persons))
+    domains = tuple(UnkeyedEntry("own-domains", "global", each, each) for each in own)
+    persons = tuple(UnkeyedEntry("protected-people", "global", each, each) for each in people)
+    return CompiledLists(UnkeyedLists(own_domains=domains, people=persons))
 
 
 def ledger(report: Report) -> dict[str, Any]:

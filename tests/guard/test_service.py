@@ -13,7 +13,7 @@ from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
-from gatepost.lists.unkeyed import Unkeyed
+from gatepost.lists.unkeyed import UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Dns, DnsAnswer
@@ -203,8 +203,8 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
         async def unkeyed_version(self, _tenant: str | None) -> str:
             return ""
 
-        async def unkeyed(self, _tenant: str | None) -> Unkeyed:
-            return Unkeyed()
+        async def unkeyed(self, _tenant: str | None) -> UnkeyedLists:
+            return UnkeyedLists()
 
         async def record_message(self, record: MessageRecord) -> MessageRecord:
             raise StorageError("the disk is full")

@@ -11,11 +11,11 @@ from gatepost.lists.catalogue import (
     LISTS,
     MAX_SIZE,
     SMALL,
-    Definition,
+    ListDefinition,
     UnfitList,
-    categories_of,
-    counts_as,
     define_custom_list,
+    find_usual_list,
+    list_categories,
 )
 from gatepost.lists.entries import Category
 
@@ -33,7 +33,7 @@ MEANINGS = {
 
 def make(
     kind: str = "url", category: str = "block", name: str = "mine", size: int | None = None, shown: str = ""
-) -> Definition | UnfitList:
+) -> ListDefinition | UnfitList:
     return define_custom_list(name, kind, category, shown, "", size)
 
 
@@ -42,9 +42,9 @@ def make(
 def test_what_can_be_made_does_something(kind: str, category: str) -> None:
     made = make(kind, category)
     meaning = MEANINGS[kind].get(category, "")
-    assert counts_as(kind, category) == meaning
+    assert find_usual_list(kind, category) == meaning
     if meaning:
-        assert isinstance(made, Definition)
+        assert isinstance(made, ListDefinition)
         assert made.counts_as == meaning
         assert BY_NAME[meaning].kind == kind
         assert made.max_size == (LARGE if category in ("block", "allow") else SMALL)
@@ -55,7 +55,7 @@ def test_what_can_be_made_does_something(kind: str, category: str) -> None:
 
 
 def test_categories_of_a_kind() -> None:
-    assert {kind: set(categories_of(kind)) for kind in KINDS} == {kind: set(what) for kind, what in MEANINGS.items()}
+    assert {kind: set(list_categories(kind)) for kind in KINDS} == {kind: set(what) for kind, what in MEANINGS.items()}
     assert all(definition.counts_as == definition.name for definition in LISTS)
 
 
@@ -77,6 +77,6 @@ def test_domains_to_block_are_told_where_they_belong() -> None:
         (make(shown="x" * 101), "display_name"),
     ],
 )
-def test_what_is_no_list(made: Definition | UnfitList, field: str) -> None:
+def test_what_is_no_list(made: ListDefinition | UnfitList, field: str) -> None:
     assert isinstance(made, UnfitList)
     assert made.field == field

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from gatepost.auth.results import Authentication
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.entries import MAX_KEY_BYTES, Normal, all_limited, limited
-from gatepost.lists.lookup import subjects_of
+from gatepost.lists.entries import MAX_KEY_BYTES, NormalForm, limit_key, limit_keys
+from gatepost.lists.lookup import find_subjects
 from gatepost.lists.rulings import rule_on
 from gatepost.lists.subjects import Subject
-from gatepost.lists.unkeyed import Listed, Phrases
+from gatepost.lists.unkeyed import PhraseFinder, UnkeyedEntry
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import Hit
@@ -20,46 +20,46 @@ URLS, PHRASES = BY_NAME["blocked-urls"], BY_NAME["blocked-phrases"]
 
 @pytest.mark.parametrize("key", ["", "a", "x" * MAX_KEY_BYTES, "\u5b57" * (MAX_KEY_BYTES // 3), "\U0001f600" * 650])
 def test_what_fits_stays(key: str) -> None:
-    assert limited(key) == key
+    assert limit_key(key) == key
 
 
 @given(st.text(alphabet="a\xe9\u5b57\U0001f600", min_size=0, max_size=6), st.integers(640, 3_000))
 def test_what_is_cut_is_within_the_limit_and_longer_than_all_that_is_not(tail: str, count: int) -> None:
     for letter in ("a", "\xe9", "\u5b57", "\U0001f600", "\ud800"):
         key = letter * count + tail
-        size, kept = len(key.encode("utf-8", "surrogatepass")), limited(key)
+        size, kept = len(key.encode("utf-8", "surrogatepass")), limit_key(key)
         if size <= MAX_KEY_BYTES:
             assert kept == key
         else:
             assert MAX_KEY_BYTES < len(kept.encode("utf-8", "surrogatepass")) <= MAX_KEY_BYTES + 64
-            assert kept != limited(key + "x")
-            assert kept != limited(key[:-1])
+            assert kept != limit_key(key + "x")
+            assert kept != limit_key(key[:-1])
 
 
 def test_many_at_once() -> None:
     long = "x" * 5_000
-    assert all_limited(("a", "b")) == ("a", "b")
-    assert all_limited(("a", long)) == ("a", limited(long))
-    assert all_limited(()) == ()
+    assert limit_keys(("a", "b")) == ("a", "b")
+    assert limit_keys(("a", long)) == ("a", limit_key(long))
+    assert limit_keys(()) == ()
 
 
 def test_a_long_entry_is_shown_whole_and_deleted_by_its_spelling() -> None:
     written = "https://Example.com/" + "\u5b57" * 900
     entry = URLS.normalise(written)
-    assert isinstance(entry, Normal)
+    assert isinstance(entry, NormalForm)
     assert entry.shown == "example.com/" + "%E5%AD%97" * 900
-    assert entry.key == limited(entry.shown) != entry.shown
+    assert entry.key == limit_key(entry.shown) != entry.shown
     assert URLS.key(written) == entry.key
-    assert URLS.key("x y" * 5_000) == limited("x y" * 5_000), "no link at all, and compared as it stands"
+    assert URLS.key("x y" * 5_000) == limit_key("x y" * 5_000), "no link at all, and compared as it stands"
 
 
 def test_a_long_link_is_matched_by_its_own_entry_and_no_other() -> None:
     path = "\u5b57" * 900
     mail = read(f"From: a@b.example\r\n\r\nhttps://example.com/{path}\r\n".encode())
-    asked = subjects_of(mail, Envelope(), Authentication(), ())
+    asked = find_subjects(mail, Envelope(), Authentication(), ())
     for stated, count in ((f"example.com/{path}", 1), (f"example.com/{path}x", 0), (f"example.com/{path[1:]}", 0)):
         entry = URLS.normalise(stated)
-        assert isinstance(entry, Normal)
+        assert isinstance(entry, NormalForm)
         keys = {key for subject in asked for key in subject.keys}
         assert (entry.key in keys) is bool(count)
         ruling = rule_on([Hit(URLS.name, "global", entry.key)], asked, authenticated=False)
@@ -69,13 +69,13 @@ def test_a_long_link_is_matched_by_its_own_entry_and_no_other() -> None:
 def test_a_long_phrase_is_found_by_its_words() -> None:
     words = " ".join(f"\u5b57{number}" for number in range(200))
     entry = PHRASES.normalise(words.upper())
-    assert isinstance(entry, Normal)
+    assert isinstance(entry, NormalForm)
     run = "\u6f22" * 990
     long = PHRASES.normalise(f"{run} ende")
-    assert isinstance(long, Normal)
-    listed = [Listed(PHRASES.name, "global", each.key, each.shown) for each in (entry, long)]
+    assert isinstance(long, NormalForm)
+    listed = [UnkeyedEntry(PHRASES.name, "global", each.key, each.shown) for each in (entry, long)]
     assert long.key != long.shown
-    assert Phrases(listed).within(f"so: {run} Ende!") == (listed[1],)
-    assert Phrases(listed).within(f"so: {words} und") == (listed[0],)
-    assert Phrases(listed).within(f"so: {run[1:]} Ende!") == ()
+    assert PhraseFinder(listed).within(f"so: {run} Ende!") == (listed[1],)
+    assert PhraseFinder(listed).within(f"so: {words} und") == (listed[0],)
+    assert PhraseFinder(listed).within(f"so: {run[1:]} Ende!") == ()
     assert Subject("text", long.key, "1").keys == (long.key,)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gatepost.lists.addresses import sender_keys, url_keys
-from gatepost.lists.entries import network_keys
+from gatepost.lists.addresses import list_sender_keys, list_url_keys
+from gatepost.lists.entries import list_network_keys
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from gatepost.lists.entries import network_keys
     ],
 )
 def test_senders(address: str, entry: str, hit: bool) -> None:
-    assert (entry in sender_keys(address)) is hit
+    assert (entry in list_sender_keys(address)) is hit
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_senders(address: str, entry: str, hit: bool) -> None:
     ],
 )
 def test_networks(address: str, entry: str, hit: bool) -> None:
-    assert (entry in network_keys(address)) is hit
+    assert (entry in list_network_keys(address)) is hit
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_networks(address: str, entry: str, hit: bool) -> None:
     ],
 )
 def test_urls(link: str, entry: str, hit: bool) -> None:
-    assert (entry in url_keys(link)) is hit
+    assert (entry in list_url_keys(link)) is hit
 
 
 def test_a_long_url_has_few_keys() -> None:
-    assert len(url_keys("https://" + "a." * 100 + "example/" + "b/" * 5_000)) < 100
+    assert len(list_url_keys("https://" + "a." * 100 + "example/" + "b/" * 5_000)) < 100

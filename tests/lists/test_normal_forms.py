@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gatepost.lists import addresses, entries
 from gatepost.lists.addresses import _PLAIN_URL, normalise_sender, normalise_url
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, is_custom_name
-from gatepost.lists.entries import Normal, Refused, normalise_network
+from gatepost.lists.entries import EntryRefused, NormalForm, normalise_network
 
 HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
 
@@ -49,7 +49,7 @@ def test_spellings_of_one_entry(name: str, spellings: list[str], normal: str) ->
     forms = {definition.normalise(spelling) for spelling in spellings}
     assert len(forms) == 1, forms
     form = forms.pop()
-    assert isinstance(form, Normal), form
+    assert isinstance(form, NormalForm), form
     assert form.shown == normal
 
 
@@ -57,8 +57,8 @@ def test_people_keep_their_spelling_and_compare_folded() -> None:
     one, two = (
         BY_NAME["protected-people"].normalise(text) for text in ("Ænn Éx <a@b.example>", "ænn ex <A@b.example>")
     )
-    assert isinstance(one, Normal)
-    assert isinstance(two, Normal)
+    assert isinstance(one, NormalForm)
+    assert isinstance(two, NormalForm)
     assert one.key == two.key
     assert one.shown != two.shown
 
@@ -96,7 +96,7 @@ def test_people_keep_their_spelling_and_compare_folded() -> None:
     ],
 )
 def test_refused(name: str, entry: str) -> None:
-    assert isinstance(BY_NAME[name].normalise(entry), Refused)
+    assert isinstance(BY_NAME[name].normalise(entry), EntryRefused)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_refused(name: str, entry: str) -> None:
     ],
 )
 def test_wide_but_fine(name: str, entry: str) -> None:
-    assert isinstance(BY_NAME[name].normalise(entry), Normal)
+    assert isinstance(BY_NAME[name].normalise(entry), NormalForm)
 
 
 @pytest.mark.parametrize("definition", LISTS, ids=lambda definition: definition.name)
 def test_the_example_of_each_kind_is_an_entry(definition: object) -> None:
-    from gatepost.lists.catalogue import Definition
+    from gatepost.lists.catalogue import ListDefinition
 
-    assert isinstance(definition, Definition)
-    assert isinstance(definition.normalise(KINDS[definition.kind].example), Normal)
+    assert isinstance(definition, ListDefinition)
+    assert isinstance(definition.normalise(KINDS[definition.kind].example), NormalForm)
 
 
 def test_an_entry_to_delete_is_never_refused() -> None:
@@ -147,13 +147,13 @@ def test_custom_names(name: str, fine: bool) -> None:
 
 @given(st.sampled_from(LISTS), st.text(max_size=60))
 def test_a_normal_form_is_its_own_normal_form(definition: object, text: str) -> None:
-    from gatepost.lists.catalogue import Definition
+    from gatepost.lists.catalogue import ListDefinition
 
-    assert isinstance(definition, Definition)
+    assert isinstance(definition, ListDefinition)
     form = definition.normalise(text)
-    if isinstance(form, Normal):
+    if isinstance(form, NormalForm):
         again = definition.normalise(form.shown)
-        assert isinstance(again, Normal)
+        assert isinstance(again, NormalForm)
         assert again.key == form.key
 
 
@@ -196,7 +196,7 @@ def test_networks(text: str) -> None:
 @pytest.mark.parametrize("text", ["example.com", "a.b-c.example/Path/x.html", "a.example/b/"])
 def test_the_usual_links_are_plain(text: str) -> None:
     assert _PLAIN_URL.match(text)
-    assert normalise_url(text) == Normal(text, text)
+    assert normalise_url(text) == NormalForm(text, text)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from gatepost.auth.results import Authentication
 from gatepost.files.values import File
 from gatepost.lists.catalogue import KINDS
-from gatepost.lists.lookup import subjects_of
-from gatepost.lists.subjects import questions
+from gatepost.lists.lookup import find_subjects
+from gatepost.lists.subjects import collect_keys
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.names import Address
 
@@ -21,7 +21,7 @@ FILES = (File("2/a.tar.gz", b"x", "gzip", "a" * 64, ("A.tar.GZ",), "Application/
 
 
 def test_subjects() -> None:
-    found = subjects_of(MESSAGE, Envelope(sender="<B@Mailer.example>"), Authentication(host="192.0.2.9"), FILES)
+    found = find_subjects(MESSAGE, Envelope(sender="<B@Mailer.example>"), Authentication(host="192.0.2.9"), FILES)
     assert {(subject.role, subject.value) for subject in found} == {
         ("envelope", "b@mailer.example"),
         ("from", "ann@shop.example"),
@@ -37,13 +37,13 @@ def test_subjects() -> None:
 
 
 def test_a_bounce_has_no_envelope_sender() -> None:
-    assert subjects_of(Message(), Envelope(sender="<>"), Authentication(), ()) == ()
+    assert find_subjects(Message(), Envelope(sender="<>"), Authentication(), ()) == ()
 
 
 def test_one_question_for_all_lists() -> None:
-    asked = dict(questions(subjects_of(MESSAGE, Envelope(), Authentication(), FILES), KINDS))
+    asked = dict(collect_keys(find_subjects(MESSAGE, Envelope(), Authentication(), FILES), KINDS))
     assert set(asked) == {"sender", "url", "sha256", "file-type"}
-    assert dict(questions(subjects_of(MESSAGE, Envelope(), Authentication(), FILES), ("sha256",))) == {
+    assert dict(collect_keys(find_subjects(MESSAGE, Envelope(), Authentication(), FILES), ("sha256",))) == {
         "sha256": ("a" * 64,)
     }
     assert "*.example" in asked["sender"]

@@ -7,9 +7,9 @@ import pytest
 
 from gatepost.analysis import analyse
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.lists.catalogue import BY_NAME, Definition
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.subjects import Subject
-from gatepost.lists.unkeyed import Compiled, Listed, Unkeyed
+from gatepost.lists.unkeyed import CompiledLists, UnkeyedEntry, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
@@ -33,9 +33,9 @@ SUBJECTS = (
 )
 
 
-def analysed(*hits: Hit, unkeyed: Unkeyed | None = None) -> Report:
+def analysed(*hits: Hit, unkeyed: UnkeyedLists | None = None) -> Report:
     """A real analysis whose lists answer these hits."""
-    context = Context(now=0.0, lists=Compiled(unkeyed or Unkeyed()))
+    context = Context(now=0.0, lists=CompiledLists(unkeyed or UnkeyedLists()))
     run = analyse(MAIL, Envelope("bounce@sender.example", ("b@rcpt.example",), "192.0.2.1"), context)
     questions = next(run)
     try:
@@ -49,8 +49,8 @@ def analysed(*hits: Hit, unkeyed: Unkeyed | None = None) -> Report:
         return report
 
 
-CUSTOM = {"ioc": Definition("ioc", "url", "block", "", "", 5, custom=True)}
-PHRASE = Listed("blocked-phrases", "global", "wire it today", "wire it today")
+CUSTOM = {"ioc": ListDefinition("ioc", "url", "block", "", "", 5, custom=True)}
+PHRASE = UnkeyedEntry("blocked-phrases", "global", "wire it today", "wire it today")
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ PHRASE = Listed("blocked-phrases", "global", "wire it today", "wire it today")
         analysed(Hit("allowed-senders", "global", "sender.example")),
         analysed(Hit("allowed-urls", "tenant", "evil.example")),
         analysed(Hit("blocked-urls", "global", "evil.example"), Hit("allowed-urls", "tenant", "evil.example/login")),
-        analysed(unkeyed=Unkeyed(phrases=(PHRASE,))),
-        analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=Unkeyed(custom={"ioc": "blocked-urls"})),
+        analysed(unkeyed=UnkeyedLists(phrases=(PHRASE,))),
+        analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=UnkeyedLists(custom={"ioc": "blocked-urls"})),
     ],
 )
 def test_judging_again_gives_the_same(report: Report) -> None:
@@ -88,7 +88,7 @@ def stored(
     return Report(verdict, decision, (), 0, "", lines, lists=notes, **fields)
 
 
-def tried(change: Change, *reports: Report, known: Mapping[str, Definition] | None = None) -> EntryDryRun:
+def tried(change: Change, *reports: Report, known: Mapping[str, ListDefinition] | None = None) -> EntryDryRun:
     trial = EntryDryRun(change, POLICY)
     for report in reports:
         trial.consider(report, known or {})

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from gatepost.lists.catalogue import BY_NAME, Definition
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor, AuditFilter
@@ -25,7 +25,7 @@ from gatepost.store.users import User
 NewRecord = Callable[..., MessageRecord]
 
 ANN = Actor("key", "ann")
-CUSTOM = Definition("mine", "url", "block", "Mine", "", 10, custom=True)
+CUSTOM = ListDefinition("mine", "url", "block", "Mine", "", 10, custom=True)
 
 
 @asynccontextmanager

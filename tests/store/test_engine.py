@@ -10,7 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.entries import network_keys
+from gatepost.lists.entries import list_network_keys
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter, AuditPage
 from gatepost.store.entries import ListEntry, NewEntry
@@ -49,7 +49,7 @@ def test_clients_that_add_and_delete_the_same_entries_at_once(storage_url: str, 
         await asyncio.gather(*(client(stores[seed % 2], seed) for seed in range(4)))
         entries = await all_of(stores[0], IPS.name)
         assert await size(stores[1], IPS.name) == len(entries)
-        asked = tuple(dict.fromkeys(key for entry in entries for key in network_keys(entry.key.split("/")[0])))
+        asked = tuple(dict.fromkeys(key for entry in entries for key in list_network_keys(entry.key.split("/")[0])))
         hits = {hit.key for hit in await stores[1].lookup(None, (("network", asked),))}
         assert hits == {entry.key for entry in entries}, "the prefix lengths were counted right"
         assert await stores[0].delete_entries(None, IPS.name, keys, ANN) == len(entries)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.lists.catalogue import BY_NAME, Definition
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.entries import ListEntry, NewEntry
 from gatepost.store.errors import ListFull, NotFound
@@ -40,7 +40,7 @@ async def size(store: Store, list_name: str, scope: str | None = None) -> int:
     return next(state.size for state in await store.lists(scope) if state.definition.name == list_name)
 
 
-def small(definition: Definition, most: int) -> Definition:
+def small(definition: ListDefinition, most: int) -> ListDefinition:
     return msgspec.structs.replace(definition, name="custom-small", custom=True, max_size=most)
 
 

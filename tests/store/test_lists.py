@@ -5,10 +5,10 @@ from typing import get_args
 
 import msgspec
 
-from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition, categories_of
-from gatepost.lists.entries import Category, Refused
+from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, ListDefinition, list_categories
+from gatepost.lists.entries import Category, EntryRefused
 from gatepost.lists.rulings import Ruling, rule_on
-from gatepost.lists.subjects import Subject, questions
+from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.questions import Hit
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
@@ -107,21 +107,21 @@ SUBJECTS = (
 def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
     """Each kind with each category: refused, or an entry of it is asked for and does something."""
 
-    async def does_something(store: Store, custom: Definition) -> bool:
+    async def does_something(store: Store, custom: ListDefinition) -> bool:
         unkeyed = await store.unkeyed(None)
         protecting = unkeyed.partner_domains + unkeyed.people + unkeyed.trusted_relays
         phrases = [Hit(entry.list, entry.scope, entry.key) for entry in unkeyed.phrases]
-        hits = (*await store.lookup(None, questions(SUBJECTS, unkeyed.keyed)), *phrases)
+        hits = (*await store.lookup(None, collect_keys(SUBJECTS, unkeyed.keyed)), *phrases)
         ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
         return ruling != Ruling() or any(entry.list == custom.name for entry in protecting)
 
     async def scenario(store: Store) -> None:
         for kind in KINDS:
             for category in get_args(Category):
-                custom = Definition("mine", kind, category, "Mine", "", 10, custom=True)
+                custom = ListDefinition("mine", kind, category, "Mine", "", 10, custom=True)
                 made = await store.create_list(None, custom, ANN)
-                if category not in categories_of(kind):
-                    assert isinstance(made, Refused)
+                if category not in list_categories(kind):
+                    assert isinstance(made, EntryRefused)
                     assert await store.list_definition(None, "mine") is None
                     continue
                 assert made == custom

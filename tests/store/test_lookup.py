@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from gatepost.lists.catalogue import BY_NAME, KINDS
-from gatepost.lists.entries import network_keys
-from gatepost.lists.unkeyed import Listed
+from gatepost.lists.entries import list_network_keys
+from gatepost.lists.unkeyed import UnkeyedEntry
 from gatepost.questions import Hit
 from gatepost.store import lookup, open_store
 from gatepost.store.audit import Actor
@@ -52,7 +52,7 @@ def test_both_scopes_all_kinds_in_one_question(use: Use) -> None:
         await store.add_entries(None, BY_NAME["trusted-relays"], new("192.0.2.7"), ANN)
         asked = (
             ("sender", ("a@evil.example", "evil.example", "*.evil.example")),
-            ("network", network_keys("192.0.2.7")),
+            ("network", list_network_keys("192.0.2.7")),
             ("url", ("evil.example", "evil.example/x")),
             ("sha256", ("ab" * 32, "cd" * 32)),
             ("file-type", ("exe",)),
@@ -91,7 +91,7 @@ def test_what_has_expired_does_not_match(use: Use) -> None:
 def test_a_change_made_elsewhere_holds_for_the_next_message(storage_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         here, there = open_store(storage_url, tmp_path), open_store(storage_url, tmp_path)
-        asked = (("network", network_keys("192.0.2.7")), ("url", ("a", "b")))
+        asked = (("network", list_network_keys("192.0.2.7")), ("url", ("a", "b")))
 
         async def found() -> list[str]:
             return [hit.key for hit in await here.lookup(None, asked)]
@@ -139,7 +139,7 @@ def test_the_usual_look_up_is_one_statement_and_asks_only_for_what_can_be_there(
     row = (5, "", "blocked-ips", "network", "block", "", "", 10, 0, 2)
     empty = (6, "", "blocked-urls", "url", "block", "", "", 10, 0, 0)
     known: lookup.Directories = {}
-    keys = (("network", network_keys("192.0.2.7")), ("url", ("a",)), ("sha256", ("b",)))
+    keys = (("network", list_network_keys("192.0.2.7")), ("url", ("a",)), ("sha256", ("b",)))
     first: list[list[tuple[object, ...]]] = [[(33,)], [(5, "4/24")], [row, empty], [(0, "", "", 33)]]
     assert len(_drive(lookup.find_hits(known, None, keys, 1), first)[0]) == 4, "learns which lists there are"
     again: list[list[tuple[object, ...]]] = [[(0, "", "", 33), (5, "192.0.2.0/24", "c", 0)]]
@@ -178,7 +178,7 @@ def test_unkeyed_lists_by_version(use: Use) -> None:
         await store.add_entries(one, BY_NAME["protected-people"], [person], ANN)
         snapshot = await store.unkeyed(one)
         assert snapshot.version == await store.unkeyed_version(one) != empty.version
-        assert snapshot.phrases == (Listed("blocked-phrases", "global", "wire now", "wire now", "c"),)
+        assert snapshot.phrases == (UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now", "c"),)
         assert [entry.key for entry in snapshot.own_domains] == ["own.example"]
         assert [entry.key for entry in snapshot.partner_domains] == ["bank.example"]
         assert [entry.key for entry in snapshot.trusted_relays] == ["192.0.2.0/24"]

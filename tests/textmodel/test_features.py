@@ -8,7 +8,7 @@ from gatepost.files.values import File
 from gatepost.mail.message import Field, Headers, Link, Message, Text
 from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.textmodel.features import MAX_WORDS, body_words, marks, meant, name_words, subject_words
+from gatepost.textmodel.features import MAX_WORDS, body_words, find_marks, guess_word, name_words, subject_words
 
 
 def words(*visible: str) -> list[str]:
@@ -91,7 +91,7 @@ def test_names_lose_addresses() -> None:
     ],
 )
 def test_what_an_unknown_word_stands_for(word: str, form: str) -> None:
-    assert meant(word) == form
+    assert guess_word(word) == form
 
 
 def test_writing_without_blanks_is_read_by_twos() -> None:
@@ -130,11 +130,11 @@ def mail(*urls: str, domain: str = "shop.example") -> Message:
     ],
 )
 def test_links(urls: list[str], mark: str) -> None:
-    assert mark in marks(mail(*urls), ())
+    assert mark in find_marks(mail(*urls), ())
 
 
 def test_no_mark_names_a_host() -> None:
-    found = marks(mail("https://very-special-host7.example/path", domain="sender-name.example"), ())
+    found = find_marks(mail("https://very-special-host7.example/path", domain="sender-name.example"), ())
     assert not [mark for mark in found if "special" in mark or "sender-name" in mark]
 
 
@@ -149,18 +149,18 @@ def test_no_mark_names_a_host() -> None:
 )
 def test_how_mail_stands_among_people(fields: list[str], mark: str) -> None:
     headers = Headers(tuple(Field(name, "x", b"") for name in fields))
-    assert mark in marks(Message(headers=headers), ())
-    assert mark not in marks(Message(), ())
+    assert mark in find_marks(Message(headers=headers), ())
+    assert mark not in find_marks(Message(), ())
 
 
 def test_attached_files_and_hidden_text() -> None:
     text = Text("1", "html", "short", "hidden words " * 20)
-    found = marks(Message(texts=(text,)), (File("1", b"", "html", ""), File("2", b"", "pdf", "")))
+    found = find_marks(Message(texts=(text,)), (File("1", b"", "html", ""), File("2", b"", "pdf", "")))
     assert "#file pdf" in found
     assert "#file html" not in found  # that is the text itself
     assert "#hidden 3" in found
 
 
 def test_marks_come_once() -> None:
-    found = marks(read(b"From: a@b.example\r\n\r\nhttps://a.test/ https://b.test/ https://c.test/\r\n"), ())
+    found = find_marks(read(b"From: a@b.example\r\n\r\nhttps://a.test/ https://b.test/ https://c.test/\r\n"), ())
     assert len(found) == len(set(found))

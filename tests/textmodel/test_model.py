@@ -9,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.reader import read
-from gatepost.textmodel.deployed import Blend, Models, load_models, shipped_models
-from gatepost.textmodel.features import Features, features
-from gatepost.textmodel.model import CHOSEN, HALF, MARK_SCALE, Model, ModelError, evidence, parse_model, shipped_model
+from gatepost.textmodel.deployed import DeployedModels, ModelBlend, load_models, load_shipped_models
+from gatepost.textmodel.features import Features, extract_features
+from gatepost.textmodel.model import (
+    CHOSEN,
+    HALF,
+    MARK_SCALE,
+    Model,
+    ModelError,
+    evidence_share,
+    load_shipped_model,
+    parse_model,
+)
 
 WORDS = ("#links 0", "free", "meeting", "pills")
 
@@ -42,13 +51,13 @@ def seen(text: str, *marks: str) -> Features:
     ],
 )
 def test_a_score_is_a_sum_that_counts_by_how_much_is_known(given: Features, raw: float, rows: int) -> None:
-    assert toy().score(given).logit == pytest.approx(raw * evidence(rows), abs=1e-5)
+    assert toy().score(given).logit == pytest.approx(raw * evidence_share(rows), abs=1e-5)
 
 
 def test_little_evidence_leaves_the_prior() -> None:
     assert toy().score(seen("nothing of this is known")).unwanted == pytest.approx(0.5)
-    assert evidence(0) == 0
-    assert evidence(HALF) == pytest.approx(0.5)
+    assert evidence_share(0) == 0
+    assert evidence_share(HALF) == pytest.approx(0.5)
 
 
 def test_good_words_do_not_drown_a_lure() -> None:
@@ -57,8 +66,8 @@ def test_good_words_do_not_drown_a_lure() -> None:
     weights[:, 0] = [5.0, 5.0, *[-1.0] * 80]
     model = Model(("free", "pills", *good), np.empty(0, np.int64), weights, np.zeros(3, np.float32))
     lure, stuffed = seen("free pills " * 40), seen("free pills " * 40 + " ".join(good) + " more" * 80)
-    drowned = (10 - 80) / math.sqrt(82) * evidence(82)
-    part = (10 / math.sqrt(2) - CHOSEN) * evidence(2)
+    drowned = (10 - 80) / math.sqrt(82) * evidence_share(82)
+    part = (10 / math.sqrt(2) - CHOSEN) * evidence_share(2)
     assert drowned < -5
     assert model.score(stuffed).logit == pytest.approx(part, abs=1e-5)
     assert model.score(stuffed).logit < model.score(lure).logit
@@ -81,12 +90,12 @@ def test_reasons_are_what_weighed_most() -> None:
 
 
 def test_a_model_survives_its_file() -> None:
-    again = parse_model(toy(slope=0.5).saved())
+    again = parse_model(toy(slope=0.5).to_bytes())
     assert again.score(seen("free pills")) == toy(slope=0.5).score(seen("free pills"))
     assert again.words == WORDS
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04", toy().saved()[:-40]])
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04", toy().to_bytes()[:-40]])
 def test_what_is_no_model_is_refused(content: bytes) -> None:
     with pytest.raises(ModelError):
         parse_model(content)
@@ -94,19 +103,19 @@ def test_what_is_no_model_is_refused(content: bytes) -> None:
 
 def test_the_blend_is_the_average_of_log_odds() -> None:
     one, other = toy(free=2.0), toy(free=6.0)
-    both = Blend((one, other))
+    both = ModelBlend((one, other))
     blend = both.weigh(both.hits(seen("free")))
     assert blend.logit == pytest.approx((one.score(seen("free")).logit + other.score(seen("free")).logit) / 2)
 
 
 def test_own_models_are_found_in_their_folder(tmp_path: Path) -> None:
     tenant = "0192aa00-0000-7000-8000-000000000001"
-    assert load_models(tmp_path / "none").of(tenant) == shipped_models().everybody
-    (tmp_path / "own.npz").write_bytes(toy().saved())
-    (tmp_path / f"{tenant.upper()}.npz").write_bytes(toy(free=9.0).saved())
+    assert load_models(tmp_path / "none").for_tenant(tenant) == load_shipped_models().all_tenants
+    (tmp_path / "own.npz").write_bytes(toy().to_bytes())
+    (tmp_path / f"{tenant.upper()}.npz").write_bytes(toy(free=9.0).to_bytes())
     models = load_models(tmp_path)
-    assert [len(models.of(name).models) for name in (None, "another", tenant)] == [2, 2, 3]
-    assert isinstance(models, Models)
+    assert [len(models.for_tenant(name).models) for name in (None, "another", tenant)] == [2, 2, 3]
+    assert isinstance(models, DeployedModels)
 
 
 def test_the_shipped_model_knows_an_advertisement_from_a_letter() -> None:
@@ -114,7 +123,7 @@ def test_the_shipped_model_knows_an_advertisement_from_a_letter() -> None:
     ham = (
         b"From: a@b.example\r\nSubject: Re: patch\r\nIn-Reply-To: <1@c>\r\n\r\nThanks, the patch looks good to me.\r\n"
     )
-    scores = [shipped_model().score(features(read(raw))).unwanted for raw in (spam, ham)]
+    scores = [load_shipped_model().score(extract_features(read(raw))).unwanted for raw in (spam, ham)]
     assert scores[0] > 0.7
     assert scores[1] < 0.3
 
@@ -123,7 +132,7 @@ NOT_NAMES = ("enron", "trec", "spamassassin", "phishing_pot", "notmuch", "foff",
 
 
 def test_nothing_in_the_shipped_model_names_a_collection_a_host_or_a_date() -> None:
-    words = shipped_model().words
+    words = load_shipped_model().words
     named = [word for word in words if word.removeprefix("s:").removeprefix("f:") in NOT_NAMES]
     assert not named
     assert not [word for word in words if not word.startswith("#") and any(c in "123456789@" for c in word)]

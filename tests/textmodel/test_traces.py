@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from gatepost.mail.reader import read
-from gatepost.textmodel.features import Features, features
+from gatepost.textmodel.features import Features, extract_features
 
 BODY = (
     "Hello,\n\nthe second draft of the report is ready, and I would like to hear what you think of the last chapter.\n"
@@ -16,7 +16,7 @@ BODY = (
 def seen(body: str = BODY, subject: str = "the draft", **fields: str) -> Features:
     head = {"From": "Ann <ann@a.example>", "To": "bob@b.example", **{k.replace("_", "-"): v for k, v in fields.items()}}
     lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-    return features(read(f"{lines}Subject: {subject}\r\n\r\n{body}".encode()))
+    return extract_features(read(f"{lines}Subject: {subject}\r\n\r\n{body}".encode()))
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,18 @@ import pytest
 
 from gatepost.textmodel.deployed import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.features import Features
-from gatepost.textmodel.figures import written
-from gatepost.textmodel.labels import campaigns, kind_of
+from gatepost.textmodel.figures import write_model_card
+from gatepost.textmodel.labels import find_kind, group_campaigns
 from gatepost.textmodel.model import parse_model
-from gatepost.textmodel.training import Example, TrainingError, family_of, heaviest, learn, spread, vocabulary
+from gatepost.textmodel.training import (
+    Example,
+    TrainingError,
+    build_vocabulary,
+    family_of,
+    find_heaviest,
+    learn,
+    select_spread,
+)
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
 
@@ -34,7 +42,7 @@ def world(seed: int = 3) -> list[Example]:
 
 
 def test_the_same_seed_and_mail_give_the_same_model() -> None:
-    assert learn(world(), seed=5).saved() == learn(world(), seed=5).saved()
+    assert learn(world(), seed=5).to_bytes() == learn(world(), seed=5).to_bytes()
 
 
 def test_what_is_learnt_carries_over_and_what_names_a_collection_is_not_known() -> None:
@@ -42,7 +50,7 @@ def test_what_is_learnt_carries_over_and_what_names_a_collection_is_not_known() 
     assert "north_atown" not in model.words
     assert model.score(Features(["casino", "bonus"], [], [])).unwanted > 0.8
     assert model.score(Features(["patch", "review"], [], [])).unwanted < 0.2
-    top = [name for name, weight in heaviest(model, 10) if weight > 0]
+    top = [name for name, weight in find_heaviest(model, 10) if weight > 0]
     assert {name.removeprefix("s:") for word in top for name in word.split()} <= set(BAD) | {
         "the",
         "and",
@@ -84,13 +92,13 @@ def test_parts_of_one_collection_belong_together() -> None:
 def test_numbers_are_known_by_their_length_and_dates_not_at_all() -> None:
     text = ["in", "2007", "on", "friday"]
     made = [Features(text, ["s:march"], []) for _ in range(20)]
-    words = vocabulary(made, ["a", "b"] * 10).words
+    words = build_vocabulary(made, ["a", "b"] * 10).words
     assert set(words) == {"in", "0000", "on"}
 
 
 def test_a_word_that_one_collection_owns_is_dropped() -> None:
     counts = np.array([[90.0, 50.0, 9.0, 100.0], [2.0, 40.0, 0.0, 1.0]])
-    assert spread(counts, np.array([100.0, 100.0])).tolist() == [False, True, False, False]
+    assert select_spread(counts, np.array([100.0, 100.0])).tolist() == [False, True, False, False]
 
 
 LETTER = "dear friend our shop has new watches for you today at half the price come and see".split()
@@ -99,7 +107,7 @@ LETTER = "dear friend our shop has new watches for you today at half the price c
 def test_near_duplicates_share_a_campaign_and_others_do_not() -> None:
     other = "the minutes of the last meeting are attached please read them before monday and answer".split()
     made = [LETTER, [*LETTER[:-1], "look", "xq7"], other, []]
-    numbers = campaigns([Features(text, [], []) for text in made])
+    numbers = group_campaigns([Features(text, [], []) for text in made])
     assert numbers[0] == numbers[1]
     assert len({numbers[0], numbers[2], numbers[3]}) == 3
 
@@ -117,14 +125,14 @@ def test_near_duplicates_share_a_campaign_and_others_do_not() -> None:
     ],
 )
 def test_kinds_of_unwanted_mail(label: str, text: str, kind: str) -> None:
-    assert kind_of(label, Features(text.split(), [], [])) == kind
+    assert find_kind(label, Features(text.split(), [], [])) == kind
 
 
 def test_the_card_says_where_it_came_from_and_how_to_do_without() -> None:
     model = learn(world())
-    model = parse_model(model.saved())
+    model = parse_model(model.to_bytes())
     model.about["sources"] = {"phishing_pot": {"phish": 3}, "mine": {"ham": 2}}
-    card = written(model, (), ["mail"])
+    card = write_model_card(model, (), ["mail"])
     assert "CC BY-NC" in card
     assert "gatepost model train --corpus mail --seed 1 --without phishing_pot" in card
     assert "| mine | ham 2 | not known" in card

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.view import values
-from gatepost.view.message import view
+from gatepost.view.message import build_view
 from gatepost.view.values import View
 from gatepost.workers.warmup import specimens
 
@@ -59,7 +59,7 @@ def strings(value: object) -> Iterator[str]:
 
 def checked(raw: bytes) -> View:
     """The view, once it is certain that it keeps what a view promises."""
-    made = view(raw)
+    made = build_view(raw)
     packed = msgspec.msgpack.encode(made)
     assert len(packed) < MAX_ENCODED
     # Every bound is part of the type, so decoding holds each field to it.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
 from gatepost.files.pictures import MAX_SCANS
-from gatepost.view.message import view
-from gatepost.view.picture import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE, picture
+from gatepost.view.message import build_view
+from gatepost.view.picture import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE, draw_picture
 from gatepost.view.values import MAX_PNG, NotShown, Picture
 
 SECRET = b"<script>alert('a comment')</script>"
@@ -36,7 +36,7 @@ def drawn(
 
 
 def shown(content: bytes) -> Picture:
-    found = picture(mail(content), 0)
+    found = draw_picture(mail(content), 0)
     assert isinstance(found, Picture)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Picture) == found
     return found
@@ -129,39 +129,39 @@ def test_a_bomb_is_not_decoded(size: tuple[int, int], monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Image.Image, "convert", never)
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", never)
-    assert picture(mail(bomb(*size)), 0) == NotShown(TOO_LARGE)
+    assert draw_picture(mail(bomb(*size)), 0) == NotShown(TOO_LARGE)
 
 
 def test_a_jpeg_of_many_scans_is_not_decoded() -> None:
     content = drawn("jpeg") + b"\xff\xda\0\x02\0" * MAX_SCANS
-    assert picture(mail(content), 0) == NotShown(TOO_LARGE)
+    assert draw_picture(mail(content), 0) == NotShown(TOO_LARGE)
 
 
 def test_a_size_that_only_the_decoder_sees_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gatepost.files.pictures.read_dimensions", lambda *_: (1, 1))
-    assert picture(mail(bomb(65_000, 65_000)), 0) == NotShown(TOO_LARGE)
+    assert draw_picture(mail(bomb(65_000, 65_000)), 0) == NotShown(TOO_LARGE)
 
 
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n", b"GIF89a", drawn("bmp")[:30], b"\xff\xd8\xff\xe0nothing"])
 def test_a_broken_one_is_not_shown(content: bytes) -> None:
-    assert isinstance(picture(mail(content), 0), NotShown)
+    assert isinstance(draw_picture(mail(content), 0), NotShown)
 
 
 def test_what_is_no_picture_is_not_shown() -> None:
-    assert isinstance(picture(mail(b"<svg onload=alert(1)>"), 0), NotShown)
+    assert isinstance(draw_picture(mail(b"<svg onload=alert(1)>"), 0), NotShown)
 
 
 @pytest.mark.parametrize("index", [-1, 2, 10**9])
 def test_an_index_that_is_none(index: int) -> None:
-    assert picture(mail(drawn("png"), drawn("gif")), index) == NotShown("there is no such picture")
+    assert draw_picture(mail(drawn("png"), drawn("gif")), index) == NotShown("there is no such picture")
 
 
 def test_the_index_is_that_of_the_view() -> None:
     raw = mail(drawn("png", (40, 40)), drawn("gif", (50, 50)), drawn("png", (40, 40)))
-    lines = view(raw).pictures
+    lines = build_view(raw).pictures
     assert [(line.type, line.width) for line in lines] == [("png", 40), ("gif", 50)]
     for line in lines:
-        found = picture(raw, line.index)
+        found = draw_picture(raw, line.index)
         assert isinstance(found, Picture)
         assert found.width == line.width
 
@@ -175,4 +175,4 @@ def test_a_damaged_picture_is_shown_or_not(form: str, place: int, damage: bytes)
     content = bytearray(GOOD[form])
     content[place : place + len(damage)] = damage
     raw = b"Content-Type: image/x\r\nContent-Transfer-Encoding: binary\r\n\r\n" + bytes(content)
-    assert isinstance(picture(raw, 0), Picture | NotShown)
+    assert isinstance(draw_picture(raw, 0), Picture | NotShown)

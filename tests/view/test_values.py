@@ -1,6 +1,6 @@
 import pytest
 
-from gatepost.view.values import Allowance, block, line
+from gatepost.view.values import TextBudget, escape_block, escape_line
 
 
 @pytest.mark.parametrize(
@@ -18,20 +18,20 @@ from gatepost.view.values import Allowance, block, line
     ],
 )
 def test_a_line(text: str, written: str) -> None:
-    assert line(text) == written
+    assert escape_line(text) == written
 
 
 def test_a_block_keeps_its_lines() -> None:
-    assert block("a\r\nb\rc\nd\te\x0c") == "a\nb\nc\nd\te\\x0c"
+    assert escape_block("a\r\nb\rc\nd\te\x0c") == "a\nb\nc\nd\te\\x0c"
 
 
 def test_an_allowance_ends() -> None:
-    allowance = Allowance(10)
-    assert allowance.line("abcdef", 4) == "abc…"
-    assert allowance.line("abcdef", 6) == "abcdef"
-    assert not allowance.another()
-    assert allowance.line("more", 4) == ""
-    assert allowance.left_out == 1
+    budget = TextBudget(10)
+    assert budget.line("abcdef", 4) == "abc…"
+    assert budget.line("abcdef", 6) == "abcdef"
+    assert not budget.has_room()
+    assert budget.line("more", 4) == ""
+    assert budget.left_out == 1
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_an_allowance_ends() -> None:
     [("abc", "abc", 0), ("abcdefgh", "abcde", 3), ("\x07\x07", "\\x07\\", 3), ("", "", 0)],
 )
 def test_a_block_is_cut_after_it_is_written_out(text: str, kept: str, missing: int) -> None:
-    assert Allowance(5).block(text) == (kept, missing)
+    assert TextBudget(5).block(text) == (kept, missing)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, Definition
-from gatepost.lists.entries import Normal
+from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, ListDefinition
+from gatepost.lists.entries import NormalForm
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
 from gatepost.store.lookup import HitCount
@@ -17,7 +17,7 @@ URLS = BY_NAME["blocked-urls"]
 def add(site: Any, scope: str | None, *texts: str, name: str = "blocked-urls", comment: str = "") -> None:
     definition = BY_NAME[name]
     forms = [definition.normalise(text) for text in texts]
-    entries = [NewEntry(form.key, form.shown, comment) for form in forms if isinstance(form, Normal)]
+    entries = [NewEntry(form.key, form.shown, comment) for form in forms if isinstance(form, NormalForm)]
     assert len(entries) == len(texts)
     site.run(site.store.add_entries(scope, definition, entries, CLI))
 
@@ -129,7 +129,7 @@ def test_people_are_found_as_they_are_written(site: Any, tenant: str) -> None:
 def test_what_people_wrote_is_text_and_never_markup(site: Any, tenant: str) -> None:
     hostile = "\"><script>alert(1)</script>'{{ 7*7 }}"
     add(site, tenant, hostile, name="blocked-phrases", comment=hostile)
-    site.run(site.store.create_list(tenant, Definition("odd", "phrase", "policy", hostile, hostile, 5, True), CLI))
+    site.run(site.store.create_list(tenant, ListDefinition("odd", "phrase", "policy", hostile, hostile, 5, True), CLI))
     visitor = site.visitor(tenant=tenant)
     key = site.run(site.store.entries_page(tenant, "blocked-phrases")).rows[0].key
     answers = [

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.textmodel.deployed import MARKS, save_mark, shipped_models
-from gatepost.textmodel.model import shipped_model
+from gatepost.textmodel.deployed import MARKS, load_shipped_models, save_mark
+from gatepost.textmodel.model import load_shipped_model
 from gatepost.workers import loader
 
 
 def test_without_a_folder_the_shipped_model_speaks(tmp_path: Path) -> None:
-    assert loader._load_models("") == shipped_models()
-    assert loader._load_models(str(tmp_path / "none")) == shipped_models()
+    assert loader._load_models("") == load_shipped_models()
+    assert loader._load_models(str(tmp_path / "none")) == load_shipped_models()
 
 
 def test_own_models_and_marks_are_taken(tmp_path: Path) -> None:
-    (tmp_path / "own.npz").write_bytes(shipped_model().saved())
+    (tmp_path / "own.npz").write_bytes(load_shipped_model().to_bytes())
     save_mark(tmp_path, {"a.eml": tuple(range(8))})
     models = loader._load_models(str(tmp_path))
-    assert len(models.everybody.models) == 2
+    assert len(models.all_tenants.models) == 2
     assert models.marked.has_near_duplicate(tuple(range(8)))
 
 

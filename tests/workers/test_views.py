@@ -14,8 +14,8 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report
 from gatepost.view import values
-from gatepost.view.message import view
-from gatepost.view.picture import picture
+from gatepost.view.message import build_view
+from gatepost.view.picture import draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import protocol, warmup
 from gatepost.workers.jobs import AnalysisJob
@@ -77,9 +77,11 @@ def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
             return views, pictures
 
     views, pictures = asyncio.run(main())
-    expected = [view(raw) for raw in raws]
+    expected = [build_view(raw) for raw in raws]
     assert views == expected
-    outside = [picture(raw, line.index) for raw, seen in zip(raws, expected, strict=True) for line in seen.pictures]
+    outside = [
+        draw_picture(raw, line.index) for raw, seen in zip(raws, expected, strict=True) for line in seen.pictures
+    ]
     assert pictures == outside
     assert sum(isinstance(each, Picture) for each in pictures) == 5
 
@@ -92,7 +94,7 @@ def test_hostile_mail_is_shown_from_inside(shared: Callable[[str], Path]) -> Non
         async with running() as pool:
             return [await pool.show(job(raw)) for raw in raws]
 
-    assert asyncio.run(main()) == [view(raw) for raw in raws]
+    assert asyncio.run(main()) == [build_view(raw) for raw in raws]
 
 
 TIME, MEMORY, CRASH = "it ran out of its time", "it used more memory than a worker may", "it crashed the worker"

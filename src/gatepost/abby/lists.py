@@ -51,8 +51,8 @@ from gatepost.api.operations import NDJSON
 from gatepost.api.requests import ClientLeft
 from gatepost.api.responses import Handler, JsonResponse
 from gatepost.ids import canonical
-from gatepost.lists.catalogue import Definition
-from gatepost.lists.entries import Refused
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import EntryRefused
 from gatepost.rejudge.dry_run import ListDryRuns, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
@@ -254,7 +254,7 @@ class ListsApi:
         return _change_response(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
-        self, scope: str | None, definition: Definition, entries: list[NewEntry]
+        self, scope: str | None, definition: ListDefinition, entries: list[NewEntry]
     ) -> Response | Failure:
         dry_run = await try_adding(self._store, self._dry_runs, scope, definition, entries)
         return _list_full(dry_run) if isinstance(dry_run, ListFull) else _dry_run_response(dry_run)
@@ -278,15 +278,17 @@ def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
     return None
 
 
-def _normalise_entries(stated: tuple[NewListEntry, ...], definition: Definition) -> list[NewEntry] | Failure:
+def _normalise_entries(stated: tuple[NewListEntry, ...], definition: ListDefinition) -> list[NewEntry] | Failure:
     """Return the entries in their normal forms, or every one that the list refuses."""
     if len(stated) > MAX_ENTRIES:
         return _too_many_entries(len(stated))
     made = [new_entry(each, definition) for each in stated]
-    refused = [f"entries[{index}].entry {each.reason}" for index, each in enumerate(made) if isinstance(each, Refused)]
+    refused = [
+        f"entries[{index}].entry {each.reason}" for index, each in enumerate(made) if isinstance(each, EntryRefused)
+    ]
     if refused:
         return list_faults(INVALID_ENTRY, refused)
-    return [each for each in made if not isinstance(each, Refused)]
+    return [each for each in made if not isinstance(each, EntryRefused)]
 
 
 def _actor(key: ApiKey) -> Actor:
@@ -301,7 +303,7 @@ def _dry_run_response(dry_run: DryRun) -> Response:
     return JsonResponse(encode_lists(ListChange(0, dry_run)))
 
 
-def _describe_list(definition: Definition) -> ListFileInfo:
+def _describe_list(definition: ListDefinition) -> ListFileInfo:
     about = ListInfo(definition.display_name, definition.category, definition.description, definition.max_size)
     return ListFileInfo(definition.name, about)
 

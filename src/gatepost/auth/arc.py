@@ -17,10 +17,18 @@ import re
 import msgspec
 
 from gatepost.auth import keys
-from gatepost.auth.canonical import Signable
-from gatepost.auth.keys import Key, NoKey
+from gatepost.auth.canonical import SignedMessage
+from gatepost.auth.keys import DkimKey, NoKey
 from gatepost.auth.results import Arc, Result
-from gatepost.auth.signature import TODAY, Refusal, Rules, Signature, arc_message, arc_seal, tags_of
+from gatepost.auth.signature import (
+    TODAY,
+    Refusal,
+    Signature,
+    SignatureRules,
+    read_arc_message,
+    read_arc_seal,
+    read_field_tags,
+)
 from gatepost.mail.message import Field
 from gatepost.questions import Asking, DnsAnswer
 
@@ -33,7 +41,7 @@ _RESULTS_INSTANCE = re.compile(rf"{_BLANK}i{_BLANK}={_BLANK}([0-9]{{1,2}}){_BLAN
 _INSTANCE = re.compile(r"[0-9]{1,2}")
 
 
-class _Set(msgspec.Struct, frozen=True):
+class _ArcSet(msgspec.Struct, frozen=True):
     """One hop: where its three fields stand, and what its seal says."""
 
     results: int
@@ -44,6 +52,8 @@ class _Set(msgspec.Struct, frozen=True):
 
 
 class _Broken(msgspec.Struct, frozen=True):
+    """Why a chain cannot pass, found before any key is asked for."""
+
     reason: str
 
 
@@ -53,77 +63,81 @@ def validate(
     fields: tuple[Field, ...],
     now: float,
     *,
-    rules: Rules = TODAY,
-    signable: Signable | None = None,
+    rules: SignatureRules = TODAY,
+    signed_message: SignedMessage | None = None,
 ) -> Asking[Arc]:
     """Validate the chain of a message, whose body starts at `header_end`.
 
-    A `signable` of the same message may be shared with DKIM, so that the body is hashed once for both.
+    A `signed_message` of the same message may be shared with DKIM, so that the body is hashed once for both.
     """
-    signable = signable or Signable(raw, header_end, fields)
-    if not any(signable.places(name) for name in (RESULTS, MESSAGE, SEAL)):
+    signed_message = signed_message or SignedMessage(raw, header_end, fields)
+    if not any(signed_message.places(name) for name in (RESULTS, MESSAGE, SEAL)):
         return Arc()
-    chain = _chain(signable, rules)
+    chain = _read_chain(signed_message, rules)
     if isinstance(chain, _Broken):
         return Arc("fail", reason=chain.reason)
-    newest = _newest_message(signable, chain[-1].message, now, rules)
+    newest = _read_newest_message(signed_message, chain[-1].message, now, rules)
     if isinstance(newest, Refusal):
-        return _arc("fail", newest.reason, chain)
+        return _make_result("fail", newest.reason, chain)
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
-    names = dict.fromkeys(keys.question(signature.selector, signature.domain) for signature in signatures)
+    names = dict.fromkeys(keys.key_name(signature.selector, signature.domain) for signature in signatures)
     if len(names) > KEYS_MAX:
-        return _arc("fail", f"the chain has more than {KEYS_MAX} keys", chain)
-    answers = yield from keys.ask(names)
-    return _arc(*_verified(signable, chain, newest, answers, rules), chain)
+        return _make_result("fail", f"the chain has more than {KEYS_MAX} keys", chain)
+    answers = yield from keys.ask_keys(names)
+    return _make_result(*_verify_chain(signed_message, chain, newest, answers, rules), chain)
 
 
-def _arc(result: Result, reason: str, chain: list[_Set]) -> Arc:
+def _make_result(result: Result, reason: str, chain: list[_ArcSet]) -> Arc:
     return Arc(result, len(chain), tuple(hop.sealed.domain for hop in chain), reason)
 
 
-def _chain(signable: Signable, rules: Rules) -> list[_Set] | _Broken:
-    """The sets from the oldest to the newest, if they are complete and claim an unbroken chain (steps 1 to 3)."""
-    results, message, seal = kinds = [_numbered(signable, name) for name in (RESULTS, MESSAGE, SEAL)]
+def _read_chain(signed_message: SignedMessage, rules: SignatureRules) -> list[_ArcSet] | _Broken:
+    """Return the sets from the oldest to the newest, if they are complete and claim an unbroken chain (steps 1 to
+    3)."""
+    results, message, seal = kinds = [_index_by_instance(signed_message, name) for name in (RESULTS, MESSAGE, SEAL)]
     instances = list(range(1, len(seal) + 1))
     if not instances or any(sorted(kind) != instances for kind in kinds):
         return _Broken("the ARC sets are incomplete")
-    chain: list[_Set] = []
+    chain: list[_ArcSet] = []
     for instance in instances:
-        hop = _hop(signable, results[instance], message[instance], seal[instance], rules)
+        hop = _read_set(signed_message, results[instance], message[instance], seal[instance], rules)
         if isinstance(hop, _Broken):
             return hop
         chain.append(hop)
-    return _unbroken(chain)
+    return _check_claims(chain)
 
 
-def _numbered(signable: Signable, name: str) -> dict[int, int]:
-    """Where the fields of one kind stand, by their number; nothing where one stands twice or there are too many."""
-    places = signable.places(name)
+def _index_by_instance(signed_message: SignedMessage, name: str) -> dict[int, int]:
+    """Return where the fields of one kind stand, by their number; nothing where one stands twice or there are too
+    many."""
+    places = signed_message.places(name)
     if len(places) > INSTANCES_MAX:
         return {}
-    numbered = {_instance(signable.fields[place].raw, name): place for place in places}
+    numbered = {_read_instance(signed_message.fields[place].raw, name): place for place in places}
     return numbered if len(numbered) == len(places) else {}
 
 
-def _instance(raw: bytes, name: str) -> int:
-    """The number of a field's set, 0 where it has none. Authentication results have it first (section 4.1.1)."""
+def _read_instance(raw: bytes, name: str) -> int:
+    """Return the number of a field's set, 0 where it has none. Authentication results have it first (section 4.1.1)."""
     if name == RESULTS:
         found = _RESULTS_INSTANCE.match(raw.partition(b":")[2][:256].decode("latin-1"))
         value = found[1] if found else ""
     else:
-        value = (tags_of(raw) or {}).get("i", "")
+        value = (read_field_tags(raw) or {}).get("i", "")
     return int(value) if _INSTANCE.fullmatch(value) else 0
 
 
-def _hop(signable: Signable, results: int, message: int, seal: int, rules: Rules) -> _Set | _Broken:
-    tags = tags_of(signable.fields[seal].raw) or {}
-    sealed = arc_seal(tags, rules)
+def _read_set(
+    signed_message: SignedMessage, results: int, message: int, seal: int, rules: SignatureRules
+) -> _ArcSet | _Broken:
+    tags = read_field_tags(signed_message.fields[seal].raw) or {}
+    sealed = read_arc_seal(tags, rules)
     if isinstance(sealed, Refusal):
         return _Broken(sealed.reason)
-    return _Set(results, message, seal, sealed, tags.get("cv", ""))
+    return _ArcSet(results, message, seal, sealed, tags.get("cv", ""))
 
 
-def _unbroken(chain: list[_Set]) -> list[_Set] | _Broken:
+def _check_claims(chain: list[_ArcSet]) -> list[_ArcSet] | _Broken:
     claims = [hop.chain for hop in chain]
     if "fail" in claims:
         return _Broken("the chain was broken before")
@@ -132,59 +146,67 @@ def _unbroken(chain: list[_Set]) -> list[_Set] | _Broken:
     return chain
 
 
-def _newest_message(signable: Signable, place: int, now: float, rules: Rules) -> Signature | Refusal:
-    tags = tags_of(signable.fields[place].raw)
-    return arc_message(tags or {}, now, rules)
+def _read_newest_message(
+    signed_message: SignedMessage, place: int, now: float, rules: SignatureRules
+) -> Signature | Refusal:
+    tags = read_field_tags(signed_message.fields[place].raw)
+    return read_arc_message(tags or {}, now, rules)
 
 
-def _verified(
-    signable: Signable, chain: list[_Set], newest: Signature, answers: dict[str, DnsAnswer], rules: Rules
+def _verify_chain(
+    signed_message: SignedMessage,
+    chain: list[_ArcSet],
+    newest: Signature,
+    answers: dict[str, DnsAnswer],
+    rules: SignatureRules,
 ) -> tuple[Result, str]:
-    """The newest message signature, then the seals from the newest to the oldest (steps 4 and 6).
+    """Verify the newest message signature, then the seals from the newest to the oldest (steps 4 and 6).
 
     Nothing is hashed before all keys are there: without one of them the chain cannot pass.
     """
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
-    found = [_strong(signature, answers, rules) for signature in signatures]
+    found = [_find_strong_keys(signature, answers, rules) for signature in signatures]
     if missing := [each for each in found if isinstance(each, NoKey)]:
         lost = min(missing, key=lambda each: each.result)
         return ("fail" if lost.result == "permerror" else "temperror"), lost.reason
-    digests = _digests(signable, chain, newest)
+    digests = _compute_digests(signed_message, chain, newest)
     for signature, keys_found, digest in zip(signatures, found, digests, strict=True):
         assert not isinstance(keys_found, NoKey)
         if not any(key.proves(signature.value, digest, signature.hashing) for key in keys_found):
             return "fail", f"a signature of {signature.domain} does not match"
-    return _body(signable, newest)
+    return _verify_body(signed_message, newest)
 
 
-def _strong(signature: Signature, answers: dict[str, DnsAnswer], rules: Rules) -> tuple[Key, ...] | NoKey:
-    answer = answers[keys.question(signature.selector, signature.domain)]
-    found = keys.usable(answer, signature.kind, signature.hashing)
+def _find_strong_keys(
+    signature: Signature, answers: dict[str, DnsAnswer], rules: SignatureRules
+) -> tuple[DkimKey, ...] | NoKey:
+    answer = answers[keys.key_name(signature.selector, signature.domain)]
+    found = keys.select_keys(answer, signature.kind, signature.hashing)
     if isinstance(found, NoKey):
         return found
     strong = tuple(key for key in found if not key.is_weak(rules.least_bits))
     return strong or NoKey("permerror", f"a key of {found[0].bits} bits is too weak")
 
 
-def _body(signable: Signable, newest: Signature) -> tuple[Result, str]:
-    body = signable.body(newest.hashing, newest.length, relaxed=newest.relaxed_body)
+def _verify_body(signed_message: SignedMessage, newest: Signature) -> tuple[Result, str]:
+    body = signed_message.body(newest.hashing, newest.length, relaxed=newest.relaxed_body)
     if body is None or body.digest != newest.body_hash or (newest.length or 0) > body.length:
         return "fail", "the body was changed"
     return "pass", ""
 
 
-def _digests(signable: Signable, chain: list[_Set], newest: Signature) -> list[bytes]:
-    """What the newest message signature signs, then what the seals do, from the newest to the oldest.
+def _compute_digests(signed_message: SignedMessage, chain: list[_ArcSet], newest: Signature) -> list[bytes]:
+    """Return what the newest message signature signs, then what the seals do, from the newest to the oldest.
 
     Under a seal are the earlier sets whole, then its own set with the seal's b= empty (section 5.1.1).
     """
-    signed = signable.header(newest.names, chain[-1].message, relaxed=newest.relaxed_header)
+    signed = signed_message.header(newest.names, chain[-1].message, relaxed=newest.relaxed_header)
     running = hashlib.sha256()
     digests = []
     for hop in chain:
-        running.update(signable.relaxed(hop.results) + b"\r\n" + signable.relaxed(hop.message) + b"\r\n")
+        running.update(signed_message.relaxed(hop.results) + b"\r\n" + signed_message.relaxed(hop.message) + b"\r\n")
         own = running.copy()
-        own.update(signable.unsigned(hop.seal, relaxed=True))
+        own.update(signed_message.unsigned(hop.seal, relaxed=True))
         digests.append(own.digest())
-        running.update(signable.relaxed(hop.seal) + b"\r\n")
+        running.update(signed_message.relaxed(hop.seal) + b"\r\n")
     return [hashlib.new(newest.hashing, signed, usedforsecurity=False).digest(), *reversed(digests)]

@@ -7,9 +7,9 @@ others state results (Authentication-Results, Received-SPF, X-Spam-*) are never 
 from typing import TypeVar, cast
 
 from gatepost.auth import arc, dkim, dmarc, sending_host, spf
-from gatepost.auth.canonical import Signable
+from gatepost.auth.canonical import SignedMessage
 from gatepost.auth.results import Authentication
-from gatepost.auth.sending_host import Network
+from gatepost.auth.sending_host import AddressSet
 from gatepost.mail.message import Envelope, Message
 from gatepost.questions import Asking, together
 
@@ -21,34 +21,36 @@ E = TypeVar("E")
 
 
 def authenticate(
-    message: Message, envelope: Envelope, now: float, trusted_relays: tuple[Network, ...] = ()
+    message: Message, envelope: Envelope, now: float, trusted_relays: tuple[AddressSet, ...] = ()
 ) -> Asking[Authentication]:
     """Check the border data and the message against what its domains publish."""
     fields = message.headers.fields
-    signable = Signable(message.raw, message.header_end, fields)  # one for both, so that the body is hashed once
+    signed_message = SignedMessage(
+        message.raw, message.header_end, fields
+    )  # one for both, so that the body is hashed once
     sending = sending_host.find_sending_host(envelope, fields, trusted_relays)
     authors = dmarc.author_domains(sender.domain for sender in message.senders)
-    (spf_mail, spf_helo), signatures, chain, reverse, records = yield from _side_by_side(
+    (spf_mail, spf_helo), signatures, chain, reverse, records = yield from _ask_together(
         spf.verify(sending.address, envelope.sender, sending.helo),
-        dkim.verify(message.raw, message.header_end, fields, now, signable=signable),
-        arc.validate(message.raw, message.header_end, fields, now, signable=signable),
+        dkim.verify(message.raw, message.header_end, fields, now, signed_message=signed_message),
+        arc.validate(message.raw, message.header_end, fields, now, signed_message=signed_message),
         sending_host.verify_iprev(sending.address),
         dmarc.discover(authors),
     )
-    judged = yield from dmarc.evaluate(authors, spf_mail, signatures, records)
+    alignment = yield from dmarc.evaluate(authors, spf_mail, signatures, records)
     return Authentication(
         host=str(sending.address or ""),
         host_source=sending.source,
         spf=spf_mail,
         dkim=signatures,
-        dmarc=judged,
+        dmarc=alignment,
         arc=chain,
         iprev=reverse,
         helo=spf_helo,
     )
 
 
-def _side_by_side(a: Asking[A], b: Asking[B], c: Asking[C], d: Asking[D], e: Asking[E]) -> Asking[tuple[A, B, C, D, E]]:
-    """`together` for askings that come to different things."""
+def _ask_together(a: Asking[A], b: Asking[B], c: Asking[C], d: Asking[D], e: Asking[E]) -> Asking[tuple[A, B, C, D, E]]:
+    """Run `together` on five askings with results of different types."""
     results = yield from together(a, b, c, d, e)
     return cast(tuple[A, B, C, D, E], results)

@@ -1,15 +1,12 @@
-"""One form for what transport may change: DKIM's canonicalisation (RFC 6376 section 3.4).
+"""DKIM's canonicalisation (RFC 6376 section 3.4), and the hashes of a message that its signatures sign.
 
-Signatures are made over mail in network form, every line ending in CRLF. A message that was stored or handed over
-with bare LF is put into that form first; a CR that stands alone is an ordinary byte and is signed as one.
+Signatures are made over mail in network form, every line ending in CRLF. A message that was stored or handed over with
+bare LF is put into that form first; a CR that stands alone is an ordinary byte and is signed as one. Everything here is
+whole-buffer work on `bytes`, in passes that cannot go back. A large body goes through in pieces. A cut may stand after
+any byte that is no white space: nothing on its left then depends on its right.
 
-Everything here is whole-buffer work on `bytes`, in passes that cannot go back. A large body goes through in
-pieces. A cut may stand after any byte that is no white space: nothing on its left then depends on its right.
-
-A message as its signatures see it: signed header fields, and the body's hash.
-
-Several signatures mostly cover the same bytes. Each field is made canonical once, and the body is hashed once for each
-way of looking at it (canonicalisation, hash, length); a message may ask for a few of those, not for many.
+Several signatures mostly cover the same bytes. `SignedMessage` makes each field canonical once, and hashes the body
+once for each combination of canonicalisation, hash and length; a message may ask for a few of those, not for many.
 """
 
 import hashlib
@@ -28,74 +25,78 @@ _SPACES = re.compile(rb"  +")
 _INK = re.compile(rb"[^ \t\r\n]")
 
 
-def crlf(text: bytes) -> bytes:
-    """Every line end as CRLF."""
+def normalise_line_ends(text: bytes) -> bytes:
+    """Return the text with every line end as CRLF."""
     if text.count(b"\n") == text.count(b"\r\n"):
         return text
     return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
-def _single_spaced(text: bytes) -> bytes:
-    """Each run of spaces and tabs as one space.
+def _collapse_spaces(text: bytes) -> bytes:
+    """Return the text with each run of spaces and tabs as one space.
 
-    Matching runs is quick where they are long and few, as in indented mail, and slow where they are many. Halving
-    them until one space is left costs a quick pass for each power of two, whatever the text is.
+    Matching runs is quick where they are long and few, as in indented mail, and slow where they are many. Halving them
+    until one space is left costs a quick pass for each power of two, whatever the text is.
     """
     if b"\t" in text:
         text = text.replace(b"\t", b" ")
     if len(text) <= _SHORT:
         return _SPACES.sub(b" ", text)
     while b"  " in text:
-        text = _replaced(text, b"  ", b" ")
+        text = _replace(text, b"  ", b" ")
     return text
 
 
-def _replaced(text: bytes, old: bytes, new: bytes) -> bytes:
-    """`replace` looks through the text twice. Splitting looks once, but its list is too large for a large text."""
+def _replace(text: bytes, old: bytes, new: bytes) -> bytes:
+    """Return the text with `old` replaced by `new`.
+
+    `bytes.replace` looks through the text twice. Splitting looks once, but its list is too large for a large text.
+    """
     return new.join(text.split(old)) if len(text) < 2 * PIECE else text.replace(old, new)
 
 
-def simple_field(raw: bytes) -> bytes:
-    """A header field as it is, without the line end that closes it (section 3.4.1)."""
-    return crlf(raw).removesuffix(b"\r\n")
+def canonicalise_simple_field(raw: bytes) -> bytes:
+    """Return a header field as it is, without the line end that closes it (section 3.4.1)."""
+    return normalise_line_ends(raw).removesuffix(b"\r\n")
 
 
-def relaxed_field(raw: bytes) -> bytes:
-    """A header field with its name in lower case, unfolded and single-spaced, without a line end (section 3.4.2)."""
+def canonicalise_relaxed_field(raw: bytes) -> bytes:
+    """Return a header field with its name in lower case, unfolded and single-spaced, without a line end (section
+    3.4.2)."""
     name, _, value = raw.partition(b":")
-    return name.strip(b" \t\r\n").lower() + b":" + _relaxed_value(value)
+    return name.strip(b" \t\r\n").lower() + b":" + _relax_value(value)
 
 
-def _relaxed_value(value: bytes) -> bytes:
+def _relax_value(value: bytes) -> bytes:
     # split() would also split at a lone CR, VT and FF, and a long list of words costs many times its bytes.
     plain = value.count(b"\r") == value.count(b"\r\n") and b"\v" not in value and b"\f" not in value
     if plain and len(value) <= _SHORT:
         return b" ".join(value.split())
-    return _single_spaced(value.replace(b"\r\n", b"").replace(b"\n", b"")).strip(b" ")
+    return _collapse_spaces(value.replace(b"\r\n", b"").replace(b"\n", b"")).strip(b" ")
 
 
-def _simple_text(text: bytes) -> bytes:
-    return crlf(text)
+def _canonicalise_simple(text: bytes) -> bytes:
+    return normalise_line_ends(text)
 
 
-def _relaxed_text(text: bytes) -> bytes:
-    return _replaced(_single_spaced(crlf(text)), b" \r\n", b"\r\n")
+def _canonicalise_relaxed(text: bytes) -> bytes:
+    return _replace(_collapse_spaces(normalise_line_ends(text)), b" \r\n", b"\r\n")
 
 
-def body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[bytes]:
-    """The body that begins at `start`, canonical, in pieces of about `PIECE` (sections 3.4.3 and 3.4.4)."""
-    form = _relaxed_text if relaxed else _simple_text
-    ink = _ink_end(raw, start)
-    for low, high in _cuts(raw, start, ink):
+def canonicalise_body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[bytes]:
+    """Yield the body that begins at `start`, canonical, in pieces of about `PIECE` (sections 3.4.3 and 3.4.4)."""
+    form = _canonicalise_relaxed if relaxed else _canonicalise_simple
+    ink = _find_ink_end(raw, start)
+    for low, high in _cut_pieces(raw, start, ink):
         yield form(raw[low:high])
-    blank = _without_empty_lines(form(raw[ink:] + b"\r\n"))
+    blank = _strip_empty_lines(form(raw[ink:] + b"\r\n"))
     # An empty body is one empty line when simple and nothing when relaxed.
     if ink > start or blank or not relaxed:
         yield blank + b"\r\n"
 
 
-def _ink_end(raw: bytes, start: int) -> int:
-    """Where the last byte ends that is no white space, looking from the end and copying little."""
+def _find_ink_end(raw: bytes, start: int) -> int:
+    """Return where the last byte ends that is no white space, looking from the end and copying little."""
     end = len(raw)
     while end > start:
         low = max(start, end - _WINDOW)
@@ -105,7 +106,7 @@ def _ink_end(raw: bytes, start: int) -> int:
     return start
 
 
-def _cuts(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _cut_pieces(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     while start < end:
         found = _INK.search(raw, start + PIECE, end)
         cut = found.end() if found else end
@@ -113,8 +114,8 @@ def _cuts(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
         start = cut
 
 
-def _without_empty_lines(blank: bytes) -> bytes:
-    """White space after the last ink without the empty lines that end it: spaces or lone CRs may be left."""
+def _strip_empty_lines(blank: bytes) -> bytes:
+    """Return the white space after the last ink without the empty lines that end it; spaces or lone CRs may be left."""
     return blank.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b"\r\n")
 
 
@@ -128,7 +129,7 @@ class BodyHash(msgspec.Struct, frozen=True):
     length: int
 
 
-class Signable:
+class SignedMessage:
     """One message for all its signatures, DKIM's and ARC's. `hashed` counts the bytes that were hashed of its body."""
 
     def __init__(self, raw: bytes, header_end: int, fields: tuple[Field, ...]) -> None:
@@ -142,20 +143,20 @@ class Signable:
         self._places: dict[str, list[int]] = {}
 
     def places(self, name: str) -> list[int]:
-        """Where the fields of a name stand, the topmost first. Most mail is not signed and needs no index."""
+        """Return where the fields of a name stand, the topmost first. Most mail is not signed and needs no index."""
         if not self._places and name in self._names:
             for place, each in enumerate(self._names):
                 self._places.setdefault(each, []).append(place)
         return self._places.get(name, [])
 
     def relaxed(self, place: int) -> bytes:
-        """A field in relaxed form."""
+        """Return a field in relaxed form."""
         if place not in self._relaxed:
-            self._relaxed[place] = relaxed_field(self.fields[place].raw)
+            self._relaxed[place] = canonicalise_relaxed_field(self.fields[place].raw)
         return self._relaxed[place]
 
     def header(self, names: tuple[str, ...], own: int, *, relaxed: bool) -> bytes:
-        """What a signature in the field `own` over the named fields is made of (RFC 6376 section 3.7).
+        """Return what a signature in the field `own` over the named fields is made of (RFC 6376 section 3.7).
 
         A name that stands twice means the two lowest fields, from the bottom up; one that finds no field signs that
         there is none.
@@ -167,17 +168,17 @@ class Signable:
                 left[name] = [place for place in self.places(name) if place != own]
             if left[name]:
                 place = left[name].pop()
-                lines.append(self.relaxed(place) if relaxed else simple_field(self.fields[place].raw))
+                lines.append(self.relaxed(place) if relaxed else canonicalise_simple_field(self.fields[place].raw))
         lines.append(self.unsigned(own, relaxed=relaxed))
         return b"\r\n".join(lines)
 
     def unsigned(self, own: int, *, relaxed: bool) -> bytes:
-        """The field of a signature itself, with b= empty."""
-        form = relaxed_field if relaxed else simple_field
-        return form(signature.emptied(self.fields[own].raw, b"b"))
+        """Return the field of a signature itself, with b= empty."""
+        form = canonicalise_relaxed_field if relaxed else canonicalise_simple_field
+        return form(signature.empty_tag(self.fields[own].raw, b"b"))
 
     def body(self, hashing: str, length: int | None, *, relaxed: bool) -> BodyHash | None:
-        """The body's hash; None once too many different ones were asked for."""
+        """Return the body's hash; None once too many different ones were asked for."""
         key = (relaxed, hashing, length)
         if key not in self._bodies:
             if len(self._bodies) >= BODIES_MAX:
@@ -188,7 +189,7 @@ class Signable:
     def _hash_body(self, hashing: str, length: int | None, relaxed: bool) -> BodyHash:
         digest = hashlib.new(hashing, usedforsecurity=False)
         total = 0
-        for piece in body(self._raw, self._body_start, relaxed=relaxed):
+        for piece in canonicalise_body(self._raw, self._body_start, relaxed=relaxed):
             digest.update(piece if length is None else piece[: max(0, length - total)])
             total += len(piece)
         self.hashed += total

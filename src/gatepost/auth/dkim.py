@@ -14,11 +14,10 @@ import hashlib
 import msgspec
 
 from gatepost.auth import keys
-from gatepost.auth.canonical import Signable
-from gatepost.auth.keys import Key, NoKey
+from gatepost.auth.canonical import SignedMessage
+from gatepost.auth.keys import DkimKey, NoKey
 from gatepost.auth.results import Dkim, Result
-from gatepost.auth.signature import TODAY, Refusal, Rules, Signature, tags_of
-from gatepost.auth.signature import dkim as read_tags
+from gatepost.auth.signature import TODAY, Refusal, Signature, SignatureRules, read_dkim, read_field_tags
 from gatepost.mail.message import Field
 from gatepost.questions import Asking, DnsAnswer
 
@@ -31,7 +30,7 @@ class _Claim(msgspec.Struct, frozen=True):
     """A DKIM-Signature field and what it says."""
 
     place: int
-    said: Signature | Refusal
+    signature: Signature | Refusal
 
 
 def verify(
@@ -40,92 +39,96 @@ def verify(
     fields: tuple[Field, ...],
     now: float,
     *,
-    rules: Rules = TODAY,
-    signable: Signable | None = None,
+    rules: SignatureRules = TODAY,
+    signed_message: SignedMessage | None = None,
 ) -> Asking[tuple[Dkim, ...]]:
     """Verify the signatures of a message, whose body starts at `header_end`: one result each, in their order.
 
-    A `signable` of the same message may be shared with ARC, so that the body is hashed once for both.
+    A `signed_message` of the same message may be shared with ARC, so that the body is hashed once for both.
     """
-    signable = signable or Signable(raw, header_end, fields)
-    places = signable.places("dkim-signature")
+    signed_message = signed_message or SignedMessage(raw, header_end, fields)
+    places = signed_message.places("dkim-signature")
     if not places:
         return ()
-    claims = [_claim(fields, place, now, rules) for place in places[:READ_MAX]]
-    chosen = _chosen(claims, signable)
-    answers = yield from keys.ask(_key_name(claim.said) for claim in chosen)
+    claims = [_read_claim(fields, place, now, rules) for place in places[:READ_MAX]]
+    chosen = _choose_claims(claims, signed_message)
+    answers = yield from keys.ask_keys(_name_key(claim.signature) for claim in chosen)
     places_chosen = {claim.place for claim in chosen}
-    results = [_result(claim, claim.place in places_chosen, signable, answers, rules) for claim in claims]
+    results = [_verify_claim(claim, claim.place in places_chosen, signed_message, answers, rules) for claim in claims]
     if unread := len(places) - len(claims):
         results.append(Dkim("policy", reason=f"{unread} more signatures were not read"))
     return tuple(results)
 
 
-def _claim(fields: tuple[Field, ...], place: int, now: float, rules: Rules) -> _Claim:
-    tags = tags_of(fields[place].raw)
+def _read_claim(fields: tuple[Field, ...], place: int, now: float, rules: SignatureRules) -> _Claim:
+    tags = read_field_tags(fields[place].raw)
     if tags is None:
         return _Claim(place, Refusal("neutral", "the signature is malformed"))
-    return _Claim(place, read_tags(tags, now, rules))
+    return _Claim(place, read_dkim(tags, now, rules))
 
 
-def _key_name(said: Signature | Refusal) -> str:
-    return keys.question(said.selector, said.domain)
+def _name_key(signature: Signature | Refusal) -> str:
+    return keys.key_name(signature.selector, signature.domain)
 
 
-def _chosen(claims: list[_Claim], signable: Signable) -> list[_Claim]:
-    """The signatures worth verifying, those of the author's domain first."""
-    readable = [claim for claim in claims if isinstance(claim.said, Signature)]
+def _choose_claims(claims: list[_Claim], signed_message: SignedMessage) -> list[_Claim]:
+    """Return the signatures worth verifying, those of the author's domain first."""
+    readable = [claim for claim in claims if isinstance(claim.signature, Signature)]
     if len(readable) <= VERIFIED_MAX:
         return readable
-    authors = b" ".join(signable.relaxed(place) for place in signable.places("from")[:4]).lower()
-    return sorted(readable, key=lambda claim: not _is_author(claim.said.domain.encode(), authors))[:VERIFIED_MAX]
+    authors = b" ".join(signed_message.relaxed(place) for place in signed_message.places("from")[:4]).lower()
+    return sorted(readable, key=lambda claim: not _is_author(claim.signature.domain.encode(), authors))[:VERIFIED_MAX]
 
 
 def _is_author(domain: bytes, authors: bytes) -> bool:
     return b"@" + domain in authors or b"." + domain in authors
 
 
-def _result(
+def _verify_claim(
     claim: _Claim,
     chosen: bool,
-    signable: Signable,
+    signed_message: SignedMessage,
     answers: dict[str, DnsAnswer],
-    rules: Rules,
+    rules: SignatureRules,
 ) -> Dkim:
-    said = claim.said
-    if isinstance(said, Refusal):
-        return Dkim(said.result, said.domain, said.selector, said.algorithm, said.reason)
+    signature = claim.signature
+    if isinstance(signature, Refusal):
+        return Dkim(signature.result, signature.domain, signature.selector, signature.algorithm, signature.reason)
     if not chosen:
-        return _of(said, "policy", f"not verified: there are more than {VERIFIED_MAX} signatures")
-    found = keys.usable(answers[_key_name(said)], said.kind, said.hashing)
+        return _make_result(signature, "policy", f"not verified: there are more than {VERIFIED_MAX} signatures")
+    found = keys.select_keys(answers[_name_key(signature)], signature.kind, signature.hashing)
     if isinstance(found, NoKey):
-        return _of(said, found.result, found.reason)
-    return _verified(claim.place, said, found, signable, rules)
+        return _make_result(signature, found.result, found.reason)
+    return _verify_signature(claim.place, signature, found, signed_message, rules)
 
 
-def _verified(place: int, said: Signature, found: tuple[Key, ...], signable: Signable, rules: Rules) -> Dkim:
-    signed = signable.header(said.names, place, relaxed=said.relaxed_header)
-    digest = hashlib.new(said.hashing, signed, usedforsecurity=False).digest()
-    key = next((key for key in found if key.proves(said.value, digest, said.hashing)), None)
+def _verify_signature(
+    place: int, signature: Signature, found: tuple[DkimKey, ...], signed_message: SignedMessage, rules: SignatureRules
+) -> Dkim:
+    signed = signed_message.header(signature.names, place, relaxed=signature.relaxed_header)
+    digest = hashlib.new(signature.hashing, signed, usedforsecurity=False).digest()
+    key = next((key for key in found if key.proves(signature.value, digest, signature.hashing)), None)
     if key is None:
-        return _of(said, "fail", "the signature does not match", found[0])
-    body = signable.body(said.hashing, said.length, relaxed=said.relaxed_body)
+        return _make_result(signature, "fail", "the signature does not match", found[0])
+    body = signed_message.body(signature.hashing, signature.length, relaxed=signature.relaxed_body)
     if body is None:
-        return _of(said, "policy", "not verified: too many ways to hash the body", key)
-    if body.digest != said.body_hash or (said.length or 0) > body.length:
-        return _of(said, "fail", "the body was changed", key)
-    uncovered = tuple(name for name in SHOWN if len(signable.places(name)) > said.names.count(name))
-    result, reason = _accepted(said, key, uncovered, rules)
+        return _make_result(signature, "policy", "not verified: too many ways to hash the body", key)
+    if body.digest != signature.body_hash or (signature.length or 0) > body.length:
+        return _make_result(signature, "fail", "the body was changed", key)
+    uncovered = tuple(name for name in SHOWN if len(signed_message.places(name)) > signature.names.count(name))
+    result, reason = _judge_signature(signature, key, uncovered, rules)
     return msgspec.structs.replace(
-        _of(said, result, reason, key),
-        unsigned_bytes=0 if said.length is None else body.length - said.length,
+        _make_result(signature, result, reason, key),
+        unsigned_bytes=0 if signature.length is None else body.length - signature.length,
         uncovered=uncovered,
     )
 
 
-def _accepted(said: Signature, key: Key, uncovered: tuple[str, ...], rules: Rules) -> tuple[Result, str]:
-    """What a signature that holds is worth."""
-    if key.strict and said.identity.rpartition("@")[2] != said.domain:
+def _judge_signature(
+    signature: Signature, key: DkimKey, uncovered: tuple[str, ...], rules: SignatureRules
+) -> tuple[Result, str]:
+    """Return the result of a signature that matches, by its key and by the fields that it leaves uncovered."""
+    if key.strict and signature.identity.rpartition("@")[2] != signature.domain:
         return "permerror", "the key is not for subdomains"
     if key.is_weak(rules.least_bits):
         return "policy", f"a key of {key.bits} bits is too weak"
@@ -134,14 +137,14 @@ def _accepted(said: Signature, key: Key, uncovered: tuple[str, ...], rules: Rule
     return "pass", ""
 
 
-def _of(said: Signature, result: Result, reason: str = "", key: Key | None = None) -> Dkim:
+def _make_result(signature: Signature, result: Result, reason: str = "", key: DkimKey | None = None) -> Dkim:
     return Dkim(
         result,
-        domain=said.domain,
-        selector=said.selector,
-        algorithm=said.algorithm,
+        domain=signature.domain,
+        selector=signature.selector,
+        algorithm=signature.algorithm,
         reason=reason,
-        identity=said.identity,
+        identity=signature.identity,
         weak=key is not None and key.is_weak(TODAY.least_bits),
         testing=key is not None and key.testing,
     )

@@ -1,15 +1,13 @@
-"""A DMARC policy record as read (RFC 9989 sections 4.7 and 4.8).
+"""DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
 
-Only the version must be right; an unknown or faulty tag is ignored in favour of its default. The exception is a faulty
-`p`, `sp` or `np`: then the record counts as `p=none` if its owner wants reports, and as asking for nothing if not
-(section 4.10.1). `pct`, `rf` and `ri` of RFC 7489 are unknown tags now.
+In a policy record only the version must be right; an unknown or faulty tag is ignored in favour of its default
+(sections 4.7 and 4.8). The exception is a faulty `p`, `sp` or `np`: then the record counts as `p=none` if its owner
+wants reports, and as asking for nothing if not (section 4.10.1). `pct`, `rf` and `ri` of RFC 7489 are unknown tags now.
 
-DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
-
-Organisational domains are found by walking up the DNS tree (section 4.10), at most 8 names for one domain. What the
-walk will ask is known beforehand, so everything above the first name is asked in one round trip, and all walks of one
-message share their answers. An identifier that is not below the author's organisational domain cannot align, so
-foreign signers cost no question.
+Organisational domains are found by walking up the DNS tree (section 4.10), at most 8 names for one domain. The names of
+a walk are known beforehand, so everything above the first name is asked in one round trip, and all walks of one message
+share their answers. An identifier that is not below the author's organisational domain cannot align, so foreign signers
+cost no question.
 """
 
 import re
@@ -18,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.auth.dns_names import queryable
+from gatepost.auth.dns_names import is_queryable
 from gatepost.auth.results import Dkim, Dmarc, Spf
 from gatepost.names import normal_domain, org_domain
 from gatepost.questions import Asking, Dns, together
@@ -35,7 +33,7 @@ _POLICIES: dict[str, Policy] = {"none": "none", "quarantine": "quarantine", "rej
 _LOWER: dict[Policy, Policy] = {"reject": "quarantine", "quarantine": "none", "none": "none"}
 
 
-class Record(msgspec.Struct, frozen=True):
+class DmarcRecord(msgspec.Struct, frozen=True):
     """What an owner asks for. `applies` is False where nothing can be made of its policy tags."""
 
     policy: Policy = "none"
@@ -47,8 +45,8 @@ class Record(msgspec.Struct, frozen=True):
     testing: bool = False
     applies: bool = True
 
-    def lowered(self, policy: Policy) -> Policy:
-        """The policy to apply: one step milder while its owner tests it (`t=y`)."""
+    def soften(self, policy: Policy) -> Policy:
+        """Return the policy to apply: one step milder while its owner tests it (`t=y`)."""
         return _LOWER[policy] if self.testing else policy
 
 
@@ -57,15 +55,15 @@ def is_dmarc(text: str) -> bool:
     return len(text) <= MAX_RECORD and bool(_VERSION.match(text))
 
 
-def parse(text: str) -> Record:
-    """Read a record that `is_dmarc`. Total: what is wrong in it is left out."""
-    tags = _tags(text)
+def parse_record(text: str) -> DmarcRecord:
+    """Parse a record that `is_dmarc`. It never raises: a faulty tag is left out."""
+    tags = _parse_tags(text)
     named = {name: _POLICIES.get(tags[name].lower()) for name in ("p", "sp", "np") if name in tags}
     faulty = None in named.values()
     policy = (None if faulty else named.get("p")) or "none"
     subdomains = (None if faulty else named.get("sp")) or policy
     psd = tags.get("psd", "").lower()
-    return Record(
+    return DmarcRecord(
         policy=policy,
         subdomains=subdomains,
         nonexistent=(None if faulty else named.get("np")) or subdomains,
@@ -77,8 +75,8 @@ def parse(text: str) -> Record:
     )
 
 
-def _tags(text: str) -> dict[str, str]:
-    """The first value of each tag."""
+def _parse_tags(text: str) -> dict[str, str]:
+    """Return the first value of each tag."""
     tags: dict[str, str] = {}
     for piece in text.split(";", MAX_TAGS)[1:MAX_TAGS]:
         name, equals, value = piece.partition("=")
@@ -104,11 +102,11 @@ class _DnsError(Exception):
     """DNS failed for a name that the evaluation cannot do without."""
 
 
-class Records:
+class DmarcRecords:
     """The DMARC records that were asked for in one message's evaluation: one, none, or a failure at each name."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Record | None] = {}
+        self.known: dict[str, DmarcRecord | None] = {}
         self.failed: set[str] = set()
 
     def ask(self, names: Sequence[str]) -> Asking[None]:
@@ -121,18 +119,18 @@ class Records:
         for name, answer in zip(missing, answers, strict=False):
             # Several records at one name count as none (RFC 9989 section 4.10, step 2).
             found = [text for text in answer.records if is_dmarc(text)]
-            self.known[name] = parse(found[0]) if len(found) == 1 else None
+            self.known[name] = parse_record(found[0]) if len(found) == 1 else None
             if answer.status == "failed":
                 self.failed.add(name)
 
-    def at(self, name: str) -> Record | None:
-        """The record at a name that was asked for."""
+    def at(self, name: str) -> DmarcRecord | None:
+        """Return the record at a name that was asked for."""
         if name in self.failed:
             raise _DnsError(name)
         return self.known.get(name)
 
 
-class _Walk(msgspec.Struct, frozen=True):
+class _TreeWalk(msgspec.Struct, frozen=True):
     """Where a walk led: the organisational domain, and the public suffix that said so, if one did."""
 
     organisation: str
@@ -140,21 +138,21 @@ class _Walk(msgspec.Struct, frozen=True):
 
 
 def author_domains(domains: Iterable[str]) -> tuple[str, ...]:
-    """The domains in From, each once, as DNS is asked for them."""
+    """Return the domains in From, each once, as DNS is asked for them."""
     return tuple(filter(_is_askable, dict.fromkeys(map(normal_domain, domains))))
 
 
-def discover(authors: tuple[str, ...]) -> Asking[Records]:
+def discover(authors: tuple[str, ...]) -> Asking[DmarcRecords]:
     """Ask what can be asked before anything else is known: the authors' records, and the walk where there is none."""
-    records = Records()
+    records = DmarcRecords()
     named = authors[:MAX_AUTHORS]
     yield from records.ask(named)
     lacking = (author for author in named if records.known[author] is None and author not in records.failed)
-    yield from records.ask([name for author in lacking for name in targets(author)])
+    yield from records.ask([name for author in lacking for name in list_walk(author)])
     return records
 
 
-def evaluate(authors: tuple[str, ...], spf: Spf, dkim: tuple[Dkim, ...], records: Records) -> Asking[Dmarc]:
+def evaluate(authors: tuple[str, ...], spf: Spf, dkim: tuple[Dkim, ...], records: DmarcRecords) -> Asking[Dmarc]:
     """Evaluate each author domain; the worst result is the message's (RFC 9989 section 11.5)."""
     if not authors:
         return Dmarc("permerror", reason="no domain in From")
@@ -164,7 +162,7 @@ def evaluate(authors: tuple[str, ...], spf: Spf, dkim: tuple[Dkim, ...], records
     results = list((yield from together(*evaluations)))
     if len(authors) > MAX_AUTHORS:
         results.append(Dmarc("permerror", authors[MAX_AUTHORS], reason=f"over {MAX_AUTHORS} domains in From"))
-    worst = min(results, key=_goodness)
+    worst = min(results, key=_rank_result)
     return msgspec.structs.replace(
         worst,
         spf_aligned=all(result.spf_aligned for result in results),
@@ -173,25 +171,25 @@ def evaluate(authors: tuple[str, ...], spf: Spf, dkim: tuple[Dkim, ...], records
     )
 
 
-def targets(domain: str) -> tuple[str, ...]:
-    """The names that a walk from a domain visits (RFC 9989 section 4.10)."""
+def list_walk(domain: str) -> tuple[str, ...]:
+    """Return the names that a walk up the DNS tree from a domain visits (RFC 9989 section 4.10)."""
     labels = domain.split(".")
     start = 1 if len(labels) < MAX_WALK else len(labels) - (MAX_WALK - 1)
     return (domain, *[".".join(labels[index:]) for index in range(start, len(labels))])
 
 
 def _is_askable(domain: str) -> bool:
-    return not domain.startswith("[") and queryable(f"_dmarc.{domain}") and " " not in domain
+    return not domain.startswith("[") and is_queryable(f"_dmarc.{domain}") and " " not in domain
 
 
-def _goodness(result: Dmarc) -> tuple[int, int]:
+def _rank_result(result: Dmarc) -> tuple[int, int]:
     order = ("fail", "temperror", "permerror", "none", "pass")
     return order.index(result.result), -_SEVERITY[result.policy]
 
 
-def _evaluate(author: str, spf: Spf, dkim: tuple[Dkim, ...], records: Records) -> Asking[Dmarc]:
+def _evaluate(author: str, spf: Spf, dkim: tuple[Dkim, ...], records: DmarcRecords) -> Asking[Dmarc]:
     try:
-        walk = None if records.at(author) else (yield from _walk(author, records))
+        walk = None if records.at(author) else (yield from _walk_tree(author, records))
     except _DnsError:
         return Dmarc("temperror", author, reason="DNS failed for the policy")
     domain = walk.organisation if walk else author
@@ -199,14 +197,17 @@ def _evaluate(author: str, spf: Spf, dkim: tuple[Dkim, ...], records: Records) -
     if walk and not record:
         domain, record = walk.suffix, records.known.get(walk.suffix)
     if not record or not record.applies:
-        return _without_record(author, spf, dkim, "the record's policy is faulty" if record else "no record")
-    policy = yield from _policy(author, domain, record)
-    return (yield from _judged(Dmarc("fail", author, domain, policy), record, spf, dkim, records))
+        return _evaluate_without_record(author, spf, dkim, "the record's policy is faulty" if record else "no record")
+    policy = yield from _find_policy(author, domain, record)
+    return (yield from _check_alignment(Dmarc("fail", author, domain, policy), record, spf, dkim, records))
 
 
-def _without_record(author: str, spf: Spf, dkim: tuple[Dkim, ...], reason: str) -> Dmarc:
-    """DMARC does not apply. Whether the author is proven all the same is told by the public suffix list: allow lists
-    ask for that, and most domains that publish no policy still sign."""
+def _evaluate_without_record(author: str, spf: Spf, dkim: tuple[Dkim, ...], reason: str) -> Dmarc:
+    """Return the result where DMARC does not apply.
+
+    The public suffix list then decides whether the author is proven all the same: allow lists ask for that, and most
+    domains that publish no policy still sign.
+    """
     owner = org_domain(author)
     return Dmarc(
         "none",
@@ -217,29 +218,31 @@ def _without_record(author: str, spf: Spf, dkim: tuple[Dkim, ...], reason: str) 
     )
 
 
-def _policy(author: str, domain: str, record: Record) -> Asking[Policy]:
-    """`p` at the author's own record, else `sp`, or `np` where the author domain does not exist."""
+def _find_policy(author: str, domain: str, record: DmarcRecord) -> Asking[Policy]:
+    """Return `p` at the author's own record, else `sp`, or `np` where the author domain does not exist."""
     if domain == author:
-        return record.lowered(record.policy)
+        return record.soften(record.policy)
     if record.nonexistent == record.subdomains:
-        return record.lowered(record.subdomains)
+        return record.soften(record.subdomains)
     (answer,) = yield (Dns(author, "A"),)
-    if answer.status == "failed":  # nobody is held for what is not known
-        return record.lowered(min(record.nonexistent, record.subdomains, key=_SEVERITY.__getitem__))
-    return record.lowered(record.nonexistent if answer.status == "no-name" else record.subdomains)
+    if answer.status == "failed":  # an unknown answer must not make the policy stricter
+        return record.soften(min(record.nonexistent, record.subdomains, key=_SEVERITY.__getitem__))
+    return record.soften(record.nonexistent if answer.status == "no-name" else record.subdomains)
 
 
-def _judged(base: Dmarc, record: Record, spf: Spf, dkim: tuple[Dkim, ...], records: Records) -> Asking[Dmarc]:
+def _check_alignment(
+    base: Dmarc, record: DmarcRecord, spf: Spf, dkim: tuple[Dkim, ...], records: DmarcRecords
+) -> Asking[Dmarc]:
     """Does an identifier align? One whose own check failed for DNS leaves the question open, if it would align."""
     author = base.domain
-    signers = _signers(dkim, "pass")
+    signers = _signer_domains(dkim, "pass")
     try:
-        by_spf = yield from _any_aligned(author, _sender(spf, "pass"), record.strict_spf, records)
-        by_dkim = yield from _any_aligned(author, signers, record.strict_dkim, records)
+        by_spf = yield from _is_any_aligned(author, _sender_domains(spf, "pass"), record.strict_spf, records)
+        by_dkim = yield from _is_any_aligned(author, signers, record.strict_dkim, records)
         if by_spf or by_dkim:
             return msgspec.structs.replace(base, result="pass", spf_aligned=by_spf, dkim_aligned=by_dkim)
-        open_spf = yield from _any_aligned(author, _sender(spf, "temperror"), record.strict_spf, records)
-        open_dkim = yield from _any_aligned(author, _signers(dkim, "temperror"), record.strict_dkim, records)
+        open_spf = yield from _is_any_aligned(author, _sender_domains(spf, "temperror"), record.strict_spf, records)
+        open_dkim = yield from _is_any_aligned(author, _signer_domains(dkim, "temperror"), record.strict_dkim, records)
     except _DnsError:
         return msgspec.structs.replace(base, result="temperror", reason="DNS failed for the alignment")
     if open_spf or open_dkim:
@@ -248,32 +251,33 @@ def _judged(base: Dmarc, record: Record, spf: Spf, dkim: tuple[Dkim, ...], recor
     return msgspec.structs.replace(base, reason=reason)
 
 
-def _sender(spf: Spf, result: str) -> tuple[str, ...]:
+def _sender_domains(spf: Spf, result: str) -> tuple[str, ...]:
     return (normal_domain(spf.domain),) if spf.result == result else ()
 
 
-def _signers(dkim: tuple[Dkim, ...], result: str) -> tuple[str, ...]:
+def _signer_domains(dkim: tuple[Dkim, ...], result: str) -> tuple[str, ...]:
     domains = dict.fromkeys(normal_domain(each.domain) for each in dkim if each.result == result)
     return tuple(domains)[:MAX_SIGNERS]
 
 
-def _any_aligned(author: str, identifiers: tuple[str, ...], strict: bool, records: Records) -> Asking[bool]:
-    """RFC 9989 section 4.10.2. Equal names need no walk; a strict owner allows no others."""
+def _is_any_aligned(author: str, identifiers: tuple[str, ...], strict: bool, records: DmarcRecords) -> Asking[bool]:
+    """Return whether one of the identifiers aligns with the author (RFC 9989 section 4.10.2). Equal names need no walk;
+    a strict owner allows no others."""
     if author in identifiers:
         return True
     if strict or not identifiers:
         return False
-    organisation = (yield from _walk(author, records)).organisation
+    organisation = (yield from _walk_tree(author, records)).organisation
     below = tuple(name for name in identifiers if name == organisation or name.endswith(f".{organisation}"))
     for name in filter(_is_askable, below):
-        if (yield from _walk(name, records)).organisation == organisation:
+        if (yield from _walk_tree(name, records)).organisation == organisation:
             return True
     return False
 
 
-def _walk(domain: str, records: Records) -> Asking[_Walk]:
+def _walk_tree(domain: str, records: DmarcRecords) -> Asking[_TreeWalk]:
     """Walk up from a domain and select its organisational domain."""
-    names = targets(domain)
+    names = list_walk(domain)
     yield from records.ask(names)
     highest = domain
     for name in names:
@@ -281,11 +285,11 @@ def _walk(domain: str, records: Records) -> Asking[_Walk]:
         if record is None:
             continue
         if record.psd == "n":
-            return _Walk(name)
+            return _TreeWalk(name)
         if record.psd == "y" and name != domain:
             below = domain.removesuffix(f".{name}").rpartition(".")[2]
-            return _Walk(f"{below}.{name}", name)
+            return _TreeWalk(f"{below}.{name}", name)
         highest = name
         if record.psd == "y":
             break
-    return _Walk(highest)
+    return _TreeWalk(highest)

@@ -20,8 +20,9 @@ _LONGEST = 45
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 
 
-def queryable(name: str) -> bool:
-    """Can DNS be asked for this name? Odd but printable characters may be in it: SPF macros make such names."""
+def is_queryable(name: str) -> bool:
+    """Return whether DNS can be asked for this name. Odd but printable characters may be in it: SPF macros make such
+    names."""
     if not 0 < len(name) <= MAX_NAME or not (name.isascii() and name.isprintable()):
         return False
     labels = name.split(".")
@@ -29,16 +30,17 @@ def queryable(name: str) -> bool:
 
 
 def is_domain(name: str) -> bool:
-    """Is this a name of several labels that a mail domain can have (RFC 7208 section 4.3)?"""
-    return "." in name and queryable(name) and name[0] != "[" and " " not in name
+    """Return whether this is a name of several labels that a mail domain can have (RFC 7208 section 4.3)."""
+    return "." in name and is_queryable(name) and name[0] != "[" and " " not in name
 
 
-def address(text: str) -> IpAddress | None:
-    """An IP address, IPv4 where it is one in IPv6 clothes (RFC 7208 section 5); None where it is not an address."""
-    return _known_address(text) if len(text) <= _LONGEST else _address(text)
+def parse_address(text: str) -> IpAddress | None:
+    """Parse an IP address; IPv4 written as IPv6 becomes IPv4 (RFC 7208 section 5). Return None where it is not an
+    address."""
+    return _parse_cached(text) if len(text) <= _LONGEST else _parse_address(text)
 
 
-def _address(text: str) -> IpAddress | None:
+def _parse_address(text: str) -> IpAddress | None:
     try:
         found = ip_address(text)
     except ValueError:
@@ -47,15 +49,15 @@ def _address(text: str) -> IpAddress | None:
 
 
 # The same hosts send again and again, and taking an address apart is slow.
-_known_address = lru_cache(4096)(_address)
+_parse_cached = lru_cache(4096)(_parse_address)
 
 
-def addresses(answer: DnsAnswer) -> Iterator[IpAddress]:
-    """The addresses in an answer, as many as are looked at."""
-    return filter(None, map(address, answer.records[:MAX_ADDRESSES]))
+def parse_addresses(answer: DnsAnswer) -> Iterator[IpAddress]:
+    """Return the addresses in an answer, at most `MAX_ADDRESSES` of them."""
+    return filter(None, map(parse_address, answer.records[:MAX_ADDRESSES]))
 
 
 def reverse_name(host: IpAddress) -> str:
-    """The name under which an address keeps its PTR records (RFC 1035 section 3.5, RFC 3596 section 2.5)."""
+    """Return the name under which an address keeps its PTR records (RFC 1035 section 3.5, RFC 3596 section 2.5)."""
     parts = str(host).split(".") if host.version == 4 else format(int(host), "032x")
     return f"{'.'.join(reversed(parts))}.{'in-addr' if host.version == 4 else 'ip6'}.arpa"

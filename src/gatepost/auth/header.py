@@ -1,6 +1,6 @@
 """The Authentication-Results field for relayed mail (RFC 8601), and which fields of strangers it replaces.
 
-Everything after the first word was chosen by whoever sent the mail: domains, selectors, names of hosts. A value is
+Everything after the first word was chosen by the sender of the mail: domains, selectors, names of hosts. A value is
 therefore written bare only where it is a token, else as a quoted string without control characters, so that nothing
 in it can end the value, the result or the line. An incoming field that claims to be ours is a forgery (section 5).
 """
@@ -22,10 +22,10 @@ _ODD = re.compile(r"[^ -~]")
 _ID = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s;()"]+', re.DOTALL)
 
 
-def authentication_results(authserv_id: str, found: Authentication) -> bytes:
-    """The whole field, folded, with its line end."""
-    lines = [f"Authentication-Results: {_value(authserv_id)}"]
-    for result in _results(found):
+def format_header(authserv_id: str, found: Authentication) -> bytes:
+    """Return the whole Authentication-Results field, folded, with its line end."""
+    lines = [f"Authentication-Results: {_format_value(authserv_id)}"]
+    for result in _format_results(found):
         lines[-1] += ";"
         lines.append("\t")
         for piece in result:
@@ -35,32 +35,34 @@ def authentication_results(authserv_id: str, found: Authentication) -> bytes:
     return "\r\n".join([*lines, ""]).encode("ascii")
 
 
-def forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
-    """The places of the incoming fields to strip: those that claim our name, and those whose claim cannot be read."""
+def find_forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
+    """Return the places of the incoming fields to strip: those that claim our authserv-id, and those whose claim cannot
+    be read."""
     ours = authserv_id.lower()
     return tuple(
         index
         for index, field in enumerate(fields)
-        if field.name.strip() == NAME and {"", ours} & {claimed_id(field.value), claimed_id(_unfolded(field.raw))}
+        if field.name.strip() == NAME
+        and {"", ours} & {read_authserv_id(field.value), read_authserv_id(_unfold(field.raw))}
     )
 
 
-def claimed_id(value: str) -> str:
-    """The authserv-id of a field's value in lower case, "" where it cannot be read."""
+def read_authserv_id(value: str) -> str:
+    """Return the authserv-id of a field's value in lower case, "" where it cannot be read."""
     value = value[:MAX_CLAIM]
-    found = _ID.match(value, _past_comments(value))
+    found = _ID.match(value, _skip_comments(value))
     if not found:
         return ""
     text = found[0]
     return (re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text).lower()
 
 
-def _unfolded(raw: bytes) -> str:
+def _unfold(raw: bytes) -> str:
     return raw.partition(b":")[2].decode("latin-1")
 
 
-def _past_comments(value: str) -> int:
-    """Where the first word starts, white space and nested comments skipped (RFC 5322 section 3.2.2)."""
+def _skip_comments(value: str) -> int:
+    """Return where the first word starts, white space and nested comments skipped (RFC 5322 section 3.2.2)."""
     depth = index = 0
     while index < len(value):
         char = value[index]
@@ -74,41 +76,43 @@ def _past_comments(value: str) -> int:
     return index
 
 
-def _results(found: Authentication) -> Iterator[tuple[str, ...]]:
-    """One tuple of words for each method, each word ready to be written."""
-    yield _spf(found.spf)
+def _format_results(found: Authentication) -> Iterator[tuple[str, ...]]:
+    """Yield one tuple of words for each method, each word ready to be written."""
+    yield _format_spf(found.spf)
     if found.spf.scope != "helo" and found.helo.result != "none":
-        yield _spf(found.helo)
+        yield _format_spf(found.helo)
     if not found.dkim:
         yield ("dkim=none",)
-    yield from map(_dkim, found.dkim[:MAX_SIGNATURES])
+    yield from map(_format_dkim, found.dkim[:MAX_SIGNATURES])
     dmarc = found.dmarc
     policy = (("policy.dmarc", dmarc.policy),) if dmarc.policy else ()
-    yield _result("dmarc", dmarc.result, dmarc.reason, ("header.from", dmarc.domain), *policy)
+    yield _format_result("dmarc", dmarc.result, dmarc.reason, ("header.from", dmarc.domain), *policy)
     if found.arc.result != "none":
         # RFC 8617 section 10.1 knows no other results; why it is not a pass stands in the reason.
         result = "pass" if found.arc.result == "pass" else "fail"
-        yield _result("arc", result, found.arc.reason, ("smtp.remote-ip", found.host))
+        yield _format_result("arc", result, found.arc.reason, ("smtp.remote-ip", found.host))
     if found.iprev.result != "none":
-        yield _result("iprev", found.iprev.result, found.iprev.reason, ("policy.iprev", found.host))
+        yield _format_result("iprev", found.iprev.result, found.iprev.reason, ("policy.iprev", found.host))
 
 
-def _spf(spf: Spf) -> tuple[str, ...]:
-    return _result("spf", spf.result, spf.reason, ("smtp.helo" if spf.scope == "helo" else "smtp.mailfrom", spf.domain))
+def _format_spf(spf: Spf) -> tuple[str, ...]:
+    return _format_result(
+        "spf", spf.result, spf.reason, ("smtp.helo" if spf.scope == "helo" else "smtp.mailfrom", spf.domain)
+    )
 
 
-def _dkim(dkim: Dkim) -> tuple[str, ...]:
+def _format_dkim(dkim: Dkim) -> tuple[str, ...]:
     properties = (("d", dkim.domain), ("i", dkim.identity), ("s", dkim.selector), ("a", dkim.algorithm))
-    return _result("dkim", dkim.result, dkim.reason, *((f"header.{name}", value) for name, value in properties))
+    return _format_result("dkim", dkim.result, dkim.reason, *((f"header.{name}", value) for name, value in properties))
 
 
-def _result(method: str, result: str, reason: str, *properties: tuple[str, str]) -> tuple[str, ...]:
-    shown = (f"reason={_value(reason)}",) if reason and result != "pass" else ()
-    return (f"{method}={result}", *shown, *(f"{name}={_value(value)}" for name, value in properties if value))
+def _format_result(method: str, result: str, reason: str, *properties: tuple[str, str]) -> tuple[str, ...]:
+    shown = (f"reason={_format_value(reason)}",) if reason and result != "pass" else ()
+    return (f"{method}={result}", *shown, *(f"{name}={_format_value(value)}" for name, value in properties if value))
 
 
-def _value(text: str) -> str:
-    """A token, or a quoted string of printable ASCII (RFC 8601 section 2.2, `value`)."""
+def _format_value(text: str) -> str:
+    """Return a token, or a quoted string of printable ASCII (RFC 8601 section 2.2, `value`)."""
     text = _ODD.sub("?", text[:MAX_VALUE])
     if _TOKEN.fullmatch(text):
         return text

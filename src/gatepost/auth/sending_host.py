@@ -1,16 +1,14 @@
-"""Which host sent the message to us, where the border MTA did not say or was a relay of our own.
+"""Which host sent the message to us, and whether its name leads back to it.
 
-Every MTA puts a Received field on top (RFC 5321 section 4.4) with the address it saw in the comment after `from`:
+Where the border MTA did not say, or was a relay of our own, the Received fields tell. Every MTA puts one on top (RFC
+5321 section 4.4) with the address it saw in the comment after `from`: `Received: from what-it-said.example
+(its.name.example [192.0.2.1]) by mx.example with ESMTPS`. Fields are read from the top, hop by hop, as long as the
+address is that of a trusted relay; the first other address is the sending host. Below that one everything was written
+by strangers. The name after `from` and the text after `helo=` are the sender's own words, so an address there counts
+only where the MTA recorded none elsewhere.
 
-    Received: from what-it-said.example (its.name.example [192.0.2.1]) by mx.example with ESMTPS
-
-Fields are read from the top, hop by hop, as long as the address is that of a trusted relay; the first other address
-is the sending host. Below that one everything was written by strangers. The name after `from` and what follows
-`helo=` are the sender's own words, so an address there counts only where the MTA recorded none elsewhere.
-
-iprev (RFC 8601 section 3): does the name of the sending host lead back to its address?
-
-Anyone can publish any name for an address of their own; only the owner of the name can make it point back.
+iprev (RFC 8601 section 3) follows the name of the sending host back to its address. Anyone can publish any name for an
+address of their own; only the owner of the name can make it point back.
 """
 
 import re
@@ -20,12 +18,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gatepost.auth.dns_names import IpAddress, address, addresses, queryable, reverse_name
+from gatepost.auth.dns_names import IpAddress, is_queryable, parse_address, parse_addresses, reverse_name
 from gatepost.auth.results import Iprev
 from gatepost.mail.message import Envelope, Field
 from gatepost.questions import Asking, Dns
 
-Network: TypeAlias = Container[Any]  # of addresses: one network of `ipaddress`, or a set of many
+AddressSet: TypeAlias = Container[Any]  # of addresses: one network of `ipaddress`, or a set of many
 
 MAX_HOPS = 50
 MAX_TEXT = 2_000
@@ -55,14 +53,14 @@ class _Hop(msgspec.Struct, frozen=True):
     local: bool
 
 
-def find_sending_host(envelope: Envelope, fields: Iterable[Field], trusted: tuple[Network, ...] = ()) -> SendingHost:
-    """The first host past the trusted relays, the border MTA's peer first."""
-    peer = address(envelope.remote_address or "")
+def find_sending_host(envelope: Envelope, fields: Iterable[Field], trusted: tuple[AddressSet, ...] = ()) -> SendingHost:
+    """Return the first host past the trusted relays, the border MTA's peer first."""
+    peer = parse_address(envelope.remote_address or "")
     if peer is not None and not _is_trusted(peer, trusted):
         return SendingHost(peer, envelope.helo or "", "border")
     received = (field for field in fields if field.name == "received")
     for field in islice(received, MAX_HOPS):
-        hop = _hop(field.value[:MAX_TEXT])
+        hop = _read_hop(field.value[:MAX_TEXT])
         if hop.local or (hop.address and (hop.address.is_loopback or _is_trusted(hop.address, trusted))):
             continue
         if hop.address is None:
@@ -72,21 +70,21 @@ def find_sending_host(envelope: Envelope, fields: Iterable[Field], trusted: tupl
     return SendingHost(peer, envelope.helo or "", "border") if peer else SendingHost(helo=envelope.helo or "")
 
 
-def _is_trusted(host: IpAddress, trusted: tuple[Network, ...]) -> bool:
+def _is_trusted(host: IpAddress, trusted: tuple[AddressSet, ...]) -> bool:
     return any(host in network for network in trusted)
 
 
-def _hop(value: str) -> _Hop:
-    words, comment, protocol = _clauses(value)
+def _read_hop(value: str) -> _Hop:
+    words, comment, protocol = _split_clauses(value)
     if not words or protocol in _OWN:
         return _Hop(None, "", local=True)
     helo = _HELO.search(comment)
-    found = _recorded(_HELO.sub(" ", comment)) or _recorded(" ".join(words))
+    found = _find_recorded_address(_HELO.sub(" ", comment)) or _find_recorded_address(" ".join(words))
     return _Hop(found, helo[1].strip("[],;") if helo else words[0], local=False)
 
 
-def _clauses(value: str) -> tuple[list[str], str, str]:
-    """The words after `from`, the comments up to `by`, and the protocol; empty without a `from`."""
+def _split_clauses(value: str) -> tuple[list[str], str, str]:
+    """Return the words after `from`, the comments up to `by`, and the protocol; empty without a `from`."""
     words: list[str] = []
     comment: list[str] = []
     clause, depth = "", 0
@@ -107,10 +105,11 @@ def _clauses(value: str) -> tuple[list[str], str, str]:
     return words, " ".join(comment), ""
 
 
-def _recorded(text: str) -> IpAddress | None:
-    """The address that an MTA recorded: the first in brackets (a user's ident may stand before it), else a bare one."""
+def _find_recorded_address(text: str) -> IpAddress | None:
+    """Return the address that an MTA recorded: the first in brackets (a user's ident may stand before it), else a bare
+    one."""
     texts = [*(found[1] for found in _BRACKETED.finditer(text)), *_BARE.findall(text)]
-    return next((found for text in texts if (found := address(text))), None)
+    return next((found for text in texts if (found := parse_address(text))), None)
 
 
 # RFC 8601 section 3 asks for a limit on the names that are followed.
@@ -125,12 +124,12 @@ def verify_iprev(host: IpAddress | None) -> Asking[Iprev]:
     if answer.status == "failed":
         return Iprev("temperror", reason="DNS failed for the host's name")
     claimed = [name.lower().removesuffix(".") for name in answer.records[:MAX_REVERSE_NAMES]]
-    names = [name for name in claimed if queryable(name)]
+    names = [name for name in claimed if is_queryable(name)]
     if not names:
         return Iprev("permerror", reason="the host has no name")
     answers = yield tuple(Dns(name, "A" if host.version == 4 else "AAAA") for name in names)
     for name, forward in zip(names, answers, strict=False):
-        if host in addresses(forward):
+        if host in parse_addresses(forward):
             return Iprev("pass", name)
     if any(forward.status == "failed" for forward in answers):
         return Iprev("temperror", names[0], "DNS failed for the name's address")

@@ -1,12 +1,11 @@
-"""Tag lists, the `name=value; name=value` of DKIM and ARC headers and of key records (RFC 6376 section 3.2).
+"""The tags of DKIM-Signature and of its ARC sisters (RFC 6376 section 3.5), and tag lists as such (section 3.2).
 
-Names are case-sensitive and stand once; a name that stands twice makes the whole list invalid, and so does an empty
-place between two semicolons (only one semicolon may trail). White space around names and values does not count, white
-space inside a value does, so `t=1 2345` is not a number.
+A tag list is the `name=value; name=value` of DKIM and ARC headers and of key records. Names are case-sensitive and
+stand once; a name that stands twice makes the whole list invalid, and so does an empty place between two semicolons
+(only one semicolon may trail). White space around names and values does not count, white space inside a value does, so
+`t=1 2345` is not a number.
 
-What a signature says about itself: the tags of DKIM-Signature and of its ARC sisters (RFC 6376 section 3.5).
-
-Reading is total: the result is a `Signature` that can be verified, or a `Refusal` in the words of RFC 8601 section
+Reading never raises: the result is a `Signature` that can be verified, or a `Refusal` in the words of RFC 8601 section
 2.7.1. "neutral" is a signature that cannot be processed, "permerror" one that the standards call failed, "policy" one
 that could be verified but is not accepted. Domains may be written in Unicode (RFC 8616) and come out as A-labels.
 """
@@ -22,8 +21,8 @@ _BLANK = " \t\r\n"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def parse(text: str) -> dict[str, str] | None:
-    """The tags in their order, or None where the text is no tag list. Never raises; linear."""
+def parse_tags(text: str) -> dict[str, str] | None:
+    """Return the tags in their order, or None where the text is no tag list. It never raises and takes linear time."""
     pieces = text.split(";")
     if not pieces[-1].strip(_BLANK):
         pieces.pop()
@@ -37,13 +36,14 @@ def parse(text: str) -> dict[str, str] | None:
     return tags
 
 
-def compact(value: str) -> str:
-    """A value without its folding white space, as base64 is written (RFC 6376 section 2.10)."""
+def remove_blanks(value: str) -> str:
+    """Return a value without its folding white space, as base64 is written (RFC 6376 section 2.10)."""
     return "".join(value.split()) if value.isascii() else value
 
 
-def emptied(field: bytes, tag: bytes) -> bytes:
-    """A header field with the value of one tag deleted and all else kept, as a signature is made (section 3.7)."""
+def empty_tag(field: bytes, tag: bytes) -> bytes:
+    """Return a header field with the value of one tag deleted and all else kept, as a signature is made (section
+    3.7)."""
     name, colon, value = field.partition(b":")
     pieces = value.split(b";")
     for index, piece in enumerate(pieces):
@@ -65,7 +65,7 @@ SKEW = 300
 DAY = 86400
 
 
-class Rules(msgspec.Struct, frozen=True):
+class SignatureRules(msgspec.Struct, frozen=True):
     """What is accepted. The defaults are today's rules; suites of older drafts are read with older ones."""
 
     algorithms: frozenset[str] = frozenset({"rsa-sha256", "ed25519-sha256"})
@@ -74,7 +74,7 @@ class Rules(msgspec.Struct, frozen=True):
     least_bits: int = 1024
 
 
-TODAY = Rules()
+TODAY = SignatureRules()
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -118,86 +118,86 @@ class _UnreadableError(Exception):
         self.reason = reason
 
 
-def tags_of(field: bytes) -> dict[str, str] | None:
-    """The tags of a header field, None where it has no tag list or is unreasonably long."""
+def read_field_tags(field: bytes) -> dict[str, str] | None:
+    """Return the tags of a header field, None where it has no tag list or is unreasonably long."""
     if len(field) > FIELD_MAX:
         return None
-    return parse(field.partition(b":")[2].decode("utf-8", "replace"))
+    return parse_tags(field.partition(b":")[2].decode("utf-8", "replace"))
 
 
-def dkim(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | Refusal:
+def read_dkim(tags: dict[str, str], now: float, rules: SignatureRules = TODAY) -> Signature | Refusal:
     """Read the tags of a DKIM-Signature."""
     if tags.get("v", "") not in rules.versions:
-        return _refusal(tags, "neutral", "the signature has an unknown version")
+        return _refuse(tags, "neutral", "the signature has an unknown version")
     try:
-        signature = _message_signature(tags, now, rules)
-        identity = _identity(tags, signature.domain)
+        signature = _read_message_signature(tags, now, rules)
+        identity = _read_identity(tags, signature.domain)
     except _UnreadableError as error:
-        return _refusal(tags, error.result, error.reason)
+        return _refuse(tags, error.result, error.reason)
     if "from" not in signature.names:
-        return _refusal(tags, "permerror", "the From field is not signed")
+        return _refuse(tags, "permerror", "the From field is not signed")
     return msgspec.structs.replace(signature, identity=identity)
 
 
-def arc_message(tags: dict[str, str], now: float, rules: Rules = TODAY) -> Signature | Refusal:
+def read_arc_message(tags: dict[str, str], now: float, rules: SignatureRules = TODAY) -> Signature | Refusal:
     """Read the tags of an ARC-Message-Signature (RFC 8617 section 4.1.2): DKIM's without v=, and i= is a number.
 
     Without c= the published suite, and those who sign, mean relaxed; DKIM's own default would be simple.
     """
     try:
-        signature = _message_signature({"c": "relaxed/relaxed", **tags}, now, rules)
+        signature = _read_message_signature({"c": "relaxed/relaxed", **tags}, now, rules)
     except _UnreadableError as error:
-        return _refusal(tags, error.result, error.reason)
+        return _refuse(tags, error.result, error.reason)
     if "arc-seal" in signature.names:
-        return _refusal(tags, "permerror", "the message signature signs a seal")
+        return _refuse(tags, "permerror", "the message signature signs a seal")
     return signature
 
 
-def arc_seal(tags: dict[str, str], rules: Rules = TODAY) -> Signature | Refusal:
+def read_arc_seal(tags: dict[str, str], rules: SignatureRules = TODAY) -> Signature | Refusal:
     """Read the tags of an ARC-Seal (RFC 8617 section 4.1.3): it signs the ARC fields, always relaxed, and no body."""
     if "h" in tags:
-        return _refusal(tags, "permerror", "the seal has a list of fields")
+        return _refuse(tags, "permerror", "the seal has a list of fields")
     try:
-        _number(tags, "t")
+        _read_time(tags, "t")
         return Signature(
-            domain=(domain := _domain(tags)),
-            selector=_selector(tags, domain),
-            algorithm=_algorithm(tags, rules),
-            value=_base64(tags, "b"),
+            domain=(domain := _read_domain(tags)),
+            selector=_read_selector(tags, domain),
+            algorithm=_read_algorithm(tags, rules),
+            value=_read_base64(tags, "b"),
         )
     except _UnreadableError as error:
-        return _refusal(tags, error.result, error.reason)
+        return _refuse(tags, error.result, error.reason)
 
 
-def _message_signature(tags: dict[str, str], now: float, rules: Rules) -> Signature:
-    relaxed_header, relaxed_body = _canonicalisation(tags.get("c", "simple/simple"))
-    _check_times(_number(tags, "t"), _number(tags, "x"), now)
-    if not rules.queries & _words(tags.get("q", "dns/txt")):
+def _read_message_signature(tags: dict[str, str], now: float, rules: SignatureRules) -> Signature:
+    relaxed_header, relaxed_body = _read_canonicalisation(tags.get("c", "simple/simple"))
+    _check_times(_read_time(tags, "t"), _read_time(tags, "x"), now)
+    if not rules.queries & _split_words(tags.get("q", "dns/txt")):
         raise _UnreadableError("neutral", "the key is to be found in an unknown way")
     return Signature(
-        domain=(domain := _domain(tags)),
-        selector=_selector(tags, domain),
-        algorithm=_algorithm(tags, rules),
-        value=_base64(tags, "b"),
-        body_hash=_base64(tags, "bh"),
+        domain=(domain := _read_domain(tags)),
+        selector=_read_selector(tags, domain),
+        algorithm=_read_algorithm(tags, rules),
+        value=_read_base64(tags, "b"),
+        body_hash=_read_base64(tags, "bh"),
         relaxed_header=relaxed_header,
         relaxed_body=relaxed_body,
-        names=_names(tags),
-        length=_length(tags),
+        names=_read_names(tags),
+        length=_read_length(tags),
     )
 
 
-def _refusal(tags: dict[str, str], result: Literal["neutral", "policy", "permerror"], reason: str) -> Refusal:
+def _refuse(tags: dict[str, str], result: Literal["neutral", "policy", "permerror"], reason: str) -> Refusal:
     return Refusal(
         result,
         reason,
-        domain=dns_name(tags.get("d", "")) or "",
-        selector=dns_name(tags.get("s", "")) or "",
+        domain=normalise_dns_name(tags.get("d", "")) or "",
+        selector=normalise_dns_name(tags.get("s", "")) or "",
         algorithm=tags["a"] if tags.get("a") in _KNOWN else "",
     )
 
 
-def _algorithm(tags: dict[str, str], rules: Rules) -> str:
+def _read_algorithm(tags: dict[str, str], rules: SignatureRules) -> str:
     algorithm = tags.get("a", "")
     if algorithm in rules.algorithms:
         return algorithm
@@ -207,7 +207,7 @@ def _algorithm(tags: dict[str, str], rules: Rules) -> str:
     raise _UnreadableError("neutral", "the signature has an unknown algorithm")
 
 
-def _canonicalisation(value: str) -> tuple[bool, bool]:
+def _read_canonicalisation(value: str) -> tuple[bool, bool]:
     header, _, body = value.partition("/")
     if header not in _FORMS or (body or "simple") not in _FORMS or value.endswith("/"):
         raise _UnreadableError("neutral", "the signature has an unknown canonicalisation")
@@ -223,7 +223,7 @@ def _check_times(made: int | None, expires: int | None, now: float) -> None:
         raise _UnreadableError("policy", "the signature is from the future")
 
 
-def _number(tags: dict[str, str], name: str) -> int | None:
+def _read_time(tags: dict[str, str], name: str) -> int | None:
     value = tags.get(name)
     if value is None:
         return None
@@ -232,7 +232,7 @@ def _number(tags: dict[str, str], name: str) -> int | None:
     return int(value)
 
 
-def _length(tags: dict[str, str]) -> int | None:
+def _read_length(tags: dict[str, str]) -> int | None:
     value = tags.get("l")
     if value is None:
         return None
@@ -241,9 +241,9 @@ def _length(tags: dict[str, str]) -> int | None:
     return int(value)
 
 
-def _base64(tags: dict[str, str], name: str) -> bytes:
+def _read_base64(tags: dict[str, str], name: str) -> bytes:
     try:
-        octets = binascii.a2b_base64(compact(tags.get(name, "")), strict_mode=True)
+        octets = binascii.a2b_base64(remove_blanks(tags.get(name, "")), strict_mode=True)
     except ValueError:
         octets = b""
     if not octets:
@@ -251,7 +251,7 @@ def _base64(tags: dict[str, str], name: str) -> bytes:
     return octets
 
 
-def _names(tags: dict[str, str]) -> tuple[str, ...]:
+def _read_names(tags: dict[str, str]) -> tuple[str, ...]:
     if "h" not in tags:
         raise _UnreadableError("neutral", "the list of signed fields is missing")
     names = tuple(name for part in tags["h"].split(":") if (name := part.strip().lower()))
@@ -260,39 +260,40 @@ def _names(tags: dict[str, str]) -> tuple[str, ...]:
     return names
 
 
-def _words(value: str) -> set[str]:
+def _split_words(value: str) -> set[str]:
     return {word.strip() for word in value.split(":")}
 
 
-def _domain(tags: dict[str, str]) -> str:
-    domain = dns_name(tags.get("d", ""))
+def _read_domain(tags: dict[str, str]) -> str:
+    domain = normalise_dns_name(tags.get("d", ""))
     if not domain or "." not in domain:
         raise _UnreadableError("neutral", "d= is not a domain")
     return domain
 
 
-def _selector(tags: dict[str, str], domain: str) -> str:
-    selector = dns_name(tags.get("s", ""))
-    if not selector or not dns_name(f"{selector}._domainkey.{domain}"):
+def _read_selector(tags: dict[str, str], domain: str) -> str:
+    selector = normalise_dns_name(tags.get("s", ""))
+    if not selector or not normalise_dns_name(f"{selector}._domainkey.{domain}"):
         raise _UnreadableError("neutral", "s= is not a selector")
     return selector
 
 
-def _identity(tags: dict[str, str], domain: str) -> str:
-    """i= as local@domain, its domain at or below d=."""
+def _read_identity(tags: dict[str, str], domain: str) -> str:
+    """Return i= as local@domain; its domain must be at or below d=."""
     if "i" not in tags:
         return f"@{domain}"
     # RFC 6376 section 2.11: octets in hexadecimal, white space dropped.
-    plain = _QUOTED.sub(lambda found: chr(int(found[1], 16)), compact(tags["i"]))
+    plain = _QUOTED.sub(lambda found: chr(int(found[1], 16)), remove_blanks(tags["i"]))
     local, _, name = plain.rpartition("@")
-    host = dns_name(name)
+    host = normalise_dns_name(name)
     if not host or not f".{host}".endswith(f".{domain}"):
         raise _UnreadableError("permerror", "i= is not within d=")
     return f"{local}@{host}"
 
 
-def dns_name(name: str) -> str | None:
-    """A name as it is asked for in DNS, in lower case with A-labels (RFC 8616 section 2), None where it is none."""
+def normalise_dns_name(name: str) -> str | None:
+    """Return a name as it is asked for in DNS, in lower case with A-labels (RFC 8616 section 2), None where it is
+    none."""
     if len(name) > 253:
         return None
     name = name.lower()

@@ -12,9 +12,9 @@ the host. DMARC looks at the former only.
 import msgspec
 
 from gatepost.auth import spf_record
-from gatepost.auth.dns_names import IpAddress, addresses, is_domain, queryable, reverse_name
+from gatepost.auth.dns_names import IpAddress, is_domain, is_queryable, parse_addresses, reverse_name
 from gatepost.auth.results import Result, Spf
-from gatepost.auth.spf_record import Macro, Mechanism, Record, RecordError
+from gatepost.auth.spf_record import Macro, Mechanism, SpfRecord, SpfRecordError
 from gatepost.names import normal_domain
 from gatepost.questions import Asking, Dns, DnsAnswer
 
@@ -27,7 +27,7 @@ MAX_QUESTIONS = 1 + MAX_LOOKUPS * (1 + MAX_HOSTS) + (1 + MAX_HOSTS)
 MAX_LOCAL = 255
 
 
-class Sender(msgspec.Struct, frozen=True):
+class SpfSender(msgspec.Struct, frozen=True):
     """Who is checked: the host, and what it said in HELO and MAIL FROM."""
 
     host: IpAddress
@@ -36,8 +36,8 @@ class Sender(msgspec.Struct, frozen=True):
     helo: str
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What `check_host` came to; `explanation` is the name of the text that a `fail` is explained with."""
+class SpfOutcome(msgspec.Struct, frozen=True):
+    """The result of `check_host`; `explanation` is the name of the text that a `fail` is explained with."""
 
     result: Result
     reason: str = ""
@@ -50,13 +50,13 @@ class _CheckError(Exception):
 
     def __init__(self, result: Result, reason: str) -> None:
         super().__init__(reason)
-        self.outcome = Outcome(result, reason)
+        self.outcome = SpfOutcome(result, reason)
 
 
 class _Check:
     """One check under way: who is checked, and what it has cost so far."""
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: SpfSender) -> None:
         self.sender = sender
         self.lookups = 0
         self.voids = 0
@@ -78,45 +78,45 @@ def verify(host: IpAddress | None, mail_from: str, helo: str) -> Asking[tuple[Sp
     """Check MAIL FROM, and HELO where that gave `none`; the results for both names."""
     if host is None:
         return Spf(reason="sending host unknown"), Spf(scope="helo", reason="sending host unknown")
-    sender = sender_of(host, mail_from, helo)
+    sender = parse_sender(host, mail_from, helo)
     outcome = yield from check_host(sender)
-    named = Spf(outcome.result, sender.domain, "mfrom" if _path(mail_from) else "helo", outcome.reason)
+    named = Spf(outcome.result, sender.domain, "mfrom" if _strip_path(mail_from) else "helo", outcome.reason)
     if named.scope == "helo":
         return named, named
     if named.result != "none":
         return named, Spf(scope="helo", reason="not checked: MAIL FROM has a result")
-    by_helo = sender_of(host, "", helo)
+    by_helo = parse_sender(host, "", helo)
     outcome = yield from check_host(by_helo)
     return named, Spf(outcome.result, by_helo.domain, "helo", outcome.reason)
 
 
-def sender_of(host: IpAddress, mail_from: str, helo: str) -> Sender:
+def parse_sender(host: IpAddress, mail_from: str, helo: str) -> SpfSender:
     """Take MAIL FROM apart (RFC 7208 sections 2.4 and 4.3)."""
-    path = _path(mail_from)
+    path = _strip_path(mail_from)
     helo = helo.strip()[:MAX_LOCAL]
     if not path:
-        return Sender(host, "postmaster", normal_domain(helo), helo)
+        return SpfSender(host, "postmaster", normal_domain(helo), helo)
     local, _, domain = path.rpartition("@")
-    return Sender(host, local[:MAX_LOCAL] or "postmaster", normal_domain(domain), helo)
+    return SpfSender(host, local[:MAX_LOCAL] or "postmaster", normal_domain(domain), helo)
 
 
-def check_host(sender: Sender) -> Asking[Outcome]:
-    """RFC 7208 section 4."""
+def check_host(sender: SpfSender) -> Asking[SpfOutcome]:
+    """Evaluate the sender's domain: the check_host() function of RFC 7208 section 4."""
     if not is_domain(sender.domain):
-        return Outcome("none", "not a domain name")
+        return SpfOutcome("none", "not a domain name")
     try:
-        return (yield from _evaluate(_Check(sender), sender.domain))
+        return (yield from _evaluate_record(_Check(sender), sender.domain))
     except _CheckError as stop:
         return stop.outcome
 
 
-def explain(sender: Sender, outcome: Outcome, now: float = 0, receiver: str = "unknown") -> Asking[str]:
-    """The text with which the domain explains a `fail` (RFC 7208 section 6.2); "" where it gives none."""
+def explain(sender: SpfSender, outcome: SpfOutcome, now: float = 0, receiver: str = "unknown") -> Asking[str]:
+    """Return the text with which the domain explains a `fail` (RFC 7208 section 6.2); "" where it gives none."""
     if outcome.result != "fail" or outcome.explanation is None:
         return ""
     check = _Check(sender)
     name = yield from _expand(check, outcome.explanation, outcome.domain)
-    if not queryable(name):
+    if not is_queryable(name):
         return ""
     (answer,) = yield (Dns(name, "TXT"),)
     if len(answer.records) != 1 or not answer.records[0].isascii():
@@ -124,57 +124,57 @@ def explain(sender: Sender, outcome: Outcome, now: float = 0, receiver: str = "u
     text = spf_record.parse_macro(answer.records[0][: spf_record.MAX_RECORD], spf_record.ALL_LETTERS)
     if text is None:
         return ""
-    values = yield from _values(check, outcome.domain, spf_record.letters_in(text))
+    values = yield from _macro_values(check, outcome.domain, spf_record.find_letters(text))
     return spf_record.expand_macro(text, {**values, "c": str(sender.host), "r": receiver, "t": str(int(now))})
 
 
-def _path(mail_from: str) -> str:
-    """MAIL FROM without brackets and without an obsolete source route (RFC 5321 section 4.1.2)."""
+def _strip_path(mail_from: str) -> str:
+    """Return MAIL FROM without brackets and without an obsolete source route (RFC 5321 section 4.1.2)."""
     path = mail_from.strip().removeprefix("<").removesuffix(">")
     return path.partition(":")[2] if path.startswith("@") and ":" in path else path
 
 
-def _evaluate(check: _Check, domain: str) -> Asking[Outcome]:
-    found = yield from _record(domain)
-    if isinstance(found, Outcome):
+def _evaluate_record(check: _Check, domain: str) -> Asking[SpfOutcome]:
+    found = yield from _find_record(domain)
+    if isinstance(found, SpfOutcome):
         return found
     for mechanism in found.mechanisms:
         if (yield from _matches(check, mechanism, domain)):
-            return Outcome(mechanism.result, f"matched {mechanism.name}", found.explanation, domain)
+            return SpfOutcome(mechanism.result, f"matched {mechanism.name}", found.explanation, domain)
     if found.redirect is None:
-        return Outcome("neutral", "nothing matched")
+        return SpfOutcome("neutral", "nothing matched")
     check.count_lookup()
     target = yield from _expand(check, found.redirect, domain)
-    outcome = (yield from _evaluate(check, target)) if queryable(target) else Outcome("none")
-    return Outcome("permerror", "redirect leads to no record") if outcome.result == "none" else outcome
+    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfOutcome("none")
+    return SpfOutcome("permerror", "redirect leads to no record") if outcome.result == "none" else outcome
 
 
-def _record(domain: str) -> Asking[Record | Outcome]:
+def _find_record(domain: str) -> Asking[SpfRecord | SpfOutcome]:
     """Find and read the one record of a domain (RFC 7208 sections 4.4 and 4.5)."""
     (answer,) = yield (Dns(domain, "TXT"),)
     if answer.status == "failed":
         raise _CheckError("temperror", f"DNS failed for {domain}")
     records = [text for text in answer.records if spf_record.is_spf(text)]
     if not records:
-        return Outcome("none", "no such name" if answer.status == "no-name" else "no record")
+        return SpfOutcome("none", "no such name" if answer.status == "no-name" else "no record")
     if len(records) > 1:
         raise _CheckError("permerror", f"{len(records)} records at {domain}")
-    record = spf_record.parse(records[0])
-    if isinstance(record, RecordError):
+    record = spf_record.parse_record(records[0])
+    if isinstance(record, SpfRecordError):
         raise _CheckError("permerror", str(record))
     return record
 
 
 def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
-    """RFC 7208 section 5."""
+    """Return whether a mechanism matches the sending host (RFC 7208 section 5)."""
     host = check.sender.host
     match mechanism.name:
         case "all":
             return True
         case "ip4":
-            return host.version == 4 and _within(int(host), mechanism.network, 32 - mechanism.length4)
+            return host.version == 4 and _is_within(int(host), mechanism.network, 32 - mechanism.length4)
         case "ip6":
-            return host.version == 6 and _within(int(host), mechanism.network, 128 - mechanism.length6)
+            return host.version == 6 and _is_within(int(host), mechanism.network, 128 - mechanism.length6)
     check.count_lookup()
     target = domain
     if mechanism.target is not None:
@@ -182,85 +182,85 @@ def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
         if not target.isascii():  # RFC 8616 section 4: an international local part matches nothing
             return False
     if mechanism.name == "include":
-        return (yield from _included(check, target))
-    if not queryable(target):
+        return (yield from _matches_include(check, target))
+    if not is_queryable(target):
         return False
     match mechanism.name:
         case "a":
-            answers = yield (_address_question(host, target),)
-            return _any_within(check, mechanism, answers)
+            answers = yield (_ask_address(host, target),)
+            return _is_any_within(check, mechanism, answers)
         case "mx":
-            return (yield from _exchanges(check, mechanism, target))
+            return (yield from _matches_mx(check, mechanism, target))
         case "exists":
             (answer,) = yield (Dns(target, "A"),)
-            return bool(_records(check, answer))
-    return (yield from _named(check, target))
+            return bool(_check_records(check, answer))
+    return (yield from _matches_ptr(check, target))
 
 
-def _included(check: _Check, target: str) -> Asking[bool]:
-    outcome = (yield from _evaluate(check, target)) if queryable(target) else Outcome("none")
+def _matches_include(check: _Check, target: str) -> Asking[bool]:
+    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfOutcome("none")
     if outcome.result == "none":
         raise _CheckError("permerror", f"include of {target[:80]}, which has no record")
     return outcome.result == "pass"
 
 
-def _exchanges(check: _Check, mechanism: Mechanism, target: str) -> Asking[bool]:
+def _matches_mx(check: _Check, mechanism: Mechanism, target: str) -> Asking[bool]:
     (answer,) = yield (Dns(target, "MX"),)
-    records = _records(check, answer)
+    records = _check_records(check, answer)
     if len(records) > MAX_HOSTS:
         raise _CheckError("permerror", f"over {MAX_HOSTS} MX records at {target}")
     hosts = [record.rpartition(" ")[2].lower().removesuffix(".") for record in records]
-    questions = tuple(_address_question(check.sender.host, name) for name in hosts if queryable(name))
+    questions = tuple(_ask_address(check.sender.host, name) for name in hosts if is_queryable(name))
     if not questions:
         return False
-    return _any_within(check, mechanism, (yield questions))
+    return _is_any_within(check, mechanism, (yield questions))
 
 
-def _named(check: _Check, target: str) -> Asking[bool]:
-    """`ptr`: is the host's own name, once it leads back to the host, at or below the target?"""
-    names = yield from _host_names(check)
-    near = tuple(name for name in names if _at_or_below(name, target))
-    return bool((yield from _validated(check, near)))
+def _matches_ptr(check: _Check, target: str) -> Asking[bool]:
+    """Evaluate `ptr`: return whether a name of the host that leads back to the host is at or below the target."""
+    names = yield from _find_host_names(check)
+    near = tuple(name for name in names if _is_at_or_below(name, target))
+    return bool((yield from _validate_names(check, near)))
 
 
-def _host_names(check: _Check) -> Asking[tuple[str, ...]]:
-    """The names that the host's address claims; asked once in a check."""
+def _find_host_names(check: _Check) -> Asking[tuple[str, ...]]:
+    """Return the names that the host's address claims; asked once in a check."""
     if check.names is None:
         (answer,) = yield (Dns(reverse_name(check.sender.host), "PTR"),)
         claimed = (name.lower().removesuffix(".") for name in answer.records[:MAX_HOSTS])
-        check.names = tuple(name for name in claimed if queryable(name))
+        check.names = tuple(name for name in claimed if is_queryable(name))
         if not answer.records and answer.status != "failed":
             check.count_void()
     return check.names
 
 
-def _validated(check: _Check, names: tuple[str, ...]) -> Asking[tuple[str, ...]]:
-    """Those of the names that lead back to the host; a failure of DNS skips a name (RFC 7208 section 5.5)."""
+def _validate_names(check: _Check, names: tuple[str, ...]) -> Asking[tuple[str, ...]]:
+    """Return those of the names that lead back to the host; a failure of DNS skips a name (RFC 7208 section 5.5)."""
     host = check.sender.host
     unknown = tuple(name for name in dict.fromkeys(names) if name not in check.leads_back)
     if unknown:
-        answers = yield tuple(_address_question(host, name) for name in unknown)
+        answers = yield tuple(_ask_address(host, name) for name in unknown)
         for name, answer in zip(unknown, answers, strict=False):
-            check.leads_back[name] = host in addresses(answer)
+            check.leads_back[name] = host in parse_addresses(answer)
     return tuple(name for name in names if check.leads_back.get(name))
 
 
-def _any_within(check: _Check, mechanism: Mechanism, answers: tuple[DnsAnswer, ...]) -> bool:
+def _is_any_within(check: _Check, mechanism: Mechanism, answers: tuple[DnsAnswer, ...]) -> bool:
     """Is the host near one of the addresses? The term is void where none of its names has one."""
     host = check.sender.host
     distance = 32 - mechanism.length4 if host.version == 4 else 128 - mechanism.length6
     for answer in answers:
         if answer.status == "failed":
             raise _CheckError("temperror", f"DNS failed for an address in {mechanism.name}")
-        for found in addresses(answer):
-            if found.version == host.version and _within(int(host), int(found), distance):
+        for found in parse_addresses(answer):
+            if found.version == host.version and _is_within(int(host), int(found), distance):
                 return True
     if not any(answer.records for answer in answers):
         check.count_void()
     return False
 
 
-def _records(check: _Check, answer: DnsAnswer) -> tuple[str, ...]:
+def _check_records(check: _Check, answer: DnsAnswer) -> tuple[str, ...]:
     if answer.status == "failed":
         raise _CheckError("temperror", "DNS failed")
     if not answer.records:
@@ -271,12 +271,12 @@ def _records(check: _Check, answer: DnsAnswer) -> tuple[str, ...]:
 def _expand(check: _Check, macro: Macro, domain: str) -> Asking[str]:
     if len(macro) == 1 and isinstance(macro[0], str):
         return macro[0].removesuffix(".").lower()
-    values = yield from _values(check, domain, spf_record.letters_in(macro))
+    values = yield from _macro_values(check, domain, spf_record.find_letters(macro))
     return spf_record.expand_macro_domain(macro, values)
 
 
-def _values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, str]]:
-    """What the macro letters stand for (RFC 7208 section 7.2)."""
+def _macro_values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, str]]:
+    """Return what the macro letters stand for (RFC 7208 section 7.2)."""
     sender = check.sender
     dotted = str(sender.host) if sender.host.version == 4 else ".".join(format(int(sender.host), "032X"))
     return {
@@ -287,24 +287,24 @@ def _values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, s
         "i": dotted,
         "h": sender.helo,
         "v": "in-addr" if sender.host.version == 4 else "ip6",
-        "p": (yield from _own_name(check, domain)) if "p" in letters else "",
+        "p": (yield from _find_own_name(check, domain)) if "p" in letters else "",
     }
 
 
-def _own_name(check: _Check, domain: str) -> Asking[str]:
-    """`%{p}`: the host's validated name, the one nearest to the domain where there are several."""
-    names = yield from _validated(check, (yield from _host_names(check)))
-    nearest = sorted(names, key=lambda name: (name != domain, not _at_or_below(name, domain)))
+def _find_own_name(check: _Check, domain: str) -> Asking[str]:
+    """Return the value of `%{p}`: the host's validated name, the one nearest to the domain where there are several."""
+    names = yield from _validate_names(check, (yield from _find_host_names(check)))
+    nearest = sorted(names, key=lambda name: (name != domain, not _is_at_or_below(name, domain)))
     return nearest[0] if nearest else "unknown"
 
 
-def _address_question(host: IpAddress, name: str) -> Dns:
+def _ask_address(host: IpAddress, name: str) -> Dns:
     return Dns(name, "A" if host.version == 4 else "AAAA")
 
 
-def _within(host: int, network: int, distance: int) -> bool:
+def _is_within(host: int, network: int, distance: int) -> bool:
     return (host ^ network) >> distance == 0
 
 
-def _at_or_below(name: str, domain: str) -> bool:
+def _is_at_or_below(name: str, domain: str) -> bool:
     return name == domain or name.endswith(f".{domain}")

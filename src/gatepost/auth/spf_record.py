@@ -1,12 +1,10 @@
-"""SPF macros (RFC 7208 section 7): `%{ir}.%{v}._spf.%{d2}` becomes a name that depends on who sends.
+"""SPF records (RFC 7208 section 4.6.1 and sections 5 and 6) and the macros in them (section 7), parsed.
 
-Text is parsed once, when the record is, so that every fault of syntax is found before anything is asked. What parsed
-can always be expanded.
+The whole record is parsed before any of it is evaluated, because a fault anywhere in it makes the result `permerror`
+(section 4.6). The bounds on size and number of terms are ours: DNS can carry far more than any sender needs.
 
-An SPF record as read (RFC 7208 section 4.6.1 and sections 5 and 6).
-
-The whole record is read before any of it is evaluated, because a fault anywhere in it makes the result `permerror`
-(section 4.6). The bounds on size and number of terms are ours: what DNS can carry is far more than anyone needs.
+A macro, `%{ir}.%{v}._spf.%{d2}`, becomes a name that depends on the sender. Its text is parsed once, with the record,
+so that every fault of syntax is found before anything is asked; a macro that was parsed can always be expanded.
 """
 
 import re
@@ -28,7 +26,7 @@ _MACRO = re.compile(r"%(?:([%_-])|\{([A-Za-z])([0-9]{0,9})([rR]?)([-.+,/_=]*)\})
 _ESCAPES = {"%": "%", "_": " ", "-": "%20"}
 
 
-class Expand(msgspec.Struct, frozen=True):
+class MacroExpansion(msgspec.Struct, frozen=True):
     """`%{d2r-}`: a letter, how many right-hand parts (0: all), reversed or not, split at which characters."""
 
     letter: str
@@ -38,18 +36,18 @@ class Expand(msgspec.Struct, frozen=True):
     escape: bool = False
 
 
-Macro = tuple[str | Expand, ...]
+Macro = tuple[str | MacroExpansion, ...]
 
 
 def parse_macro(text: str, letters: str) -> Macro | None:
     """Read a macro-string; None where its syntax is wrong or a letter is not one of `letters`."""
     if "%" not in text:
         return (text,)
-    pieces: list[str | Expand] = []
+    pieces: list[str | MacroExpansion] = []
     end = 0
     for found in _MACRO.finditer(text):
         literal = text[end : found.start()]
-        piece = _piece(found, letters)
+        piece = _parse_piece(found, letters)
         if "%" in literal or piece is None:
             return None
         pieces += [literal, piece] if literal else [piece]
@@ -68,40 +66,40 @@ def parse_macro_domain(text: str) -> Macro | None:
     return macro if (dot and _is_top_label(top)) else None
 
 
-def letters_in(macro: Macro) -> set[str]:
-    """The macro letters that an expansion will need."""
-    return {piece.letter for piece in macro if isinstance(piece, Expand)}
+def find_letters(macro: Macro) -> set[str]:
+    """Return the macro letters that an expansion will need."""
+    return {piece.letter for piece in macro if isinstance(piece, MacroExpansion)}
 
 
 def expand_macro(macro: Macro, values: Mapping[str, str]) -> str:
-    """Put the values in."""
+    """Return the macro-string with the values put in."""
     pieces: list[str] = []
     room = MAX_EXPANDED
     for piece in macro:
-        text = piece if isinstance(piece, str) else _expanded(piece, values)
+        text = piece if isinstance(piece, str) else _expand_piece(piece, values)
         pieces.append(text[:room])
         room -= len(pieces[-1])
     return "".join(pieces)
 
 
 def expand_macro_domain(macro: Macro, values: Mapping[str, str]) -> str:
-    """Put the values in and cut the name from the left to what DNS takes (RFC 7208 section 7.3)."""
+    """Return the domain-spec with the values put in, cut from the left to what DNS takes (RFC 7208 section 7.3)."""
     name = expand_macro(macro, values).removesuffix(".").lower()
     while len(name) > MAX_NAME and "." in name:
         name = name.partition(".")[2]
     return name
 
 
-def _piece(found: re.Match[str], letters: str) -> str | Expand | None:
+def _parse_piece(found: re.Match[str], letters: str) -> str | MacroExpansion | None:
     escape, letter, parts, reverse, delimiters = found.groups()
     if escape:
         return _ESCAPES[escape]
     if letter.lower() not in letters or (parts and not int(parts)):
         return None
-    return Expand(letter.lower(), int(parts or 0), bool(reverse), delimiters or ".", letter.isupper())
+    return MacroExpansion(letter.lower(), int(parts or 0), bool(reverse), delimiters or ".", letter.isupper())
 
 
-def _expanded(piece: Expand, values: Mapping[str, str]) -> str:
+def _expand_piece(piece: MacroExpansion, values: Mapping[str, str]) -> str:
     text = values.get(piece.letter, "")
     if piece.delimiters != ".":
         for delimiter in piece.delimiters:
@@ -116,7 +114,8 @@ def _expanded(piece: Expand, values: Mapping[str, str]) -> str:
 
 
 def _is_top_label(label: str) -> bool:
-    """RFC 7208 section 7.1: letters, digits and inner hyphens, and not digits alone."""
+    """Return whether a label can be a top label (RFC 7208 section 7.1): letters, digits and inner hyphens, and not
+    digits alone."""
     if not (label.isascii() and label.replace("-", "a").isalnum()):
         return False
     return "-" not in (label[0], label[-1]) and not label.isdigit()
@@ -147,7 +146,7 @@ class Mechanism(msgspec.Struct, frozen=True):
     length6: int = 128
 
 
-class Record(msgspec.Struct, frozen=True):
+class SpfRecord(msgspec.Struct, frozen=True):
     """Directives in their order, and the two modifiers that mean something."""
 
     mechanisms: tuple[Mechanism, ...] = ()
@@ -155,7 +154,7 @@ class Record(msgspec.Struct, frozen=True):
     explanation: Macro | None = None
 
 
-class RecordError(Exception):
+class SpfRecordError(Exception):
     """Why a record cannot be read."""
 
 
@@ -164,99 +163,99 @@ def is_spf(text: str) -> bool:
     return bool(_VERSION.match(text))
 
 
-def parse(text: str) -> Record | RecordError:
+def parse_record(text: str) -> SpfRecord | SpfRecordError:
     """Read a record that `is_spf`."""
     try:
-        return _parse(text)
-    except RecordError as fault:
+        return _parse_record(text)
+    except SpfRecordError as fault:
         return fault
 
 
-def _parse(text: str) -> Record:
+def _parse_record(text: str) -> SpfRecord:
     if len(text) > MAX_RECORD:
-        raise RecordError(f"record over {MAX_RECORD} octets")
+        raise SpfRecordError(f"record over {MAX_RECORD} octets")
     if not _PRINTABLE.fullmatch(text):
-        raise RecordError("record with characters that are not printable ASCII")
+        raise SpfRecordError("record with characters that are not printable ASCII")
     terms = text[6:].split()
     if len(terms) > MAX_TERMS:
-        raise RecordError(f"record over {MAX_TERMS} terms")
+        raise SpfRecordError(f"record over {MAX_TERMS} terms")
     mechanisms: list[Mechanism] = []
     modifiers: dict[str, Macro] = {}
     for term in terms:
         if found := _MODIFIER.fullmatch(term):
             _add_modifier(found[1].lower(), found[2], modifiers)
         else:
-            mechanisms.append(_mechanism(term))
-    return Record(tuple(mechanisms), modifiers.get("redirect"), modifiers.get("exp"))
+            mechanisms.append(_parse_mechanism(term))
+    return SpfRecord(tuple(mechanisms), modifiers.get("redirect"), modifiers.get("exp"))
 
 
 def _add_modifier(name: str, value: str, modifiers: dict[str, Macro]) -> None:
     if name not in ("redirect", "exp"):
         if parse_macro(value, ALL_LETTERS) is None:
-            raise RecordError(f"bad macro in {name}=")
+            raise SpfRecordError(f"bad macro in {name}=")
         return
     if name in modifiers:
-        raise RecordError(f"{name}= twice")
-    modifiers[name] = _domain(name, value)
+        raise SpfRecordError(f"{name}= twice")
+    modifiers[name] = _parse_domain(name, value)
 
 
-def _mechanism(term: str) -> Mechanism:
+def _parse_mechanism(term: str) -> Mechanism:
     found = _MECHANISM.fullmatch(term)
     if not found:
-        raise RecordError(f"bad term {term[:40]}")
+        raise SpfRecordError(f"bad term {term[:40]}")
     result, name, rest = _QUALIFIERS[found[1]], found[2].lower(), found[3]
     match name:
         case "all" if not rest:
             return Mechanism("all", result)
         case "include" | "exists" if rest.startswith(":"):
-            return Mechanism(name, result, _domain(name, rest[1:]))
+            return Mechanism(name, result, _parse_domain(name, rest[1:]))
         case "ptr" if not rest or rest.startswith(":"):
-            return Mechanism("ptr", result, _domain(name, rest[1:]) if rest else None)
+            return Mechanism("ptr", result, _parse_domain(name, rest[1:]) if rest else None)
         case "a" | "mx" if not rest or rest[0] in ":/":
-            return _addresses(name, result, rest)
+            return _parse_addresses(name, result, rest)
         case "ip4" | "ip6" if rest.startswith(":"):
-            return _network(name, result, rest[1:])
-    raise RecordError(f"bad term {term[:40]}")
+            return _parse_network(name, result, rest[1:])
+    raise SpfRecordError(f"bad term {term[:40]}")
 
 
-def _addresses(name: Literal["a", "mx"], result: Qualified, rest: str) -> Mechanism:
-    """`a:host/24//64`: a slash may be part of the name too, so the lengths are taken from the end."""
+def _parse_addresses(name: Literal["a", "mx"], result: Qualified, rest: str) -> Mechanism:
+    """Parse `a:host/24//64`. A slash may be part of the name too, so the lengths are taken from the end."""
     start = len(rest.rstrip("0123456789/"))
     # "host.example.123/24": digits before the first slash belong to the name.
     start = rest.find("/", start) if "/" in rest[start:] else len(rest)
     lengths = _LENGTHS.fullmatch(rest, start)
     if not lengths:
-        raise RecordError(f"bad prefix length in {name}{rest[:40]}")
+        raise SpfRecordError(f"bad prefix length in {name}{rest[:40]}")
     length4, length6 = int(lengths[1] or 32), int(lengths[2] or 128)
     if length4 > 32 or length6 > 128:
-        raise RecordError(f"prefix length out of range in {name}{rest[:40]}")
-    target = _domain(name, rest[1:start]) if start else None
+        raise SpfRecordError(f"prefix length out of range in {name}{rest[:40]}")
+    target = _parse_domain(name, rest[1:start]) if start else None
     return Mechanism(name, result, target, length4=length4, length6=length6)
 
 
-def _network(name: Literal["ip4", "ip6"], result: Qualified, text: str) -> Mechanism:
+def _parse_network(name: Literal["ip4", "ip6"], result: Qualified, text: str) -> Mechanism:
     address, slash, length = text.partition("/")
     most = 32 if name == "ip4" else 128
     try:
-        number = int(IPv4Address(address)) if name == "ip4" else _ip6(address)
+        number = int(IPv4Address(address)) if name == "ip4" else _parse_ip6(address)
     except AddressValueError:
-        raise RecordError(f"bad address {address[:40]}") from None
+        raise SpfRecordError(f"bad address {address[:40]}") from None
     if slash and (not length.isdigit() or len(length) > 3 or int(length) > most or length != str(int(length))):
-        raise RecordError(f"bad prefix length in {name}:{text[:40]}")
+        raise SpfRecordError(f"bad prefix length in {name}:{text[:40]}")
     bits = int(length) if slash else most
     if name == "ip4":
         return Mechanism("ip4", result, network=number, length4=bits)
     return Mechanism("ip6", result, network=number, length6=bits)
 
 
-def _ip6(address: str) -> int:
+def _parse_ip6(address: str) -> int:
     if "%" in address:
         raise AddressValueError(address)
     return int(IPv6Address(address))
 
 
-def _domain(name: str, text: str) -> Macro:
+def _parse_domain(name: str, text: str) -> Macro:
     macro = parse_macro_domain(text)
     if macro is None:
-        raise RecordError(f"bad domain in {name} {text[:40]}")
+        raise SpfRecordError(f"bad domain in {name} {text[:40]}")
     return macro

@@ -21,9 +21,17 @@ from gatepost.mail import text
 from gatepost.questions import Answers, Antivirus, AskAntivirus, DnsAnswer, Lookup, LookupAnswer, Questions
 from gatepost.report import Report
 from gatepost.stages import Context
-from gatepost.textmodel.deployed import Blend, Models
-from gatepost.textmodel.figures import Point, Rate, caught_at, curve, diagram, reliability, roc
-from gatepost.textmodel.labels import UNWANTED, campaigns, language_of
+from gatepost.textmodel.deployed import DeployedModels, ModelBlend
+from gatepost.textmodel.figures import (
+    Point,
+    Rate,
+    compute_curve,
+    compute_reliability,
+    draw_reliability,
+    draw_roc,
+    find_catch_rate,
+)
+from gatepost.textmodel.labels import UNWANTED, group_campaigns, guess_language
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import family_of
 
@@ -87,7 +95,7 @@ def _assign_models(chosen: Sequence[Sample], mode: Mode) -> list[int]:
     if mode == "as-is":
         return [0] * len(chosen)
     if mode == "folds":
-        return [campaign % FOLDS for campaign in _number_values(campaigns([sample.seen for sample in chosen]))]
+        return [campaign % FOLDS for campaign in _number_values(group_campaigns([sample.seen for sample in chosen]))]
     return _number_values([family_of(sample.corpus) for sample in chosen])
 
 
@@ -107,7 +115,7 @@ def _train_without(chosen: Sequence[Sample], groups: Sequence[int], seed: int, s
 
 
 def _judge_one(mail: LabelledMail, sample: Sample, model: Model) -> Judged:
-    report = _report(mail, Models(Blend((model,))))
+    report = _report(mail, DeployedModels(ModelBlend((model,))))
     held = report.decision != "deliver"
     conclusive = held and any(line.conclusive and line.verdict == report.verdict for line in report.lines)
     return Judged(
@@ -115,7 +123,7 @@ def _judge_one(mail: LabelledMail, sample: Sample, model: Model) -> Judged:
         corpus=mail.corpus,
         label=mail.label,
         year=mail.year,
-        language=language_of(sample.seen.text),
+        language=guess_language(sample.seen.text),
         size=len(mail.raw),
         verdict=report.verdict,
         held=held,
@@ -125,7 +133,7 @@ def _judge_one(mail: LabelledMail, sample: Sample, model: Model) -> Judged:
     )
 
 
-def _report(mail: LabelledMail, models: Models) -> Report:
+def _report(mail: LabelledMail, models: DeployedModels) -> Report:
     asking = analyse(mail.raw, mail.envelope, Context(now=NOW, models=models))
     try:
         questions = next(asking)
@@ -169,7 +177,7 @@ def catch_at_fixed_alarms(found: Sequence[Judged]) -> list[tuple[float, Rate]]:
     """Return what a score threshold chosen after the fact would catch, for comparison with other filters."""
     wanted = [each.score for each in found if each.label == "ham"]
     unwanted = [each.score for each in found if each.unwanted]
-    return [(alarms, caught_at(wanted, unwanted, alarms)) for alarms in ALARMS]
+    return [(alarms, find_catch_rate(wanted, unwanted, alarms)) for alarms in ALARMS]
 
 
 def size_of(each: Judged) -> str:
@@ -208,8 +216,8 @@ def write_files(found: Sequence[Judged], folder: Path) -> list[Path]:
     """Write diagrams and the list of wrongly judged messages to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
-        "roc.svg": roc([("all", _curve(found)), *_corpus_curves(found)]),
-        "reliability.svg": diagram(reliability((each.probability, each.unwanted) for each in found)),
+        "roc.svg": draw_roc([("all", _curve(found)), *_corpus_curves(found)]),
+        "reliability.svg": draw_reliability(compute_reliability((each.probability, each.unwanted) for each in found)),
         "wrong.tsv": "\n".join(_list_wrong(found)) + "\n",
     }
     for name, content in files.items():
@@ -218,7 +226,9 @@ def write_files(found: Sequence[Judged], folder: Path) -> list[Path]:
 
 
 def _curve(found: Sequence[Judged]) -> Sequence[Point]:
-    return curve([each.score for each in found if not each.unwanted], [each.score for each in found if each.unwanted])
+    return compute_curve(
+        [each.score for each in found if not each.unwanted], [each.score for each in found if each.unwanted]
+    )
 
 
 def _corpus_curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:

@@ -17,7 +17,7 @@ from gatepost.api.lists import PublicListsEntry, encode_lists
 from gatepost.cli.list_service import Service
 from gatepost.cli.printing import console, rows, table
 from gatepost.lists import catalogue
-from gatepost.lists.catalogue import Definition, UnfitList
+from gatepost.lists.catalogue import ListDefinition, UnfitList
 from gatepost.service.data_folder import StartError
 
 STANDARD_INPUT = Path("-")
@@ -104,7 +104,7 @@ def write_entries(service: Service, name: str, tenant: str | None, file: Path, k
 
 def define_list(
     name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
-) -> Definition:
+) -> ListDefinition:
     """Return the definition of a custom list; raises `typer.BadParameter` with the fault."""
     made = catalogue.define_custom_list(name, kind, category, display_name, description, max_size)
     if isinstance(made, UnfitList):
@@ -113,7 +113,7 @@ def define_list(
     return made
 
 
-def describe_list(made: Definition, tenant: str | None) -> dict[str, object]:
+def describe_list(made: ListDefinition, tenant: str | None) -> dict[str, object]:
     """Return a list as `getLists` answers it, with its kind and scope."""
     about = {
         "displayName": made.display_name,

@@ -46,7 +46,7 @@ def train(
     from gatepost.cli import training
     from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
     from gatepost.textmodel.deployed import FOLDER, OWN
-    from gatepost.textmodel.figures import written
+    from gatepost.textmodel.figures import write_model_card
 
     folder = data_folder(data).path
     feedback = folder / FEEDBACK
@@ -56,9 +56,9 @@ def train(
         model = training.train_model(chosen, seed, step)
     place = out or folder / FOLDER / (f"{tenant.lower()}.npz" if tenant else OWN)
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(model.saved())
+    place.write_bytes(model.to_bytes())
     text = card or place.with_suffix(".md")
-    text.write_text(written(model, without or (), [str(folder) for folder in corpus]), "utf-8")
+    text.write_text(write_model_card(model, without or (), [str(folder) for folder in corpus]), "utf-8")
     print(f"{place}: {len(model.words):,} words and marks, {len(model.pairs):,} pairs, from {len(chosen):,} messages.")
     print(f"{text}: the model card, with sources and limits.")
 
@@ -84,13 +84,15 @@ def evaluate(
     """Run the whole analysis on labelled mail and print the share that is held, with 95 % intervals."""
     from gatepost.cli import evaluation, training
     from gatepost.cli.printing import print_json
-    from gatepost.textmodel.model import load_model, shipped_model
+    from gatepost.textmodel.model import load_model, load_shipped_model
 
     with training.show_steps() as step:
         chosen = training.read_samples(corpus, without or (), step)
         if not chosen:
             raise StartError("There is no mail to evaluate.")
-        found = evaluation.judge_mail(corpus, chosen, mode, load_model(model) if model else shipped_model(), seed, step)
+        found = evaluation.judge_mail(
+            corpus, chosen, mode, load_model(model) if model else load_shipped_model(), seed, step
+        )
     if out:
         evaluation.write_files(found, out)
     if json:

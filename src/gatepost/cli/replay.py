@@ -158,13 +158,13 @@ async def _analyse(raw: bytes, envelope: "Envelope", policy: "Policy", store: "S
 
     from gatepost.analysis import analyse
     from gatepost.ids import new_id
-    from gatepost.lists.unkeyed import NO_LISTS, Compiled
+    from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
     from gatepost.stages import Context
     from gatepost.store.messages import MessageRecord
     from gatepost.times import now
 
     created = now()
-    lists = Compiled(await store.unkeyed(envelope.tenant)) if store else NO_LISTS
+    lists = CompiledLists(await store.unkeyed(envelope.tenant)) if store else NO_LISTS
     asking = analyse(raw, envelope, Context(now=created / 1000, policy=policy, lists=lists))
     try:
         questions = next(asking)

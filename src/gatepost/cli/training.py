@@ -20,7 +20,7 @@ from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.service.data_folder import StartError
 from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
-from gatepost.textmodel.features import Features, features
+from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import Example, TrainingError, family_of, learn
 
@@ -142,7 +142,9 @@ def is_left_out(corpus: str, without: Sequence[str]) -> bool:
 
 def _take_sample(mail: LabelledMail) -> Sample:
     message = read(mail.raw)
-    return Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), features(message, find_files(message)))
+    return Sample(
+        mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), extract_features(message, find_files(message))
+    )
 
 
 def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:

@@ -1,1 +1,1 @@
-"""The content of files: what a file is, and what is inside it, within budgets. `walk.unfold` is the way in."""
+"""The content of files: what a file is, and what is inside it, within budgets. `walk.find_files` is the way in."""

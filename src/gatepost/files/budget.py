@@ -1,11 +1,12 @@
-"""How much may come out of the files of one message.
+"""The budget of one message's files, and safe reading of hostile bytes.
 
-A zip of 42 KB can hold petabytes; so every byte that comes out of an archive is paid for from one purse, and what
-could not be paid for is said, never skipped in silence. Bytes that go in are paid for too: entries may overlap, and
-a megabyte that unpacks to nothing can be named by ten thousand of them. Passwords that are tried and bytes that are
-worked on one by one in Python have purses of their own, since they cost time rather than room; so have pictures.
+A zip of 42 KB can hold petabytes, so every byte that comes out of an archive is charged to one budget, and a reader
+reports what the budget refused. Bytes that go in are charged too: entries may overlap, and a megabyte that unpacks to
+nothing can be named by ten thousand of them. Password attempts and bytes that are worked on one by one in Python have
+limits of their own, since they cost time rather than memory; so have pictures.
 
-A place in hostile bytes: every read is checked, and running out of bytes is one exception for readers to catch.
+`ByteSource` reads numbers and runs of bytes one after the other. Every read is checked, and running out of bytes is one
+exception for readers to catch.
 """
 
 from gatepost.files.values import UnreadReason
@@ -23,8 +24,8 @@ RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of 
 
 
 class UnpackBudget:
-    """The purse of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images` and `pixels` are what was
-    used of it."""
+    """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images` and `pixels` are what was used
+    of it."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
         self.max_bytes = max_bytes
@@ -38,38 +39,38 @@ class UnpackBudget:
         self.pixels = 0
 
     def allowance(self, packed: int) -> int:
-        """The most that `packed` bytes of an archive may unfold to now."""
+        """Return the most bytes that `packed` bytes of an archive may unpack to now."""
         if self.read + packed > MAX_READ:
             return 0
         return min(self.max_bytes - self.spent, max(RATIO_FREE, packed * MAX_RATIO))
 
     def shortage(self, packed: int) -> UnreadReason:
-        """Which limit it was that `allowance(packed)` ran into."""
+        """Return which limit `allowance(packed)` ran into."""
         if self.read + packed > MAX_READ:
             return "size"
         return "ratio" if max(RATIO_FREE, packed * MAX_RATIO) < self.max_bytes - self.spent else "size"
 
     def pay(self, packed: int, size: int) -> None:
-        """`packed` bytes were read and gave `size`."""
+        """Charge the budget for `packed` bytes that were read and gave `size` bytes."""
         self.read += packed
         self.spent += size
 
     def take_file(self) -> bool:
-        """Take room for one more file; False when there is none."""
+        """Take one more file; return False when the budget has none left."""
         if self.files >= self.max_files:
             return False
         self.files += 1
         return True
 
     def take_attempt(self, cost: int = 1) -> bool:
-        """Take room for one more attempt; False when there is none."""
+        """Take one more password attempt; return False when the budget has none left."""
         if self.attempts + cost > MAX_ATTEMPTS:
             return False
         self.attempts += cost
         return True
 
     def take_image(self, pixels: int) -> bool:
-        """Take room for looking at one more picture; False when there is none."""
+        """Take one more picture with so many pixels; return False when the budget has none left."""
         if self.images >= MAX_IMAGES or self.pixels + pixels > MAX_PIXELS:
             return False
         self.images += 1
@@ -77,7 +78,7 @@ class UnpackBudget:
         return True
 
     def take_slow(self, size: int) -> bool:
-        """Take room for work on so many single bytes; False when there is none."""
+        """Take work on so many single bytes; return False when the budget has none left."""
         if self.slow + size > MAX_SLOW:
             return False
         self.slow += size
@@ -98,13 +99,13 @@ class TooManyError(BrokenError):
 
 
 class StepLimit:
-    """So many steps through headers, and no more: millions of empty ones cost seconds and hold nothing."""
+    """A limit on steps through headers: millions of empty headers cost seconds and hold nothing."""
 
     def __init__(self, most: int) -> None:
         self._left = most
 
     def step(self) -> None:
-        """One more, or `TooManyError`."""
+        """Take one step; raise `TooManyError` when none is left."""
         self._left -= 1
         if self._left < 0:
             raise TooManyError("too many headers")
@@ -123,7 +124,7 @@ class ByteSource:
         return max(0, len(self.data) - self.place)
 
     def take(self, count: int) -> bytes:
-        """The next bytes, all of them or none."""
+        """Return the next bytes, all of them or none."""
         if count < 0 or count > self.left:
             raise BrokenError("out of bytes")
         start = self.place
@@ -137,11 +138,11 @@ class ByteSource:
         self.place += count
 
     def number(self, size: int) -> int:
-        """The next bytes as a number."""
+        """Return the next bytes as a number."""
         return int.from_bytes(self.take(size), "little")
 
     def text(self, limit: int = 4096) -> bytes:
-        """Bytes up to a NUL, which is passed over."""
+        """Return bytes up to a NUL, which is passed over."""
         end = bytes(self.data[self.place : self.place + limit]).find(b"\0")
         if end < 0:
             raise BrokenError("no end of a name")

@@ -1,24 +1,16 @@
-"""How large a picture says it is, from its header alone, before anything is decoded.
-
-A PNG of a few kilobytes can claim 65,000 by 65,000 pixels; whoever decodes first and asks later needs 16 GB.
-
-QR codes (ISO/IEC 18004) in a picture, and the links in them.
-
-Pictures, looked at for QR codes.
+"""QR codes (ISO/IEC 18004) in pictures and on the first pages of PDFs, and the links in them.
 
 A code in a picture is a link that no text scanner sees and that is opened on a telephone, outside the company's
-network. Pictures are decoded only if they could hold one: not the dots that count readers, and not what claims more
-pixels than anybody mails. What is left out for its size is said.
+network. In a PDF it may be a picture, a hundred small rectangles or a letter of a special font; drawn in grey, at a
+size at which a telephone would still read it, they are all the same.
 
-The first pages of a PDF, drawn and looked at for QR codes.
+A PNG of a few kilobytes can claim 65,000 by 65,000 pixels and needs 16 GB once decoded. So the size is read from the
+header first, and a picture is decoded only if it could hold a code: not the dots that count readers, and not one that
+claims more pixels than are ever mailed. A picture that is skipped for its size is reported as unread.
 
-A code in a PDF may be a picture, a hundred small rectangles or a letter of a special font; drawn, they are all the
-same. Pages are drawn in grey, at a size at which a telephone would still read the code.
-
-Whatever shows a picture, looked at for QR codes: pictures, and the first pages of PDFs.
-
-It stands apart from the walk through the files, since decoders of pictures and pages are large programs in C: should
-one of them break a worker, the message is read again without this step, and all else that was found still counts.
+This step is apart from the walk through the files, since decoders of pictures and pages are large programs in C: should
+one of them crash a worker, the message is read again without this step, and everything else that was found still
+counts.
 """
 
 import warnings
@@ -42,7 +34,7 @@ _BARE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
 
 
 def read_dimensions(content: bytes, kind: str) -> tuple[int, int]:
-    """Width and height; zeros where the header does not tell."""
+    """Return width and height; zeros where the header does not tell."""
     try:
         return _READERS[kind](content)
     except (BrokenError, KeyError):
@@ -113,14 +105,14 @@ _CODE_FORMATS = zxingcpp.BarcodeFormats(
 
 
 def find_codes(image: Image.Image) -> list[str]:
-    """The text of every code in a grey picture."""
+    """Return the text of every code in a grey picture."""
     view = memoryview(image.tobytes()).cast("B", (image.height, image.width))
     found = zxingcpp.read_barcodes(view, formats=_CODE_FORMATS, text_mode=zxingcpp.TextMode.Plain)
     return [code.text[:MAX_CODE_TEXT] for code in found[:MAX_CODES] if code.text]
 
 
 def make_code_contents(texts: Iterable[str], where: str, unread: tuple[UnreadReason, ...] = ()) -> Contents:
-    """That there are codes, what they say, and every link that a telephone would open."""
+    """Return the texts of the codes as traits, and every link that a telephone would open."""
     return Contents((), tuple(Trait("qr-code", text) for text in texts), _find_links(texts, where), unread)
 
 
@@ -153,34 +145,35 @@ ImageFile.LOAD_TRUNCATED_IMAGES = True
 
 
 def is_picture(file: File) -> bool:
-    """Whether it is a picture that can be looked at."""
+    """Return whether it is a picture that can be looked at."""
     return is_image_type(file.type)
 
 
 def is_image_type(kind: str) -> bool:
-    """Whether there is a decoder for this type of file."""
+    """Return whether there is a decoder for this type of file."""
     return kind in _IMAGE_FORMATS
 
 
 def is_too_large(content: bytes, kind: str, size: tuple[int, int] | None = None) -> bool:
-    """Whether a picture is not decoded because of what it would cost; `size` where its decoder has told it."""
+    """Return whether a picture is not decoded because of what it would cost; `size` is given where its decoder has told
+    it."""
     width, height = size or read_dimensions(content, kind)
     return width * height > MAX_PIXELS or (kind == "jpeg" and content.count(b"\xff\xda") > MAX_SCANS)
 
 
 def is_bomb(content: bytes, pixels: int) -> bool:
-    """Whether a picture is made to break whoever shows it: photographs have a few pixels to the byte, and a plan of a
-    house in black and white a thousand."""
+    """Return whether a picture is made to exhaust the program that shows it: photographs have a few pixels to the byte,
+    and a plan of a house in black and white a thousand."""
     return pixels > MAX_PIXELS and (pixels > BOMB_PIXELS or pixels > BOMB_RATIO * len(content))
 
 
 def open_image(content: bytes, kind: str) -> ImageFile.ImageFile:
-    """A picture of which only the header has been read. Whatever is broken about it raises."""
+    """Return a picture of which only the header has been read; a broken one raises."""
     return _IMAGE_FORMATS[kind](BytesIO(content))
 
 
 def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
-    """The codes in a picture."""
+    """Return the codes in a picture."""
     width, height = read_dimensions(file.content, file.type)
     if min(width, height) < MIN_SIDE:
         return Contents()
@@ -204,7 +197,7 @@ def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
 
 
 def _decode_frames(file: File) -> Iterator[Image.Image]:
-    """The picture, or the first few of a moving one, in grey."""
+    """Yield the picture, or the first few of a moving one, in grey."""
     with open_image(file.content, file.type) as image:
         if file.type == "jpeg":
             image.draft("L", (MAX_SIDE, MAX_SIDE))  # decoded at a fraction of its size, at a fraction of the cost
@@ -218,7 +211,7 @@ def _decode_frames(file: File) -> Iterator[Image.Image]:
 
 
 def _convert_to_grey(image: Image.Image) -> Image.Image:
-    """In grey on white paper, and not larger than it need be."""
+    """Return the picture in grey on white paper, and not larger than it need be."""
     if "A" in image.getbands() or "transparency" in image.info:
         full = image.convert("RGBA")
         paper = Image.new("L", full.size, 255)
@@ -236,7 +229,7 @@ _MAX_SCALE = 3.0
 
 
 def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
-    """The codes on the first pages. What cannot be opened is the PDF reader's to say."""
+    """Return the codes on the first pages of a PDF. A file that cannot be opened is reported by the PDF reader."""
     if len(file.content) > MAX_PAGE_SIZE:
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}
@@ -263,7 +256,7 @@ def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
 
 
 def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
-    """The files, those with codes in them with the links of these; the same bytes are looked at once."""
+    """Return the files, with traits and links added to those that show QR codes; the same bytes are looked at once."""
     budget = budget or UnpackBudget()
     known: dict[str, Contents] = {}
     seen = []

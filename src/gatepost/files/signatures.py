@@ -155,7 +155,7 @@ _INSTALLER = tuple(
 
 
 def identify(content: bytes) -> str:
-    """The type of a file by its content; "text" or "data" where nothing tells."""
+    """Return the type of a file by its content; "text" or "data" where nothing tells."""
     if not content:
         return "empty"
     for magic, name in _BY_FIRST.get(content[0], ()):
@@ -165,7 +165,7 @@ def identify(content: bytes) -> str:
 
 
 def _is_confirmed(name: str, content: bytes) -> bool:
-    """A second look where two bytes are too little: prose may start with "MZ" or "BM"."""
+    """Return whether a second look confirms a short signature: prose may start with "MZ" or "BM"."""
     if name == "exe":
         return (len(content) > 64 and not content[:64].isascii()) or b"\0" in content[:64]
     if name == "bmp":
@@ -178,14 +178,15 @@ def _is_confirmed(name: str, content: bytes) -> bool:
 
 
 def _is_installer(content: bytes) -> bool:
-    """Whether a compound file is a Windows Installer package: by the class of its root ([MS-CFB] section 2.6.1)."""
+    """Return whether a compound file is a Windows Installer package: by the class of its root ([MS-CFB] section
+    2.6.1)."""
     size = 1 << min(int.from_bytes(content[30:32], "little"), 16)
     root = (int.from_bytes(content[48:52], "little") + 1) * size
     return content[root + 80 : root + 96] in _INSTALLER
 
 
 def _identify_further_in(content: bytes) -> str:
-    """Signatures that do not stand at the start."""
+    """Return the type by a signature that does not stand at the start; "" where there is none."""
     if b"%PDF-" in content[:HEAD]:  # readers look for it in the first kilobyte
         return "pdf"
     if content[257:262] == b"ustar":

@@ -1,4 +1,4 @@
-"""A file as found: attached, embedded, or inside another file."""
+"""The values of a file as found: attached, embedded, or inside another file."""
 
 from typing import Literal
 
@@ -40,7 +40,7 @@ class File(msgspec.Struct, frozen=True):
         return self.within or self.sha256
 
     def seen(self, trait: str) -> tuple[str, ...]:
-        """The details of one trait, as often as it was seen."""
+        """Return the details of one trait, as often as it was seen."""
         return tuple(found.detail for found in self.traits if found.name == trait)
 
 

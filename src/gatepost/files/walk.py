@@ -1,4 +1,4 @@
-"""What is inside the files of a message, layer by layer, within budgets.
+"""The walk through the files of a message, layer by layer, within the budget.
 
 Every leaf of the message is a file, whatever it claims to be, and so is everything inside archives. The walk is a
 queue, not a recursion, so depth costs nothing but budget.
@@ -20,7 +20,8 @@ from gatepost.mail.message import Link, Message, Part
 
 
 class UnpackResult(msgspec.Struct, frozen=True):
-    """What came of opening one file: the files directly inside, what was seen in it, and what was not read."""
+    """The result of opening one file: the files directly inside, traits and links seen in it, and why parts were not
+    read."""
 
     inside: tuple[File, ...] = ()
     unread: tuple[UnreadReason, ...] = ()
@@ -33,7 +34,7 @@ _EMPTY = Contents()
 
 
 def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[File, ...]:
-    """Every file of the message and every file inside those, outermost first."""
+    """Return every file of the message and every file inside those, outermost first, within the budget."""
     budget = budget or UnpackBudget()
     passwords = PasswordCandidates(message)
     found: list[File] = []

@@ -2,7 +2,7 @@
 
 All `.yar` and `.yara` files of one folder count; each is a name space of its own, so that two authors may use the same
 name. Rules are compiled before a worker is sealed, since that takes executable memory. No time limit is set on a scan:
-it would take a thread, and whoever watches the worker's stages ends it anyway.
+it would take a thread, and the supervisor of the worker's stages ends it anyway.
 """
 
 from collections.abc import Iterable
@@ -27,20 +27,20 @@ class YaraRulesError(ValueError):
 
 
 class YaraRules:
-    """Compiled rules."""
+    """Compiled YARA rules of a folder."""
 
     def __init__(self, compiled: yara_x.Rules) -> None:
         self._scanner = yara_x.Scanner(compiled)
         self._scanner.max_matches_per_pattern(1)
 
     def match(self, content: bytes) -> tuple[str, ...]:
-        """The rules that match, as `file: Rule`."""
+        """Return the rules that match, as `file: Rule`."""
         found = self._scanner.scan(content).matching_rules
         return tuple(f"{rule.namespace}: {rule.identifier}" for rule in tuple(found)[:MAX_MATCHES])
 
 
 def compile_rules(folder: Path) -> YaraRules:
-    """The rules of a folder; raises `RulesError` with every fault."""
+    """Return the compiled rules of a folder; raise `YaraRulesError` with every fault."""
     compiler = yara_x.Compiler()
     compiler.enable_includes(False)
     faults: list[str] = []
@@ -58,7 +58,7 @@ def compile_rules(folder: Path) -> YaraRules:
 
 
 def find_rule_faults(folder: Path) -> tuple[str, ...]:
-    """What is wrong with the rules of a folder, one sentence each."""
+    """Return what is wrong with the rules of a folder, one sentence each."""
     try:
         compile_rules(folder)
     except YaraRulesError as fault:
@@ -67,7 +67,7 @@ def find_rule_faults(folder: Path) -> tuple[str, ...]:
 
 
 def mark_matches(files: tuple[File, ...], rules: YaraRules) -> tuple[File, ...]:
-    """The files, each with a trait for every rule that matches it; the same bytes are scanned once."""
+    """Return the files, each with a trait for every rule that matches it; the same bytes are scanned once."""
     known: dict[str, tuple[Trait, ...]] = {}
     seen = []
     for file in files:
@@ -79,7 +79,7 @@ def mark_matches(files: tuple[File, ...], rules: YaraRules) -> tuple[File, ...]:
 
 
 def _add_source(compiler: yara_x.Compiler, source: Path) -> list[str]:
-    """One file's rules taken in, or a sentence for each of its faults."""
+    """Compile one file's rules into the set; return a sentence for each of its faults."""
     known = len(compiler.errors())
     try:
         text = source.read_text("utf-8")

@@ -1,30 +1,27 @@
-"""Host names as entries, alone or with a wildcard: `example.com` is that name, `*.example.com` every name below it.
+"""Kinds of list entries that name a host: domains, senders, URLs, people.
 
-Domains of one's own or of partners: each with all names below it.
+A host is written alone or with a wildcard: `example.com` is that name, `*.example.com` every name below it. A domain of
+one's own or of a partner includes all names below it. A sender is an address, a domain, or `*.domain`. People are
+written as `Name <address>`; the spelling is kept, and names are compared folded.
 
-Senders: an address, a domain, or `*.domain`.
-
-URLs: a host, `*.host`, or a host with a path prefix.
-
-Scheme, user info and fragment are dropped, port and query kept, dot segments resolved; the path keeps its case. A
-prefix ends at `/`, `?` or the end, so `example.com/safe` does not cover `example.com/safe-evil`.
-
-Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
-
-Files by their SHA-256, 64 hex digits.
-
-Types of files: an extension (`docm`) or a MIME type (`application/zip`).
-
-People whose names outsiders may not bear: `Name <address>`. The spelling is kept; people are compared folded.
-
-Phrases: whole words in the visible text or the subject, whatever their case and accents.
+A URL is a host, `*.host`, or a host with a path prefix. Scheme, user info and fragment are dropped, port and query
+kept, dot segments resolved; the path keeps its case. A prefix ends at `/`, `?` or the end, so `example.com/safe` does
+not cover `example.com/safe-evil`.
 """
 
 import re
 
 import can_ada
 
-from gatepost.lists.entries import Category, EntryKind, Normal, Refused, anything, fold_phrase, same
+from gatepost.lists.entries import (
+    Category,
+    EntryKind,
+    EntryRefused,
+    NormalForm,
+    fold_phrase,
+    refuse_nothing,
+    show_as_key,
+)
 from gatepost.names import is_icann_suffix, is_ip, normal_address, normal_domain, public_suffix
 
 _LABELS = re.compile(
@@ -32,27 +29,29 @@ _LABELS = re.compile(
 )
 
 
-def normal_host(text: str) -> str | Refused:
-    """A host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores included)."""
+def normalise_host(text: str) -> str | EntryRefused:
+    """Return a host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores
+    included)."""
     if _LABELS.match(text):
         return text
     host = normal_domain(text)
     if not _LABELS.match(host):
-        return Refused("is not a host name")
+        return EntryRefused("is not a host name")
     return host
 
 
-def normal_pattern(text: str) -> str | Refused:
-    """A host name or `*.` and one."""
+def normalise_pattern(text: str) -> str | EntryRefused:
+    """Return a host name or `*.` and one."""
     wild = text.startswith("*.")
-    host = normal_host(text[2:] if wild else text)
-    if isinstance(host, Refused):
-        return Refused("would match everything") if text.strip() in ("*", "*.") else host
+    host = normalise_host(text[2:] if wild else text)
+    if isinstance(host, EntryRefused):
+        return EntryRefused("would match everything") if text.strip() in ("*", "*.") else host
     return f"*.{host}" if wild else host
 
 
-def too_wide(pattern: str, category: Category) -> str:
-    """Nobody may block all of `com`, nor allow all of `github.io`, where anybody can get a name."""
+def refuse_wide(pattern: str, category: Category) -> str:
+    """Return why a pattern is too wide for a category, or "": all of `com` cannot be blocked, nor all of `github.io`
+    allowed, where anybody can get a name."""
     host = pattern.removeprefix("*.")
     if category == "allow" and public_suffix(host) == host:
         return f"is too wide: anybody can get a name under {host}"
@@ -61,20 +60,22 @@ def too_wide(pattern: str, category: Category) -> str:
     return ""
 
 
-def patterns(host: str) -> tuple[str, ...]:
-    """The entries that would match this host: itself, and a wildcard at every level above it."""
+def list_patterns(host: str) -> tuple[str, ...]:
+    """Return the entries that would match this host: itself, and a wildcard at every level above it."""
     labels = host.split(".")[-12:]
     return (host, *(f"*.{'.'.join(labels[cut:])}" for cut in range(1, len(labels))))
 
 
-def normalise_domain(text: str) -> Normal | Refused:
-    """`*.example.com` and `@example.com` mean the same as `example.com` here: the names below are included anyway."""
-    host = normal_host(text.strip().removeprefix("*.").removeprefix("@"))
-    return host if isinstance(host, Refused) else same(host)
+def normalise_domain(text: str) -> NormalForm | EntryRefused:
+    """Normalise a domain: `*.example.com` and `@example.com` mean the same as `example.com`, since the names below are
+    included anyway."""
+    host = normalise_host(text.strip().removeprefix("*.").removeprefix("@"))
+    return host if isinstance(host, EntryRefused) else show_as_key(host)
 
 
 def refuse_domain(key: str, _category: Category) -> str:
-    return too_wide(key, "allow")
+    """Return why a domain is too wide, or ""."""
+    return refuse_wide(key, "allow")
 
 
 DOMAIN = EntryKind(
@@ -87,32 +88,34 @@ _SPACES = re.compile(r"[\s\x00-\x1f\x7f]")
 _PLAIN_SENDER = re.compile(r"[a-z0-9.+_=-]+\Z")
 
 
-def normalise_sender(text: str) -> Normal | Refused:
-    """`Ann@Example.COM`, `<ann@example.com>` and `ann@example.com` are one address; `@example.com` is the domain."""
+def normalise_sender(text: str) -> NormalForm | EntryRefused:
+    """Normalise a sender: `Ann@Example.COM`, `<ann@example.com>` and `ann@example.com` are one address; `@example.com`
+    is the domain."""
     text = text.strip().removeprefix("<").removesuffix(">").strip()
     if "@" not in text.removeprefix("@"):
-        pattern = normal_pattern(text.removeprefix("@"))
-        return pattern if isinstance(pattern, Refused) else same(pattern)
+        pattern = normalise_pattern(text.removeprefix("@"))
+        return pattern if isinstance(pattern, EntryRefused) else show_as_key(pattern)
     local, _, domain = text.rpartition("@")
-    host = normal_host(domain)
+    host = normalise_host(domain)
     if isinstance(host, str) and _PLAIN_SENDER.match(local):
-        return same(f"{local}@{host}")
-    if isinstance(host, Refused) or not local or _SPACES.search(local) or "*" in local:
-        return Refused("is neither an address nor a domain nor *.domain")
-    return same(normal_address(f"{local}@{host}"))
+        return show_as_key(f"{local}@{host}")
+    if isinstance(host, EntryRefused) or not local or _SPACES.search(local) or "*" in local:
+        return EntryRefused("is neither an address nor a domain nor *.domain")
+    return show_as_key(normal_address(f"{local}@{host}"))
 
 
 def refuse_sender(key: str, category: Category) -> str:
-    return "" if "@" in key else too_wide(key, category)
+    """Return why a sender pattern is too wide, or ""; addresses never are."""
+    return "" if "@" in key else refuse_wide(key, category)
 
 
-def sender_keys(address: str) -> tuple[str, ...]:
-    """Every entry that would match this address."""
+def list_sender_keys(address: str) -> tuple[str, ...]:
+    """Return every entry that would match this address."""
     address = normal_address(address)
     local, _, domain = address.rpartition("@")
     if not local or not domain:
         return ()
-    return (address, *patterns(domain))
+    return (address, *list_patterns(domain))
 
 
 SENDER = EntryKind(
@@ -137,31 +140,33 @@ _PLAIN_URL = re.compile(
 _USUAL_PORTS = frozenset({"80", "443", ""})
 
 
-def normalise_url(text: str) -> Normal | Refused:
+def normalise_url(text: str) -> NormalForm | EntryRefused:
+    """Normalise a host, `*.host`, or a host with a path prefix."""
     if len(text) <= MAX_PLAIN and _PLAIN_URL.match(text):
-        return same(text)
+        return show_as_key(text)
     text = text.strip()
     if text.startswith("*."):
-        pattern = normal_pattern(text)
-        return pattern if isinstance(pattern, Refused) else same(pattern)
+        pattern = normalise_pattern(text)
+        return pattern if isinstance(pattern, EntryRefused) else show_as_key(pattern)
     parts = split_url(text)
     if parts is None:
-        return Refused("is neither a host nor *.host nor a host with a path")
+        return EntryRefused("is neither a host nor *.host nor a host with a path")
     host, port, path = parts
     if not is_ip(host):
-        checked = normal_pattern(host)
-        if isinstance(checked, Refused):
+        checked = normalise_pattern(host)
+        if isinstance(checked, EntryRefused):
             return checked
-    return same(_joined(host, port, path))
+    return show_as_key(_join_url(host, port, path))
 
 
 def refuse_url(key: str, category: Category) -> str:
+    """Return why a host pattern is too wide, or ""; paths and IP addresses never are."""
     host = key.split("/", 1)[0]
-    return "" if "/" in key or is_ip(host) or ":" in host else too_wide(host, category)
+    return "" if "/" in key or is_ip(host) or ":" in host else refuse_wide(host, category)
 
 
 def split_url(text: str) -> tuple[str, str, str] | None:
-    """Host, port ("" for the usual ones) and path with query ("" for the root) by the WHATWG URL standard."""
+    """Return host, port ("" for the usual ones) and path with query ("" for the root) by the WHATWG URL standard."""
     address = text if _SCHEME.match(text) else f"http://{text}"
     try:
         url = can_ada.parse(address)
@@ -174,29 +179,29 @@ def split_url(text: str) -> tuple[str, str, str] | None:
     return url.hostname.rstrip("."), port, "" if path == "/" else path
 
 
-def url_keys(url: str) -> tuple[str, ...]:
-    """Every entry that would match this URL: with and without its port, every level of host and path."""
+def list_url_keys(url: str) -> tuple[str, ...]:
+    """Return every entry that would match this URL: with and without its port, every level of host and path."""
     parts = split_url(url)
     if parts is None:
         return ()
     host, port, path = parts
-    paths = _prefixes(path)
-    found = [*patterns(host), *(host + prefix for prefix in paths)]
+    paths = _list_prefixes(path)
+    found = [*list_patterns(host), *(host + prefix for prefix in paths)]
     if port:
         found += [f"{host}:{port}", *(f"{host}:{port}{prefix}" for prefix in paths)]
     return tuple(dict.fromkeys(found))
 
 
-def _joined(host: str, port: str, path: str) -> str:
+def _join_url(host: str, port: str, path: str) -> str:
     return f"{host}:{port}{path}" if port else host + path
 
 
-def _prefixes(path: str) -> list[str]:
-    """`/a/b?c` can be covered by `/a`, `/a/`, `/a/b` and `/a/b?c`."""
+def _list_prefixes(path: str) -> list[str]:
+    """Return the prefixes that cover a path: `/a/b?c` can be covered by `/a`, `/a/`, `/a/b` and `/a/b?c`."""
     cuts: list[str] = []
     place = 0
     while len(cuts) < 2 * MAX_SEGMENTS:
-        place = _next_end(path, place + 1)
+        place = _find_next_end(path, place + 1)
         if place < 0:
             break
         cuts.append(path[:place])
@@ -205,7 +210,7 @@ def _prefixes(path: str) -> list[str]:
     return [*cuts, path] if path else []
 
 
-def _next_end(path: str, start: int) -> int:
+def _find_next_end(path: str, start: int) -> int:
     ends = [place for place in (path.find("/", start), path.find("?", start)) if place >= 0]
     return min(ends, default=-1)
 
@@ -223,15 +228,16 @@ URL = EntryKind(
 _PERSON = re.compile(r"\s*(\S[^<>]{0,400}?)\s*<\s*([^<>\s]{1,320})\s*>\s*\Z")
 
 
-def normalise_person(text: str) -> Normal | Refused:
+def normalise_person(text: str) -> NormalForm | EntryRefused:
+    """Normalise `Name <address>`: the spelling is shown, the folded name is compared."""
     match = _PERSON.match(text)
     if not match:
-        return Refused("is not written as: Name <address>")
+        return EntryRefused("is not written as: Name <address>")
     name, address = match.group(1).strip(' "'), normal_address(match.group(2))
     local, _, domain = address.rpartition("@")
-    if not name or not local or isinstance(normal_host(domain), Refused):
-        return Refused("is not written as: Name <address>")
-    return Normal(f"{fold_phrase(name)} <{address}>", f"{name} <{address}>")
+    if not name or not local or isinstance(normalise_host(domain), EntryRefused):
+        return EntryRefused("is not written as: Name <address>")
+    return NormalForm(f"{fold_phrase(name)} <{address}>", f"{name} <{address}>")
 
 
 PERSON = EntryKind(
@@ -239,6 +245,6 @@ PERSON = EntryKind(
     "a person and the address that is theirs",
     "Ann Example <ann@example.com>",
     normalise_person,
-    anything,
+    refuse_nothing,
     keyed=False,
 )

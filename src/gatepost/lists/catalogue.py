@@ -1,6 +1,7 @@
-"""Every list that a scope has from the start. What a hit does is decided where messages are judged, not here.
+"""Every list that a scope has from the start, and what lists of an operator's own may be.
 
-Lists of an operator's own: what one may be, whoever makes it.
+A custom list has a kind of entry and a category, and counts as the usual list of the same kind and category. What a hit
+does is decided where messages are judged (`rulings`), not here.
 """
 
 import re
@@ -17,9 +18,9 @@ from gatepost.lists.entries import (
     PHRASE,
     Category,
     EntryKind,
-    Normal,
-    Refused,
-    limited,
+    EntryRefused,
+    NormalForm,
+    limit_key,
 )
 
 LARGE = 10_000_000
@@ -32,7 +33,7 @@ KINDS: dict[str, EntryKind] = {
 _CUSTOM_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 
 
-class Definition(msgspec.Struct, frozen=True):
+class ListDefinition(msgspec.Struct, frozen=True):
     """What a list is: which kind of entries, what for, and how many it may hold in one scope."""
 
     name: str
@@ -47,93 +48,93 @@ class Definition(msgspec.Struct, frozen=True):
     def counts_as(self) -> str:
         """The usual list that it does the work of: itself, or for a custom one that of its kind and category; "" for a
         list of no use, such as people of category `allow`."""
-        return counts_as(self.kind, self.category) if self.custom else self.name
+        return find_usual_list(self.kind, self.category) if self.custom else self.name
 
-    def normalise(self, text: str) -> Normal | Refused:
-        """An entry of this list in its normal form, or why it is none."""
+    def normalise(self, text: str) -> NormalForm | EntryRefused:
+        """Return an entry of this list in its normal form, or why it is none."""
         if len(text) > MAX_ENTRY:
-            return Refused(f"is longer than {MAX_ENTRY:,} characters")
+            return EntryRefused(f"is longer than {MAX_ENTRY:,} characters")
         kind = KINDS[self.kind]
         normal = kind.normalise(text)
-        if isinstance(normal, Refused):
+        if isinstance(normal, EntryRefused):
             return normal
         reason = kind.refuse(normal.key, self.category)
         if reason:
-            return Refused(reason)
-        key = limited(normal.key)
-        return normal if key is normal.key else Normal(key, normal.shown)
+            return EntryRefused(reason)
+        key = limit_key(normal.key)
+        return normal if key is normal.key else NormalForm(key, normal.shown)
 
     def key(self, text: str) -> str:
-        """How an entry to delete is compared: by its normal form if it has one, else as it stands."""
+        """Return how an entry to delete is compared: by its normal form if it has one, else as it stands."""
         normal = KINDS[self.kind].normalise(text[: MAX_ENTRY + 1])
-        return limited(text if isinstance(normal, Refused) else normal.key)
+        return limit_key(text if isinstance(normal, EntryRefused) else normal.key)
 
 
-def _list(name: str, kind: EntryKind, category: Category, shown: str, description: str) -> Definition:
+def _define(name: str, kind: EntryKind, category: Category, shown: str, description: str) -> ListDefinition:
     size = LARGE if category in ("block", "allow") else SMALL
-    return Definition(name, kind.name, category, shown, description, size)
+    return ListDefinition(name, kind.name, category, shown, description, size)
 
 
-LISTS: tuple[Definition, ...] = (
-    _list(
+LISTS: tuple[ListDefinition, ...] = (
+    _define(
         "blocked-senders",
         SENDER,
         "block",
         "Blocked senders",
         "Mail from these senders gets at least the verdict policy",
     ),
-    _list(
+    _define(
         "allowed-senders",
         SENDER,
         "allow",
         "Allowed senders",
         "Authenticated mail from these is not held as spam or suspicious",
     ),
-    _list(
+    _define(
         "blocked-ips", NETWORK, "block", "Blocked networks", "Mail from these hosts gets at least the verdict policy"
     ),
-    _list(
+    _define(
         "allowed-ips", NETWORK, "allow", "Allowed networks", "Mail from these hosts is not held as spam or suspicious"
     ),
-    _list("blocked-urls", URL, "block", "Blocked links", "A link to one of these gives at least the verdict policy"),
-    _list("allowed-urls", URL, "allow", "Allowed links", "What is found on a link to one of these does not count"),
-    _list(
+    _define("blocked-urls", URL, "block", "Blocked links", "A link to one of these gives at least the verdict policy"),
+    _define("allowed-urls", URL, "allow", "Allowed links", "What is found on a link to one of these does not count"),
+    _define(
         "blocked-files",
         DIGEST,
         "block",
         "Blocked files",
         "A file with one of these hashes gives at least the verdict policy",
     ),
-    _list(
+    _define(
         "allowed-files",
         DIGEST,
         "allow",
         "Allowed files",
         "What is found on exactly these files does not count, malware included",
     ),
-    _list(
+    _define(
         "blocked-file-types",
         FILETYPE,
         "policy",
         "Blocked file types",
         "A file of one of these types gives at least the verdict policy",
     ),
-    _list(
+    _define(
         "blocked-phrases",
         PHRASE,
         "policy",
         "Blocked phrases",
         "These words in text or subject give at least the verdict policy",
     ),
-    _list(
+    _define(
         "trusted-relays", NETWORK, "trust", "Trusted relays", "Skipped when looking for the host that sent a message"
     ),
-    _list("own-domains", DOMAIN, "protect", "Own domains", "Domains that outsiders may not imitate or forge"),
-    _list("partner-domains", DOMAIN, "protect", "Partner domains", "Domains of partners, which nobody may imitate"),
-    _list("protected-people", PERSON, "protect", "Protected people", "People whose names outsiders may not bear"),
+    _define("own-domains", DOMAIN, "protect", "Own domains", "Domains that outsiders may not imitate or forge"),
+    _define("partner-domains", DOMAIN, "protect", "Partner domains", "Domains of partners, which nobody may imitate"),
+    _define("protected-people", PERSON, "protect", "Protected people", "People whose names outsiders may not bear"),
 )
 
-BY_NAME: dict[str, Definition] = {definition.name: definition for definition in LISTS}
+BY_NAME: dict[str, ListDefinition] = {definition.name: definition for definition in LISTS}
 
 
 # Of the two lists of domains the partners' counts: who owns a domain is for own-domains alone to say.
@@ -142,18 +143,18 @@ _USUAL: dict[tuple[str, str], str] = {(definition.kind, definition.category): de
 _ALIKE = {"block": "policy", "policy": "block"}
 
 
-def counts_as(kind: str, category: str) -> str:
-    """The usual list whose rules hold for a custom one; "" where there is none, so that it would do nothing."""
+def find_usual_list(kind: str, category: str) -> str:
+    """Return the usual list whose rules hold for a custom one; "" where there is none, so that it would do nothing."""
     return _USUAL.get((kind, category)) or _USUAL.get((kind, _ALIKE.get(category, ""))) or ""
 
 
-def categories_of(kind: str) -> tuple[Category, ...]:
-    """The categories that a custom list of this kind can have."""
-    return tuple(category for category in get_args(Category) if counts_as(kind, category))
+def list_categories(kind: str) -> tuple[Category, ...]:
+    """Return the categories that a custom list of this kind can have."""
+    return tuple(category for category in get_args(Category) if find_usual_list(kind, category))
 
 
 def is_custom_name(name: str) -> bool:
-    """Whether a list of the operator's own may be called so."""
+    """Return whether a list of the operator's own may be called so."""
     return bool(_CUSTOM_NAME.match(name)) and name not in BY_NAME
 
 
@@ -171,7 +172,7 @@ _INSTEAD = {
 
 
 class UnfitList(msgspec.Struct, frozen=True):
-    """The field that is wrong, by its name in `Definition`, and why."""
+    """The field that is wrong, by its name in `ListDefinition`, and why."""
 
     field: str
     reason: str
@@ -179,8 +180,8 @@ class UnfitList(msgspec.Struct, frozen=True):
 
 def define_custom_list(
     name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
-) -> Definition | UnfitList:
-    """What the list is; without a size it is as large as the usual ones of its category."""
+) -> ListDefinition | UnfitList:
+    """Return what the list is; without a size it is as large as the usual ones of its category."""
     if not is_custom_name(name):
         return UnfitList("name", "must be 1 to 63 lower-case letters, digits and hyphens, and no name of a usual list")
     if kind not in KINDS:
@@ -188,8 +189,8 @@ def define_custom_list(
     stated = next((each for each in CATEGORIES if each == category), None)
     if stated is None:
         return UnfitList("category", f"must be one of {', '.join(CATEGORIES)}")
-    if not counts_as(kind, stated):
-        return UnfitList("category", unused_reason(kind, stated))
+    if not find_usual_list(kind, stated):
+        return UnfitList("category", explain_unused(kind, stated))
     if max_size is not None and not 1 <= max_size <= MAX_SIZE:
         return UnfitList("max_size", f"must be 1 to {MAX_SIZE:,}")
     if len(display_name) > MAX_DISPLAY_NAME:
@@ -197,11 +198,11 @@ def define_custom_list(
     if len(description) > MAX_DESCRIPTION:
         return UnfitList("description", f"must have at most {MAX_DESCRIPTION:,} characters")
     size = max_size or (LARGE if stated in ("block", "allow") else SMALL)
-    return Definition(name, kind, stated, display_name or name, description, size, custom=True)
+    return ListDefinition(name, kind, stated, display_name or name, description, size, custom=True)
 
 
-def unused_reason(kind: str, category: str) -> str:
-    """Why there is no list of this kind and category: nothing would ever ask it."""
-    fitting = " or ".join(categories_of(kind))
+def explain_unused(kind: str, category: str) -> str:
+    """Return why there is no list of this kind and category: nothing would ever ask it."""
+    fitting = " or ".join(list_categories(kind))
     advice = _INSTEAD.get((kind, category), "")
     return f"must be {fitting} for entries of kind {kind}: {category} would do nothing" + advice

@@ -1,20 +1,13 @@
-"""An entry in its normal form, and what a kind of list must be able to do.
+"""Kinds of list entries that are plain values, and what every kind of entry must be able to do.
 
 Any spelling of the same entry is the same entry: `key` is what spellings are compared and stored by, `shown` what
-people read (for all kinds but people the two are the same).
+people read (for all kinds but people the two are the same). A normal form can be several times as long as the text that
+was entered: a link of a thousand letters that need escaping has nine thousand bytes. Indexes of databases take less, so
+a key that is too long ends in a digest of itself.
 
-A normal form can be several times as long as what was written: a link of a thousand letters that need escaping has nine
-thousand bytes. Indexes of databases take less, so a key that is too long ends in a digest of itself.
-
-Networks: an IP address or a CIDR block, in canonical form (RFC 4632, RFC 5952).
-
-Files by their SHA-256, 64 hex digits.
-
-Types of files: an extension (`docm`) or a MIME type (`application/zip`).
-
-People whose names outsiders may not bear: `Name <address>`. The spelling is kept; people are compared folded.
-
-Phrases: whole words in the visible text or the subject, whatever their case and accents.
+The kinds here are networks (an IP address or a CIDR block in canonical form, RFC 4632 and RFC 5952), files by their
+SHA-256, types of files (an extension or a MIME type), and phrases (whole words in the visible text or the subject,
+whatever their case and accents).
 """
 
 import re
@@ -36,15 +29,15 @@ MAX_KEY_BYTES = 2_600
 _SURELY_SHORT = MAX_KEY_BYTES // 4
 
 
-class Normal(msgspec.Struct, frozen=True):
-    """A normal form."""
+class NormalForm(msgspec.Struct, frozen=True):
+    """An entry in normal form: `key` is compared and stored, `shown` is what people read."""
 
     key: str
     shown: str
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """Why a text is no entry of this kind, in words for whoever sent it."""
+class EntryRefused(msgspec.Struct, frozen=True):
+    """Why a text is no entry of this kind, in words for the person who entered it."""
 
     reason: str
 
@@ -58,23 +51,24 @@ class EntryKind(msgspec.Struct, frozen=True):
     name: str
     description: str
     example: str
-    normalise: Callable[[str], Normal | Refused]
+    normalise: Callable[[str], NormalForm | EntryRefused]
     refuse: Callable[[str, Category], str]
     keyed: bool
 
 
-def anything(_key: str, _category: Category) -> str:
-    """For kinds of which no entry is too wide."""
+def refuse_nothing(_key: str, _category: Category) -> str:
+    """Refuse no entry, for kinds of which none is too wide."""
     return ""
 
 
-def same(key: str) -> Normal:
-    """A normal form that is shown as it is compared."""
-    return Normal(key, key)
+def show_as_key(key: str) -> NormalForm:
+    """Return a normal form that is shown as it is compared."""
+    return NormalForm(key, key)
 
 
-def limited(key: str) -> str:
-    """A key as it is compared and stored. One that was cut is longer than any that was not, so the two never meet."""
+def limit_key(key: str) -> str:
+    """Return a key as it is compared and stored. A key that was cut is longer than any that was not, so the two never
+    meet."""
     if len(key) <= _SURELY_SHORT:
         return key
     # Half a character, which is no UTF-8, counts as the sign that storage puts in its place.
@@ -84,35 +78,40 @@ def limited(key: str) -> str:
     return raw[:MAX_KEY_BYTES].decode("utf-8", "ignore") + sha256(raw).hexdigest()
 
 
-def all_limited(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for many, of which hardly any is long."""
-    return keys if max(map(len, keys), default=0) <= _SURELY_SHORT else tuple(map(limited, keys))
+def limit_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Apply `limit_key` to many keys, of which hardly any is long."""
+    return keys if max(map(len, keys), default=0) <= _SURELY_SHORT else tuple(map(limit_key, keys))
 
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
+IpNetwork = IPv4Network | IPv6Network
 
 _WIDEST = {4: {"allow": 16}, 6: {"allow": 32}}
 _WIDEST_OTHERWISE = {4: 8, 6: 16}
 
 
-def normalise_network(text: str) -> Normal | Refused:
-    """Host bits cleared, a single address without its mask, IPv4 inside IPv6 as IPv4."""
+def normalise_network(text: str) -> NormalForm | EntryRefused:
+    """Normalise a network: host bits are cleared, a single address has no mask, IPv4 inside IPv6 is IPv4."""
     if _is_plain(text):
-        return same(text)
+        return show_as_key(text)
     network = parse_network(text)
-    return Refused("is neither an IP address nor a CIDR block") if network is None else same(_text(network))
+    return (
+        EntryRefused("is neither an IP address nor a CIDR block")
+        if network is None
+        else show_as_key(_format_network(network))
+    )
 
 
 def _is_plain(text: str) -> bool:
-    """Whether this is an IPv4 address as it is shown: most entries are, and there is nothing to do about them."""
+    """Return whether this is an IPv4 address in normal form already, as most entries are."""
     try:
         return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text)) == text
     except (OSError, ValueError):
         return False
 
 
-def parse_network(text: str) -> Network | None:
+def parse_network(text: str) -> IpNetwork | None:
+    """Parse an address or CIDR block; return None where it is neither."""
     try:
         network = ip_network(text.strip().strip("[]"), strict=False)
     except ValueError:
@@ -125,7 +124,7 @@ def parse_network(text: str) -> Network | None:
 
 
 def refuse_network(key: str, category: Category) -> str:
-    """Whole continents are no entry; private ranges are one's own business."""
+    """Return why a network is too wide, or "". Private ranges may have any size."""
     network = parse_network(key) if "/" in key else None
     if network is None or network.is_private:
         return ""
@@ -134,8 +133,8 @@ def refuse_network(key: str, category: Category) -> str:
 
 
 @lru_cache(4096)
-def network_keys(address: str) -> tuple[str, ...]:
-    """Every entry that would match this address, narrowest first."""
+def list_network_keys(address: str) -> tuple[str, ...]:
+    """Return every entry that would match this address, narrowest first."""
     try:
         place = ip_address(address)
     except ValueError:
@@ -143,11 +142,11 @@ def network_keys(address: str) -> tuple[str, ...]:
     if isinstance(place, IPv6Address) and place.ipv4_mapped is not None:
         place = place.ipv4_mapped
     if isinstance(place, IPv4Address):
-        return tuple(_text(IPv4Network((int(place), length), strict=False)) for length in range(32, -1, -1))
-    return tuple(_text(IPv6Network((int(place), length), strict=False)) for length in range(128, -1, -1))
+        return tuple(_format_network(IPv4Network((int(place), length), strict=False)) for length in range(32, -1, -1))
+    return tuple(_format_network(IPv6Network((int(place), length), strict=False)) for length in range(128, -1, -1))
 
 
-def _text(network: Network) -> str:
+def _format_network(network: IpNetwork) -> str:
     return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
 
 
@@ -159,9 +158,10 @@ NETWORK = EntryKind(
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
-def normalise_digest(text: str) -> Normal | Refused:
+def normalise_digest(text: str) -> NormalForm | EntryRefused:
+    """Normalise a SHA-256 to lower case."""
     digest = text.strip().lower()
-    return same(digest) if _DIGEST.match(digest) else Refused("is not a SHA-256: 64 hex digits")
+    return show_as_key(digest) if _DIGEST.match(digest) else EntryRefused("is not a SHA-256: 64 hex digits")
 
 
 DIGEST = EntryKind(
@@ -169,7 +169,7 @@ DIGEST = EntryKind(
     "the SHA-256 of a file",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     normalise_digest,
-    anything,
+    refuse_nothing,
     keyed=True,
 )
 
@@ -178,15 +178,17 @@ _EXTENSION = re.compile(r"[\w+-]{1,40}(?:\.[\w+-]{1,40}){0,2}\Z")
 _MIME = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}\Z", re.ASCII)
 
 
-def normalise_file_type(text: str) -> Normal | Refused:
-    """`.DOCM`, `*.docm` and `docm` are one type."""
+def normalise_file_type(text: str) -> NormalForm | EntryRefused:
+    """Normalise a file type: `.DOCM`, `*.docm` and `docm` are one."""
     name = text.strip().lower().removeprefix("*").removeprefix(".")
     if _EXTENSION.match(name) or _MIME.match(name):
-        return same(name)
-    return Refused("is neither a file extension nor a MIME type")
+        return show_as_key(name)
+    return EntryRefused("is neither a file extension nor a MIME type")
 
 
-FILETYPE = EntryKind("file-type", "a file extension or a MIME type", "docm", normalise_file_type, anything, keyed=True)
+FILETYPE = EntryKind(
+    "file-type", "a file extension or a MIME type", "docm", normalise_file_type, refuse_nothing, keyed=True
+)
 
 
 LEAST = 3
@@ -196,18 +198,19 @@ _SPACES = re.compile(r"\s+")
 
 
 def fold_phrase(text: str) -> str:
-    """Case and accents folded, invisible characters gone, white space as single blanks."""
+    """Return the text with case and accents folded, invisible characters removed and white space as single blanks."""
     plain = _MARKS.sub("", unicodedata.normalize("NFKD", text.casefold()))
     return _SPACES.sub(" ", unicodedata.normalize("NFKC", plain)).strip()
 
 
-def normalise_phrase(text: str) -> Normal | Refused:
+def normalise_phrase(text: str) -> NormalForm | EntryRefused:
+    """Normalise a phrase by folding it; refuse one that is too short or has no letter."""
     phrase = fold_phrase(text)
     if len(phrase) < LEAST:
-        return Refused(f"is too short: a phrase has at least {LEAST} characters")
+        return EntryRefused(f"is too short: a phrase has at least {LEAST} characters")
     if not any(char.isalnum() for char in phrase):
-        return Refused("has no letter or digit")
-    return same(phrase)
+        return EntryRefused("has no letter or digit")
+    return show_as_key(phrase)
 
 
 PHRASE = EntryKind(
@@ -215,6 +218,6 @@ PHRASE = EntryKind(
     "words as they stand in the visible text or the subject",
     "wire transfer today",
     normalise_phrase,
-    anything,
+    refuse_nothing,
     keyed=False,
 )

@@ -1,4 +1,4 @@
-"""What of a message is looked up in lists: its senders, its host, its links and its files."""
+"""The subjects of a message that lists are asked about: its senders, its host, its links and its files."""
 
 from collections.abc import Sequence
 from itertools import chain, islice
@@ -16,10 +16,10 @@ MAX_LINKS = 2_000
 MAX_SENDERS = 20
 
 
-def subjects_of(
+def find_subjects(
     message: Message, envelope: Envelope, authentication: Authentication, files: Sequence[File]
 ) -> tuple[Subject, ...]:
-    """Everything of a message that lists are asked about, each once."""
+    """Return everything of a message that lists are asked about, each once."""
     found: dict[tuple[Role, str], Subject] = {}
 
     def add(role: Role, value: str, where: str) -> None:
@@ -28,27 +28,27 @@ def subjects_of(
 
     add("envelope", normal_address(envelope.sender), "envelope")
     for author in message.senders:
-        add("from", _address(author), "From")
+        add("from", _normalise(author), "From")
     for value in message.headers.all("sender"):
         for agent in parse_addresses(value, MAX_SENDERS)[0]:
-            add("sender", _address(agent), "Sender")
+            add("sender", _normalise(agent), "Sender")
     add("host", authentication.host, "sending host")
     for link in islice(chain(message.links, *(file.links for file in files)), MAX_LINKS):
         if link.url.startswith("http"):
             add("link", link.url, link.where)
     for file in files:
         add("file", file.sha256, file.path)
-        for kind in sorted(_types(file)):
+        for kind in sorted(_collect_types(file)):
             add("type", kind, file.path)
     return tuple(found.values())
 
 
-def _address(address: Address) -> str:
+def _normalise(address: Address) -> str:
     return normal_address(str(address))
 
 
-def _types(file: File) -> set[str]:
-    """By content, by what is declared, and by every extension of every name."""
+def _collect_types(file: File) -> set[str]:
+    """Return a file's types by content, by declaration, and by every extension of every name."""
     kinds = {file.type, file.declared.lower(), MIME_TYPES.get(file.type, "")}
     for name in file.names:
         kinds.update(suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:])

@@ -66,7 +66,7 @@ def rule_on(
     if not hits:
         return NO_RULING
     standing: dict[str, list[Match]] = {name: [] for name in _MAIL_LISTS}
-    for name, match in _matches(hits, asked, custom or {}):
+    for name, match in _match_subjects(hits, asked, custom or {}):
         standing[name].append(match)
     blocks: list[Match] = []
     refused: list[tuple[Match, str]] = []
@@ -75,7 +75,7 @@ def rule_on(
         refused += [(match, "its domain is not authenticated, nor is the host allowed") for match in senders]
         standing["allowed-senders"] = []
     for name, allow in _PAIRS.items():
-        kept, beaten, lost = _pair(standing[name], standing[allow], name in _TENANT_ALLOW_WINS)
+        kept, beaten, lost = _settle_pair(standing[name], standing[allow], name in _TENANT_ALLOW_WINS)
         blocks += kept
         refused += beaten + lost
         standing[allow] = [match for match in standing[allow] if match not in {gone for gone, _ in lost}]
@@ -85,8 +85,10 @@ def rule_on(
     return Ruling(tuple(blocks), allows, cleared, tuple(refused))
 
 
-def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str, str]) -> Iterator[tuple[str, Match]]:
-    """Each hit with every subject that it covers, and the list that it counts for.
+def _match_subjects(
+    hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str, str]
+) -> Iterator[tuple[str, Match]]:
+    """Yield each hit with every subject that it covers, and the list that it counts for.
 
     `a.example` as a link is not `a.example` as a sender: what a list is for decides, not what the key looks like.
     """
@@ -101,10 +103,10 @@ def _matches(hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str,
                 yield name, Match(hit, subject)
 
 
-def _pair(
+def _settle_pair(
     blocks: list[Match], allows: list[Match], tenant_allow_wins: bool
 ) -> tuple[list[Match], list[tuple[Match, str]], list[tuple[Match, str]]]:
-    """The blocks that stand, those that an allow beat, and the allows that a block beat."""
+    """Return the blocks that stand, those that an allow beat, and the allows that a block beat."""
     kept: list[Match] = []
     beaten: list[tuple[Match, str]] = []
     for block in blocks:
@@ -115,7 +117,7 @@ def _pair(
             kept.append(block)
     lost = []
     for allow in allows:
-        winner = next((block for block in kept if _same_thing(allow, block)), None)
+        winner = next((block for block in kept if _is_same_subject(allow, block)), None)
         if winner:
             lost.append((allow, f"{winner.hit.list} has {winner.hit.key}"))
     return kept, beaten, lost
@@ -123,10 +125,14 @@ def _pair(
 
 def _beats(allow: Match, block: Match, tenant_allow_wins: bool) -> bool:
     return (
-        tenant_allow_wins and allow.hit.scope == "tenant" and block.hit.scope == "global" and _same_thing(allow, block)
+        tenant_allow_wins
+        and allow.hit.scope == "tenant"
+        and block.hit.scope == "global"
+        and _is_same_subject(allow, block)
     )
 
 
-def _same_thing(one: Match, other: Match) -> bool:
-    """Links and files are judged one by one; senders and hosts for the whole message."""
+def _is_same_subject(one: Match, other: Match) -> bool:
+    """Return whether two matches concern the same thing: links and files are judged one by one, senders and hosts for
+    the whole message."""
     return one.subject.kind in ("sender", "network") or one.subject.value == other.subject.value

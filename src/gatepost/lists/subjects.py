@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.lists.addresses import sender_keys, url_keys
-from gatepost.lists.entries import all_limited, network_keys
+from gatepost.lists.addresses import list_sender_keys, list_url_keys
+from gatepost.lists.entries import limit_keys, list_network_keys
 
 Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
 _KIND: dict[Role, str] = {
@@ -41,14 +41,14 @@ class Subject(msgspec.Struct, frozen=True, array_like=True):
     def keys(self) -> tuple[str, ...]:
         """Every key that an entry covering it would have."""
         if self.kind == "sender":
-            return all_limited(sender_keys(self.value))
+            return limit_keys(list_sender_keys(self.value))
         if self.kind == "network":
-            return network_keys(self.value)
-        return all_limited(url_keys(self.value)) if self.kind == "url" else (self.value,)
+            return list_network_keys(self.value)
+        return limit_keys(list_url_keys(self.value)) if self.kind == "url" else (self.value,)
 
 
-def questions(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The keys of all subjects of these kinds, each once: one question to the lists."""
+def collect_keys(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the keys of all subjects of these kinds, each once: one question to the lists."""
     if not kinds:
         return ()
     by_kind: dict[str, dict[str, None]] = {}

@@ -10,14 +10,14 @@ from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
-from gatepost.lists.entries import fold_phrase, network_keys
+from gatepost.lists.entries import fold_phrase, list_network_keys
 from gatepost.names import Address
 from gatepost.questions import Hit, Scope
 
 _WORD = re.compile(r"\w+")
 
 
-class Listed(msgspec.Struct, frozen=True):
+class UnkeyedEntry(msgspec.Struct, frozen=True):
     """An entry of an unkeyed list, with all that a ledger says about it."""
 
     list: str
@@ -28,7 +28,7 @@ class Listed(msgspec.Struct, frozen=True):
     expires: int | None = None
 
 
-class Unkeyed(msgspec.Struct, frozen=True):
+class UnkeyedLists(msgspec.Struct, frozen=True):
     """The lists that no exact key finds, of both scopes, as one snapshot. Equal versions have equal content.
 
     Custom lists are among those of their kind: phrases; people; networks of category `trust` with the relays; domains
@@ -37,11 +37,11 @@ class Unkeyed(msgspec.Struct, frozen=True):
     """
 
     version: str = ""
-    phrases: tuple[Listed, ...] = ()
-    own_domains: tuple[Listed, ...] = ()
-    partner_domains: tuple[Listed, ...] = ()
-    people: tuple[Listed, ...] = ()
-    trusted_relays: tuple[Listed, ...] = ()
+    phrases: tuple[UnkeyedEntry, ...] = ()
+    own_domains: tuple[UnkeyedEntry, ...] = ()
+    partner_domains: tuple[UnkeyedEntry, ...] = ()
+    people: tuple[UnkeyedEntry, ...] = ()
+    trusted_relays: tuple[UnkeyedEntry, ...] = ()
     custom: dict[str, str] = {}
     keyed: tuple[str, ...] = ()
 
@@ -52,49 +52,49 @@ class Unkeyed(msgspec.Struct, frozen=True):
         return min((entry.expires for entries in rows for entry in entries if entry.expires is not None), default=None)
 
 
-NONE = Unkeyed()
+NO_ENTRIES = UnkeyedLists()
 
 
-class Networks:
+class NetworkSet:
     """A set of networks: `address in networks` takes one look per length of prefix, however many there are."""
 
-    def __init__(self, entries: Iterable[Listed]) -> None:
+    def __init__(self, entries: Iterable[UnkeyedEntry]) -> None:
         self._keys = frozenset(entry.key for entry in entries)
 
     def __contains__(self, address: object) -> bool:
         if not self._keys or not isinstance(address, IPv4Address | IPv6Address):
             return False
-        return not self._keys.isdisjoint(network_keys(str(address)))
+        return not self._keys.isdisjoint(list_network_keys(str(address)))
 
 
-class Phrases:
+class PhraseFinder:
     """Finds whole phrases in text. They are kept by their first word, so a text is read once, word by word.
 
     A phrase is compared as it is shown, which is its whole normal form.
     """
 
-    def __init__(self, entries: Iterable[Listed]) -> None:
-        self._by_word: dict[str, list[Listed]] = {}
+    def __init__(self, entries: Iterable[UnkeyedEntry]) -> None:
+        self._by_word: dict[str, list[UnkeyedEntry]] = {}
         for entry in entries:
             first = _WORD.search(entry.shown)
             if first:
                 self._by_word.setdefault(first.group(), []).append(entry)
 
-    def within(self, text: str) -> tuple[Listed, ...]:
-        """The entries that the text contains, each once."""
+    def within(self, text: str) -> tuple[UnkeyedEntry, ...]:
+        """Return the entries that the text contains, each once."""
         if not self._by_word:
             return ()
         text = fold_phrase(text)
-        found: dict[Listed, None] = {}
+        found: dict[UnkeyedEntry, None] = {}
         for word in _WORD.finditer(text):
             for entry in self._by_word.get(word.group(), ()):
-                if _stands(entry.shown, text, word.start()):
+                if _is_whole_phrase(entry.shown, text, word.start()):
                     found[entry] = None
         return tuple(found)
 
 
-def _stands(phrase: str, text: str, place: int) -> bool:
-    """Whether the phrase, whose first word starts at `place`, is there and ends with a word."""
+def _is_whole_phrase(phrase: str, text: str, place: int) -> bool:
+    """Return whether the phrase, whose first word starts at `place`, is there and ends with a word."""
     first = _WORD.search(phrase)
     start = place - (first.start() if first else 0)
     end = start + len(phrase)
@@ -103,32 +103,32 @@ def _stands(phrase: str, text: str, place: int) -> bool:
     return not (phrase[-1].isalnum() and text[end : end + 1].isalnum())
 
 
-class Compiled:
-    """A snapshot, ready for use."""
+class CompiledLists:
+    """A snapshot of the unkeyed lists, compiled for use in a worker."""
 
-    def __init__(self, source: Unkeyed) -> None:
+    def __init__(self, source: UnkeyedLists) -> None:
         self.source = source
-        self.phrases = Phrases(source.phrases)
-        self.relays = Networks(source.trusted_relays)
+        self.phrases = PhraseFinder(source.phrases)
+        self.relays = NetworkSet(source.trusted_relays)
         self.own_domains = frozenset(entry.key for entry in source.own_domains)
         self.partner_domains = frozenset(entry.key for entry in source.partner_domains)
-        self.people = tuple(_person(entry.shown) for entry in source.people)
+        self.people = tuple(_parse_person(entry.shown) for entry in source.people)
 
 
-def compile_lists(data: bytes) -> Compiled:
-    """The snapshot that these bytes are."""
-    return Compiled(msgspec.msgpack.decode(data, type=Unkeyed))
+def compile_lists(data: bytes) -> CompiledLists:
+    """Decode and compile a snapshot."""
+    return CompiledLists(msgspec.msgpack.decode(data, type=UnkeyedLists))
 
 
-def hit_of(entry: Listed) -> Hit:
-    """An entry of an unkeyed list that a message hit, as any other hit."""
+def make_hit(entry: UnkeyedEntry) -> Hit:
+    """Return an entry of an unkeyed list that a message hit, as any other hit."""
     return Hit(entry.list, entry.scope, entry.key, entry.comment)
 
 
-def _person(shown: str) -> Address:
+def _parse_person(shown: str) -> Address:
     name, _, address = shown.rpartition(" <")
     local, _, domain = address.removesuffix(">").rpartition("@")
     return Address(name, local, domain)
 
 
-NO_LISTS = Compiled(NONE)
+NO_LISTS = CompiledLists(NO_ENTRIES)

@@ -41,7 +41,8 @@ class _Mailbox:
 
 
 def parse_addresses(text: str, most: int) -> tuple[list[Address], bool]:
-    """The addresses in a field's value, and whether there were more than `most`. Total and linear."""
+    """Return the addresses in a field's value, and whether there were more than `most`. It takes any input, in linear
+    time."""
     if most > 0 and (address := _parse_ordinary(text)) is not None:
         return ([address] if _has_content(address) else []), False
     found: list[Address] = []
@@ -74,7 +75,8 @@ def parse_addresses(text: str, most: int) -> tuple[list[Address], bool]:
 
 
 def _parse_ordinary(text: str) -> Address | None:
-    """One mailbox as it is mostly written, `name <address>` or an address alone, in one match; None for all else."""
+    """Return one mailbox as it is mostly written, `name <address>` or an address alone, in one match; None for all
+    else."""
     match = _ORDINARY.fullmatch(text)
     if match is None:
         return None
@@ -110,7 +112,8 @@ def _has_content(address: Address) -> bool:
 
 
 def _read_comment(text: str, start: int) -> tuple[str, int]:
-    """The comment that was opened just before `start`, and where it ends; comments nest (RFC 5322 section 3.2.2)."""
+    """Return the comment that was opened just before `start`, and where it ends; comments nest (RFC 5322 section
+    3.2.2)."""
     depth, position = 1, start
     while edge := _COMMENT_EDGE.search(text, position):
         position = edge.end()

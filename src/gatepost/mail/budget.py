@@ -1,8 +1,8 @@
 """How much of one message is read at most, and what the reading has cost so far.
 
-Every loop over a stranger's bytes draws on a `Budget`. When one of its limits is reached, reading goes on with less
-(the rest of the bytes as one part, the header as far as it was read), and a `limit:` defect says so: nothing is left
-out in silence. `Work` counts what was done, so that tests can say "linear" without a clock.
+Every loop over hostile bytes draws on a `ReadBudget`. When one of its limits is reached, reading goes on with less (the
+rest of the bytes as one part, the header as far as it was read), and a `limit:` defect says so: nothing is left out in
+silence. `ReadWork` counts the work, so that tests can say "linear" without a clock.
 """
 
 import msgspec
@@ -31,7 +31,7 @@ class ReadLimits(msgspec.Struct, frozen=True):
 
 
 class ReadWork(msgspec.Struct):
-    """What a reading has done."""
+    """Counts of the work that a reading has done."""
 
     parts: int = 0
     fields: int = 0
@@ -75,7 +75,7 @@ class ReadBudget:
         return any(defect.kind == kind.id for defect in self.defects)
 
     def take_part(self, where: str) -> bool:
-        """Draw one part; False when there are no more to have."""
+        """Take one more part; return False when the budget has none left."""
         if self.work.parts >= self.limits.parts:
             self.note(LIMIT_PARTS, where)
             return False
@@ -83,7 +83,7 @@ class ReadBudget:
         return True
 
     def take_decoded(self, size: int, where: str) -> bool:
-        """Draw the bytes of one part's content."""
+        """Take the bytes of one part's content; return False when they are too many."""
         if self.work.decoded_bytes + size > self.limits.decoded_bytes:
             self.note(LIMIT_DECODED_SIZE, where)
             return False
@@ -91,7 +91,7 @@ class ReadBudget:
         return True
 
     def take_alternative(self, size: int, where: str) -> bool:
-        """Draw one more reading of bytes that were read already."""
+        """Take one more reading of bytes that were read already; return False when the budget has none left."""
         work, limits = self.work, self.limits
         if work.alternatives >= limits.alternatives or work.alternative_bytes + size > limits.alternative_bytes:
             self.note(LIMIT_ALTERNATIVES, where)
@@ -101,7 +101,7 @@ class ReadBudget:
         return self.take_decoded(size, where)
 
     def take_delimiter(self, where: str) -> bool:
-        """Draw one line that could be a boundary."""
+        """Take one more line that could be a boundary; return False when the budget has none left."""
         if self.work.delimiters >= self.limits.delimiters:
             self.note(LIMIT_BOUNDARIES, where)
             return False

@@ -1,13 +1,11 @@
-"""The value of a field with parameters: `multipart/mixed; boundary="x"` (RFC 2045 section 5.1, RFC 2231).
+"""The header of one MIME entity: type, boundary, charset, encoding, names (RFC 2045, RFC 2183, RFC 2231).
 
-Ordinary values match one strict pattern. Anything else (comments, escapes, quotes that do not close, a key twice,
-numbered pieces with gaps) is where mail programs disagree: such a value is `odd`, and `spellings` gives every value
-that some program would take for a parameter.
+Every field that may stand once may be there twice, and every name in several places. All values are kept; the tree is
+built by the first one, and `odd` says that another program might choose differently.
 
-What the header of one entity says about its body: type, boundary, encoding, names (RFC 2045, RFC 2183).
-
-Every field that may stand once may be there twice, and every name in several places: all values are kept, the first one
-is what the tree is built by, and `odd` says that another program might choose differently.
+Values with parameters, `multipart/mixed; boundary="x"`, mostly match one strict pattern. Anything else (comments,
+escapes, quotes that do not close, a key twice, numbered pieces with gaps) is where mail programs disagree: such a value
+is `odd`, and `Parameters.spellings` gives every value that some program would take for a parameter.
 """
 
 import re
@@ -56,18 +54,18 @@ class Parameters(msgspec.Struct, frozen=True):
     suspect: bool = False
 
     def has(self, piece: str) -> bool:
-        """Whether a parameter with this in its name can be there at all: a quick look before a slow one."""
+        """Return whether a parameter with this in its name can be there at all: a quick look before a slow one."""
         return self.odd or piece in self.text.lower()
 
     def get(self, name: str) -> str | None:
-        """The parameter as RFC 2231 reads it, or None."""
+        """Return the parameter as RFC 2231 reads it, or None."""
         for key, value in self.pairs:
             if key == name:
                 return value
         return next(_read_extended(self.pairs, name), None) if "*" in self.text else None
 
     def spellings(self, *names: str) -> tuple[str, ...]:
-        """Every value that some mail program would take for one of these parameters, each once."""
+        """Return every value that some mail program would take for one of these parameters, each once."""
         found = {value: None for key, value in self.pairs if value and key in names}
         if "*" in self.text:
             found.update((value, None) for name in names for value in _read_extended(self.pairs, name))
@@ -78,7 +76,8 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 def parse_parameters(text: str) -> Parameters:
-    """Parse a value. Total and linear. Short ones are few and come again and again."""
+    """Parse a value. It takes any input, in linear time; the results for short values are cached, since few of them
+    come again and again."""
     return _parse_cached(text) if len(text) <= _MOST_KNOWN else _parse_parameters(text)
 
 
@@ -113,7 +112,8 @@ def _unquote(value: str) -> str:
 
 
 def _strip_comments(text: str) -> str:
-    """The text without comments, innermost first; a bounded number of rounds, so that nesting costs nothing."""
+    """Return the text without comments, innermost first, in a bounded number of rounds, so that nesting costs
+    nothing."""
     for _ in range(4):
         shorter = _COMMENT.sub("", text)
         if shorter == text:
@@ -123,7 +123,7 @@ def _strip_comments(text: str) -> str:
 
 
 def _read_extended(pairs: tuple[tuple[str, str], ...], name: str) -> Iterator[str]:
-    """The values that `name*`, `name*0` and `name*0*` spell, whole, in order of number and in order of place."""
+    """Yield the values that `name*`, `name*0` and `name*0*` spell, whole, in order of number and in order of place."""
     pieces: list[tuple[int, bool, str]] = []
     for key, value in pairs:
         match = _PIECE.fullmatch(key)
@@ -142,7 +142,8 @@ def _read_extended(pairs: tuple[tuple[str, str], ...], name: str) -> Iterator[st
 
 
 def _order_pieces(pieces: list[tuple[int, bool, str]]) -> list[list[tuple[int, bool, str]]]:
-    """The orders in which programs join the pieces: by number, and where numbers are missing or astray, by place."""
+    """Return the orders in which programs join the pieces: by number, and where numbers are missing or astray, by
+    place."""
     numbers = [number for number, _, _ in pieces]
     if numbers == list(range(len(pieces))):
         return [pieces] if pieces else []
@@ -160,7 +161,7 @@ def _join_pieces(pieces: list[tuple[int, bool, str]]) -> Iterator[str]:
 
 
 def _decode_percent(value: str) -> str:
-    """`utf-8'en'%e2%82%ac` (RFC 2231 section 4): the charset and language are often missing."""
+    """Decode `utf-8'en'%e2%82%ac` (RFC 2231 section 4); the charset and language are often missing."""
     charset, quote, rest = value.partition("'")
     language, second, text = rest.partition("'")
     if not quote or not second or len(charset) > 40 or len(language) > 40:
@@ -169,7 +170,8 @@ def _decode_percent(value: str) -> str:
 
 
 def _find_loosely(text: str, name: str) -> Iterator[str]:
-    """What follows every occurrence of `name` and an equals sign, cut at each place where some program cuts it."""
+    """Yield what follows every occurrence of `name` and an equals sign, cut at each place where some program cuts
+    it."""
     squeezed = text.replace("\\", "")
     for variant in {text: None, squeezed: None, _strip_comments(text): None, _strip_comments(squeezed): None}:
         low = variant.lower()
@@ -192,7 +194,7 @@ def _cut_value(value: str) -> Iterator[str]:
 
 
 def decode_names(values: tuple[str, ...]) -> tuple[str, ...]:
-    """File names with their encoded words decoded, without control bytes, each once."""
+    """Return file names with their encoded words decoded, without control bytes, each once."""
     cleaned = (headers.decode_words(value[:4_000])[:1_000].translate(_CONTROLS).strip() for value in values)
     return tuple(dict.fromkeys(filter(None, cleaned)))
 
@@ -244,7 +246,7 @@ class Entity(msgspec.Struct, frozen=True):
 
 
 def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: str = "text/plain") -> Entity:
-    """Read the fields that describe a body."""
+    """Read the fields that describe a body: type, boundary, charset, encoding, disposition, names."""
     types: list[Parameters] = []
     dispositions: list[Parameters] = []
     encodings: list[str] = []
@@ -279,7 +281,7 @@ def _strip_comment(value: str) -> str:
 
 
 def _normalise_type(main: str, default: str) -> str:
-    """A type that is no type counts as unknown bytes when it is there, as the default when it is not."""
+    """Return the content type; a value that is no type counts as unknown bytes, a missing one as the default."""
     main = main.strip()
     if not main:
         return default
@@ -328,7 +330,7 @@ def _collect_names(types: list[Parameters], dispositions: list[Parameters]) -> t
 
 
 def _resolve_encodings(values: list[str], where: str, budget: ReadBudget) -> tuple[tuple[str, ...], bool]:
-    """Every encoding that the fields name or hint at, and whether all of them were known."""
+    """Return every encoding that the fields name or hint at, and whether all of them were known."""
     if len(values) == 1 and values[0] in _STANDARD:
         return (values[0],), True
     names: list[str] = []

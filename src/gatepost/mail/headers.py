@@ -1,12 +1,12 @@
-"""Encoded words in header fields: `=?utf-8?q?caf=C3=A9?=` (RFC 2047, with the language tag of RFC 2231).
+"""Header sections (RFC 5322 section 2.2, RFC 6532) and the encoded words in them (RFC 2047).
 
-Mail programs are lenient, and so are we: encoded words count inside quoted strings and in the middle of a word, may
-be longer than 75 characters, and a character may be split over neighbours (their bytes are joined before decoding).
+A section gives its fields in their order with their bytes, unfolded and decoded. It ends at the first empty line. Real
+and hostile mail has lines in it that are no fields: one such line between fields is skipped, as most mail programs do;
+two in a row, or one before any field, are taken for the body.
 
-Header sections: fields in their order with their bytes, unfolded and decoded (RFC 5322 section 2.2, RFC 6532).
-
-A section ends at the first empty line. Real and hostile mail has lines in it that are no fields: one such line between
-fields is skipped, as most mail programs do; two in a row, or one before any field, are taken for the body.
+`=?utf-8?q?caf=C3=A9?=` is an encoded word (with the language tag of RFC 2231, if it has one). Mail programs are lenient
+with them, and so is this module: encoded words count inside quoted strings and in the middle of a word, may be longer
+than 75 characters, and a character may be split over neighbours, whose bytes are joined before decoding.
 """
 
 import binascii
@@ -34,7 +34,7 @@ _CONTROLS = dict.fromkeys((*range(9), *range(10, 32), 127), " ")
 
 
 def decode_words(text: str, most: int = 2_000) -> str:
-    """Decode the encoded words in a text, at most so many of them; what is none stays as it stands."""
+    """Decode the encoded words in a text, at most so many of them; other text stays as it is."""
     if "=?" not in text:
         return text
     pieces: list[str] = []
@@ -64,7 +64,7 @@ def _decode_word(encoding: str, text: str, charset: str) -> bytes:
 
 
 def _join_words(run: list[tuple[str, bytes]]) -> str:
-    """Neighbours in the same charset are one string of bytes: a character may be split over them."""
+    """Join neighbouring words of the same charset before decoding: a character may be split over them."""
     pieces: list[str] = []
     index = 0
     while index < len(run):
@@ -109,7 +109,8 @@ def read_section(
 
 
 def _read_ordinary(source: bytes, start: int, where: str, budget: ReadBudget) -> HeaderSection | None:
-    """The section in one go, if it is ASCII fields and nothing else up to an empty line; None if it is not."""
+    """Read the section in one pass if it is ASCII fields and nothing else up to an empty line; return None if it is
+    not."""
     end, body = _find_empty_line(source, start)
     section = source[start : end + 1]
     if end < 0 or not section.isascii() or b"\0" in section or b"\n--" in section or section.startswith(b"--"):
@@ -133,7 +134,7 @@ def _read_ordinary(source: bytes, start: int, where: str, budget: ReadBudget) ->
 
 
 def _find_empty_line(source: bytes, start: int) -> tuple[int, int]:
-    """Where the line before the first empty line ends, and where that one ends; -1 if there is none near."""
+    """Return where the line before the first empty line ends, and where that one ends; -1 if there is none near."""
     window = start + _ORDINARY_SIZE
     first = source.find(b"\n", start, window)
     # The likelier kind of line end first: the search for the other one is then a short one.
@@ -144,7 +145,7 @@ def _find_empty_line(source: bytes, start: int) -> tuple[int, int]:
 
 
 def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: ReadBudget) -> HeaderSection:
-    """The section line by line, with everything that can be wrong with it."""
+    """Read the section line by line, with everything that can be wrong with it."""
     fields: list[Field] = []
     position, odd, junk = start, False, -1
     limit = min(len(source), start + budget.limits.header_bytes)
@@ -187,19 +188,19 @@ def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: st
 
 
 def unfold(field: Field) -> str:
-    """A field's value with its encoded words as they stand: what parameters are parsed from."""
+    """Return a field's value with its encoded words as they stand: what parameters are parsed from."""
     return _decode_text(field.raw.partition(b":")[2]) if b"=?" in field.raw else field.value
 
 
 def is_delimiter(source: bytes, position: int, boundaries: frozenset[bytes]) -> bool:
-    """Whether the line at `position` is `--` and one of the boundaries, or its end."""
+    """Return whether the line at `position` is `--` and one of the boundaries, or its end."""
     end = source.find(b"\n", position, position + 1000)
     line = source[position + 2 : end if end >= 0 else position + 1000].rstrip(b" \t\r")
     return source.startswith(b"--", position) and (line in boundaries or line.removesuffix(b"--") in boundaries)
 
 
 def _is_skipped(source: bytes, line: re.Match[bytes], fields: list[Field], start: int, limit: int) -> bool:
-    """Whether a line that is no field is passed over: mbox's own line, or a single one among fields."""
+    """Return whether a line that is no field is passed over: mbox's own line, or a single one among fields."""
     if not fields:
         return start == 0 and line[0].startswith((b"From ", b">From "))
     after = line.end()
@@ -234,7 +235,7 @@ def _decode_text(value: bytes) -> str:
 
 
 def _end_early(source: bytes, start: int, position: int, fields: list[Field], budget: ReadBudget) -> HeaderSection:
-    """A section of which only the beginning was read: its body is still where the first empty line is."""
+    """Return a section of which only the beginning was read: its body is still where the first empty line is."""
     budget.work.fields += len(fields)
     end = _EMPTY_LINE.search(source, max(start, position - 1))
     body = end.end() if end else len(source)

@@ -1,15 +1,13 @@
-"""The reading of a program that believes no header: every line that could begin a part begins one.
-
-Mail can be written so that two programs see two trees: a boundary in a comment, a field behind a carriage return, an
-end that is none. Instead of imitating each program, this reading splits the bytes at every line that begins with `--`
-and has a content field after it, whatever boundaries were declared, takes every line end for a line end, and decodes
-each piece in every way that its header hints at or its bytes look like. It runs only where the ordinary reading met
-something odd, and gives only what that reading did not find.
-
-The content of one leaf in every reading: decoded as declared, as others would, and the files carried inside.
+"""The content of one leaf in every reading: decoded as declared, as other programs would, and the files carried inside.
 
 The first reading is the part itself. Others stand beside it as parts with a path of their own: `1.2~by-line` is part
 1.2 decoded line by line, `1.2~uu1` the first uuencoded file in it.
+
+`reread` is the reading of a program that believes no header. Mail can be written so that two programs see two trees: a
+boundary in a comment, a field behind a carriage return, an end that is none. Instead of imitating each program, this
+reading splits the bytes at every line that begins with `--` and has a content field after it, whatever boundaries were
+declared, takes every line end for a line end, and decodes each piece in every way that its header hints at or its bytes
+look like. It runs only where the ordinary reading met something odd, and gives only what that reading did not find.
 """
 
 import re
@@ -74,7 +72,7 @@ _HINTS = (
 
 
 class RereadContent(msgspec.Struct, frozen=True):
-    """One content that this reading sees."""
+    """One content that the suspicious reading found."""
 
     label: str
     content_type: str
@@ -84,7 +82,7 @@ class RereadContent(msgspec.Struct, frozen=True):
 
 
 def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
-    """Everything that the suspicious reading decodes or names in a source."""
+    """Yield everything that the suspicious reading decodes or names in a source."""
     starts: list[int] = [0]
     ends: list[int] = []
     if len(source) > _MOST_BYTES:
@@ -103,7 +101,8 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
 
 
 def is_line_start(source: bytes, place: int) -> bool:
-    """Whether nothing but white space stands between a place and the line end before it, whatever kind that is."""
+    """Return whether nothing but white space stands between a place and the line end before it, whatever kind
+    that is."""
     before = source[max(0, place - 40) : place].rstrip(b" \t")
     return not before or before[-1] in b"\r\n\0"
 
@@ -145,7 +144,7 @@ def _decode_segment(head: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _describe_head(head: bytes) -> tuple[str, tuple[str, ...], str | None]:
-    """Type, names and charset from header bytes that need not be well formed."""
+    """Return type, names and charset from header bytes that need not be well formed."""
     text = re.sub(r"[\r\n\0]+(?![ \t])", ";", decode_charset(head, None)[0])
     values = entity.Parameters("", (), text, True)
     kind = re.search(r"content-type[^a-z\"]{0,100}\"?([a-z]+/[\w.+-]+)", text, re.IGNORECASE)
@@ -173,7 +172,7 @@ _CARRIERS = (
 
 
 def decode_body(body: bytes, encoding: str) -> DecodedBody:
-    """Decode a body by the name of its encoding; "" is identity."""
+    """Decode a body by the name of its transfer encoding; "" is identity."""
     if not encoding:
         return DecodedBody(body)
     if encoding == "base64":
@@ -192,7 +191,7 @@ def decode_body(body: bytes, encoding: str) -> DecodedBody:
 
 
 def read_leaf(path: str, entity: Entity, body: bytes, budget: ReadBudget) -> list[Part]:
-    """The part, then its other readings and the files inside it."""
+    """Return the part, then its other readings and the files inside it."""
     decoded = decode_body(body, entity.encodings[0])
     if not budget.take_decoded(len(decoded.content), path):
         return [_make_part(path, entity, b"")]
@@ -213,7 +212,7 @@ def read_leaf(path: str, entity: Entity, body: bytes, budget: ReadBudget) -> lis
 
 
 def reread_body(body: bytes, encoding: str) -> Iterator[tuple[str, bytes]]:
-    """Every reading of a body in one encoding but the first."""
+    """Yield every reading of a body in one encoding but the first."""
     if encoding == "base64":
         yield from reread_base64(body)
     elif encoding == "quoted-printable":

@@ -1,8 +1,8 @@
-"""Peel redirectors and click-time wrappers off a link, by the data in `wrappers.toml`.
+"""Redirectors and click-time wrappers, peeled off a link by the rules in `link_wrappers.toml`.
 
 `https://www.google.com/url?q=https://evil.test` leads to evil.test, and a person is shown Google. A wrapper is believed
 only on the hosts of its owner: on any other host a URL inside the query may be a decoy
-(`https://evil.test/?url=https://bank.example`), so there both are told (see `carried`).
+(`https://evil.test/?url=https://bank.example`), so there both are reported (see `find_carried_url`).
 """
 
 import base64
@@ -34,7 +34,7 @@ _RUN_LENGTH = {
 
 
 class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule of `wrappers.toml`, which says what the fields mean."""
+    """One rule of `link_wrappers.toml`, which says what the fields mean."""
 
     name: str
     hosts: tuple[str, ...]
@@ -87,12 +87,12 @@ def _find_wrappers(host: str) -> Iterator[Wrapper]:
 
 @lru_cache(8192)
 def _is_wrapping(host: str) -> bool:
-    """Whether some rule might be for this host, which for most hosts is quickly denied."""
+    """Return whether some rule might apply to this host."""
     return len(host) <= MAX_DOMAIN and any(True for _ in _find_wrappers(host))
 
 
 def unwrap(url: Url) -> tuple[Url, tuple[str, ...]]:
-    """The innermost destination, and the hosts that were peeled off, outermost first."""
+    """Return the innermost destination, and the hosts that were peeled off, outermost first."""
     peeled: list[str] = []
     while len(peeled) < MAX_LAYERS and (inner := _peel(url)) is not NO_URL:
         peeled.append(url.host)
@@ -116,9 +116,10 @@ def _peel(url: Url) -> Url:
 
 
 def find_carried_url(url: Url) -> Url:
-    """A whole web URL in the query or fragment of any other site, as such or in base64; `NOTHING` if there is none.
+    """Return a whole web URL in the query or fragment of any other site, as such or in base64; `NO_URL` if there is
+    none.
 
-    It need not be where the link leads: the site itself stays the link's host, and this is told beside it.
+    It need not be where the link leads: the site itself stays the link's host, and this URL is reported beside it.
     """
     href = url.href
     mark = href.find("?")
@@ -187,7 +188,8 @@ def _decode_urldefense_v2(text: str) -> str:
 
 
 def _decode_urldefense_v3(text: str) -> str:
-    """`*` stands for one character of the base64 part, `**` and a letter for a run of them."""
+    """Decode Proofpoint's third form: `*` stands for one character of the base64 part, `**` and a letter for a run of
+    them."""
     if not (match := _V3.match(text)):
         return ""
     url, encoded = match.groups()
@@ -202,7 +204,7 @@ def _decode_urldefense_v3(text: str) -> str:
 
 
 def decode_base64_text(text: str) -> str:
-    """Base64 in either alphabet, padded or not, read as far as it goes."""
+    """Decode base64 in either alphabet, padded or not, as far as it goes."""
     digits = _NO_DIGIT.sub("", text.replace("-", "+").replace("_", "/"))
     digits = digits[: len(digits) - (len(digits) % 4 == 1)]
     return base64.b64decode(digits + "=" * (-len(digits) % 4)).decode("utf-8", "replace")
@@ -214,7 +216,7 @@ def _decode_underscores(text: str) -> str:
 
 
 def _decode_amp(text: str) -> str:
-    """`s/host/path` is https, `host/path` is http; an AMP cache puts `c/`, `v/` or `i/` before."""
+    """Decode an AMP path: `s/host/path` is https, `host/path` is http; an AMP cache puts `c/`, `v/` or `i/` before."""
     text = re.sub(r"\A(?:[cvi]/)?", "", text)
     secure = text.startswith("s/")
     rest = text[2:] if secure else text
@@ -222,7 +224,7 @@ def _decode_amp(text: str) -> str:
 
 
 def _decode_translated_host(href: str) -> str:
-    """`a--b-example-com.translate.goog` is a-b.example.com."""
+    """Decode a translated host: `a--b-example-com.translate.goog` is a-b.example.com."""
     scheme, _, rest = href.partition("://")
     host, _, path = rest.partition("/")
     name = host.removesuffix(".translate.goog").replace("--", "\0").replace("-", ".").replace("\0", "-")

@@ -53,7 +53,7 @@ _BRACKETS = {")": "(", "]": "[", "}": "{", "）": "（", "」": "「", "】": "�
 
 
 class Links:
-    """The links of one message. A link is where, what is shown and what it leads to; the same twice is one."""
+    """The links of one message. Part, shown text and target make a link; the same three twice are one."""
 
     def __init__(self) -> None:
         self.is_whole = True
@@ -89,7 +89,7 @@ class Links:
         return url
 
     def _follow(self, target: str, base: Url) -> tuple[Url, Layers]:
-        """The URL that a target is, and its destinations with what was peeled off each.
+        """Return the URL that a target is, and its destinations with what was peeled off each.
 
         A redirector that is known hides nothing: its destination is the link. Any other site that carries a URL may
         lead anywhere: both are links.
@@ -111,7 +111,7 @@ class Links:
 
 
 def find_targets(text: str) -> Iterator[str]:
-    """What a mail program would make a link of in plain text, in its order; folded ones first."""
+    """Yield the links that a mail program would make in plain text, in their order; folded ones first."""
     for bracket, marks in _DEFANGED_MARKS.items():
         if bracket in text and any(mark in text for mark in marks):
             text = _DEFANGED.sub(".", text)
@@ -151,7 +151,7 @@ def _refang(target: str, scheme: str) -> str:
 
 
 def _trim(text: str) -> str:
-    """Without the punctuation of the sentence around it; a bracket stays if it was opened inside."""
+    """Return a link without the punctuation of the sentence around it; a bracket stays if it was opened inside."""
     if not text.isascii() and (match := _IDEOGRAPHS.match(text)):
         text = match.group()
     text = text.rstrip(_TRAILING)

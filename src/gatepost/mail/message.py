@@ -1,7 +1,7 @@
-"""What a message is once it has been read: frozen values, with nothing left to guess.
+"""The values of a message that has been read: frozen, with nothing left to guess.
 
-The reader is total: any bytes become a `Message`. What was odd about them is a `Defect`, what was not read because
-a budget ran out is a `Defect` too, and where mail programs would disagree, each plausible reading is among `parts`.
+The reader takes any bytes and returns a `Message`. A `Defect` says what was odd about them, and also what was not read
+because a budget ran out. Where mail programs would disagree, each plausible reading is among `parts`.
 """
 
 from typing import Literal
@@ -74,7 +74,7 @@ class Part(msgspec.Struct, frozen=True):
 class Link(msgspec.Struct, frozen=True):
     """One link: `target` as written, `url` in WHATWG normal form ("" where it has none), `shown` the text a person
     sees for it, `where` the part's path, `wrapped` the hosts of redirectors or wrappers that were peeled off, outermost
-    first, `hidden` whether it stands where nobody can see it.
+    first, `hidden` whether it stands where a reader cannot see it.
     """
 
     target: str

@@ -1,10 +1,8 @@
-"""Reading a message whole: the tree of its parts, the content of each, and every other plausible reading.
+"""Reading mail: any bytes become a frozen `Message`.
 
-The ordinary way is one pass (`tree`), then each leaf decoded once (`leaves`). Where the form of a message leaves room
-for doubt, a second, suspicious reading (`rereading`) adds what another mail program would have found. Messages inside
-encoded parts are sources of their own and wait in a queue: nothing recurses.
-
-Reading mail: any bytes become a frozen `Message`.
+The ordinary way is one pass over the bytes (`tree`), then each leaf is decoded once (`leaves`). Where the form of a
+message is ambiguous, a second, suspicious reading (`leaves.reread`) adds what another mail program would have found.
+Messages inside encoded parts are sources of their own and wait in a queue: nothing recurses.
 """
 
 from collections import deque
@@ -74,7 +72,7 @@ class MessageParts:
         self._add_suspicious_readings()
 
     def _read(self, node: MimeNode) -> bytes | None:
-        """Read one node's content; the bytes of a message inside it that must be read in turn."""
+        """Read one node's content; return the bytes of a message inside it that must be read in turn."""
         if node.unread[1] > node.unread[0]:
             self._add(node, "header", node.source[node.unread[0] : node.unread[1]])
         if node.junk >= 0 and self._budget.take_alternative(node.end - node.junk, node.path):
@@ -97,7 +95,7 @@ class MessageParts:
         return self._find_attached_message(node)
 
     def _find_attached_message(self, node: MimeNode) -> bytes | None:
-        """A message that is attached as a mere file: mail programs open it all the same."""
+        """Return the bytes of a message that is attached as a mere file: mail programs open it all the same."""
         part = node.part
         if part is None or not part.content or not any(name.lower().endswith(".eml") for name in part.names):
             return None
@@ -106,7 +104,8 @@ class MessageParts:
         return part.content
 
     def _read_childless(self, node: MimeNode, body: bytes) -> bytes | None:
-        """A multipart in which no part was found: a leaf, or a multipart that is encoded as a whole."""
+        """Read a multipart in which no part was found: it is a leaf, or encoded as a whole. Return the decoded bytes to
+        read in turn."""
         encoding = node.entity.encodings[0]
         decoded = decode_body(body, encoding) if encoding else DecodedBody(b"")
         self._budget.note(MIME_NO_PARTS, node.path)
@@ -157,7 +156,7 @@ class MessageParts:
         return tuple(flat)
 
     def _add_suspicious_readings(self) -> None:
-        """Read odd sources again as a program would that believes nothing."""
+        """Read odd sources again as a program would that believes no header; add the parts that are new."""
         found: list[Part] = []
         known: set[bytes] | None = None
         names = {name for part in self.flat for name in part.names}
@@ -201,7 +200,7 @@ def _make_container(node: MimeNode) -> Part:
 
 
 def _has_hidden_fields(tree: MimeTree) -> bool:
-    """Whether a content field stands at the beginning of a line that the tree did not read as a header."""
+    """Return whether a content field stands at the beginning of a line that the tree did not read as a header."""
     source, start, count = tree.source, 0, 0
     for section, body in (*sorted(tree.header_bytes), (len(source), len(source))):
         for place in _find_occurrences(source, start, section):
@@ -213,7 +212,7 @@ def _has_hidden_fields(tree: MimeTree) -> bool:
 
 
 def _find_occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
-    """Where a content field may begin between two places."""
+    """Yield where a content field may begin between two places."""
     for chunk in range(start, end, _CHUNK):
         piece = source[chunk : min(chunk + _CHUNK, end) + len(_FIELD_START) - 1].lower()
         place = piece.find(_FIELD_START)
@@ -231,7 +230,7 @@ _ADDRESSED = frozenset({"from", "reply-to", "to", "cc"})
 
 
 def read(raw: bytes) -> Message:
-    """Read one message. Total: no input raises, none costs more than linear time."""
+    """Read one message. It takes any bytes, in linear time."""
     return read_within(raw, ReadBudget())
 
 

@@ -1,10 +1,11 @@
-"""Text that is not HTML, made readable: flowed paragraphs (RFC 3676), folded calendars (RFC 5545), rich text.
-
-What a person reads in a message: the text and links of every textual part.
+"""The text and links that a person reads in a message, from every textual part.
 
 A part is read as what it is, not only as what it says: HTML that is declared as plain text is read as HTML, and an
-attached page as a page. One reader serves a whole message, so that a thousand small parts cost no more than a
-large one.
+attached page as a page. One reader serves a whole message, so that a thousand small parts cost no more than a large
+one.
+
+Text that is not HTML is made readable first: flowed paragraphs are joined (RFC 3676), calendars unfolded (RFC 5545
+section 3.1), and rich text loses its control words.
 """
 
 import re
@@ -42,14 +43,14 @@ _RTF = re.compile(
 
 
 def normalise_lines(text: str) -> str:
-    """The text with one kind of line end and no byte order mark."""
+    """Return the text with one kind of line end and no byte order mark."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removeprefix("\ufeff")
 
 
 def unflow(text: str, content_type: str) -> str:
-    """Paragraphs whole again where the content type says `format=flowed`."""
+    """Return paragraphs as single lines where the content type says `format=flowed` (RFC 3676)."""
     if not _FLOWED.search(content_type):
         return text
     text = _SOFT_BREAK.sub("" if _DELSP.search(content_type) else " ", text)
@@ -57,7 +58,7 @@ def unflow(text: str, content_type: str) -> str:
 
 
 def unfold_calendar(text: str) -> str:
-    """A calendar or card with its lines unfolded and unescaped."""
+    """Return a calendar or card with its lines unfolded and unescaped (RFC 5545 section 3.1)."""
     return _ICALENDAR_ESCAPE.sub(_unescape_icalendar, _ICALENDAR_FOLD.sub("", text))
 
 
@@ -66,7 +67,7 @@ def _unescape_icalendar(match: re.Match[str]) -> str:
 
 
 def strip_rtf(text: str) -> str:
-    """The words of an RTF document: control words dropped, characters decoded, nothing laid out."""
+    """Return the words of an RTF document: control words are dropped, characters decoded."""
     return _RTF.sub(_decode_rtf, text)
 
 
@@ -101,7 +102,7 @@ def preload_texts() -> None:
 
 
 def read_texts(parts: tuple[Part, ...]) -> tuple[tuple[Text, ...], tuple[Link, ...], tuple[Defect, ...]]:
-    """Texts, links and oddities of every textual leaf among `parts`, which hold every reading of the message."""
+    """Return texts, links and oddities of every textual leaf among `parts`, which hold every reading of the message."""
     reader = TextReader()
     for part in parts:
         reader.read(part)
@@ -109,7 +110,7 @@ def read_texts(parts: tuple[Part, ...]) -> tuple[tuple[Text, ...], tuple[Link, .
 
 
 def detect_form(part: Part) -> str:
-    """How a leaf is to be read: "html", "plain", or "" where it is no text."""
+    """Return how a leaf is to be read: "html", "plain", or "" where it is no text."""
     kind = part.content_type
     if kind in _PAGE_TYPES or (part.names and any(name.lower().endswith(_PAGE_NAMES) for name in part.names)):
         return "html"
@@ -118,7 +119,7 @@ def detect_form(part: Part) -> str:
 
 
 class TextReader:
-    """The reading of one message's texts, and what it may still cost. `nodes` counts the work on HTML."""
+    """Reads the texts of one message within limits for all of them together. `nodes` counts the work on HTML."""
 
     def __init__(self) -> None:
         self.texts: list[Text] = []
@@ -220,14 +221,14 @@ def _make_readable(text: str, part: Part) -> str:
 
 
 def _join_texts(visible: str, more: str) -> str:
-    """What only some mail programs show is added where it says something new."""
+    """Return the visible text with lines added that only some mail programs show and that say something new."""
     shown = set(visible.split("\n"))
     fresh = [line for line in more.split("\n") if line and line not in shown]
     return "\n".join([visible, *fresh]) if fresh else visible
 
 
 def _check_names(part: Part, notes: HtmlNotes) -> None:
-    """Header fields and file names that would act in a careless webmail."""
+    """Note header fields and file names that would act in a careless webmail."""
     for name in part.names:
         if has_markup(name):
             notes.note(HTML_IN_HEADER, name)

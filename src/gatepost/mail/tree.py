@@ -60,7 +60,7 @@ class MimeNode:
 
 
 class MimeTree:
-    """The entities of one source in order, and whether another program might see other ones."""
+    """The entities of one source in order. `odd` says that another program might see other ones."""
 
     __slots__ = ("_boundaries", "_budget", "_closed", "_names", "_stack", "header_bytes", "nodes", "odd", "source")
 
@@ -103,7 +103,7 @@ class MimeTree:
             position, depth, path, default, parent = section.body, depth + 1, f"{path}.1", "text/plain", node
 
     def _enter(self, node: MimeNode) -> None:
-        """Have the boundary of a multipart looked for from now on."""
+        """Look for the boundary of a multipart from now on."""
         boundaries = node.entity.boundaries
         if node.depth >= self._budget.limits.depth:
             self._budget.note(LIMIT_DEPTH, node.path)
@@ -187,7 +187,7 @@ class MimeTree:
         del self._stack[index:]
 
     def _forget(self, index: int) -> None:
-        """Look no longer for boundaries of the nodes from `index` on; one that they hid counts again."""
+        """Stop looking for boundaries of the nodes from `index` on; a boundary that they hid counts again."""
         if not self._boundaries or max(self._boundaries.values()) < index:
             return
         self._boundaries = {name: place for name, place in self._boundaries.items() if place < index}
@@ -198,7 +198,7 @@ class MimeTree:
         self._names = frozenset(self._boundaries)
 
     def _compare(self, line: bytes) -> None:
-        """A line that is no open boundary: does it begin with one, or is it one that has ended?"""
+        """Note a line that begins with an open boundary and goes on, or that is a boundary which has ended."""
         if not self.odd and line.startswith(tuple(self._boundaries)):
             self._budget.note(MIME_BOUNDARY_PREFIX, "message", ascii(line[:80]))
             self.odd = True
@@ -207,14 +207,14 @@ class MimeTree:
             self.odd = True
 
     def _check_after_end(self, at: int) -> None:
-        """Whether a boundary comes back after everything has ended."""
+        """Note a boundary that comes back after everything has ended."""
         for boundary in list(self._closed)[:_MOST_COMPARED]:
             if self.source.find(b"\n--" + boundary, at) >= 0:
                 self._budget.note(MIME_PART_AFTER_END, "message")
                 self.odd = True
 
     def _find_part_end(self, at: int) -> int:
-        """Where a part ends whose delimiter's line feed is at `at`: that line end belongs to the delimiter."""
+        """Return where a part ends whose delimiter's line feed is at `at`: that line end belongs to the delimiter."""
         return at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0)
 
 

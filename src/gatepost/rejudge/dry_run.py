@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
-from gatepost.lists.catalogue import BY_NAME, KINDS, Definition
-from gatepost.lists.entries import Refused
+from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
+from gatepost.lists.entries import EntryRefused
 from gatepost.lists.rulings import Ruling, rule_on
-from gatepost.lists.subjects import Subject, questions
-from gatepost.lists.unkeyed import hit_of
+from gatepost.lists.subjects import Subject, collect_keys
+from gatepost.lists.unkeyed import make_hit
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.replay import Change, Comparison, EntryDryRun, Known, compare, rejudge, rulings_of
 from gatepost.store.entries import NewEntry
@@ -75,7 +75,7 @@ async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
     unkeyed = await store.unkeyed(tenant)
     spoken = {note.entry: note.where for note in report.lists}
     phrases = [entry for entry in unkeyed.phrases if entry.key in spoken]
-    hits = [*await store.lookup(tenant, questions(report.subjects, KINDS)), *map(hit_of, phrases)]
+    hits = [*await store.lookup(tenant, collect_keys(report.subjects, KINDS)), *map(make_hit, phrases)]
     asked = [*report.subjects, *(Subject("text", entry.key, spoken[entry.key]) for entry in phrases)]
     return rule_on(dict.fromkeys(hits), asked, authenticated=report.authentication.aligned, custom=unkeyed.custom)
 
@@ -130,22 +130,22 @@ def _consider(
         dry_run.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
 
 
-def new_entry(stated: NewListEntry, definition: Definition) -> NewEntry | Refused:
+def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | EntryRefused:
     """An entry in the list's normal form, or why it is none. The reason follows the words "the entry"."""
     form = definition.normalise(stated.entry)
-    if isinstance(form, Refused):
+    if isinstance(form, EntryRefused):
         return form
     comment = stated.comment or ""
     if len(comment) > MAX_COMMENT:
-        return Refused(f"has a comment of more than {MAX_COMMENT:,} characters")
+        return EntryRefused(f"has a comment of more than {MAX_COMMENT:,} characters")
     expires = milliseconds(stated.expires) if stated.expires else None
     if stated.expires and expires is None:
-        return Refused("has an end that is no date-time such as 2030-01-31T12:00:00Z")
+        return EntryRefused("has an end that is no date-time such as 2030-01-31T12:00:00Z")
     return NewEntry(form.key, form.shown, comment, expires)
 
 
 async def try_adding(
-    store: Store, dry_runs: ListDryRuns, scope: str | None, definition: Definition, entries: Sequence[NewEntry]
+    store: Store, dry_runs: ListDryRuns, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry]
 ) -> DryRun | ListFull:
     """Dry run of adding these entries."""
     final = {entry.key: entry for entry in entries}
@@ -161,7 +161,7 @@ async def try_adding(
 
 
 async def try_deleting(
-    store: Store, dry_runs: ListDryRuns, scope: str | None, definition: Definition, keys: Sequence[str]
+    store: Store, dry_runs: ListDryRuns, scope: str | None, definition: ListDefinition, keys: Sequence[str]
 ) -> DryRun:
     """Dry run of deleting the entries with these keys."""
     there = {entry.key: entry.shown for entry in await store.entries(scope, definition.name, keys)}

@@ -14,7 +14,7 @@ from itertools import chain
 import msgspec
 
 from gatepost.kinds import TITLES, Finding
-from gatepost.lists.catalogue import BY_NAME, KINDS, Definition
+from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import PHRASE
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject
@@ -27,7 +27,7 @@ from gatepost.verdict import Judgement, judge
 EFFORT = 300_000
 JUDGEMENT = 10
 
-Known = Mapping[str, Definition]
+Known = Mapping[str, ListDefinition]
 ListPosition = tuple[str, str, str]
 _JUDGED = frozenset({"block", "allow", "policy"})
 
@@ -35,7 +35,7 @@ _JUDGED = frozenset({"block", "allow", "policy"})
 class Change(msgspec.Struct, frozen=True):
     """Entries, by their keys, that are to be added to a list or deleted from it."""
 
-    definition: Definition
+    definition: ListDefinition
     scope: Scope
     keys: tuple[str, ...]
     adding: bool

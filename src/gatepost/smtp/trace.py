@@ -11,7 +11,7 @@ from email.utils import formatdate
 
 import msgspec
 
-from gatepost.auth.header import authentication_results, forged
+from gatepost.auth.header import find_forged, format_header
 from gatepost.mail.message import Field
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import SpooledBody
@@ -47,7 +47,7 @@ def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> b
     """Return the fields that go on top."""
     report = result.report
     fields = [
-        authentication_results(hostname, report.authentication),
+        format_header(hostname, report.authentication),
         _field("X-Gatepost-Id", [result.ggrid]),
         _field("X-Gatepost-Verdict", [report.verdict]),
         _field("X-Gatepost-Decision", [report.decision]),
@@ -98,7 +98,7 @@ def leave_out(body: SpooledBody, claims: Sequence[tuple[int, int]]) -> Iterator[
 
 def _is_forged(raw: bytes, hostname: str) -> bool:
     value = raw.partition(b":")[2].replace(b"\r\n", b"").strip().decode("latin-1")
-    return bool(forged([Field("authentication-results", value, raw)], hostname))
+    return bool(find_forged([Field("authentication-results", value, raw)], hostname))
 
 
 def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:

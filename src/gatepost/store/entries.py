@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gatepost.lists.catalogue import KINDS, Definition
+from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.store.audit import SYSTEM, Actor, write_audit
 from gatepost.store.engine import (
     Bulk,
@@ -122,7 +122,7 @@ class EntryStore(ListStore):
 
     @change
     def add_entries(
-        self, scope: str | None, definition: Definition, entries: Sequence[NewEntry], by: Actor
+        self, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry], by: Actor
     ) -> Work[int | ListFull | NotFound]:
         """Add or update entries; returns how many distinct ones. Of the same key the last wins.
 
@@ -228,7 +228,7 @@ class EntryStore(ListStore):
         return deleted
 
 
-def _select_all(scope: str | None, definition: Definition) -> Read:
+def _select_all(scope: str | None, definition: ListDefinition) -> Read:
     """All entries of a list, ordered as they are shown.
 
     People are shown otherwise than they are compared, and the keys of long phrases are cut. These lists are small; the
@@ -287,7 +287,7 @@ def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[list[str]]:
     return deleted
 
 
-def _lock_or_create(scope: str, definition: Definition, *, create: bool) -> Work[ListRow | None]:
+def _lock_or_create(scope: str, definition: ListDefinition, *, create: bool) -> Work[ListRow | None]:
     """The list's row, locked; a built-in list gets one when its first entry comes."""
     row = yield from find_list(scope, definition.name, lock=True)
     if row is None and create and not definition.custom:

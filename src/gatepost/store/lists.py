@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import msgspec
 
 from gatepost.lists.addresses import DOMAIN, PERSON
-from gatepost.lists.catalogue import BY_NAME, LISTS, Definition, counts_as, unused_reason
-from gatepost.lists.entries import NETWORK, PHRASE, Refused
+from gatepost.lists.catalogue import BY_NAME, LISTS, ListDefinition, explain_unused, find_usual_list
+from gatepost.lists.entries import NETWORK, PHRASE, EntryRefused
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, snapshot, storable
@@ -54,7 +54,7 @@ class ListRow(msgspec.Struct, frozen=True):
     name: str
     kind: str
     size: int
-    definition: Definition
+    definition: ListDefinition
 
     @property
     def counts_prefixes(self) -> bool:
@@ -70,7 +70,7 @@ class ListRow(msgspec.Struct, frozen=True):
 class ListState(msgspec.Struct, frozen=True):
     """A list in one scope, and how many entries it holds there; expired ones do not count."""
 
-    definition: Definition
+    definition: ListDefinition
     size: int
 
 
@@ -88,24 +88,24 @@ class ListStore(DeferredDeletes):
         custom = [ListState(row.definition, sizes[name]) for name, row in rows.items() if row.definition.custom]
         return (*built_in, *custom)
 
-    async def list_definition(self, scope: str | None, name: str) -> Definition | None:
+    async def list_definition(self, scope: str | None, name: str) -> ListDefinition | None:
         """What a list of a scope is; None where there is none of that name."""
         return BY_NAME[name] if name in BY_NAME else await self._custom_definition(scope, name)
 
     @change
     def create_list(
-        self, scope: str | None, definition: Definition, by: Actor
-    ) -> Work[Definition | NameTaken | NotFound | Refused]:
+        self, scope: str | None, definition: ListDefinition, by: Actor
+    ) -> Work[ListDefinition | NameTaken | NotFound | EntryRefused]:
         """Make a custom list. A name that the other scope uses for another kind or category is `NameTaken` as well; a
-        kind and a category that together do nothing are `Refused`."""
+        kind and a category that together do nothing are `EntryRefused`."""
         name, kind, category = definition.name, definition.kind, definition.category
-        if not counts_as(kind, category):
-            return Refused(unused_reason(kind, category))
+        if not find_usual_list(kind, category):
+            return EntryRefused(explain_unused(kind, category))
         owner = normalize_scope(scope)
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
         texts = storable(definition.display_name), storable(definition.description)
-        custom = Definition(name, kind, category, *texts, definition.max_size, custom=True)
+        custom = ListDefinition(name, kind, category, *texts, definition.max_size, custom=True)
         clash = _OTHER_MEANING_GLOBAL if owner else _OTHER_MEANING_ANYWHERE
         if name in BY_NAME or (yield Read(clash, (name, kind, category))):
             return NameTaken(name)
@@ -123,7 +123,7 @@ class ListStore(DeferredDeletes):
         return deleted
 
     @query
-    def _custom_definition(self, scope: str | None, name: str) -> Work[Definition | None]:
+    def _custom_definition(self, scope: str | None, name: str) -> Work[ListDefinition | None]:
         row = yield from find_list(normalize_scope(scope) or "", storable(name))
         return row.definition if row else None
 
@@ -162,7 +162,7 @@ def find_lists(scope: str) -> Work[tuple[ListRow, ...]]:
     return tuple(map(_list_row, rows))
 
 
-def insert_list(scope: str, definition: Definition) -> Work[bool]:
+def insert_list(scope: str, definition: ListDefinition) -> Work[bool]:
     """Give a list its row; False if it has one."""
     texts = (definition.display_name, definition.description)
     columns = (definition.name, definition.kind, definition.category, *texts, definition.max_size)
@@ -206,7 +206,7 @@ def _list_row(row: Row) -> ListRow:
     """A row as a value. What a built-in list is, the program knows better than the row."""
     uid, scope, name, kind, category, display_name, description, max_size, custom, size = row
     built_in = None if custom else BY_NAME.get(name)
-    stored = Definition(name, kind, category, display_name, description, max_size, custom=bool(custom))
+    stored = ListDefinition(name, kind, category, display_name, description, max_size, custom=bool(custom))
     return ListRow(uid, scope, name, kind, size, built_in or stored)
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from gatepost.lists.entries import NETWORK
-from gatepost.lists.unkeyed import Listed, Unkeyed
+from gatepost.lists.unkeyed import UnkeyedEntry, UnkeyedLists
 from gatepost.questions import Hit, Scope
 from gatepost.store.engine import (
     Bulk,
@@ -35,7 +35,7 @@ from gatepost.store.lists import ListRow, find_list, find_lists, lock_lists, pre
 ATTEMPTS = 3
 MAX_SCOPES = 10_000
 _LOOKED_UP = frozenset({"block", "allow", "policy"})
-# Where the entries of a list stand in `Unkeyed`, by the built-in list that it counts for.
+# Where the entries of a list stand in `UnkeyedLists`, by the built-in list that it counts for.
 _FIELDS = {
     "blocked-phrases": "phrases",
     "own-domains": "own_domains",
@@ -107,7 +107,7 @@ class ListLookup(Operations):
         return await self._engine.glance(partial(_read_version, normalize_scope(tenant), now()))
 
     @snapshot
-    def unkeyed(self, tenant: str | None) -> Work[Unkeyed]:
+    def unkeyed(self, tenant: str | None) -> Work[UnkeyedLists]:
         """Every list that is handed out whole, of the global scope and of that tenant."""
         scope, moment = normalize_scope(tenant), now()
         current = yield from _read_version(scope, moment)
@@ -119,7 +119,7 @@ class ListLookup(Operations):
         wanted = tuple(sorted(row.id for row in lists.values() if row.is_unkeyed and row.size))
         rows = (yield Read(_CONTENT, (Many(wanted), moment))) if wanted else ()
         return msgspec.structs.replace(
-            Unkeyed(current, custom=custom, keyed=tuple(sorted(keyed))), **_group_by_field(rows, lists)
+            UnkeyedLists(current, custom=custom, keyed=tuple(sorted(keyed))), **_group_by_field(rows, lists)
         )
 
     async def record_hits(self, counts: Sequence[HitCount]) -> None:
@@ -158,12 +158,12 @@ def _read_version(tenant: str | None, now: int) -> Work[str]:
     return ".".join(versions.get(scope, "0-0-0") for scope in scopes)
 
 
-def _group_by_field(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[Listed, ...]]:
-    """Entries by the field of `Unkeyed` that they belong to."""
-    grouped: dict[str, list[Listed]] = {}
+def _group_by_field(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[UnkeyedEntry, ...]]:
+    """Entries by the field of `UnkeyedLists` that they belong to."""
+    grouped: dict[str, list[UnkeyedEntry]] = {}
     for list_id, key, shown, comment, expires in rows:
         row = lists[list_id]
-        entry = Listed(row.name, _scope_name(row), key, shown, comment, expires)
+        entry = UnkeyedEntry(row.name, _scope_name(row), key, shown, comment, expires)
         grouped.setdefault(_FIELDS.get(row.definition.counts_as, ""), []).append(entry)
     return {field: tuple(entries) for field, entries in grouped.items() if field}
 

@@ -1,11 +1,10 @@
-"""Several models that speak with one voice: the shipped one, the operator's own, and the tenant's own.
+"""The models of a deployment: the shipped one, the operator's own, and those of tenants, blended into one score.
 
 Their log-odds are averaged, each model weighing the same: a model of few messages is unsure by itself, because it was
 regularised, so it moves the shipped one a little; one that has seen much of the operator's mail moves it a lot.
 
-Messages with what they really were, kept for the next training: one file each, by the hash of its bytes.
-
-Nothing is read here: whoever keeps a message must not have to parse it.
+Beside the models lie the signatures that an operator marked, and the messages that were reported as wrongly judged,
+kept for the next training: one file each, by the hash of its bytes. Reported messages are stored without parsing them.
 """
 
 import hashlib
@@ -17,71 +16,81 @@ import msgspec
 
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.textmodel.features import Features
-from gatepost.textmodel.model import MAX_SHOWN, Hits, Model, ModelError, Score, load_model, shared, shipped_model
+from gatepost.textmodel.model import (
+    MAX_SHOWN,
+    Hits,
+    Model,
+    ModelError,
+    ModelScore,
+    load_model,
+    load_shipped_model,
+    share_probability,
+)
 
 OWN = "own.npz"
 MARKS = "marked.json"
 FOLDER = "models"
 
 
-class Blend(msgspec.Struct, frozen=True):
+class ModelBlend(msgspec.Struct, frozen=True):
     """Models that are asked together."""
 
     models: tuple[Model, ...]
 
     def hits(self, seen: Features) -> tuple[Hits, ...]:
-        """Which rows of each model a message has."""
+        """Return which rows of each model a message has."""
         return tuple(model.hits(seen) for model in self.models)
 
-    def weigh(self, hits: tuple[Hits, ...]) -> Score:
-        """The average of what the models think."""
+    def weigh(self, hits: tuple[Hits, ...]) -> ModelScore:
+        """Return the average of what the models think."""
         scores = [model.weigh(each) for model, each in zip(self.models, hits, strict=True)]
         if len(scores) == 1:
             return scores[0]
         count = len(scores)
-        return shared(
+        return share_probability(
             sum(score.logit for score in scores) / count,
             sum(math.log(score.phishing / score.spam) for score in scores) / count,
             sum(math.log(score.fraud / score.spam) for score in scores) / count,
         )
 
     def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:
-        """What weighed most, a few from each model."""
+        """Return what weighed most, a few from each model."""
         each = [model.reasons(mine) for model, mine in zip(self.models, hits, strict=True)]
         merged = dict.fromkeys(word for row in range(MAX_SHOWN) for words in each for word in words[row : row + 1])
         return tuple(merged)[:MAX_SHOWN]
 
 
-class Models(msgspec.Struct, frozen=True):
-    """The models of a deployment: for everybody, and for the tenants that have one of their own. `marked` are the
-    signatures of texts that the operator marked."""
+class DeployedModels(msgspec.Struct, frozen=True):
+    """The models of a deployment: one blend for all tenants, and one for each tenant that has a model of its own.
+    `marked` are the signatures of texts that the operator marked."""
 
-    everybody: Blend
-    tenants: Mapping[str, Blend] = {}
+    all_tenants: ModelBlend
+    tenants: Mapping[str, ModelBlend] = {}
     marked: MarkedSignatures = MarkedSignatures()
 
-    def of(self, tenant: str | None) -> Blend:
-        """The models that speak about a tenant's mail."""
-        return self.tenants.get(tenant, self.everybody) if tenant else self.everybody
+    def for_tenant(self, tenant: str | None) -> ModelBlend:
+        """Return the models that speak about a tenant's mail."""
+        return self.tenants.get(tenant, self.all_tenants) if tenant else self.all_tenants
 
 
-def shipped_models() -> Models:
-    """Only the model that comes with the package."""
-    return Models(Blend((shipped_model(),)))
+def load_shipped_models() -> DeployedModels:
+    """Return only the model that comes with the package."""
+    return DeployedModels(ModelBlend((load_shipped_model(),)))
 
 
-def load_models(folder: Path) -> Models:
-    """The models of a deployment's folder: `own.npz` for everybody and `UID.npz` for a tenant, where there are any."""
+def load_models(folder: Path) -> DeployedModels:
+    """Load the models of a deployment's folder: `own.npz` for all tenants and `UID.npz` for one tenant, where there are
+    any."""
     if not folder.is_dir():
-        return shipped_models()
-    base = (shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
+        return load_shipped_models()
+    base = (load_shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
     files = sorted(path for path in folder.glob("*.npz") if path.name != OWN)
-    tenants = {path.stem.lower(): Blend((*base, load_model(path))) for path in files}
-    return Models(Blend(base), tenants, index_marked(load_marks(folder).values()))
+    tenants = {path.stem.lower(): ModelBlend((*base, load_model(path))) for path in files}
+    return DeployedModels(ModelBlend(base), tenants, index_marked(load_marks(folder).values()))
 
 
 def load_marks(folder: Path) -> dict[str, Signature]:
-    """The signatures that an operator marked, by the hash of the message each is from."""
+    """Return the signatures that an operator marked, by the hash of the message each is from."""
     try:
         return msgspec.json.decode((folder / MARKS).read_bytes(), type=dict[str, Signature])
     except FileNotFoundError:

@@ -1,18 +1,14 @@
-"""The words of a mail that its writer chose: without quotes, signatures, list footers, addresses and machine text.
+"""What the model looks at: words of text, subject and display name, and marks of the message's build.
 
 A model that may look at everything learns the collection instead of the mail: the footer of a list, the name of the
-person whose mailbox it was, the reply that everybody quotes. So those are cut away first. Nothing is cut that could
-serve as a hiding place: a signature is short, and a mail that consists of quotes alone is read whole.
+person whose mailbox it was, the reply that all members quote. So quotes, signatures, list footers, addresses and
+machine text are cut away first. Nothing is cut that could serve as a hiding place: a signature is short, and a mail
+that consists of quotes alone is read whole. What is left is read as a person reads it: no case, no accents, look-alike
+letters as the letter that they pose as, numbers as their length.
 
-What is left is read as a person reads it: no case, no accents, look-alike letters as the letter that they pose as,
-numbers as their length.
-
-The build of a mail as marks: how many links and of what shape, to whom they lead, which files, how much is hidden.
-
-Marks state relations and shapes ("every link leads to the sender's own domain"), never a name: a host, a mail program
-or a recipient would only tell the model which collection it is looking at.
-
-What the model looks at: words and word pairs of text, subject and display name, and the marks of the build.
+Marks state relations and shapes (how many links, whether every link leads to the sender's own domain, which types of
+files, how much is hidden), never a name: a host, a mail program or a recipient would only tell the model which
+collection it is looking at.
 """
 
 import re
@@ -54,14 +50,14 @@ _SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scris
 
 
 def body_words(texts: Iterable[Text]) -> list[str]:
-    """The words of all that a person reads; no text twice, the attached ones last."""
+    """Return the words of all that a person reads; no text twice, the attached ones last."""
     found: list[str] = []
     seen: set[str] = set()
     room = MAX_CHARS
     for text in sorted(texts, key=lambda text: text.attached)[:MAX_TEXTS]:
-        own = _written(text.visible[:room])
+        own = _keep_written(text.visible[:room])
         # The two halves of an alternative say the same; only words that the first does not have are news.
-        words = _split(folded(own))
+        words = _split_words(fold(own))
         if not seen.issuperset(words):
             found += words
             seen.update(words)
@@ -72,18 +68,19 @@ def body_words(texts: Iterable[Text]) -> list[str]:
 
 
 def subject_words(subject: str) -> list[str]:
-    """The words of a subject, without its list's tag and the marks of replies."""
+    """Return the words of a subject, without its list's tag and the marks of replies."""
     subject = _REPLY.sub(" ", _LIST_TAG.sub(" ", subject[:MAX_SUBJECT]))
-    return _split(folded(_without_machine(subject)))
+    return _split_words(fold(_strip_addresses(subject)))
 
 
 def name_words(name: str) -> list[str]:
-    """The words of a display name."""
-    return _split(folded(_without_machine(name[:200])))[:12]
+    """Return the words of a display name."""
+    return _split_words(fold(_strip_addresses(name[:200])))[:12]
 
 
-def folded(text: str) -> str:
-    """No case, no accents, no invisible characters, and blanks for some that stand between words."""
+def fold(text: str) -> str:
+    """Return the text without case, accents and invisible characters, with blanks for some signs that stand between
+    words."""
     if not text.isascii():
         for mark in _BETWEEN:
             text = text.replace(mark, " ")
@@ -92,8 +89,9 @@ def folded(text: str) -> str:
     return text.lower()
 
 
-def meant(word: str) -> str:
-    """What an unknown word may stand for: `v1agra`, `pаypаl` with Cyrillic letters, a number by its length; or ""."""
+def guess_word(word: str) -> str:
+    """Return what an unknown word may stand for: `v1agra`, `pаypаl` with Cyrillic letters, a number by its length; or
+    ""."""
     if not word:
         return ""
     if word.isdigit():
@@ -105,36 +103,36 @@ def meant(word: str) -> str:
     return word.translate(_LEET)
 
 
-def _split(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     if text.isascii():
         for sign in _SIGNS:
             if sign in text:
                 text = text.replace(sign, f" {sign} ")
         return text.encode("ascii").translate(_BLANKED).decode("ascii").split()
     words = _WORD.findall(text)
-    return [part for word in words for part in _parts(word)] if _EASTERN.search(text) else words
+    return [part for word in words for part in _cut_unspaced(word)] if _EASTERN.search(text) else words
 
 
-def _parts(word: str) -> Iterable[str]:
-    """Where writing has no blanks between words, every two characters are one."""
+def _cut_unspaced(word: str) -> Iterable[str]:
+    """Return the words of writing that has no blanks between words: every two characters are one."""
     if word[0] < _UNSPACED or len(word) < 3:
         return (word,)
     return (word[place : place + 2] for place in range(min(len(word), 200) - 1))
 
 
-def _written(text: str) -> str:
-    """What the writer of this mail wrote; all of the text where that would be next to nothing."""
+def _keep_written(text: str) -> str:
+    """Return what the writer of this mail wrote; all of the text where that would be next to nothing."""
     lines = [line for line in text.split("\n") if line]
-    own = [line for line in _unsigned(lines) if not _is_foreign(line)]
+    own = [line for line in _strip_signature(lines) if not _is_foreign(line)]
     if "@" in text or "://" in text or "www." in text:
-        own = [_without_machine(line) for line in own]
+        own = [_strip_addresses(line) for line in own]
     if sum(map(len, own)) < FEW_CHARS and len(lines) > FEW_LINES:
-        own = [_without_machine(line) for line in lines]
+        own = [_strip_addresses(line) for line in lines]
     return "\n".join(own)
 
 
-def _unsigned(lines: list[str]) -> list[str]:
-    """Without a signature (RFC 3676 section 4.3) or the footer that a list puts under a line."""
+def _strip_signature(lines: list[str]) -> list[str]:
+    """Return the lines without a signature (RFC 3676 section 4.3) or the footer that a list puts under a line."""
     for place in range(max(0, len(lines) - MAX_SIGNATURE), len(lines)):
         line = lines[place].rstrip()
         if line == "--" or line.startswith(("__________", "-----BEGIN PGP")):
@@ -143,7 +141,7 @@ def _unsigned(lines: list[str]) -> list[str]:
 
 
 def _is_foreign(line: str) -> bool:
-    """A quoted line, or one that introduces quotes."""
+    """Return whether a line is quoted, or introduces quotes."""
     if line[0] in ">|":
         return True
     if ":" not in line:
@@ -154,8 +152,8 @@ def _is_foreign(line: str) -> bool:
     return line.endswith(_SAID)
 
 
-def _without_machine(line: str) -> str:
-    """Without addresses of any kind."""
+def _strip_addresses(line: str) -> str:
+    """Return the line without mail and web addresses."""
     if "@" not in line and "://" not in line and "www." not in line:
         return line
     return " ".join(word for word in line.split() if "@" not in word and "://" not in word and "www." not in word)
@@ -167,58 +165,64 @@ _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
 _STEPS = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
-def marks(message: Message, files: tuple[File, ...]) -> list[str]:
-    """Every mark of a message, each once."""
-    found = [*_shape(message), *_links(message), *_files(message, files), *_subject(message.subject), *_talk(message)]
+def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
+    """Return every mark of a message, each once."""
+    found = [
+        *_mark_shape(message),
+        *_mark_links(message),
+        *_mark_files(message, files),
+        *_mark_subject(message.subject),
+        *_mark_conversation(message),
+    ]
     return list(dict.fromkeys(found))
 
 
-def _step(count: int) -> int:
-    """The largest of a few steps that a count reaches."""
+def _round_down(count: int) -> int:
+    """Return the largest of a few steps that a count reaches."""
     if count >= 64:
         return 64
     return 1 << (count.bit_length() - 1) if count > 0 else 0
 
 
-def _shape(message: Message) -> Iterator[str]:
+def _mark_shape(message: Message) -> Iterator[str]:
     shown = [text for text in message.texts if not text.attached]
     forms = {text.form for text in shown}
     yield "#form " + ("none" if not forms else "both" if len(forms) > 1 else min(forms))
     chars = max((len(text.visible) for text in shown), default=0)
-    yield f"#chars {_step(chars // 50)}"
+    yield f"#chars {_round_down(chars // 50)}"
     hidden = max((len(text.hidden) for text in shown), default=0)
     if hidden > 100:
         yield f"#hidden {min(3, 3 * hidden // (chars + 1))}"
 
 
-def _links(message: Message) -> Iterator[str]:
+def _mark_links(message: Message) -> Iterator[str]:
     links = [link for link in message.links if link.host and link.source in _FOLLOWED]
     pictures = [link for link in message.links if link.source == "image"]
-    yield f"#links {_step(len(links))}"
-    yield f"#images {_step(len(pictures))}"
+    yield f"#links {_round_down(len(links))}"
+    yield f"#images {_round_down(len(pictures))}"
     own = {org_domain(sender.domain) for sender in message.senders if sender.domain}
-    if owners := _owners(links):
-        yield f"#owners {_step(len(set(owners.values())))}"
-        yield "#own-links " + _share(owners, own)
+    if owners := _find_owners(links):
+        yield f"#owners {_round_down(len(set(owners.values())))}"
+        yield "#own-links " + _describe_share(owners, own)
         for host, owner in owners.items():
-            yield from _host(host, owner)
+            yield from _mark_host(host, owner)
         for link in links[:MAX_LINKS]:
-            yield from _address(link)
-    if owners := _owners([link for link in pictures if link.host]):
-        yield "#own-images " + _share(owners, own)
+            yield from _mark_address(link)
+    if owners := _find_owners([link for link in pictures if link.host]):
+        yield "#own-images " + _describe_share(owners, own)
 
 
-def _owners(links: list[Link]) -> dict[str, str]:
+def _find_owners(links: list[Link]) -> dict[str, str]:
     return {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}
 
 
-def _share(owners: dict[str, str], own: set[str]) -> str:
-    """How many of these belong to the sender."""
+def _describe_share(owners: dict[str, str], own: set[str]) -> str:
+    """Return how many of these belong to the sender."""
     theirs = own & set(owners.values())
     return "none" if not theirs else "all" if theirs.issuperset(owners.values()) else "some"
 
 
-def _host(host: str, owner: str) -> Iterator[str]:
+def _mark_host(host: str, owner: str) -> Iterator[str]:
     if host.replace(".", "").isdigit() or ":" in host:
         yield "#host number"
         return
@@ -232,36 +236,36 @@ def _host(host: str, owner: str) -> Iterator[str]:
         yield "#host digits"
 
 
-def _address(link: Link) -> Iterator[str]:
+def _mark_address(link: Link) -> Iterator[str]:
     place, _, query = link.url.partition("://")[2].partition("/")[2].partition("?")
     yield f"#path {min(4, place.count('/'))}" if place else "#path none"
     if query:
-        yield f"#query {_step(len(query) // 16)}"
+        yield f"#query {_round_down(len(query) // 16)}"
     yield "#secure" if link.url.startswith("https") else "#insecure"
     if link.source in ("form", "qr"):
         yield f"#link {link.source}"
 
 
-def _files(message: Message, files: tuple[File, ...]) -> Iterator[str]:
+def _mark_files(message: Message, files: tuple[File, ...]) -> Iterator[str]:
     bodies = {text.where for text in message.texts if not text.attached}
     for file in files[:50]:
         if file.path not in bodies:
             yield f"#file {file.type}"
 
 
-def _subject(subject: str) -> Iterator[str]:
+def _mark_subject(subject: str) -> Iterator[str]:
     if not subject.strip():
         yield "#subject empty"
         return
-    yield f"#subject long {_step(len(subject) // 10)}"
+    yield f"#subject long {_round_down(len(subject) // 10)}"
     if subject.isupper() and len(subject) > 5:
         yield "#subject loud"
     if not subject.isascii() and any(ord(char) > 0x2600 for char in subject if not char.isalpha()):
         yield "#subject picture"
 
 
-def _talk(message: Message) -> Iterator[str]:
-    """Whether the mail answers another (RFC 5322 section 3.6.4), is from a list, or can be ended (RFC 2369)."""
+def _mark_conversation(message: Message) -> Iterator[str]:
+    """Yield whether the mail answers another (RFC 5322 section 3.6.4), is from a list, or can be ended (RFC 2369)."""
     fields = {field.name for field in message.headers.fields}
     if "in-reply-to" in fields or "references" in fields:
         yield "#answers"
@@ -282,18 +286,19 @@ class Features(msgspec.Struct, frozen=True):
     marks: list[str]
 
 
-def features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:
-    """Everything that the model may know of a message; `written` are its `body_words`, where somebody has them."""
+def extract_features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:
+    """Return everything that the model may know of a message; `written` are its `body_words`, where the caller has
+    them."""
     names = [word for sender in message.senders[:2] for word in name_words(sender.name)]
     rest = [SUBJECT + word for word in subject_words(message.subject)]
     rest += [NAME + word for word in names]
-    return Features(body_words(message.texts) if written is None else written, rest, marks(message, files))
+    return Features(body_words(message.texts) if written is None else written, rest, find_marks(message, files))
 
 
 @lru_cache(8192)
-def normal(word: str) -> str:
-    """The word under which an unknown one may be known; "" where there is none."""
+def normalise_word(word: str) -> str:
+    """Return the word under which an unknown one may be known; "" where there is none."""
     if word.startswith((SUBJECT, NAME)):
-        form = meant(word[2:])
+        form = guess_word(word[2:])
         return word[:2] + form if form else ""
-    return meant(word)
+    return guess_word(word)

@@ -1,10 +1,8 @@
-"""Figures that can be trusted: rates with their uncertainty, catch at a fixed rate of false alarms, calibration.
+"""The figures of an evaluation, their two diagrams as SVG, and the model card.
 
-A rate of 3 in 143 is not 2.1 %; it is somewhere between 0.7 % and 6 % (Wilson, 1927). Every rate is told with that.
-
-The two pictures of an evaluation as SVG: the ROC curve and the reliability diagram.
-
-The model card: what a model was made of, under which licences, what it can do and where it fails.
+A rate of 3 in 143 is not 2.1 %; it is somewhere between 0.7 % and 6 % (Wilson, 1927). Every rate is given with that
+interval. The diagrams are the ROC curve and the reliability diagram. The model card says what a model was made of,
+under which licences, what it can do and where it fails.
 """
 
 import math
@@ -14,13 +12,13 @@ from html import escape
 import msgspec
 
 from gatepost.textmodel.model import Model
-from gatepost.textmodel.training import heaviest
+from gatepost.textmodel.training import find_heaviest
 
 _Z = 1.959964  # two-sided 95 %
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """So many of so many."""
+    """A count out of a total."""
 
     count: int
     total: int
@@ -52,8 +50,8 @@ class Point(msgspec.Struct, frozen=True):
     unwanted: float
 
 
-def curve(wanted: Sequence[float], unwanted: Sequence[float]) -> list[Point]:
-    """The receiver operating characteristic: a point for each score that wanted mail has, most severe first."""
+def compute_curve(wanted: Sequence[float], unwanted: Sequence[float]) -> list[Point]:
+    """Return the receiver operating characteristic: a point for each score that wanted mail has, most severe first."""
     bad = sorted(unwanted, reverse=True)
     points = [Point(math.inf, 0.0, 0.0)]
     caught = 0
@@ -65,8 +63,8 @@ def curve(wanted: Sequence[float], unwanted: Sequence[float]) -> list[Point]:
     return points
 
 
-def caught_at(wanted: Sequence[float], unwanted: Sequence[float], alarms: float) -> Rate:
-    """What is caught by a threshold, chosen after the fact, that holds at most this share of wanted mail."""
+def find_catch_rate(wanted: Sequence[float], unwanted: Sequence[float], alarms: float) -> Rate:
+    """Return what is caught by a threshold, chosen after the fact, that holds at most this share of wanted mail."""
     allowed = int(alarms * len(wanted))
     scores = sorted(wanted, reverse=True)
     threshold = scores[allowed] if allowed < len(scores) else -math.inf
@@ -81,8 +79,9 @@ class Bin(msgspec.Struct, frozen=True):
     count: int
 
 
-def reliability(said: Iterable[tuple[float, bool]], bins: int = 10) -> list[Bin]:
-    """Whether what is said to be 70 % happens in 70 %."""
+def compute_reliability(said: Iterable[tuple[float, bool]], bins: int = 10) -> list[Bin]:
+    """Group predictions by probability, with the share that was unwanted: is what was said to be 70 % so in 70 % of
+    cases?"""
     groups: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for probability, happened in said:
         groups[min(bins - 1, int(probability * bins))].append((probability, happened))
@@ -98,69 +97,74 @@ _COLOURS = ("#1f5fa8", "#b8430f", "#2f7d32", "#7a3fa0", "#555555", "#00808a", "#
 _DECADES = (0.0001, 0.001, 0.01, 0.1, 1.0)
 
 
-def roc(curves: Sequence[tuple[str, Sequence[Point]]]) -> str:
-    """Caught against false alarms, these on a logarithmic scale: what matters happens below 1 %."""
-    ticks = [(_decade(value), f"{value:.2%}") for value in _DECADES]
-    shapes = [*_frame("Wanted mail held", "Unwanted mail held", ticks)]
+def draw_roc(curves: Sequence[tuple[str, Sequence[Point]]]) -> str:
+    """Draw the catch rate against false alarms, these on a logarithmic scale: what matters happens below 1 %."""
+    ticks = [(_scale_logarithmic(value), f"{value:.2%}") for value in _DECADES]
+    shapes = [*_draw_frame("Wanted mail held", "Unwanted mail held", ticks)]
     for number, (name, points) in enumerate(curves):
         colour = _COLOURS[number % len(_COLOURS)]
-        line = " ".join(f"{_x(_decade(point.wanted)):.1f},{_y(point.unwanted):.1f}" for point in _thinned(points))
+        line = " ".join(
+            f"{_x_at(_scale_logarithmic(point.wanted)):.1f},{_y_at(point.unwanted):.1f}"
+            for point in _thin_points(points)
+        )
         shapes.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        shapes.append(_text(EDGE + SIDE - 8, EDGE + SIDE - 10 - 15 * number, name, "end", colour))
-    return _page(shapes)
+        shapes.append(_draw_text(EDGE + SIDE - 8, EDGE + SIDE - 10 - 15 * number, name, "end", colour))
+    return _wrap_svg(shapes)
 
 
-def diagram(bins: Sequence[Bin]) -> str:
-    """How often it was so against how probable it was said to be; on the diagonal both agree."""
+def draw_reliability(bins: Sequence[Bin]) -> str:
+    """Draw how often mail was unwanted against how probable that was said to be; on the diagonal both agree."""
     ticks = [(value / 5, f"{value / 5:.0%}") for value in range(6)]
-    shapes = [*_frame("Probability said", "Share that was unwanted", ticks)]
-    shapes.append(f'<line x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}" stroke="#999" stroke-dasharray="4"/>')
+    shapes = [*_draw_frame("Probability said", "Share that was unwanted", ticks)]
+    shapes.append(
+        f'<line x1="{_x_at(0)}" y1="{_y_at(0)}" x2="{_x_at(1)}" y2="{_y_at(1)}" stroke="#999" stroke-dasharray="4"/>'
+    )
     for each in bins:
         radius = 2 + math.log10(each.count)
         shapes.append(
-            f'<circle cx="{_x(each.said):.1f}" cy="{_y(each.seen):.1f}" r="{radius:.1f}" fill="{_COLOURS[0]}"/>'
+            f'<circle cx="{_x_at(each.said):.1f}" cy="{_y_at(each.seen):.1f}" r="{radius:.1f}" fill="{_COLOURS[0]}"/>'
         )
-        shapes.append(_text(_x(each.said), _y(each.seen) - 8, f"{each.count}", "middle", "#555"))
-    return _page(shapes)
+        shapes.append(_draw_text(_x_at(each.said), _y_at(each.seen) - 8, f"{each.count}", "middle", "#555"))
+    return _wrap_svg(shapes)
 
 
-def _thinned(points: Sequence[Point]) -> Iterable[Point]:
-    """A few hundred points show as much as ten thousand."""
+def _thin_points(points: Sequence[Point]) -> Iterable[Point]:
+    """Return a few hundred of the points, which show as much as ten thousand."""
     last = (-1.0, -1.0)
     for point in points:
-        here = round(_decade(point.wanted), 2), round(point.unwanted, 2)
+        here = round(_scale_logarithmic(point.wanted), 2), round(point.unwanted, 2)
         if here != last:
             yield point
         last = here
 
 
-def _decade(share: float) -> float:
+def _scale_logarithmic(share: float) -> float:
     return max(0.0, 1 + math.log10(max(share, _DECADES[0])) / (len(_DECADES) - 1))
 
 
-def _x(share: float) -> float:
+def _x_at(share: float) -> float:
     return EDGE + share * SIDE
 
 
-def _y(share: float) -> float:
+def _y_at(share: float) -> float:
     return EDGE / 2 + (1 - share) * SIDE
 
 
-def _frame(across: str, up: str, ticks: Sequence[tuple[float, str]]) -> Iterable[str]:
-    yield f'<rect x="{_x(0)}" y="{_y(1)}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#333"/>'
+def _draw_frame(across: str, up: str, ticks: Sequence[tuple[float, str]]) -> Iterable[str]:
+    yield f'<rect x="{_x_at(0)}" y="{_y_at(1)}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#333"/>'
     for place, shown in ticks:
-        yield _text(_x(place), _y(0) + 16, shown, "middle")
+        yield _draw_text(_x_at(place), _y_at(0) + 16, shown, "middle")
     for fifth in range(6):
-        yield _text(_x(0) - 6, _y(fifth / 5) + 4, f"{fifth / 5:.0%}", "end")
-    yield _text(_x(0.5), _y(0) + 34, across, "middle")
-    yield f'<g transform="rotate(-90 14 {_y(0.5)})">{_text(14, _y(0.5), up, "middle")}</g>'
+        yield _draw_text(_x_at(0) - 6, _y_at(fifth / 5) + 4, f"{fifth / 5:.0%}", "end")
+    yield _draw_text(_x_at(0.5), _y_at(0) + 34, across, "middle")
+    yield f'<g transform="rotate(-90 14 {_y_at(0.5)})">{_draw_text(14, _y_at(0.5), up, "middle")}</g>'
 
 
-def _text(x: float, y: float, shown: str, anchor: str, colour: str = "#222") -> str:
+def _draw_text(x: float, y: float, shown: str, anchor: str, colour: str = "#222") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(shown)}</text>'
 
 
-def _page(shapes: Iterable[str]) -> str:
+def _wrap_svg(shapes: Iterable[str]) -> str:
     size = SIDE + EDGE + 20
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" font-family="sans-serif" font-size="11">'
@@ -168,7 +172,7 @@ def _page(shapes: Iterable[str]) -> str:
     return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *shapes, "</svg>", ""])
 
 
-# What is known of public collections. Whoever trains on others states their licences.
+# What is known of public collections. Operators who train on others state their licences.
 LICENCES = {
     "spamassassin": "SpamAssassin public corpus, 2002 to 2003; free to use, the writers keep their copyright",
     "trec07p": "TREC 2007 public corpus, for research under its agreement",
@@ -221,22 +225,22 @@ LIMITS = """
 Figures by `gatepost model evaluate` are in [`accuracy.md`](accuracy.md)."""
 
 
-def written(model: Model, without: Sequence[str], folders: Sequence[str]) -> str:
-    """The card of a model."""
-    return "\n".join(_lines(model, without, folders)) + "\n"
+def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str]) -> str:
+    """Return the card of a model."""
+    return "\n".join(_write_lines(model, without, folders)) + "\n"
 
 
-def _lines(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+def _write_lines(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
     yield HEAD.format(words=len(model.words), pairs=len(model.pairs))
-    yield from _sources(model, without, folders)
+    yield from _write_sources(model, without, folders)
     yield KNOWS
-    rows = list(heaviest(model, 30))
+    rows = list(find_heaviest(model, 30))
     yield "- for unwanted: " + ", ".join(f"`{name}`" for name, weight in rows if weight > 0)
     yield "- for wanted: " + ", ".join(f"`{name}`" for name, weight in rows if weight <= 0)
     yield LIMITS
 
 
-def _sources(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+def _write_sources(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
     sources: dict[str, dict[str, int]] = model.about.get("sources", {})
     yield "## Sources and licences\n\n| Corpus | Messages | Licence |\n|---|---|---|"
     for corpus, labels in sources.items():

@@ -1,18 +1,16 @@
-"""Which kind of unwanted mail an example is, where its label only says that it is unwanted.
+"""Labels of training mail: the kind of unwanted mail, the language, and the campaign of each message.
 
 Collections are labelled spam or phishing by where they came from, and a third of a phishing collection may be plain
-spam. So the kind is taken from what the text asks for: money by a story or a threat is fraud, credentials are phishing.
-These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
+spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
+phishing. These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
 
-Which language a mail is written in, roughly: by its script, and else by its commonest small words.
-
-Only for tables that say where figures hold; nothing is judged by it.
-
-Which messages are the same mail: near-duplicates share a campaign, and a campaign is never on both sides of a split.
+The language is guessed by the script, and else by the commonest small words. It serves only the tables that say where
+figures hold.
 
 A random split puts the thousandth copy of an advertisement into the test after the model has learnt the other 999. So
 messages that share one of their few smallest hashes over runs of five words (Broder, 1997), or a subject of some
-length, are put together, transitively. That joins rather too much than too little.
+length, are one campaign, transitively, and a campaign is never on both sides of a split. That joins rather too much
+than too little.
 """
 
 from collections.abc import Sequence
@@ -22,7 +20,7 @@ from zlib import crc32
 from gatepost.near_duplicates import smallest_hashes
 from gatepost.textmodel.features import SUBJECT, Features
 
-Kind = Literal["ham", "spam", "phishing", "fraud", "unclear"]
+MailKind = Literal["ham", "spam", "phishing", "fraud", "unclear"]
 
 UNWANTED = frozenset({"spam", "phish", "phishing", "fraud"})
 WANTED = frozenset({"ham", "bounce"})
@@ -41,22 +39,22 @@ _PHISHING = (
 ENOUGH = 2
 
 
-def kind_of(label: str, message: Features) -> Kind:
-    """The kind of an example with this label."""
+def find_kind(label: str, message: Features) -> MailKind:
+    """Return the kind of an example with this label."""
     if label in WANTED:
         return "ham"
     if label in ("phishing", "fraud"):
         return "phishing" if label == "phishing" else "fraud"
     text = f" {' '.join(message.text)} {' '.join(word[2:] for word in message.rest)} "
-    if _said(_FRAUD, text) >= ENOUGH:
+    if _count_cues(_FRAUD, text) >= ENOUGH:
         return "fraud"
-    asks = _said(_PHISHING, text)
+    asks = _count_cues(_PHISHING, text)
     if label == "phish":
         return "phishing" if asks else "unclear"
     return "phishing" if asks > ENOUGH else "spam"
 
 
-def _said(cues: list[str], text: str) -> int:
+def _count_cues(cues: list[str], text: str) -> int:
     return sum(f" {cue} " in text for cue in cues)
 
 
@@ -81,8 +79,8 @@ _VOTES: dict[str, tuple[str, ...]] = {
 }
 
 
-def language_of(words: Sequence[str]) -> str:
-    """The language of these words, "other" where none of the known ones stands out, "too short" for a few."""
+def guess_language(words: Sequence[str]) -> str:
+    """Return the language of these words, "other" where none of the known ones stands out, "too short" for a few."""
     foreign = [word for word in words if not word.isascii()]
     if len(foreign) * 3 > len(words):
         for name, first, last in _SCRIPTS:
@@ -98,34 +96,34 @@ def language_of(words: Sequence[str]) -> str:
     return "too short" if len(words) < 20 else "other"
 
 
-SKETCH = 3
+SIGNATURE_SIZE = 3
 MIN_SUBJECT = 3
 
 
-def campaigns(messages: Sequence[Features]) -> list[int]:
-    """The number of each message's campaign: that of its first message."""
+def group_campaigns(messages: Sequence[Features]) -> list[int]:
+    """Return the number of each message's campaign: that of its first message."""
     parent = list(range(len(messages)))
     first: dict[int, int] = {}
     for number, message in enumerate(messages):
-        for key in signature(message):
-            other = _root(parent, first.setdefault(key, number))
-            mine = _root(parent, number)
+        for key in find_campaign_keys(message):
+            other = _find_root(parent, first.setdefault(key, number))
+            mine = _find_root(parent, number)
             parent[max(other, mine)] = min(other, mine)
-    return [_root(parent, number) for number in range(len(messages))]
+    return [_find_root(parent, number) for number in range(len(messages))]
 
 
-def signature(message: Features) -> set[int]:
-    """The keys by which a message is recognised in another."""
+def find_campaign_keys(message: Features) -> set[int]:
+    """Return the keys by which a message is recognised in another."""
     words = [word for word in message.text if word.isalpha()]
     subject = [word for word in message.rest if word.startswith(SUBJECT)]
-    runs = smallest_hashes(words, SKETCH)
+    runs = smallest_hashes(words, SIGNATURE_SIZE)
     keys = set(runs)
     if len(subject) >= MIN_SUBJECT or not runs:
         keys.add(crc32(" ".join(subject if runs else subject + words).encode()))
     return keys
 
 
-def _root(parent: list[int], number: int) -> int:
+def _find_root(parent: list[int], number: int) -> int:
     while parent[number] != number:
         parent[number] = parent[parent[number]]
         number = parent[number]

@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gatepost.textmodel.features import MARK, Features, normal
+from gatepost.textmodel.features import MARK, Features, normalise_word
 
 Numbers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
@@ -50,7 +50,7 @@ class ModelError(ValueError):
     """A file that is no model; the text says why."""
 
 
-class Score(msgspec.Struct, frozen=True):
+class ModelScore(msgspec.Struct, frozen=True):
     """What the model thinks: `logit` is the log-odds that a mail is unwanted; the kinds share that probability."""
 
     logit: float
@@ -97,45 +97,45 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         return len(self.words) + 1
 
     def hits(self, seen: Features) -> Hits:
-        """Which rows a message has, each once."""
+        """Return which rows a message has, each once."""
         sequence, rest = self.rows(seen.text), self.rows(seen.rest)
         pairs = list(map(self._pair_rows.get, self.keys(sequence), repeat(NOWHERE)))
         marks = [row for row in map(self._rows.get, seen.marks) if row is not None]
-        windows = tuple(_distinct(sequence[a:b], pairs[a : b - 1], rest) for a, b in _windows(len(sequence)))
-        return Hits(_distinct(sequence, pairs, rest), np.array(marks, np.int64), windows)
+        windows = tuple(_unite_rows(sequence[a:b], pairs[a : b - 1], rest) for a, b in _cut_windows(len(sequence)))
+        return Hits(_unite_rows(sequence, pairs, rest), np.array(marks, np.int64), windows)
 
     def rows(self, words: list[str]) -> list[int]:
-        """The row of each word, or of what it may stand for; -1 where there is none."""
+        """Return the row of each word, or of what it may stand for; -1 where there is none."""
         known = self._rows
         found = list(map(known.get, words, repeat(NOWHERE)))
         place = -1
         for _ in range(found.count(NOWHERE)):
             place = found.index(NOWHERE, place + 1)
             word = words[place]
-            if not (word.isalpha() and word.isascii()) and (form := normal(word)):
+            if not (word.isalpha() and word.isascii()) and (form := normalise_word(word)):
                 found[place] = known.get(form, NOWHERE)
         return found
 
     def keys(self, sequence: list[int]) -> list[int]:
-        """The keys of all neighbours."""
+        """Return the keys of all neighbours."""
         return list(map(add, map(mul, sequence, repeat(self.base)), islice(sequence, 1, None)))
 
-    def score(self, seen: Features) -> Score:
-        """What the model thinks of a message."""
+    def score(self, seen: Features) -> ModelScore:
+        """Return what the model thinks of a message."""
         return self.weigh(self.hits(seen))
 
-    def weigh(self, hits: Hits) -> Score:
-        """What the model thinks of these rows."""
+    def weigh(self, hits: Hits) -> ModelScore:
+        """Return what the model thinks of these rows."""
         marks = self.bias + self.weights[hits.marks].sum(axis=0) * MARK_SCALE
         whole, phishing, fraud = (marks + self.weights[hits.text].sum(axis=0) / math.sqrt(len(hits.text) or 1)).tolist()
-        raw = whole * evidence(len(hits.text))
+        raw = whole * evidence_share(len(hits.text))
         for window in hits.windows:
             part = float(marks[0] + self.weights[window, 0].sum() / math.sqrt(len(window) or 1))
-            raw = max(raw, (part - CHOSEN) * evidence(len(window)))
-        return shared(max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset)), phishing, fraud)
+            raw = max(raw, (part - CHOSEN) * evidence_share(len(window)))
+        return share_probability(max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset)), phishing, fraud)
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
-        """The words and marks that weighed most for unwanted mail, heaviest first."""
+        """Return the words and marks that weighed most for unwanted mail, heaviest first."""
         text = self.weights[hits.text, 0] / math.sqrt(len(hits.text) or 1)
         marks = self.weights[hits.marks, 0] * MARK_SCALE
         rows = np.concatenate((hits.text, hits.marks))
@@ -144,14 +144,14 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         return tuple(self.name(int(rows[place])) for place in order if weights[place] > 0)
 
     def name(self, row: int) -> str:
-        """A row as a person reads it."""
+        """Return a row as a person reads it."""
         if row < len(self.words):
             return self.words[row].removeprefix(MARK)
         first, second = divmod(int(self.pairs[row - len(self.words)]), self.base)
         return f"{self.words[first]} {self.words[second]}"
 
-    def saved(self) -> bytes:
-        """The model as a file."""
+    def to_bytes(self) -> bytes:
+        """Return the model as a file."""
         packed = BytesIO()
         about = json.dumps({"format": FORMAT, "slope": self.slope, "offset": self.offset, **self.about}, sort_keys=True)
         np.savez_compressed(
@@ -165,40 +165,40 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         return packed.getvalue()
 
 
-def _distinct(*rows: list[int]) -> Numbers:
-    """Each known row once."""
+def _unite_rows(*rows: list[int]) -> Numbers:
+    """Return each known row once."""
     found: set[int] = set().union(*rows)
     found.discard(NOWHERE)
     return np.fromiter(found, np.int64, len(found))
 
 
-def _windows(length: int) -> list[tuple[int, int]]:
-    """Where the windows of a text begin and end: none for one that is hardly longer than a window."""
+def _cut_windows(length: int) -> list[tuple[int, int]]:
+    """Return where the windows of a text begin and end: none for one that is hardly longer than a window."""
     count = round(length / WINDOW)
     if length < WINDOW * 3 // 2:
         return []
     return [(length * part // count, length * (part + 1) // count) for part in range(count)]
 
 
-def evidence(rows: int) -> float:
-    """The part of a score that counts, by how many words and pairs are known."""
+def evidence_share(rows: int) -> float:
+    """Return the part of a score that counts, by how many words and pairs are known."""
     return rows / (rows + HALF)
 
 
 def sigmoid(logit: float) -> float:
-    """The probability of these log-odds."""
+    """Return the probability of these log-odds."""
     return 1 / (1 + math.exp(-max(-_MAX_LOGIT, min(_MAX_LOGIT, logit))))
 
 
-def shared(logit: float, phishing: float, fraud: float) -> Score:
-    """The probability that a mail is unwanted, shared among the kinds by their odds against plain spam."""
+def share_probability(logit: float, phishing: float, fraud: float) -> ModelScore:
+    """Return the probability that a mail is unwanted, shared among the kinds by their odds against plain spam."""
     odds = (1.0, math.exp(min(_MAX_LOGIT, phishing)), math.exp(min(_MAX_LOGIT, fraud)))
     whole = sigmoid(logit) / sum(odds)
-    return Score(logit, *(whole * each for each in odds))
+    return ModelScore(logit, *(whole * each for each in odds))
 
 
 def parse_model(content: bytes) -> Model:
-    """A model from a file's bytes. Nothing in it is run."""
+    """Return a model from a file's bytes. Nothing in it is run."""
     try:
         with np.load(BytesIO(content), allow_pickle=False) as packed:
             about = json.loads(packed["about"].tobytes())
@@ -214,7 +214,7 @@ def parse_model(content: bytes) -> Model:
 
 
 def load_model(path: Path) -> Model:
-    """A model from a file."""
+    """Return a model from a file."""
     try:
         return parse_model(path.read_bytes())
     except OSError as fault:
@@ -222,6 +222,6 @@ def load_model(path: Path) -> Model:
 
 
 @cache
-def shipped_model() -> Model:
-    """The model that comes with the package."""
+def load_shipped_model() -> Model:
+    """Return the model that comes with the package."""
     return parse_model((files("gatepost.textmodel") / "shipped.npz").read_bytes())

@@ -1,15 +1,14 @@
-"""Which words the model may know: those that several collections use.
+"""Training: logistic regression on words, pairs and marks that several collections use.
 
 A word that only one collection has says where a mail was collected, not what it wants: the name of a list, of a
 company, of the person whose mailbox it was. So a word or pair counts only if at least two collections have it, if
 enough messages do, and if no collection has it far more often than all others together. Numbers are known by their
-length alone, and what tells the date is left out.
+length alone, and words that tell the date are left out.
 
-Learning: logistic regression on words, pairs and marks, with every collection counted by the root of its size.
-
-Honest figures need mail from people that nobody trained on, so nothing here trusts a random split. The calibration is
-fitted on scores that each collection got from a model which had not seen it: that is what a strange mailbox will get.
-Needs scikit-learn, which the service does not: `pip install gatepost[train]`.
+Every collection is weighted by the root of its size. Honest figures need mail from people whose mail was not in the
+training, so nothing here trusts a random split: the calibration is fitted on scores that each collection got from a
+model which had not seen it, as a new mailbox will. Training needs scikit-learn, which the service does not: `pip
+install gatepost[train]`.
 """
 
 import math
@@ -23,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gatepost.textmodel.deployed import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.features import NAME, SUBJECT, Features, normal
-from gatepost.textmodel.labels import UNWANTED, kind_of
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence
+from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
+from gatepost.textmodel.labels import UNWANTED, find_kind
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence_share
 
 T = TypeVar("T", str, int)
 
@@ -48,42 +47,42 @@ _DATES = frozenset(
 _LISTS = frozenset("mailman listinfo majordomo listserv yahoogroups ezmlm".split())
 
 
-def vocabulary(messages: Sequence[Features], families: Sequence[str]) -> Model:
-    """A model that knows its words and pairs and gives none of them any weight."""
-    words = tuple(sorted(_used((_distinct(message) for message in messages), families)))
-    empty = Model(words, np.empty(0, np.int64), _nothing(0), np.zeros(3, np.float32))
-    keys = [_keys(empty, message) for message in messages]
-    pairs = np.array(sorted(_used(keys, families)), np.int64)
-    return Model(words, pairs, _nothing(len(words) + len(pairs)), np.zeros(3, np.float32))
+def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> Model:
+    """Return a model that knows its words and pairs and gives none of them any weight."""
+    words = tuple(sorted(_select_used((_collect_words(message) for message in messages), families)))
+    empty = Model(words, np.empty(0, np.int64), _make_zeros(0), np.zeros(3, np.float32))
+    keys = [_collect_pairs(empty, message) for message in messages]
+    pairs = np.array(sorted(_select_used(keys, families)), np.int64)
+    return Model(words, pairs, _make_zeros(len(words) + len(pairs)), np.zeros(3, np.float32))
 
 
-def _nothing(rows: int) -> Floats:
+def _make_zeros(rows: int) -> Floats:
     return np.zeros((rows, 3), np.float32)
 
 
-def _distinct(message: Features) -> set[str]:
-    """The words of a message that may be known."""
+def _collect_words(message: Features) -> set[str]:
+    """Return the words of a message that may be known."""
     words = {*message.text, *message.rest}
     plain = {word for word in words if not any(map(str.isdigit, word))}
-    plain |= {form for word in words - plain if (form := normal(word)) and not form.strip("0" + SUBJECT + NAME)}
+    plain |= {form for word in words - plain if (form := normalise_word(word)) and not form.strip("0" + SUBJECT + NAME)}
     return {word for word in plain if not _is_trace(word) and len(word) <= 40}.union(message.marks)
 
 
 def _is_trace(word: str) -> bool:
-    """Whether a word tells when or by what a mail came."""
+    """Return whether a word tells when or by what a mail came."""
     return word.removeprefix(SUBJECT) in _DATES or word in _LISTS
 
 
-def _keys(empty: Model, message: Features) -> set[int]:
-    """The pairs of a message, both of whose words are known."""
+def _collect_pairs(empty: Model, message: Features) -> set[int]:
+    """Return the pairs of a message, both of whose words are known."""
     rows = empty.rows(message.text)
     return {
         key for key, (first, second) in zip(empty.keys(rows), pairwise(rows), strict=True) if min(first, second) >= 0
     }
 
 
-def _used(messages: Iterable[set[T]], families: Sequence[str]) -> list[T]:
-    """What enough messages of enough collections have."""
+def _select_used(messages: Iterable[set[T]], families: Sequence[str]) -> list[T]:
+    """Return what enough messages of enough collections have."""
     by_family: dict[str, Counter[T]] = {}
     for seen, family in zip(messages, families, strict=True):
         by_family.setdefault(family, Counter()).update(seen)
@@ -93,12 +92,12 @@ def _used(messages: Iterable[set[T]], families: Sequence[str]) -> list[T]:
     words = [word for word, count in total.items() if count >= MIN_MESSAGES]
     sizes = Counter(families)
     table = np.array([[counts[word] for word in words] for counts in by_family.values()], np.float64)
-    kept = spread(table, np.array([sizes[family] for family in by_family], np.float64))
+    kept = select_spread(table, np.array([sizes[family] for family in by_family], np.float64))
     return [word for word, keep in zip(words, kept.tolist(), strict=True) if keep]
 
 
-def spread(counts: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which columns enough collections use: `counts` has a row for each collection, of `sizes` messages."""
+def select_spread(counts: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which columns enough collections use: `counts` has a row for each collection, of `sizes` messages."""
     enough: NDArray[np.bool_] = counts.sum(axis=0) >= MIN_MESSAGES
     large = sizes >= MIN_SIZE
     if large.sum() < MIN_COLLECTIONS:
@@ -138,28 +137,29 @@ class TrainingError(ValueError):
 
 
 def family_of(corpus: str) -> str:
-    """Who collected a corpus: what stands before the first underscore. Its parts are left out together."""
+    """Return who collected a corpus: the part of its name before the first underscore. Corpora of one family are left
+    out together."""
     return corpus.partition("_")[0]
 
 
-def _quiet(_what: str, _done: int, _of: int) -> None:
-    """Nobody watches."""
+def _ignore_progress(_what: str, _done: int, _of: int) -> None:
+    """Report no progress."""
 
 
-def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _quiet) -> Model:
-    """A calibrated model from these examples."""
+def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _ignore_progress) -> Model:
+    """Train a calibrated model from these examples."""
     truth = np.array([example.label in UNWANTED for example in examples])
     if truth.all() or not truth.any():
         raise TrainingError("both wanted and unwanted mail is needed")
     families = [example.family for example in examples]
     progress("words", 0, 1)
-    known = vocabulary([example.seen for example in examples], families)
-    matrix, counts = _matrix(known, examples, progress)
-    lesson = _Lesson(matrix, truth, np.array(families), _weights(examples, truth), seed)
-    weights, bias = lesson.fit(np.ones(len(truth), bool))
-    kinds = [kind_of(example.label, example.seen) for example in examples]
-    heads = [lesson.kind(kinds, name) for name in ("phishing", "fraud")]
-    slope, offset = lesson.calibrated(np.array([evidence(count) for count in counts]), progress)
+    known = build_vocabulary([example.seen for example in examples], families)
+    matrix, counts = _build_matrix(known, examples, progress)
+    trainer = _Trainer(matrix, truth, np.array(families), _weigh_examples(examples, truth), seed)
+    weights, bias = trainer.fit(np.ones(len(truth), bool))
+    kinds = [find_kind(example.label, example.seen) for example in examples]
+    heads = [trainer.fit_kind(kinds, name) for name in ("phishing", "fraud")]
+    slope, offset = trainer.calibrate(np.array([evidence_share(count) for count in counts]), progress)
     return msgspec.structs.replace(
         known,
         weights=np.stack([weights, *(head for head, _ in heads)], axis=1).astype(np.float32),
@@ -169,8 +169,8 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _quie
     )
 
 
-def _matrix(known: Model, examples: Sequence[Example], progress: Progress) -> tuple[Matrix, list[int]]:
-    """One row for each example, scaled as in scoring, and how many words and pairs each has."""
+def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress) -> tuple[Matrix, list[int]]:
+    """Return one row for each example, scaled as in scoring, and how many words and pairs each has."""
     from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 
     rows, values, ends, counts = [], [], [0], []
@@ -186,16 +186,17 @@ def _matrix(known: Model, examples: Sequence[Example], progress: Progress) -> tu
     return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape), counts
 
 
-def _weights(examples: Sequence[Example], truth: Flags) -> NDArray[np.float64]:
-    """Each side of each collection counts by the root of its size: the largest shall not drown the others."""
+def _weigh_examples(examples: Sequence[Example], truth: Flags) -> NDArray[np.float64]:
+    """Weigh each side of each collection by the root of its size, so that the largest does not drown the others."""
     groups = [(example.family, bool(bad)) for example, bad in zip(examples, truth, strict=True)]
     sizes = Counter(groups)
     weights = np.array([each.weight / math.sqrt(sizes[group]) for each, group in zip(examples, groups, strict=True)])
-    return _bounded(weights, [family for family, _ in groups])
+    return _limit_reports(weights, [family for family, _ in groups])
 
 
-def _bounded(weights: NDArray[np.float64], families: Sequence[str]) -> NDArray[np.float64]:
-    """Reports together weigh at most a part of the heaviest collection: whoever reports a lot must not teach alone."""
+def _limit_reports(weights: NDArray[np.float64], families: Sequence[str]) -> NDArray[np.float64]:
+    """Limit the weight of all reports to a part of the heaviest collection: a person who reports a lot must not train
+    the model alone."""
     totals: Counter[str] = Counter()
     for family, weight in zip(families, weights.tolist(), strict=True):
         totals[family] += weight
@@ -205,39 +206,42 @@ def _bounded(weights: NDArray[np.float64], families: Sequence[str]) -> NDArray[n
     return np.where([family == REPORTS for family in families], weights * most / totals[REPORTS], weights)
 
 
-class _Lesson:
-    """Everything that one fit needs, with the parts that a fit leaves out."""
+class _Trainer:
+    """The data of one training, from which fits may leave out collections."""
 
     def __init__(
         self, matrix: Matrix, truth: Flags, families: NDArray[np.str_], weights: NDArray[np.float64], seed: int
     ) -> None:
-        self._matrix, self._truth, self._families = matrix, truth, families
-        self._weights, self._seed = weights, seed
+        self._build_matrix, self._truth, self._families = matrix, truth, families
+        self._weigh_examples, self._seed = weights, seed
         presence = matrix.copy()
         presence.data = np.ones_like(presence.data)
         self._counts = {name: np.asarray(presence[families == name].sum(axis=0))[0] for name in np.unique(families)}
 
     def fit(self, chosen: Flags) -> tuple[Floats, float]:
-        """The weights and the bias that these examples teach. What too few of their collections have gets none."""
-        columns = self._columns(set(self._families[chosen].tolist()))
+        """Return the weights and the bias that these examples teach. What too few of their collections have gets
+        none."""
+        columns = self._select_columns(set(self._families[chosen].tolist()))
         truth = self._truth[chosen]
-        weights = self._balanced(self._weights[chosen], truth)
-        coefficients, bias = self._regression(self._matrix[chosen][:, columns], truth, weights, STRENGTH)
-        whole = np.zeros(self._matrix.shape[1], np.float32)
+        weights = self._balance(self._weigh_examples[chosen], truth)
+        coefficients, bias = self._fit_regression(self._build_matrix[chosen][:, columns], truth, weights, STRENGTH)
+        whole = np.zeros(self._build_matrix.shape[1], np.float32)
         whole[columns] = coefficients
         return whole, bias
 
-    def kind(self, kinds: Sequence[str], name: str) -> tuple[Floats, float]:
-        """The weights that tell one kind of unwanted mail from plain spam; none where there are too few of it."""
+    def fit_kind(self, kinds: Sequence[str], name: str) -> tuple[Floats, float]:
+        """Return the weights that tell one kind of unwanted mail from plain spam; none where there are too few of
+        it."""
         named = np.array([kind == name for kind in kinds])
         chosen = named | np.array([kind == "spam" for kind in kinds])
         if min(named.sum(), (chosen & ~named).sum()) < MIN_OF_KIND:
-            return np.zeros(self._matrix.shape[1], np.float32), -30.0
-        weights = self._balanced(self._weights[chosen], named[chosen])
-        return self._regression(self._matrix[chosen], named[chosen], weights, KIND_STRENGTH)
+            return np.zeros(self._build_matrix.shape[1], np.float32), -30.0
+        weights = self._balance(self._weigh_examples[chosen], named[chosen])
+        return self._fit_regression(self._build_matrix[chosen], named[chosen], weights, KIND_STRENGTH)
 
-    def calibrated(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
-        """Slope and offset from what each collection's mail scored without it, by how much is known of each message.
+    def calibrate(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
+        """Return slope and offset from what each collection's mail scored without it, by how much is known of each
+        message.
 
         Reports are no collection: there may be one side of them only, and they may be lies.
         """
@@ -250,25 +254,25 @@ class _Lesson:
             if len(names) < 2 or self._truth[~out & ~told].all() or not self._truth[~out & ~told].any():
                 return 1.0, 0.0
             weights, bias = self.fit(~out)
-            scores[out] = (self._matrix[out] @ weights + bias) * known[out]
-        balanced = self._balanced(self._weights[~told], self._truth[~told])
-        slope, offset = self._regression(scores[~told, None], self._truth[~told], balanced, 1e6)
+            scores[out] = (self._build_matrix[out] @ weights + bias) * known[out]
+        balanced = self._balance(self._weigh_examples[~told], self._truth[~told])
+        slope, offset = self._fit_regression(scores[~told, None], self._truth[~told], balanced, 1e6)
         return float(slope[0]), offset
 
-    def _columns(self, families: set[str]) -> NDArray[np.int64]:
+    def _select_columns(self, families: set[str]) -> NDArray[np.int64]:
         names = sorted(families)
         counts = np.array([self._counts[name] for name in names], np.float64)
         sizes = np.array([(self._families == name).sum() for name in names], np.float64)
-        return np.flatnonzero(spread(counts, sizes))
+        return np.flatnonzero(select_spread(counts, sizes))
 
-    def _balanced(self, weights: NDArray[np.float64], truth: Flags) -> NDArray[np.float64]:
-        """Both sides weigh the same, and all together as much as there are examples."""
+    def _balance(self, weights: NDArray[np.float64], truth: Flags) -> NDArray[np.float64]:
+        """Scale the weights so that both sides weigh the same, and all together as much as there are examples."""
         result = weights.copy()
         for side in (truth, ~truth):
             result[side] *= len(truth) / 2 / result[side].sum()
         return result
 
-    def _regression(
+    def _fit_regression(
         self, matrix: Matrix, truth: Flags, weights: NDArray[np.float64], strength: float
     ) -> tuple[Floats, float]:
         from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
@@ -285,8 +289,8 @@ class _Lesson:
         return fitted.coef_[0].astype(np.float32), float(fitted.intercept_[0])
 
 
-def heaviest(model: Model, count: int = 40) -> Iterator[tuple[str, float]]:
-    """The rows that weigh most for unwanted mail and, after them, for wanted mail."""
+def find_heaviest(model: Model, count: int = 40) -> Iterator[tuple[str, float]]:
+    """Yield the rows that weigh most for unwanted mail and, after them, for wanted mail."""
     order = np.argsort(-model.weights[:, 0], kind="stable")
     for row in (*order[:count].tolist(), *order[: -count - 1 : -1].tolist()):
         yield model.name(row), float(model.weights[row, 0])

@@ -1,7 +1,8 @@
-"""One picture of a message, drawn anew: decoded, laid on white paper, made small enough, written as PNG.
+"""One picture of a message, drawn anew: decoded, pasted on white, made small enough, written as PNG.
 
-No byte of the original reaches whoever looks at it, no colour profile, no comment, no data after the end; a file that
-is a picture and a page at once is only a picture afterwards. The claimed size is looked at before anything is decoded.
+No byte of the original reaches the person who looks at it, no colour profile, no comment, no data after the end; a file
+that is a picture and a page at once is only a picture afterwards. The claimed size is checked before anything is
+decoded.
 """
 
 import warnings
@@ -25,8 +26,8 @@ UNKNOWN = "not a kind of picture that can be shown"
 TOO_LARGE = "more pixels than are decoded"
 
 
-def pictures(message: Message) -> Iterator[tuple[Part, str]]:
-    """Every part that is a picture or says so, with what it is; the same bytes once."""
+def find_pictures(message: Message) -> Iterator[tuple[Part, str]]:
+    """Yield every part that is a picture or says so, with what it is; the same bytes once."""
     seen: set[bytes] = set()
     for part in message.files:
         kind = identify(part.content)
@@ -35,42 +36,42 @@ def pictures(message: Message) -> Iterator[tuple[Part, str]]:
             yield part, kind
 
 
-def refusal(content: bytes, kind: str) -> str:
-    """Why a picture is not shown; "" if it is."""
+def find_refusal(content: bytes, kind: str) -> str:
+    """Return why a picture is not shown; "" if it is."""
     if not is_image_type(kind):
         return UNKNOWN
     return TOO_LARGE if is_too_large(content, kind) else ""
 
 
-def picture(raw: bytes, index: int) -> Picture | NotShown:
-    """The picture with this index in the view of the same message. Total: no input raises."""
-    listed = islice(pictures(read(raw)), MAX_PICTURES)
+def draw_picture(raw: bytes, index: int) -> Picture | NotShown:
+    """Return the picture with this index in the view of the same message, drawn anew. It takes any bytes."""
+    listed = islice(find_pictures(read(raw)), MAX_PICTURES)
     found = next(islice(listed, index, None), None) if index >= 0 else None
     if found is None:
         return NotShown("there is no such picture")
     part, kind = found
-    if reason := refusal(part.content, kind):
+    if reason := find_refusal(part.content, kind):
         return NotShown(reason)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _drawn(part.content, kind)
+            return _redraw(part.content, kind)
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
             return NotShown(f"the picture is broken ({type(fault).__name__})")
 
 
-def _drawn(content: bytes, kind: str) -> Picture | NotShown:
+def _redraw(content: bytes, kind: str) -> Picture | NotShown:
     with open_image(content, kind) as image:
         size = image.size
         # What the decoder reads may be larger than what the header said to us.
         if is_too_large(content, kind, size):
             return NotShown(TOO_LARGE)
         if kind == "jpeg":
-            image.draft("RGB", _goal(size))
+            image.draft("RGB", _target_size(size))
         is_moving = bool(getattr(image, "is_animated", False))
-        paper = _paper(image)
+        paper = _paste_on_white(image)
         # A new picture of nothing but pixels: what Pillow knows of the old one, it would write into the new.
         bare = Image.frombytes("RGB", paper.size, paper.tobytes())
     packed = BytesIO()
@@ -81,22 +82,22 @@ def _drawn(content: bytes, kind: str) -> Picture | NotShown:
     return Picture(png, *bare.size, reduced=bare.size != size, moving=is_moving)
 
 
-def _paper(image: Image.Image) -> Image.Image:
-    """The picture on white, not larger than is shown."""
+def _paste_on_white(image: Image.Image) -> Image.Image:
+    """Return the picture on white, not larger than is shown."""
     if "A" in image.getbands() or "transparency" in image.info:
-        full = _reduced(image.convert("RGBA"))
+        full = _reduce(image.convert("RGBA"))
         paper = Image.new("RGB", full.size, "white")
         paper.paste(full, mask=full.getchannel("A"))
         return paper
-    return _reduced(image if image.mode == "RGB" else image.convert("RGB"))
+    return _reduce(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _reduced(image: Image.Image) -> Image.Image:
-    goal = _goal(image.size)
+def _reduce(image: Image.Image) -> Image.Image:
+    goal = _target_size(image.size)
     return image if goal == image.size else image.resize(goal, Image.Resampling.BOX)
 
 
-def _goal(size: tuple[int, int]) -> tuple[int, int]:
+def _target_size(size: tuple[int, int]) -> tuple[int, int]:
     width, height = size
     factor = max(sqrt(width * height / MAX_SHOWN_PIXELS), max(size) / MAX_SHOWN_SIDE, 1.0)
     return max(1, min(width, int(width / factor))), max(1, min(height, int(height / factor)))

@@ -1,12 +1,11 @@
-r"""Text that only says something: what would act on a page or a terminal, or would not show, is written out.
+r"""The values of a view: what is shown of a message, as plain text that cannot act.
 
-A direction override (UAX 9 section 2.2) makes `exe.fdp` read `pdf.exe`; it is shown as `\u202e`. The same goes for
-control characters, zero-width ones, and halves of characters.
+Characters that would act on a page or a terminal, or would not show, are written out. A direction override (UAX 9
+section 2.2) makes `exe.fdp` read `pdf.exe`; it is shown as `\u202e`. The same goes for control characters, zero-width
+ones, and halves of characters. The page that shows the text escapes it like any other.
 
-What is shown of a message. Everything is plain text: whoever puts it on a page escapes it like any other text.
-
-Each field has its most, which is part of its type. So a decoder refuses what is longer, wherever the value comes from:
-the process that made it has read a stranger's bytes and is not believed.
+Each field has its maximum length, which is part of its type. So a decoder refuses a longer value, wherever it comes
+from: the process that made it has read hostile bytes and is not trusted.
 """
 
 import re
@@ -22,22 +21,22 @@ _IN_A_LINE = re.compile(f"[\x00-\x1f\x7f-\x9f{_FORMATTING}\ud800-\udfff]")
 _LINE_END = re.compile("\r\n?")
 
 
-def line(text: str) -> str:
-    """Text for one line."""
-    return _IN_A_LINE.sub(_code, text)
+def escape_line(text: str) -> str:
+    """Return text for one line, with control and formatting characters written out."""
+    return _IN_A_LINE.sub(_escape, text)
 
 
-def block(text: str) -> str:
-    """Text with lines and tabs of its own."""
-    return _ACTS.sub(_code, _LINE_END.sub("\n", text))
+def escape_block(text: str) -> str:
+    """Return text with lines and tabs of its own, with other control and formatting characters written out."""
+    return _ACTS.sub(_escape, _LINE_END.sub("\n", text))
 
 
-def _code(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     number = ord(found[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-class Allowance:
+class TextBudget:
     """How many characters may still be shown of one kind of thing; `left_out` counts what was not."""
 
     def __init__(self, chars: int) -> None:
@@ -45,25 +44,25 @@ class Allowance:
         self.left_out = 0
 
     def line(self, text: str, most: int) -> str:
-        """One line of at most so many characters; one that is cut ends in an ellipsis."""
-        return self._kept(line(text[:most]), len(text) > most, most)
+        """Return one line of at most so many characters; one that is cut ends in an ellipsis."""
+        return self._cut(escape_line(text[:most]), len(text) > most, most)
 
     def block(self, text: str) -> tuple[str, int]:
-        """As much of a text as there is room for, and how many of its characters are missing."""
+        """Return as much of a text as there is room for, and how many of its characters are missing."""
         start = text[: self._left]
-        shown = block(start)
+        shown = escape_block(start)
         kept = shown[: self._left]
         self._left -= len(kept)
         return kept, len(text) - len(start) + len(shown) - len(kept)
 
-    def another(self) -> bool:
-        """Is there room for anything more? Where there is not, one thing more was left out."""
+    def has_room(self) -> bool:
+        """Return whether anything more can be shown; where it cannot, one thing more is counted as left out."""
         if self._left > 0:
             return True
         self.left_out += 1
         return False
 
-    def _kept(self, text: str, is_cut: bool, most: int) -> str:
+    def _cut(self, text: str, is_cut: bool, most: int) -> str:
         room = max(0, min(most, self._left))
         if is_cut or len(text) > room:
             text = text[: max(0, room - 1)] + ELLIPSIS if room else ""
@@ -136,7 +135,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class LinkLine(msgspec.Struct, frozen=True):
-    """One link: what a person sees of it and where it really leads. `hidden` ones stand where nobody sees them;
+    """One link: what a person sees of it and where it really leads. `hidden` ones stand where no reader sees them;
     `wrapped` names the redirectors on the way, outermost first."""
 
     shown: _Label
@@ -149,7 +148,7 @@ class LinkLine(msgspec.Struct, frozen=True):
 
 
 class PictureLine(msgspec.Struct, frozen=True):
-    """One picture, which `picture` shows by its `index` unless there is a `refusal`; sizes as its header claims."""
+    """One picture, which `draw_picture` shows by its `index` unless there is a `refusal`; sizes as in its header."""
 
     index: _Count
     where: _Name

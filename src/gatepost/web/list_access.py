@@ -11,7 +11,7 @@ import msgspec
 
 from gatepost.api.errors import LIST_NOT_FOUND, Failure
 from gatepost.api.lists import MAX_ENTRIES
-from gatepost.lists.catalogue import KINDS, Definition
+from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import Category, EntryKind
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
@@ -36,7 +36,7 @@ class ListInScope(msgspec.Struct, frozen=True):
 
     scope: str | None
     scope_name: str
-    definition: Definition
+    definition: ListDefinition
     size: int
 
     @property

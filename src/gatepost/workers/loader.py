@@ -19,7 +19,7 @@ import msgspec
 
 from gatepost.files.yara import YaraRules, YaraRulesError, compile_rules
 from gatepost.stages import INDISPENSABLE, STAGES
-from gatepost.textmodel.deployed import Models, load_models, shipped_models
+from gatepost.textmodel.deployed import DeployedModels, load_models, load_shipped_models
 from gatepost.textmodel.model import ModelError
 from gatepost.workers.protocol import Loaded, Spawn, WorkerStarted
 from gatepost.workers.sandbox import die_with_parent, ignore_signals
@@ -125,10 +125,10 @@ def _load_rules(folder: str) -> YaraRules | None:
         sys.exit(f"gatepost: yara.folder {fault}")
 
 
-def _load_models(folder: str) -> Models:
+def _load_models(folder: str) -> DeployedModels:
     """The shipped text model, and the operator's own where there are any."""
     try:
-        return load_models(Path(folder)) if folder else shipped_models()
+        return load_models(Path(folder)) if folder else load_shipped_models()
     except ModelError as fault:
         sys.exit(f"gatepost: the text models in {folder}: {fault}")
 

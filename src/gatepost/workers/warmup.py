@@ -51,8 +51,8 @@ from gatepost.questions import (
 )
 from gatepost.report import Report
 from gatepost.stages import Context
-from gatepost.view.message import view
-from gatepost.view.picture import picture
+from gatepost.view.message import build_view
+from gatepost.view.picture import draw_picture
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -131,8 +131,8 @@ def specimens() -> tuple[bytes, ...]:
 
 def _show(raw: bytes) -> None:
     """Show the message as to a person, and every picture in it."""
-    for line in view(raw).pictures:
-        picture(raw, line.index)
+    for line in build_view(raw).pictures:
+        draw_picture(raw, line.index)
 
 
 def report_on(raw: bytes) -> Report:

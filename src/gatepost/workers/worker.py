@@ -16,14 +16,14 @@ import msgspec
 
 from gatepost.analysis import analyse
 from gatepost.files.yara import YaraRules
-from gatepost.lists.unkeyed import NO_LISTS, Compiled, compile_lists
+from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.stages import Context
-from gatepost.textmodel.deployed import Models, shipped_models
-from gatepost.view.message import view
-from gatepost.view.picture import picture
+from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
+from gatepost.view.message import build_view
+from gatepost.view.picture import draw_picture
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     HEADER,
@@ -50,7 +50,7 @@ class WorkerData(msgspec.Struct, frozen=True):
     fault happens in it."""
 
     rules: YaraRules | None = None
-    models: Models = msgspec.field(default_factory=shipped_models)
+    models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     inject: Callable[[bytes, Context], Context] | None = None
 
 
@@ -76,7 +76,7 @@ class Worker:
         self._data = data or WorkerData()
         self._runs: dict[int, _Run] = {}
         self._policies: dict[str, Policy] = {}
-        self._lists: RecentSnapshots[Compiled] = RecentSnapshots()
+        self._lists: RecentSnapshots[CompiledLists] = RecentSnapshots()
 
     def loop(self) -> None:
         """Serve until guard closes the socket."""
@@ -135,7 +135,7 @@ class Worker:
         """Show the message to a person: nothing is asked, and nothing judged."""
         try:
             mark("parse")
-            shown = view(raw) if job.purpose == "view" else picture(raw, job.index)
+            shown = build_view(raw) if job.purpose == "view" else draw_picture(raw, job.index)
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a crash is reported, not silent

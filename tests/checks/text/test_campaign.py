@@ -10,7 +10,7 @@ from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.questions import Campaign
-from gatepost.textmodel.deployed import Models, shipped_models
+from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
 
 TEXT = (
@@ -31,17 +31,17 @@ def kinds(raw: bytes, campaign: Campaign = Campaign(), **more: object) -> list[s
 
 
 @pytest.fixture(scope="module")
-def models() -> Models:
+def models() -> DeployedModels:
     known = index_marked([compute_signature(body_words(read(mail()).texts))])
-    return Models(shipped_models().everybody, marked=known)
+    return DeployedModels(load_shipped_models().all_tenants, marked=known)
 
 
-def test_a_near_copy_of_marked_mail_is_found(models: Models) -> None:
+def test_a_near_copy_of_marked_mail_is_found(models: DeployedModels) -> None:
     assert kinds(mail("Bob"), models=models) == [CAMPAIGN_MARKED.id]
     assert kinds(mail("Bob")) == []
 
 
-def test_other_mail_is_not(models: Models) -> None:
+def test_other_mail_is_not(models: DeployedModels) -> None:
     assert kinds(b"From: a@b.example\r\n\r\nSee you at noon.\r\n", models=models) == []
 
 

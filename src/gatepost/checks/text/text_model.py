@@ -16,7 +16,7 @@ from gatepost.findings import Reading
 from gatepost.kinds import TEXT_MODEL_FRAUD, TEXT_MODEL_PHISHING, TEXT_MODEL_SPAM, TEXT_MODEL_SURE, Finding
 from gatepost.names import org_domain
 from gatepost.strengths import coefficients
-from gatepost.textmodel.features import Features, features
+from gatepost.textmodel.features import Features, extract_features
 
 KINDS = (TEXT_MODEL_SPAM, TEXT_MODEL_PHISHING, TEXT_MODEL_FRAUD, TEXT_MODEL_SURE)
 
@@ -33,11 +33,11 @@ _SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon"
 def check(reading: Reading) -> Iterator[Finding]:
     if _is_bounce(reading):
         return
-    seen = features(reading.message, reading.files, reading.written)
+    seen = extract_features(reading.message, reading.files, reading.written)
     trust = _measure_trust(seen, reading)
     if trust < LEAST:  # whatever it says, it is not worth asking
         return
-    models = reading.models.of(reading.envelope.tenant)
+    models = reading.models.for_tenant(reading.envelope.tenant)
     hits = models.hits(seen)
     score = models.weigh(hits)
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust

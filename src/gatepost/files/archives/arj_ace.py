@@ -12,7 +12,7 @@ _MAX_EXTENSIONS = 16
 
 
 def read_arj(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """The files of an ARJ archive; the first header is that of the archive."""
+    """Yield the files of an ARJ archive; the first header is that of the archive."""
     source = ByteSource(content)
     try:
         _read_arj_header(source)
@@ -25,7 +25,7 @@ def read_arj(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = (
 
 
 def _read_arj_header(source: ByteSource) -> bytes:
-    """One header without its checksum and extensions; empty at the end."""
+    """Return one header without its checksum and extensions; empty at the end."""
     if source.take(2) != _ARJ:
         raise BrokenError("no header")
     header = source.take(source.number(2))
@@ -42,7 +42,7 @@ def _read_arj_header(source: ByteSource) -> bytes:
 
 
 def read_ace(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """The files of an ACE archive."""
+    """Yield the files of an ACE archive."""
     source = ByteSource(content)
     headers = StepLimit(MAX_HEADERS)
     try:

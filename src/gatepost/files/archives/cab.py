@@ -21,6 +21,8 @@ _BLOCK_COST = 16
 
 
 class _CabinetFolder(msgspec.Struct, frozen=True):
+    """A run of blocks in which files are packed together."""
+
     start: int
     blocks: int
     method: int
@@ -28,6 +30,8 @@ class _CabinetFolder(msgspec.Struct, frozen=True):
 
 
 class _CabinetFile(msgspec.Struct, frozen=True):
+    """One file: where it lies in its unpacked folder."""
+
     name: str
     size: int
     offset: int
@@ -42,7 +46,7 @@ class _UnpackedFolder(msgspec.Struct, frozen=True):
 
 
 def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """Every file."""
+    """Yield every file of a cabinet."""
     try:
         folders, entries = _read_directory(content, budget.max_files)
     except BrokenError:

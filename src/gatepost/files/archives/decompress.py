@@ -55,32 +55,32 @@ class _ZlibDecompressor:
 
 
 def stored(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """What is not packed at all."""
+    """Return data that is not packed at all, up to the limit."""
     return bytes(data[:limit]), "size" if len(data) > limit else None
 
 
 def deflate(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """Raw deflate, as in zip (RFC 1951)."""
+    """Decompress raw deflate, as in zip (RFC 1951)."""
     return _decompress(lambda: _ZlibDecompressor(-15), data, limit)
 
 
 def gzip(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """gzip (RFC 1952): all members, joined, as `gunzip` does; noise after the last one is no part of it."""
+    """Decompress gzip (RFC 1952): all members, joined, as `gunzip` does. Noise after the last member is ignored."""
     return _decompress(lambda: _ZlibDecompressor(31), data, limit, b"\x1f\x8b\x08")
 
 
 def bzip2(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """bzip2, all streams of it."""
+    """Decompress bzip2, all streams of it."""
     return _decompress(bz2.BZ2Decompressor, data, limit, b"BZh")
 
 
 def xz(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """xz or the older .lzma, with a cap on the dictionary that the file may ask for."""
+    """Decompress xz or the older .lzma, with a cap on the dictionary that the file may ask for."""
     return _decompress(lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), data, limit, b"\xfd7zXZ\0")
 
 
 def zstd(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """zstd (RFC 8878), all frames, with a cap on the window."""
+    """Decompress zstd (RFC 8878), all frames, with a cap on the window."""
     out: list[bytes] = []
     left = limit + 1
     try:
@@ -95,12 +95,12 @@ def zstd(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
 
 
 def raw_lzma(data: Bytes, limit: int, chain: list[dict[str, int]]) -> tuple[bytes, UnreadReason | None]:
-    """A bare stream under a chain of LZMA's filters; the one who calls says how long it should be."""
+    """Decompress a bare stream under a chain of LZMA's filters; the caller says how long it should be."""
     return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)
 
 
 def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """LZMA as in zip (APPNOTE section 5.8.8): two version bytes, a length, the properties, a raw stream."""
+    """Decompress LZMA as in zip (APPNOTE section 5.8.8): two version bytes, a length, the properties, a raw stream."""
     size = int.from_bytes(data[2:4], "little")
     properties = data[4 : 4 + size]
     if len(properties) != 5 or properties[0] >= 225:
@@ -115,8 +115,11 @@ def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
 def _decompress(
     make: Callable[[], Decompressor], data: Bytes, limit: int, magic: bytes = b""
 ) -> tuple[bytes, UnreadReason | None]:
-    """What came out, and why there is not more. Damaged data still gives what stood before the damage. Where `magic`
-    stands after the end of a stream, another one begins."""
+    """Return the output, and why there is not more.
+
+    Damaged data still gives what stood before the damage. Where `magic` stands after the end of a stream, another one
+    begins.
+    """
     out: list[bytes] = []
     place = 0
     for _ in range(MAX_MEMBERS):
@@ -134,7 +137,7 @@ def _decompress(
 def _decompress_stream(
     worker: Decompressor, data: Bytes, place: int, out: list[bytes], left: int
 ) -> tuple[int, UnreadReason | None]:
-    """One stream from `place` on; where it ended, or why it did not."""
+    """Decompress one stream from `place` on into `out`; return where it ended, and why it did not end well."""
     try:
         while not worker.eof:
             chunk: Bytes = b""

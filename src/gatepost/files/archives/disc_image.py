@@ -1,14 +1,12 @@
-"""UDF (ECMA-167), the file system of DVDs and of images that Windows makes.
+"""Disc images: ISO 9660 with Joliet and Rock Ridge names, and UDF beside or instead of it.
 
-From the anchor in sector 256 to the volume's descriptors, from there to a partition, the file set, the root and its
-tree. Everything has a tag with a number in front. Images with a metadata or virtual partition (UDF 1.50, 2.50) are
-recognised and not read.
+Windows opens these with a double click, and the files inside once lost the mark of coming from the web. One image may
+hold several directory trees over the same sectors; a program believes one of them, so all are read, and a file that two
+trees lead to has the names of both. Standards: ECMA-119 and the Joliet specification.
 
-Disc images: ISO 9660 with Joliet and Rock Ridge names, and UDF beside or instead of it.
-
-Windows opens these with a double click, and what lies inside once lost the mark of coming from the web. One image may
-hold several directory trees over the same sectors; a program believes one of them, so all are read, and a file that
-two trees lead to has the names of both. Standards: ECMA-119, the Joliet specification, ECMA-167 (see `udf`).
+UDF (ECMA-167) is the file system of DVDs and of images that Windows makes. The way leads from the anchor in sector 256
+to the volume's descriptors, from there to a partition, the file set, the root and its tree; each structure has a tag
+with a number in front. Images with a metadata or virtual partition (UDF 1.50, 2.50) are recognised and not read.
 """
 
 from collections import deque
@@ -47,13 +45,13 @@ class _Partition(msgspec.Struct, frozen=True):
 
 
 def is_udf(content: bytes) -> bool:
-    """By the descriptors that follow those of ISO 9660, or stand in their place."""
+    """Return whether the image holds UDF, by the descriptors that follow those of ISO 9660 or stand in their place."""
     start = content[16 * SECTOR : 32 * SECTOR]
     return b"\0NSR02" in start or b"\0NSR03" in start
 
 
 def find_udf_files(content: bytes, limit: int) -> tuple[list[tuple[str, tuple[Extent, ...]]], UnreadReason | None]:
-    """The files with their paths and places, and why there are not more."""
+    """Return the files with their paths and places, and why there are not more."""
     found: list[tuple[str, tuple[Extent, ...]]] = []
     try:
         partition = _find_partition(content)
@@ -71,7 +69,7 @@ def find_udf_files(content: bytes, limit: int) -> tuple[list[tuple[str, tuple[Ex
 
 
 def _read_descriptor(content: bytes, place: int, *tags: int) -> ByteSource:
-    """A descriptor that must be one of these."""
+    """Return the descriptor at a place; it must have one of these tags."""
     source = ByteSource(content, place)
     if source.number(2) not in tags:
         raise BrokenError("another descriptor")
@@ -129,7 +127,7 @@ def _walk_udf(content: bytes, partition: _Partition) -> Iterator[tuple[str, tupl
 
 
 def _read_udf_entry(content: bytes, partition: _Partition, block: int) -> tuple[int, tuple[Extent, ...]]:
-    """What a file entry is of, and where its bytes are."""
+    """Return what a file entry is of, and where its bytes are."""
     place = partition.start + block * SECTOR
     tag = _read_descriptor(content, place, _ENTRY, _EXTENDED).number(2)
     kind, form, size = (
@@ -159,7 +157,7 @@ def _read_extents(source: ByteSource, length: int, form: int, partition: _Partit
 
 
 def _read_identifiers(data: bytes, names: StepLimit) -> Iterator[tuple[str, int, bool]]:
-    """The names in a folder, with the block of each one's entry; without the parent and what was deleted."""
+    """Yield the names in a folder, with the block of each one's entry; without the parent and what was deleted."""
     place = 0
     while place + 38 <= len(data):
         names.step()
@@ -177,7 +175,7 @@ def _read_identifiers(data: bytes, names: StepLimit) -> Iterator[tuple[str, int,
 
 
 def _decode_udf_name(raw: bytes) -> str:
-    """The first byte says how many bits a character has."""
+    """Decode a name, whose first byte says how many bits a character has."""
     return raw[1:].decode("utf-16-be" if raw[:1] == b"\x10" else "latin-1", "replace")
 
 
@@ -193,7 +191,7 @@ _IS_FOLDER = 2
 
 
 def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """Every file of every tree, once."""
+    """Yield every file of every tree, once."""
     found: dict[tuple[Extent, ...], dict[str, None]] = {}
     unread: UnreadReason | None = None
     try:
@@ -232,7 +230,7 @@ def _read_member(content: bytes, names: tuple[str, ...], extents: tuple[Extent, 
 
 
 def _find_roots(content: bytes) -> Iterator[tuple[bool, bytes]]:
-    """The root record of each tree, and whether its names are Joliet's."""
+    """Yield the root record of each tree, and whether its names are Joliet's."""
     for number in range(_FIRST, _FIRST + _MAX_DESCRIPTORS):
         sector = content[number * SECTOR : (number + 1) * SECTOR]
         if sector[1:6] != b"CD001" or sector[0] == _LAST:
@@ -244,7 +242,7 @@ def _find_roots(content: bytes) -> Iterator[tuple[bool, bytes]]:
 
 
 def _walk_iso(content: bytes, root: bytes, wide: bool, limit: int) -> Iterator[tuple[str, tuple[Extent, ...]]]:
-    """The files below a root, with their paths. A folder that leads back to itself is read once."""
+    """Yield the files below a root, with their paths. A folder that leads back to itself is read once."""
     queue = deque([("", _make_extent(root))])
     seen: set[int] = set()
     steps = StepLimit(MAX_STEPS)
@@ -272,7 +270,7 @@ def _walk_iso(content: bytes, root: bytes, wide: bool, limit: int) -> Iterator[t
 
 
 def _read_records(data: bytes, steps: StepLimit) -> Iterator[bytes]:
-    """The entries of a folder but for the two that stand for itself and its parent."""
+    """Yield the entries of a folder but for the two that stand for itself and its parent."""
     place = 0
     while place < len(data):
         steps.step()
@@ -301,7 +299,7 @@ def _decode_name(record: bytes, wide: bool) -> str:
 
 
 def _find_rock_ridge_name(system: bytes) -> str:
-    """The long name among the fields after an entry (IEEE P1282, field NM)."""
+    """Return the long name among the fields after an entry (IEEE P1282, field NM)."""
     place = len(system) % 2 and 1 if system[:1] == b"\0" else 0
     name = b""
     while place + 4 <= len(system):

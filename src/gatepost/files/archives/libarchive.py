@@ -1,8 +1,8 @@
 """Archives that only libarchive can unpack, where it is installed: rar, and rare methods of 7z and cab.
 
-It is loaded when this module is, since a sealed worker can load nothing; it reads from memory and is asked for so much
-and no more. Names come from our own readers: libarchive's depend on the locale. What it stumbles over is called
-unsupported, not damaged: it is asked only for what nobody else reads.
+The library is loaded with this module, since a sealed worker can load nothing; it reads from memory and is asked for a
+limited number of bytes. Names come from our own readers: libarchive's depend on the locale. A failure is reported as
+unsupported, not as damaged, because libarchive is asked only for what no other reader can unpack.
 """
 
 import ctypes
@@ -24,7 +24,8 @@ _MAX_HEADERS = 20_000
 
 
 def _load_library() -> Any:
-    """The library with the types of what is called in it; None where it is not installed."""
+    """Load the library and declare the types of the functions that are called; return None where it is not
+    installed."""
     for name in ("libarchive.so.13", "libarchive.so"):
         try:
             library = ctypes.CDLL(name)
@@ -51,12 +52,13 @@ _LIBRARY = _load_library()
 
 
 def is_installed() -> bool:
-    """Whether there is a libarchive here."""
+    """Return whether libarchive is installed."""
     return _LIBRARY is not None
 
 
 def read_members(content: bytes, kind: Format, budget: UnpackBudget, names: Sequence[str]) -> Iterator[Member]:
-    """The files under these names, which are in the order of the archive; "unsupported" for what is not reached."""
+    """Yield the files under these names, which are in the order of the archive; "unsupported" for what is not
+    reached."""
     remaining = iter(names)
     for member in _unpack(content, kind, budget):
         own = next(remaining, "")

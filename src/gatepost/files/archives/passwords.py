@@ -1,9 +1,9 @@
 """Passwords that the mail itself gives away.
 
-"Your invoice is attached, the password is 7361": the sender encrypts an archive so that no scanner reads it, and
-tells the person how to open it. So whatever stands near a word for "password", in any of the usual languages, is
-tried, then whatever is quoted, then what everybody takes. The candidates are gathered when the first encrypted
-archive asks for them, and there are never more than a few dozen.
+"Your invoice is attached, the password is 7361": the sender encrypts an archive so that no scanner reads it, and tells
+the person how to open it. So any word near a word for "password", in any of the usual languages, is tried, then any
+quoted word, then well-known passwords. The candidates are collected when the first encrypted archive asks for them, and
+there are never more than a few dozen.
 """
 
 import re
@@ -72,8 +72,8 @@ class PasswordCandidates:
 
 
 class PasswordAttempts:
-    """The candidates as one archive tries them: what opened an entry opens the next, and where nothing opened the first
-    few, nothing will open the rest."""
+    """The candidates as one archive tries them. The password that opened one entry is tried first on the next, and
+    where nothing opened the first few entries, the rest are not tried."""
 
     def __init__(self, passwords: Iterable[str], budget: UnpackBudget, cost: int = 1) -> None:
         self._passwords = passwords
@@ -83,7 +83,7 @@ class PasswordAttempts:
         self.password = ""
 
     def unlock(self, attempt: Callable[[str], T | None]) -> T | None:
-        """What the first password that fits gives; `password` is that one afterwards."""
+        """Return what the first password that fits gives; `password` is that one afterwards."""
         if self._failures >= MAX_FAILURES:
             return None
         for password in (self.password, *self._passwords) if self.password else self._passwords:
@@ -98,7 +98,7 @@ class PasswordAttempts:
 
 
 def _find_near_cues(text: str) -> Iterator[str]:
-    """What follows each word for "password", nearest first, then what stands before it."""
+    """Yield what follows each word for "password", nearest first, then what stands before it."""
     for count, cue in enumerate(_CUE.finditer(text[:MAX_TEXT])):
         if count >= MAX_CUES:
             return
@@ -112,7 +112,7 @@ def _find_near_cues(text: str) -> Iterator[str]:
 
 
 def _trim_token(token: str) -> tuple[str, ...]:
-    """A full stop may end the sentence or the password."""
+    """Return a token with and without the punctuation around it: a full stop may end the sentence or the password."""
     bare = token.strip(".,;!?*_-:\"'()")
     return tuple(dict.fromkeys(word for word in (bare, token) if word))
 

@@ -36,7 +36,7 @@ class RarEntry(msgspec.Struct, frozen=True):
 
 
 def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """Every file; one without a name where the headers are encrypted."""
+    """Yield every file; where the headers are encrypted, one member without a name."""
     entries, unread = _read_entries(content, budget.max_files)
     files = [entry for entry in entries if not entry.folder]
     if any(not (entry.stored or entry.encrypted or entry.split) for entry in files) and libarchive.is_installed():
@@ -48,7 +48,7 @@ def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str]
 
 
 def _read_entries(content: bytes, limit: int) -> tuple[list[RarEntry], UnreadReason | None]:
-    """The files as far as the headers can be read, and why no further."""
+    """Return the files as far as the headers can be read, and why no further."""
     start = content.find(b"Rar!\x1a\x07", 0, SFX_SIZE)
     newer = content.startswith(RAR5, start)
     found: list[RarEntry] = []
@@ -70,7 +70,7 @@ def _read_entries(content: bytes, limit: int) -> tuple[list[RarEntry], UnreadRea
 
 
 def _read_rar4(content: bytes, start: int) -> Iterator[RarEntry | None]:
-    """The blocks of RAR 4; None where the rest is encrypted."""
+    """Yield the blocks of RAR 4; None where the rest is encrypted."""
     place = start
     blocks = StepLimit(MAX_BLOCKS)
     while place + 7 <= len(content):
@@ -121,7 +121,8 @@ def _decode_name4(raw: bytes, is_unicode: bool) -> str:
 
 
 def _unpack_name(plain: bytes, packed: bytes) -> str:
-    """RAR 4 writes a Unicode name as what differs from the plain one: two bits say how each character is given."""
+    """Decode a Unicode name of RAR 4, which is written as its difference from the plain name: two bits say how each
+    character is given."""
     source = ByteSource(packed, 1)
     high = packed[0] << 8
     out: list[int] = []
@@ -146,7 +147,7 @@ def _unpack_name(plain: bytes, packed: bytes) -> str:
 
 
 def _copy_run(source: ByteSource, plain: bytes, place: int, high: int) -> list[int]:
-    """A run of the plain name, perhaps shifted."""
+    """Return a run of the plain name, perhaps shifted."""
     length = source.number(1)
     shift = source.number(1) if length & 0x80 else None
     run = plain[place : place + (length & 0x7F) + 2]
@@ -154,7 +155,7 @@ def _copy_run(source: ByteSource, plain: bytes, place: int, high: int) -> list[i
 
 
 def _read_rar5(content: bytes, start: int) -> Iterator[RarEntry | None]:
-    """The blocks of RAR 5; None where the rest is encrypted."""
+    """Yield the blocks of RAR 5; None where the rest is encrypted."""
     place = start
     blocks = StepLimit(MAX_BLOCKS)
     while place < len(content):
@@ -195,7 +196,7 @@ def _read_file5(source: ByteSource, flags: int, extra: bytes, start: int, packed
 
 
 def _read_extra_kinds(extra: bytes) -> set[int]:
-    """Which kinds of record follow a header."""
+    """Return which kinds of record follow a header."""
     source = ByteSource(extra)
     kinds = set()
     try:
@@ -210,7 +211,7 @@ def _read_extra_kinds(extra: bytes) -> set[int]:
 
 
 def _read_vint(source: ByteSource) -> int:
-    """A number of seven bits a byte, low ones first."""
+    """Return a number of seven bits a byte, low ones first."""
     value = 0
     for shift in range(0, 70, 7):
         byte = source.number(1)
@@ -221,7 +222,7 @@ def _read_vint(source: ByteSource) -> int:
 
 
 def _read_stored(content: bytes, entry: RarEntry, budget: UnpackBudget) -> Member:
-    """An entry as it stands in the archive, if that is its content."""
+    """Return an entry as it stands in the archive, if that is its content."""
     names = (entry.name,)
     if entry.encrypted:
         return Member(names, b"", "encrypted")

@@ -1,8 +1,8 @@
-"""7z archives: a directory at the end that says how to undo what was done to each run of files.
+"""7z archives: a directory at the end that says how to undo the packing of each run of files.
 
 The directory is itself packed more often than not, sometimes encrypted. Files are packed back to back in "folders"
-(solid runs), each through a chain of coders; `sevenzipcoders` undoes the usual ones, libarchive
-the rare. Format: 7zFormat.txt of the LZMA SDK.
+(solid runs), each through a chain of coders; `sevenzip_coders` undoes the usual ones, libarchive the rare. Format:
+7zFormat.txt of the LZMA SDK.
 """
 
 import zlib
@@ -39,7 +39,7 @@ class _UnpackedHeader(msgspec.Struct, frozen=True):
 
 
 def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """Every file of the archive; where even the names are encrypted, one without a name."""
+    """Yield every file of the archive; where even the names are encrypted, one without a name."""
     attempts = PasswordAttempts(passwords, budget, ATTEMPT_COST)
     try:
         header = _read_header(content, budget, attempts)
@@ -93,7 +93,7 @@ def _read_header(content: bytes, budget: UnpackBudget, attempts: PasswordAttempt
 def _unpack_folder(
     content: bytes, folder: Folder, streams: tuple[Stream, ...], budget: UnpackBudget, attempts: PasswordAttempts
 ) -> UnpackedFolder:
-    """A folder unpacked, with a password where it takes one."""
+    """Return a folder unpacked, with a password where it takes one."""
     if not is_encrypted(folder):
         return decode_folder(content, folder, budget)
 
@@ -105,7 +105,7 @@ def _unpack_folder(
 
 
 def _fits(run: UnpackedFolder, streams: tuple[Stream, ...]) -> bool:
-    """Whether the first file that is whole has its checksum; without one, whether nothing broke."""
+    """Return whether the first file that is whole has its checksum; without one, whether nothing broke."""
     if streams and streams[0].crc is not None and len(run.content) >= streams[0].size:
         return zlib.crc32(run.content[: streams[0].size]) == streams[0].crc
     return bool(run.content) and run.unread != "damaged"

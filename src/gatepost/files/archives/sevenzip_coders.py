@@ -1,13 +1,11 @@
-"""Undoing what 7z did to a run of files: a small graph of coders from packed streams to one output.
+"""The coders of 7z: a small graph from packed streams to one output, undone from its end.
 
-A filter for machine code (BCJ, delta) changes bytes in place, so it is undone by handing its input to liblzma as LZMA2
+A filter for machine code (BCJ, delta) changes bytes in place, so it is undone by giving its input to liblzma as LZMA2
 that is not packed at all, under that filter. AES takes its key from half a million rounds of SHA-256, on purpose.
 
-BCJ2: what 7-Zip does to x86 programs before packing them.
-
-Targets of calls and jumps are taken out of the code into two streams of their own, as absolute addresses; a fourth
-stream says, by a range coder with one adaptive bit per place, which calls were taken out. 7-Zip uses it for every .exe,
-so a scanner that cannot undo it does not see programs at all.
+7-Zip applies BCJ2 to every .exe before packing it, so a scanner that cannot undo it does not see programs at all.
+Targets of calls and jumps are moved out of the code into two streams of their own, as absolute addresses; a fourth
+stream says, by a range coder with one adaptive bit per place, which calls were moved.
 """
 
 import lzma
@@ -72,17 +70,17 @@ class _Stop(Exception):  # noqa: N818  a way out of the recursion, not an error
 
 
 def is_encrypted(folder: Folder) -> bool:
-    """Whether a password is needed."""
+    """Return whether a password is needed for the folder."""
     return any(coder.method == AES for coder in folder.coders)
 
 
 def is_known(folder: Folder) -> bool:
-    """Whether all of its coders can be undone here."""
+    """Return whether all coders of the folder can be undone here."""
     return all(coder.method in _KNOWN for coder in folder.coders)
 
 
 def decode_folder(content: bytes, folder: Folder, budget: UnpackBudget, password: str = "") -> UnpackedFolder:
-    """Undo a folder, within the budget."""
+    """Undo the coders of a folder, within the budget."""
     packed = sum(min(size, max(0, len(content) - place)) for place, size in folder.packs)
     limit = min(budget.allowance(packed), folder.size)
     shortage = budget.shortage(packed)
@@ -112,7 +110,7 @@ class _FolderDecoder:
         self._password = password
 
     def output(self, number: int, depth: int) -> bytes:
-        """What comes out of the coder that this output belongs to."""
+        """Return what comes out of the coder that this output belongs to."""
         first_input = first_output = 0
         for coder in self._folder.coders:
             if first_output <= number < first_output + coder.outputs:
@@ -206,7 +204,8 @@ def _decrypt(data: bytes, properties: bytes, password: str) -> bytes:
 
 
 def _derive_key(password: str, salt: bytes, cycles: int) -> bytes:
-    """SHA-256 over salt, password and a counter, 2^cycles times; written in blocks, since a loop would take seconds."""
+    """Return the AES key: SHA-256 over salt, password and a counter, 2^cycles times. The input is built in blocks,
+    since a loop would take seconds."""
     unit = salt + password.encode("utf-16-le", "replace") + bytes(8)
     rounds = 1 << cycles
     block = min(rounds, 1 << 16)
@@ -257,7 +256,7 @@ class _RangeDecoder:
 
 
 def decode_bcj2(streams: list[bytes], size: int, most: int) -> tuple[bytes, int]:
-    """The code put together again, up to `size` bytes and `most` branches; and how many branches there were."""
+    """Return the code put together again, up to `size` bytes and `most` branches, and how many branches there were."""
     main, calls, jumps, decisions = streams
     bits = _RangeDecoder(decisions)
     out = bytearray()
@@ -288,7 +287,7 @@ def decode_bcj2(streams: list[bytes], size: int, most: int) -> tuple[bytes, int]
 
 
 def _next_branch(main: bytes, place: int, out: bytearray) -> int:
-    """Where the next branch is. What was put in may end in the first byte of a conditional jump."""
+    """Return where the next branch is. What was put in may end in the first byte of a conditional jump."""
     if out and out[-1] == 0x0F and main[place : place + 1] and main[place] & 0xF0 == 0x80:
         return place
     found = _BRANCH.search(main, place)

@@ -67,7 +67,7 @@ class HeaderSource(ByteSource):
     """Adds the numbers and bit lists of 7z."""
 
     def read_number(self, most: int = 1 << 62) -> int:
-        """A number whose first byte says, by its leading ones, how many bytes follow."""
+        """Return a number whose first byte says, by its leading ones, how many bytes follow."""
         first = self.number(1)
         extra = 0
         while extra < 8 and first & (0x80 >> extra):
@@ -79,21 +79,21 @@ class HeaderSource(ByteSource):
         return value
 
     def bits(self, count: int) -> list[bool]:
-        """So many bits, high ones first."""
+        """Return `count` bits, high ones first."""
         data = self.take((count + 7) // 8)
         return [bool(data[place >> 3] & (0x80 >> (place & 7))) for place in range(count)]
 
     def defined(self, count: int) -> list[bool]:
-        """Bits with a shorthand for "all"."""
+        """Return a list of bits that has a shorthand for "all set"."""
         return [True] * count if self.number(1) else self.bits(count)
 
     def checksums(self, count: int) -> list[int | None]:
-        """A CRC for each that has one."""
+        """Return a CRC for each item that has one, None for the others."""
         return [self.number(4) if known else None for known in self.defined(count)]
 
 
 def find_packed_header(header: bytes) -> Folder | None:
-    """The folder that holds the real directory; None where this is the real one."""
+    """Return the folder that holds the real directory; None where this is the real one."""
     if not header or header[0] == _HEADER:
         return None
     if header[0] != _ENCODED:
@@ -105,7 +105,7 @@ def find_packed_header(header: bytes) -> Folder | None:
 
 
 def parse_directory(header: bytes, limit: int) -> Directory:
-    """The directory, with at most a few more files than `limit`."""
+    """Return the directory, with at most a few more files than `limit`."""
     source = HeaderSource(header, 1)
     folders: tuple[Folder, ...] = ()
     streams: tuple[tuple[Stream, ...], ...] = ()
@@ -130,7 +130,7 @@ def _skip_properties(source: HeaderSource) -> None:
 
 
 def _read_streams(source: HeaderSource) -> tuple[tuple[Folder, ...], tuple[tuple[Stream, ...], ...]]:
-    """Where the packed streams lie, the folders, and how each folder is cut into files."""
+    """Return where the packed streams lie, the folders, and how each folder is cut into files."""
     start = 32
     packs: list[int] = []
     folders: list[Folder] = []
@@ -163,7 +163,7 @@ def _read_pack_info(source: HeaderSource) -> tuple[int, list[int]]:
 
 
 def _place_folders(folders: list[Folder], start: int, packs: list[int]) -> Iterator[Folder]:
-    """Each folder with the places of its packed streams, which follow one another."""
+    """Yield each folder with the places of its packed streams, which follow one another."""
     number = 0
     for folder in folders:
         own = packs[number : number + len(folder.fed)]
@@ -241,7 +241,7 @@ def _read_substreams(source: HeaderSource, folders: list[Folder]) -> list[tuple[
 
 
 def _read_sizes(source: HeaderSource, folder: Folder, count: int, given: bool) -> list[int]:
-    """All sizes but the last of a folder are stated; the last is the rest."""
+    """Return the sizes of a folder's files: all but the last are stated, the last is the rest."""
     if not count:
         return []
     sizes = [source.read_number() for _ in range(count - 1)] if given else []
@@ -249,7 +249,7 @@ def _read_sizes(source: HeaderSource, folder: Folder, count: int, given: bool) -
 
 
 def _read_files(source: HeaderSource, limit: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of files with content, and of empty files. What is neither is a folder."""
+    """Return the names of files with content, and of empty files. What is neither is a folder."""
     count = source.read_number(MAX_STREAMS)
     names: list[str] = []
     hollow: list[bool] = []

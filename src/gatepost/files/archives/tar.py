@@ -9,7 +9,8 @@ BLOCK = 512
 
 
 def is_tar(content: bytes) -> bool:
-    """By the magic of ustar, or by a header checksum that is right (the oldest tars have no magic)."""
+    """Return whether this is a tar: by the magic of ustar, or by a header checksum that is right (the oldest tars have
+    no magic)."""
     if len(content) < BLOCK:
         return False
     header = content[:BLOCK]
@@ -20,7 +21,7 @@ def is_tar(content: bytes) -> bool:
 
 
 def read_members(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
-    """Every regular file."""
+    """Yield every regular file."""
     place = 0
     long_name = ""
     count = 0

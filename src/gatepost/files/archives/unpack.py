@@ -1,4 +1,4 @@
-"""Which reader opens which archive. Every reader yields members and raises nothing."""
+"""The table of archive readers: which reader opens which type. Every reader yields members and raises nothing."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -25,7 +25,7 @@ _SUFFIXES = {
 
 
 def _refuse_unread(_content: bytes, _budget: UnpackBudget, _passwords: PasswordCandidates) -> Iterator[Member]:
-    """A disc image whose inside is not read."""
+    """Yield one unread member for a disc image whose inside is not read."""
     yield Member(("",), b"", "unsupported")
 
 
@@ -41,7 +41,7 @@ _READERS: dict[str, Reader] = {
 
 
 def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates) -> Iterator[Member] | None:
-    """The members of what this file is; None for a file that holds no others."""
+    """Return the members of an archive, read by the reader for its type; None for a file that holds no others."""
     if file.type in _STREAMS:
         return _unpack_stream(file, budget)
     if file.type in _READERS:
@@ -54,7 +54,7 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
 
 
 def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
-    """gzip, bzip2, xz and zstd hold one nameless file, called as the archive without its suffix."""
+    """Yield the one nameless file that gzip, bzip2, xz or zstd holds, named as the archive without its suffix."""
     content, unread = _STREAMS[file.type](file.content, budget.allowance(len(file.content)))
     shortage = budget.shortage(len(file.content))
     budget.pay(len(file.content), len(content))

@@ -1,15 +1,13 @@
-"""The two ciphers of zip archives.
+"""Zip archives (PKWARE APPNOTE), read as every program reads them, and their two ciphers.
 
-The old one (APPNOTE section 6.1) is three 32-bit registers stirred by each byte; twelve random bytes before the data
-end in one that is known, which weeds out 255 wrong passwords of 256. The newer one (WinZip's AE-1 and AE-2) is AES in
-counter mode with a key from PBKDF2, two bytes to check the password and ten to check the data.
-
-Zip archives (PKWARE APPNOTE), read as every program reads them.
-
-A zip says everything twice: each entry has a local header before its data, and the central directory at the end
-repeats it. Programs believe one or the other, so a file can be hidden from whoever believes the other one. Here both
+A zip says everything twice: each entry has a local header before its data, and the central directory at the end repeats
+it. Programs believe one or the other, so a file can be hidden from the programs that believe the other one. Here both
 are read: entries of the central directory with all names given in either place, then the local headers that the
 directory does not lead to. Encrypted entries are opened where the mail gives the password away.
+
+The old cipher (APPNOTE section 6.1) is three 32-bit registers stirred by each byte; twelve random bytes before the data
+end in one that is known, which weeds out 255 wrong passwords of 256. The newer one (WinZip's AE-1 and AE-2) is AES in
+counter mode with a key from PBKDF2, two bytes to check the password and ten to check the data.
 """
 
 import hmac
@@ -61,7 +59,7 @@ class TraditionalCipher:
         self._keys = (k0, k1, k2)
 
     def decipher(self, data: bytes | memoryview) -> bytes:
-        """The next bytes in the clear; about a second a megabyte, so callers keep it short."""
+        """Return the next bytes in the clear; about a second a megabyte, so callers keep it short."""
         k0, k1, k2 = self._keys
         table = self._table
         out = bytearray(len(data))
@@ -77,14 +75,14 @@ class TraditionalCipher:
 
 
 def open_traditional(data: memoryview, password: bytes, check: int) -> TraditionalCipher | None:
-    """The cipher past its header, if the header's last byte is what it should be."""
+    """Return the cipher past its header, if the header's last byte is what it should be."""
     cipher = TraditionalCipher(password)
     header = cipher.decipher(data[:HEADER])
     return cipher if len(header) == HEADER and header[-1] == check else None
 
 
 def find_aes_field(extra: bytes) -> AesField | None:
-    """The AES record among the extra fields of an entry."""
+    """Return the AES record among the extra fields of an entry."""
     place = 0
     while place + 4 <= len(extra):
         kind, size = _FIELD.unpack_from(extra, place)
@@ -96,7 +94,7 @@ def find_aes_field(extra: bytes) -> AesField | None:
 
 
 def decrypt_aes(data: memoryview, field: AesField, password: bytes) -> bytes | None:
-    """The data in the clear, if both the password's and the data's check hold."""
+    """Return the data in the clear, if both the password's and the data's check hold."""
     size = _KEY_SIZES.get(field.strength)
     if size is None or len(data) < size // 2 + _CHECK + _MAC:
         return None
@@ -111,7 +109,7 @@ def decrypt_aes(data: memoryview, field: AesField, password: bytes) -> bytes | N
 
 
 def _decrypt_counter_mode(key: bytes, body: memoryview) -> bytes:
-    """AES in counter mode with WinZip's counter: little-endian, from one."""
+    """Decrypt AES in counter mode with WinZip's counter, which is little-endian and starts at one."""
     blocks = (len(body) + 15) // 16
     counters = bytearray(16 * blocks)
     for byte in range(4):
@@ -159,12 +157,13 @@ class ZipEntry(msgspec.Struct, frozen=True):
 
 
 def is_zip(content: bytes) -> bool:
-    """By its end record or a local header at the start; data may stand before a zip, as in a self-extracting one."""
+    """Return whether this is a zip: by its end record or by a local header at the start. Data may stand before a zip,
+    as in a self-extracting one."""
     return content.startswith(LOCAL) or content.find(END, max(0, len(content) - 66_000)) >= 0
 
 
 def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """Every entry that some program would unpack."""
+    """Yield every entry that some program would unpack."""
     attempts = PasswordAttempts(passwords, budget)
     for entry in read_entries(content, budget.max_files):
         if entry.names[0].endswith("/") and not entry.packed:
@@ -179,7 +178,7 @@ def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] 
 
 
 def read_entries(content: bytes, limit: int) -> list[ZipEntry]:
-    """The entries of the central directory, then those that only their local header tells of."""
+    """Return the entries of the central directory, then those that only their local header tells of."""
     found: dict[int, ZipEntry] = {}
     for entry in _read_directory(content):
         found.setdefault(entry.start, entry)
@@ -209,7 +208,7 @@ def _read_directory(content: bytes) -> Iterator[ZipEntry]:
 
 
 def _read_entry(content: bytes, place: int, fields: tuple[int, ...], shift: int) -> ZipEntry:
-    """An entry of the directory with what its local header adds."""
+    """Return an entry of the directory with what its local header adds."""
     flags, method, time, crc, packed, name_size, extra_size = *fields[2:5], *fields[6:8], *fields[9:11]
     header = fields[15] + shift
     names = [_decode_name(content[place + 46 : place + 46 + name_size], flags)]
@@ -229,7 +228,8 @@ def _read_entry(content: bytes, place: int, fields: tuple[int, ...], shift: int)
 
 
 def _find_local_headers(content: bytes, covered: list[tuple[int, int]]) -> Iterator[ZipEntry]:
-    """Local headers outside the data of known entries. (What is inside that data is found when it is unfolded.)"""
+    """Yield local headers outside the data of known entries. (What is inside that data is found when it is
+    unfolded.)"""
     place = content.find(LOCAL)
     regions = iter(covered)
     region = next(regions, None)
@@ -267,7 +267,7 @@ def _unpack(data: memoryview | bytes, entry: ZipEntry, method: int, budget: Unpa
 
 
 def _decrypt(data: memoryview, entry: ZipEntry, budget: UnpackBudget, attempts: PasswordAttempts) -> Member:
-    """The entry opened with a password from the mail, or the word that it is encrypted."""
+    """Return the entry opened with a password from the mail, or a member that says it is encrypted."""
     locked = Member(entry.names, b"", "encrypted")
     if budget.allowance(len(data)) <= 0:
         return locked
@@ -281,7 +281,8 @@ def _decrypt(data: memoryview, entry: ZipEntry, budget: UnpackBudget, attempts: 
 
 
 def _try_password(data: memoryview, entry: ZipEntry, budget: UnpackBudget, password: str) -> Member | None:
-    """The entry under the old cipher, if this password fits: by the header, by a first piece, and by the whole."""
+    """Return the entry under the old cipher, if this password fits: by the header, by a first piece, and by the
+    whole."""
     key = password.encode("utf-8", "replace")
     cipher = open_traditional(data, key, entry.check)
     if cipher is None:
@@ -296,7 +297,7 @@ def _try_password(data: memoryview, entry: ZipEntry, budget: UnpackBudget, passw
 
 
 def _is_plausible(head: bytes, method: int) -> bool:
-    """Whether a first piece under deflate is no nonsense."""
+    """Return whether a first piece can be deflate."""
     try:
         return method != 8 or len(zlib.decompressobj(-15).decompress(head, _PROBE)) >= 0
     except zlib.error:

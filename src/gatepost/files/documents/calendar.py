@@ -19,7 +19,7 @@ _FOLD = re.compile(r"\n[ \t]")
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Method, organiser, attendees, links, and the files attached within."""
+    """Return an invitation's method, organiser, number of attendees, links, and the files attached within."""
     builder = ContentsBuilder(file, budget)
     if len(file.content) > MAX_TEXT:
         builder.add_unread("size")

@@ -60,7 +60,7 @@ class CompoundFile:
         return self.entries[0] if self.entries else None
 
     def read(self, entry: CompoundEntry, limit: int) -> bytes:
-        """The bytes of a stream, at most `limit`."""
+        """Return the bytes of a stream, at most `limit`."""
         size = max(0, min(entry.size, limit, len(self._content)))
         if entry.size < self._cutoff and entry.kind != ROOT:
             return self._read_mini(entry.start, size)
@@ -71,7 +71,7 @@ class CompoundFile:
         return self._content[start : start + (1 << self._shift)]
 
     def _find_fat_sectors(self, difat: int, tables: int) -> list[int]:
-        """Where the table stands: 109 places in the header, more in a chain of their own."""
+        """Return where the table stands: 109 places in the header, more in a chain of their own."""
         most = min(tables, (len(self._content) >> self._shift) + 1)
         sectors = list(_read_numbers(self._content[76:512]))
         seen: set[int] = set()
@@ -88,7 +88,7 @@ class CompoundFile:
         return _read_numbers(b"".join(self._read_sector(number) for number in sectors))
 
     def _follow_chain(self, start: int) -> Iterator[int]:
-        """Sectors from `start` on, each once."""
+        """Yield the sectors from `start` on, each once."""
         seen: set[int] = set()
         fat = self._fat
         while start < _NONE:
@@ -153,7 +153,7 @@ def _decode_name(raw: bytes, kind: int) -> str:
 
 
 def _find_parents(raw: list[tuple[Any, ...]]) -> dict[int, str]:
-    """The path of each entry's parents; entries that no tree leads to have none."""
+    """Return the path of each entry's parents; entries that no tree leads to have none."""
     found: dict[int, str] = {}
     todo: list[tuple[int, str]] = [(raw[0][6], "")] if raw else []
     while todo:

@@ -1,4 +1,4 @@
-"""What a reader gathers from one document, each thing once and within the budget of its message."""
+"""The builder of a document's `Contents`: each trait, link and member once, within the budget of its message."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -12,7 +12,8 @@ MAX_DETAIL = 300
 
 
 class ContentsBuilder:
-    """The gathering of one reader. `budget` is the purse of the message; what could not be paid for is said."""
+    """Collects the contents of one document. `budget` is the message's; anything that it could not pay for is reported
+    as unread."""
 
     def __init__(self, file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> None:
         self.file = file
@@ -24,12 +25,12 @@ class ContentsBuilder:
         self._links: Links | None = None
 
     def add_trait(self, name: str, detail: str = "") -> None:
-        """Something that a check may make a finding of."""
+        """Add something that a check may make a finding of."""
         if len(self._traits) < MAX_TRAITS:
             self._traits[Trait(name, " ".join(detail[:MAX_DETAIL].split()))] = None
 
     def add_link(self, target: str, shown: str = "") -> None:
-        """A link that a person can follow, or that the document follows by itself."""
+        """Add a link that a person can follow, or that the document follows by itself."""
         if self._links is None:
             self._links = Links()
         self._links.add(target, self.file.path, "file", shown=shown)
@@ -37,21 +38,22 @@ class ContentsBuilder:
             self.add_unread("count")
 
     def add_links(self, targets: Iterable[str]) -> None:
+        """Add several links."""
         for target in targets:
             self.add_link(target)
 
     def add_unread(self, reason: UnreadReason | None) -> None:
-        """Why something was not read, or not wholly."""
+        """Add the reason why something was not read, or not wholly; None adds nothing."""
         if reason:
             self._unread[reason] = None
 
     def allowance(self, packed: int) -> int:
-        """How many bytes may come out of `packed` bytes."""
+        """Return how many bytes may come out of `packed` bytes."""
         return max(0, self.budget.allowance(packed))
 
     def try_passwords(self, first: str, cost: int, attempt: Callable[[str], bytes]) -> bytes:
-        """What the first password that fits gives: `first` is everybody's, the others are those that the mail gives
-        away."""
+        """Return what the first fitting password opens, b"" where none fits: first the well-known `first`, then those
+        that the mail gives away."""
         for password in chain((first,), self._passwords):
             if not self.budget.take_attempt(cost):
                 break
@@ -61,7 +63,7 @@ class ContentsBuilder:
         return b""
 
     def add_member(self, names: str | tuple[str, ...], content: bytes, packed: int = 0) -> None:
-        """A file inside this one. Bytes that were only copied out of it are paid for, too."""
+        """Add a file inside this one. Bytes that were only copied out of the document are charged, too."""
         if not content or len(self._members) >= self.budget.max_files:
             self.add_unread("count" if content else None)
             return
@@ -72,5 +74,6 @@ class ContentsBuilder:
         self._members.append(Member((names,) if isinstance(names, str) else names, content[:room]))
 
     def build(self) -> Contents:
+        """Return everything that was collected."""
         links = tuple(self._links) if self._links else ()
         return Contents(tuple(self._members), tuple(self._traits), links, tuple(self._unread))

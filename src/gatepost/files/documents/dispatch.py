@@ -1,7 +1,7 @@
-"""Which reader looks into which document. Every reader takes any bytes, raises nothing, and says what it did not read.
+"""The table of document readers. Every reader takes any bytes, raises nothing, and reports what it did not read.
 
-Archives are opened elsewhere; the parts of a zipped document (.docx, .odt) come here one by one when the walk through
-the zip comes to them, and each is recognised by what it is.
+Archives are opened by `files.archives`; the parts of a zipped document (.docx, .odt) come here one by one when the walk
+through the zip comes to them, and each is recognised by its content.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
 
 def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
-    """What of interest is in one file that is no archive; `passwords` are those that the mail gives away."""
+    """Return the contents of one file that is no archive; `passwords` are those that the mail gives away."""
     if file.type == "pdf":
         return pdf.inspect(file, budget, passwords)
     if file.type == "ole":
@@ -42,19 +42,20 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
 
 
 def has_reader(file: File) -> bool:
-    """Whether the file is a document by its type, and an archive only by accident."""
+    """Return whether the file is a document by its type, and an archive only by accident."""
     return file.type in _READERS
 
 
 def is_document(file: File) -> bool:
-    """Whether what is inside are parts of a document rather than files that somebody packed."""
+    """Return whether the files inside are parts of a document rather than files that a person packed."""
     if file.type != "zip":
         return has_reader(file)
     return b"[Content_Types].xml" in file.content or file.content[30:50] == b"mimetypeapplication/"
 
 
 def _inspect_text(file: File, budget: UnpackBudget) -> Contents:
-    """Text is what its name makes of it: a table, a shortcut, a page. The message's own text is none of these."""
+    """Inspect text by what its name makes of it: a table, a shortcut, a page. The message's own text is none of
+    these."""
     if file.declared.startswith("text/") and not file.names:
         return _NOTHING
     if shortcut.is_internet_shortcut(file.content):

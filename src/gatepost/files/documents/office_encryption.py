@@ -36,7 +36,7 @@ Hash = Callable[[bytes], bytes]
 
 
 def decrypt_package(information: bytes, encrypted: bytes, password: str = EXCEL_DEFAULT) -> bytes:
-    """The zip inside an encrypted .docx, .xlsx or .pptx, b"" where the password is another one."""
+    """Return the zip inside an encrypted .docx, .xlsx or .pptx, b"" where the password is another one."""
     size = int.from_bytes(encrypted[:8], "little")
     try:
         agile = information[:4] == b"\x04\0\x04\0"
@@ -48,7 +48,7 @@ def decrypt_package(information: bytes, encrypted: bytes, password: str = EXCEL_
 
 
 def decrypt_workbook(stream: bytes, password: str = EXCEL_DEFAULT) -> bytes:
-    """The records of an encrypted .xls, b"" where the password is another one."""
+    """Return the records of an encrypted .xls, b"" where the password is another one."""
     place = stream.find(b"\x2f\0", 0, 4096)
     fields = stream[place + 4 : place + 4 + int.from_bytes(stream[place + 2 : place + 4], "little")]
     try:
@@ -65,7 +65,7 @@ def decrypt_workbook(stream: bytes, password: str = EXCEL_DEFAULT) -> bytes:
 
 
 def _decrypt_agile(information: bytes, encrypted: bytes, password: bytes) -> bytes:
-    """Section 2.3.4.10: everything is said in XML."""
+    """Decrypt a package whose parameters stand in XML (section 2.3.4.10)."""
     data_part, _, key_part = information[8:].partition(b"encryptedKey")
     data, key = _parse_attributes(data_part), _parse_attributes(key_part)
     spins = int(key["spinCount"])
@@ -96,7 +96,7 @@ def _decrypt_agile(information: bytes, encrypted: bytes, password: bytes) -> byt
 
 
 def _decrypt_standard(information: bytes, encrypted: bytes, password: bytes) -> bytes:
-    """Section 2.3.4.5: AES in ECB under a key from SHA-1."""
+    """Decrypt a package in AES-ECB under a key from SHA-1 (section 2.3.4.5)."""
     header = int.from_bytes(information[8:12], "little")
     size = int.from_bytes(information[28:32], "little") // 8
     salt, verifier, expected = _VERIFIER.unpack_from(information, 12 + header)
@@ -111,7 +111,7 @@ def _decrypt_standard(information: bytes, encrypted: bytes, password: bytes) -> 
 
 
 def _derive_rc4_key(fields: bytes, password: bytes) -> Callable[[int], bytes] | None:
-    """The key of each block of a workbook (sections 2.3.5 and 2.3.6), None where the password does not fit."""
+    """Return the key of each block of a workbook (sections 2.3.5 and 2.3.6), None where the password does not fit."""
     if fields[:2] != b"\x01\0":
         return None
     if fields[2:4] == b"\x01\0":
@@ -140,7 +140,7 @@ def _fits(key: bytes, verifier: bytes, expected: bytes, algorithm: Callable[...,
 
 
 def _restore_records(stream: bytes, plain: bytes) -> bytes:
-    """Record heads were never encrypted, nor were some records."""
+    """Return the records in the clear. Record heads were never encrypted, nor were some records."""
     out = bytearray(stream)
     place = 0
     while place + 4 <= len(stream):

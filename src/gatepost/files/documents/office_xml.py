@@ -1,13 +1,12 @@
-"""Fields of a text document, put together from their pieces.
+"""The XML of Office documents: parts of .docx, .xlsx, .pptx and OpenDocument, and documents that are one XML file.
 
-A field is written between marks for its begin, middle and end, in as many pieces as the author likes, with other fields
-inside: `DDEAUTO` may stand there as `DD`, `EAU`, `TO`, or as `{QUOTE 68 68 69}`, a field that makes letters of numbers.
+Each part is inspected by itself when the walk through the zip comes to it, and is recognised by its elements: the names
+of parts are the author's choice. It is scanned for a few elements, not parsed: no entities are expanded, no depth is
+counted, and XML that a strict parser would refuse is read all the same.
 
-The XML of Office documents: parts of .docx, .xlsx, .pptx and OpenDocument, and documents that are one XML file.
-
-Each part is looked at by itself when the walk through the zip comes to it, and is recognised by what stands in it: the
-names of parts are the author's choice. It is scanned for a few elements, not parsed: no entities are
-expanded, no depth is counted, and XML that a strict parser would refuse is read all the same.
+A field of a text document is written between marks for its begin, middle and end, in as many pieces as the author
+likes, with other fields inside: `DDEAUTO` may stand there as `DD`, `EAU`, `TO`, or as `{QUOTE 68 68 69}`, a field that
+makes letters of numbers. `FieldCollector` puts the pieces together.
 """
 
 import re
@@ -35,7 +34,7 @@ class FieldCollector:
         self._done: list[str] = []
 
     def add(self, element: str, attributes: dict[str, str], text: str) -> None:
-        """One element of interest, in the order of the text."""
+        """Add one element of interest, in the order of the text."""
         if element == "fldSimple":
             self._keep(attributes.get("instr", ""))
         elif element == "instrText":
@@ -49,7 +48,7 @@ class FieldCollector:
             self._close()
 
     def finish(self) -> Iterator[str]:
-        """All instructions; fields that were never closed are read to the end."""
+        """Return all instructions; fields that were never closed are read to the end."""
         while self._open:
             self._close()
         return iter(self._done)
@@ -68,7 +67,7 @@ class FieldCollector:
 
 
 def _expand_quote(instruction: str) -> str:
-    """What a QUOTE field shows; any other shows something that is not known here."""
+    """Return the text that a QUOTE field shows; what other fields show is not known here."""
     words = instruction.split()
     if not words or words[0].upper() != "QUOTE":
         return ""
@@ -121,13 +120,13 @@ _CELLS_THAT_RUN = ("xlMacrosheet", "xlIntlMacrosheet")
 
 
 def is_xml(content: bytes) -> bool:
-    """Whether it may be XML: a bracket first, in one byte or two."""
+    """Return whether the content may be XML: its first character is a bracket, in one byte or two."""
     head = content[:64].lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
     return head.startswith(b"<")
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """What of interest stands in one part."""
+    """Return the links, fields, macros and remote targets in one part."""
     builder = ContentsBuilder(file, budget)
     content = file.content
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]:
@@ -141,7 +140,8 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
 
 
 def _remove_comments(content: bytes) -> bytes:
-    """A comment may stand within a word, and CDATA sections are plain text."""
+    """Return the content without comments and CDATA marks: a comment may stand within a word, and CDATA sections are
+    plain text."""
     if b"<!" not in content:
         return content
     pieces = content.replace(b"<![CDATA[", b"").replace(b"]]>", b"").split(b"<!--")
@@ -176,7 +176,7 @@ def _parse_attributes(text: str) -> dict[str, str]:
 
 
 def report_field(instruction: str, builder: ContentsBuilder) -> None:
-    """A field of a text document: a link, or data from another program."""
+    """Report a field of a text document: a link, or data from another program."""
     words = instruction.split(None, 1)
     kind = words[0].strip('"').upper() if words else ""
     if kind in ("DDE", "DDEAUTO"):
@@ -190,7 +190,7 @@ def report_field(instruction: str, builder: ContentsBuilder) -> None:
 
 
 def _inspect_relationship(attributes: dict[str, str], builder: ContentsBuilder) -> None:
-    """A relationship (ECMA-376 part 2, section 9.3): what belongs to the document, and what is elsewhere."""
+    """Inspect a relationship (ECMA-376 part 2, section 9.3): a part of the document, or a target elsewhere."""
     kind = attributes.get("Type", "").rpartition("/")[2]
     target = attributes.get("Target", "")
     if kind in _CELLS_THAT_RUN:
@@ -243,7 +243,7 @@ def _report_dde(attributes: dict[str, str], builder: ContentsBuilder) -> None:
 
 
 def _add_binary(name: str, text: str, builder: ContentsBuilder) -> None:
-    """A part of a document that is one XML file, in base64."""
+    """Add a part in base64 of a document that is one XML file."""
     digits = re.sub(r"[^A-Za-z0-9+/]", "", text[: builder.allowance(len(text))])
     try:
         content = b64decode(digits + "=" * (-len(digits) % 4))

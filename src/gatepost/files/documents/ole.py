@@ -1,11 +1,10 @@
-"""Files in the form of the old Object Packager (MS-OLEDS section 2.3.6): a label, the path it came from, the bytes.
-
-Office documents in compound files (.doc, .xls, .ppt), their embedded objects, and what else comes in such a file.
+"""Office documents in compound files (.doc, .xls, .ppt), their embedded objects, and saved messages (.msg).
 
 One file may be several things at once: a Word document with a spreadsheet and a packaged program inside has streams of
-all three. So nothing is decided by the file's name or class: every stream is looked at for what its name says it is.
+all three. So nothing is decided by the file's name or class: every stream is inspected by what its name says it is.
 
-Outlook's saved messages (.msg, MS-OXMSG): each property is a stream, each attachment a storage of such streams.
+Embedded files mostly have the form of the old Object Packager (MS-OLEDS section 2.3.6): a label, the path it came from,
+the bytes.
 """
 
 import re
@@ -33,7 +32,7 @@ class PackagedFile(msgspec.Struct, frozen=True):
 
 
 def read_package(data: bytes) -> PackagedFile:
-    """Read a package; without content where the bytes are none."""
+    """Read a package; the result has no content where the bytes are no package."""
     if data[:2] != b"\x02\0":
         return PackagedFile()
     label, place = _read_text(data, 2)
@@ -74,7 +73,7 @@ _REMOTE = re.compile(r"(?:https?|ftp|file|mhtml|ms-\w{1,20}|search-ms)[:!]|\\\\"
 
 
 def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
-    """Everything of interest in one compound file; `passwords` are those that the mail gives away."""
+    """Return everything of interest in one compound file; `passwords` are those that the mail gives away."""
     builder = ContentsBuilder(file, budget, passwords)
     document = CompoundFile(file.content)
     if not document.entries:
@@ -100,7 +99,7 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
 
 
 def _read_stream(document: CompoundFile, entry: CompoundEntry, builder: ContentsBuilder) -> bytes:
-    """A stream, paid for: a thousand entries may name the same sectors."""
+    """Return a stream and charge for it: a thousand entries may name the same sectors."""
     room = builder.allowance(COST * min(entry.size, len(builder.file.content)))
     content = document.read(entry, room)
     if room < min(entry.size, len(builder.file.content)):
@@ -110,7 +109,7 @@ def _read_stream(document: CompoundFile, entry: CompoundEntry, builder: Contents
 
 
 def _decrypt_package(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
-    """A whole modern document, encrypted."""
+    """Decrypt a whole modern document that stands in a compound file."""
     found = {entry.path: entry for entry in streams}
     if "ENCRYPTEDPACKAGE" not in found:
         return
@@ -132,7 +131,7 @@ def _report_encrypted(_: bytes, builder: ContentsBuilder) -> None:
 
 
 def _inspect_word(content: bytes, builder: ContentsBuilder) -> None:
-    """The text with its fields; a flag in the header (MS-DOC section 2.5.2) says whether it is encrypted."""
+    """Inspect the text with its fields; a flag in the header (MS-DOC section 2.5.2) says whether it is encrypted."""
     if content[:2] == b"\xec\xa5" and content[11:12] and content[11] & 1:
         builder.add_trait("encrypted", "Word")
         return
@@ -152,7 +151,7 @@ def _report_dde(command: str, builder: ContentsBuilder) -> None:
 
 
 def _inspect_native(content: bytes, builder: ContentsBuilder) -> None:
-    """An object that the old packager made: any file, under any name."""
+    """Inspect an object that the old packager made: any file, under any name."""
     package = read_package(content[4:])
     if package.content:
         builder.add_trait("embedded-object", package.names[0])
@@ -164,13 +163,13 @@ def _inspect_native(content: bytes, builder: ContentsBuilder) -> None:
 
 
 def _add_whole(content: bytes, builder: ContentsBuilder) -> None:
-    """An object that is a file of its own."""
+    """Add an object that is a file of its own."""
     builder.add_trait("embedded-object", "document")
     builder.add_member("embedded document", content)
 
 
 def _unpack_storage(content: bytes, builder: ContentsBuilder) -> None:
-    """An object of a document in Word 2003's XML: a length, then a compressed compound file."""
+    """Unpack an object of a document in Word 2003's XML: a length, then a compressed compound file."""
     if content[4:5] == b"x":
         out, unread = decompress.deflate(content[6:], builder.allowance(len(content)))
         builder.add_unread(unread)
@@ -178,7 +177,7 @@ def _unpack_storage(content: bytes, builder: ContentsBuilder) -> None:
 
 
 def _inspect_link(content: bytes, builder: ContentsBuilder) -> None:
-    """An object that stands elsewhere (MS-OLEDS section 2.3.3): where, is said in a moniker."""
+    """Inspect an object that stands elsewhere (MS-OLEDS section 2.3.3); a moniker says where."""
     for address in find_addresses(content):
         if _REMOTE.match(address):
             builder.add_trait("remote-object", address)
@@ -208,7 +207,8 @@ _MSG_BODIES = {"1000001F": "body.txt", "1000001E": "body.txt", "10130102": "body
 
 
 def _inspect_msg(document: CompoundFile, builder: ContentsBuilder) -> None:
-    """Attachments and bodies as files."""
+    """Add the attachments and bodies of a saved message (.msg, MS-OXMSG), where each property is a stream and each
+    attachment a storage of such streams."""
     folders: dict[str, dict[str, CompoundEntry]] = {}
     for entry in document.entries:
         folder, _, name = entry.path.rpartition("/")

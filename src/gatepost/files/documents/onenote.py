@@ -19,7 +19,7 @@ _ENDING = re.compile(rb"(?:[A-Za-z0-9]\0){2,5}+(?=\0\0)")
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Attached files, and links."""
+    """Return the attached files and the links of a section."""
     builder = ContentsBuilder(file, budget)
     content = file.content
     names = list(dict.fromkeys(_find_names(content)))
@@ -39,7 +39,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
 
 
 def _find_names(content: bytes) -> Iterator[str]:
-    """Whatever looks like the name of a file, in characters of two bytes."""
+    """Yield whatever looks like the name of a file, in characters of two bytes."""
     place = content.find(b".\0")
     for _ in range(MAX_NAMES):
         if place < 0:
@@ -60,7 +60,7 @@ def _find_names(content: bytes) -> Iterator[str]:
 
 
 def _add_attached(content: bytes, names: list[str], builder: ContentsBuilder) -> None:
-    """Pictures are part of the page; what else is attached may bear any of the names in the section."""
+    """Add one attached file. Pictures are part of the page; any other file may bear any of the names in the section."""
     if identify(content) in _PICTURES:
         builder.add_member("picture", content)
         return

@@ -28,7 +28,7 @@ _ELSEWHERE = frozenset({"GoToR", "GoToE", "SubmitForm", "ImportData"})
 
 
 def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
-    """Everything of interest in one PDF; `passwords` are those that the mail gives away."""
+    """Return everything of interest in one PDF; `passwords` are those that the mail gives away."""
     builder = ContentsBuilder(file, budget)
     objects = PdfObjects(file.content, builder)
     if _find_key(file.content, objects, builder, passwords):
@@ -38,7 +38,7 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
 
 
 def _find_key(content: bytes, objects: PdfObjects, builder: ContentsBuilder, passwords: Iterable[str]) -> bool:
-    """Find the key of an encrypted file; without one there is nothing to read in it but that."""
+    """Find the key of an encrypted file; return False where there is none, so that nothing else can be read."""
     mark = _ENCRYPTED.search(content)
     if mark is None:
         return True
@@ -112,8 +112,8 @@ class _PdfInspector:
             self._inspect_start(values)
 
     def _inspect_start(self, values: dict[str, Value]) -> None:
-        """What happens by itself when the document or a page is opened; going to a page is nothing, and what a field
-        does when it is filled in (its own AA) does not happen by itself."""
+        """Report actions that run when the document or a page is opened. Going to a page is harmless, and a field's own
+        AA does not run by itself."""
         actions = [values.get("OpenAction")]
         additional = self._objects.resolve(values.get("AA"))
         if isinstance(additional, dict):
@@ -140,7 +140,7 @@ class _PdfInspector:
         self._builder.add_member("JavaScript", f"{source}\n".encode() + expand_commands(strings))
 
     def _describe_command(self, values: dict[str, Value]) -> str:
-        """The program and its arguments, as far as they are told."""
+        """Return the program that an action starts and its arguments, as far as they are stated."""
         windows = self._objects.resolve(values.get("Win"))
         parts = [self._find_file_name(values.get("F"))]
         if isinstance(windows, dict):
@@ -148,7 +148,7 @@ class _PdfInspector:
         return " ".join(part for part in parts if part)
 
     def _find_file_name(self, value: Value) -> str:
-        """A file specification: a string, or a dictionary with several."""
+        """Return the name in a file specification, which is a string or a dictionary with several names."""
         value = self._objects.resolve(value)
         if isinstance(value, dict):
             return next((text for key in ("UF", "F", "DOS", "Unix") if (text := self._read_text(value.get(key)))), "")
@@ -175,7 +175,7 @@ class _PdfInspector:
 
 
 def _find_dictionaries(value: Value) -> Iterator[dict[str, Value]]:
-    """Every dictionary in a value, outermost first."""
+    """Yield every dictionary in a value, outermost first."""
     todo = [value]
     while todo:
         item = todo.pop()

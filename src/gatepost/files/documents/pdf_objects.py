@@ -1,14 +1,12 @@
-"""Encrypted PDFs, opened as a reader opens them (ISO 32000-2 section 7.6).
-
-Most encrypted PDFs only forbid printing or copying: their user password is empty and every reader opens them, but links
-and scripts are ciphertext to whoever does not. This derives the key for the empty password and says no where another
-one is needed; passwords that the mail gives away are tried by whoever calls.
-
-The objects of a PDF, found without its tables (ISO 32000-1 section 7.5).
+"""The objects of a PDF, found without its tables (ISO 32000-1 section 7.5), and decrypted (ISO 32000-2 section 7.6).
 
 A cross-reference table says where objects stand, and readers that find it broken look for `1 0 obj` themselves. An
 attacker may break it or make two. So every object is found by its own mark, older versions of it too, and objects in
-compressed object streams are taken out. Nothing is decoded that nobody asks for.
+compressed object streams are unpacked. Streams are decoded only when a caller asks for them.
+
+Most encrypted PDFs only forbid printing or copying: their user password is empty and every reader opens them, but links
+and scripts are ciphertext to a scanner that does not. `derive_key` derives the key for a password, by default the empty
+one, and returns None where another is needed.
 """
 
 import re
@@ -52,7 +50,7 @@ class DecryptionKey:
 
 
 def derive_key(encryption: dict[str, Value], identifier: bytes, password: str = "") -> DecryptionKey | None:
-    """The key that a user's password gives, or None where it does not open the file."""
+    """Return the key that a user's password gives, or None where it does not open the file."""
     if encryption.get("Filter") != PdfName("Standard"):
         return None
     version, revision = _get_number(encryption, "V"), _get_number(encryption, "R")
@@ -71,7 +69,8 @@ def derive_key(encryption: dict[str, Value], identifier: bytes, password: str = 
 def _derive_classic_key(
     encryption: dict[str, Value], revision: int, padded: bytes, size: int, user: bytes, owner: bytes, identifier: bytes
 ) -> bytes:
-    """Revisions 2 to 4 (section 7.6.4.3.2, algorithms 2, 4 and 5)."""
+    """Derive the key of revisions 2 to 4 (section 7.6.4.3.2, algorithms 2, 4 and 5); b"" where the password is
+    wrong."""
     permissions = (_get_number(encryption, "P") & 0xFFFFFFFF).to_bytes(4, "little")
     hidden = b"\xff" * 4 if revision >= 4 and encryption.get("EncryptMetadata") is False else b""
     secret = _hash_md5(padded + owner[:32] + permissions + identifier + hidden)[:size]
@@ -86,7 +85,7 @@ def _derive_classic_key(
 
 
 def _derive_modern_key(encryption: dict[str, Value], revision: int, user: bytes, password: bytes) -> bytes:
-    """Revisions 5 and 6 (algorithm 2.A)."""
+    """Derive the key of revisions 5 and 6 (algorithm 2.A); b"" where the password is wrong."""
     wrapped = _get_bytes(encryption, "UE")[:32]
     if len(user) < 48 or len(wrapped) < 32 or _hash_password(password, user[32:40], revision) != user[:32]:
         return b""
@@ -97,7 +96,7 @@ def _derive_modern_key(encryption: dict[str, Value], revision: int, user: bytes,
 
 
 def _hash_password(password: bytes, salt: bytes, revision: int) -> bytes:
-    """Algorithm 2.B for a user's password."""
+    """Hash a user's password (algorithm 2.B)."""
     key = sha256(password + salt).digest()
     if revision < 6:
         return key
@@ -140,7 +139,7 @@ def _decrypt_rc4(key: bytes, data: bytes) -> bytes:
 
 
 def _decrypt_aes(key: bytes, data: bytes) -> bytes:
-    """The first block is the starting vector, the last byte says how much padding there is."""
+    """Decrypt AES data: the first block is the initialisation vector, the last byte says how much padding there is."""
     body = data[16 : len(data) // 16 * 16]
     if len(key) not in (16, 24, 32) or not body:
         return b""
@@ -196,7 +195,7 @@ class PdfObjects:
                 return
 
     def resolve(self, value: Value) -> Value:
-        """What a reference leads to, at most a few hops away."""
+        """Return the value that a reference leads to, at most a few hops away."""
         for _ in range(MAX_HOPS):
             if not isinstance(value, PdfReference):
                 return value
@@ -205,18 +204,18 @@ class PdfObjects:
         return None
 
     def target(self, value: Value) -> PdfObject | None:
-        """The object that a reference names."""
+        """Return the object that a reference names."""
         return self._by_number.get(value.number) if isinstance(value, PdfReference) else None
 
     def value(self, found: PdfObject) -> Value:
-        """The value of an object, its strings decrypted."""
+        """Return the value of an object, its strings decrypted."""
         value = self._parse(found)
         if self.key is None or found.is_packed:
             return value
         return _decrypt(value, self.key, found)
 
     def stream(self, found: PdfObject) -> bytes:
-        """The data of an object's stream through all its filters, as far as the budget goes."""
+        """Return the data of an object's stream through all its filters, as far as the budget goes."""
         value = self._parse(found)
         if not found.data or not isinstance(value, dict):
             return b""
@@ -244,7 +243,7 @@ class PdfObjects:
         return out
 
     def _parse(self, found: PdfObject) -> Value:
-        """Parsing is paid for by length: a reference to a large object may stand in a thousand places."""
+        """Parse an object's value and count its length: a reference to a large object may stand in many places."""
         self._parsed += len(found.body) + OVERHEAD
         if self._parsed > MAX_PARSED:
             self._builder.add_unread("size")
@@ -276,7 +275,7 @@ class PdfObjects:
             yield self._read_object(last, len(content))
 
     def _read_object(self, mark: PdfObject, limit: int) -> PdfObject:
-        """The object behind a mark, which ends before the next one."""
+        """Return the object behind a mark, which ends before the next one."""
         start = mark.data
         end = _END.search(self._content, start, min(limit, start + MAX_BODY))
         body = self._content[start : end.start() if end else min(limit, start + MAX_BODY)]

@@ -1,10 +1,11 @@
-"""Values of a PDF (ISO 32000-1 section 7.3): names, strings, numbers, references, arrays, dictionaries.
+"""Values of a PDF (ISO 32000-1 section 7.3) and the filters of its streams (section 7.4).
 
-`/J#61vaScript` is `/JavaScript`, a string may hold parentheses and escapes, a comment may stand anywhere. The reader
-keeps its own stack, takes anything, and stops after so many tokens.
+Values are names, strings, numbers, references, arrays and dictionaries. `/J#61vaScript` is `/JavaScript`, a string may
+hold parentheses and escapes, a comment may stand anywhere. The parser keeps its own stack, takes anything, and stops
+after so many tokens.
 
-Filters of PDF streams (ISO 32000-1 section 7.4): a chain of them may stand before the data, and any link of the
-chain may be a bomb, so each is bounded by the same limit.
+A chain of filters may stand before the data of a stream, and any link of the chain may be a bomb, so each is bounded by
+the same limit.
 """
 
 import re
@@ -34,10 +35,14 @@ _HEX_NAME = re.compile(rb"#([0-9A-Fa-f]{2})")
 
 
 class PdfName(msgspec.Struct, frozen=True, gc=False):
+    """A name object, without its slash."""
+
     text: str
 
 
 class PdfReference(msgspec.Struct, frozen=True, gc=False):
+    """A reference to an indirect object by its number."""
+
     number: int
 
 
@@ -45,7 +50,7 @@ Value: TypeAlias = "bool | float | bytes | PdfName | PdfReference | list[Value] 
 
 
 def parse_value(body: bytes) -> Value:
-    """The first value in `body`; None where there is none."""
+    """Return the first value in `body`; None where there is none."""
     stack: list[list[Value]] = [[]]
     place = 0
     for _ in range(MAX_TOKENS):
@@ -77,7 +82,7 @@ def _open_or_close(mark: bytes, stack: list[list[Value]]) -> None:
 
 
 def _make_dictionary(items: list[Value]) -> Value:
-    """Pairs of a name and a value; what is out of step is stepped over."""
+    """Return a dictionary from pairs of a name and a value; items that are out of step are skipped."""
     found: dict[str, Value] = {}
     place = 0
     while place + 1 < len(items):
@@ -119,7 +124,7 @@ def _decode_hex(digits: bytes) -> bytes:
 
 
 def _read_string(body: bytes, place: int) -> tuple[bytes, int]:
-    """A string from behind its first parenthesis to its last one."""
+    """Return a string from behind its first parenthesis to its last one."""
     depth, start = 1, place
     while place < len(body) and place - start < MAX_STRING:
         match = _PLAIN.match(body, place)
@@ -141,7 +146,7 @@ def _unescape_match(match: "re.Match[bytes]") -> bytes:
 
 
 def decode_text(value: bytes) -> str:
-    """A string as text: UTF-16 or UTF-8 by its mark, else one byte to a character."""
+    """Return a string as text: UTF-16 or UTF-8 by its mark, else one byte to a character."""
     if value[:2] == b"\xfe\xff":
         return value[2:].decode("utf-16-be", "replace")
     if value[:2] == b"\xff\xfe":
@@ -159,7 +164,8 @@ _PICTURES = frozenset({"DCTDecode", "DCT", "JPXDecode", "CCITTFaxDecode", "CCF",
 def apply_filters(
     data: bytes, filters: Value, parameters: Value, limit: int, take_slow: Callable[[int], bool]
 ) -> tuple[bytes, UnreadReason | None]:
-    """The data through all filters; `take_slow` is asked before bytes are worked on one by one."""
+    """Return the data through all filters, and why there is not more. `take_slow` is asked before bytes are worked on
+    one by one."""
     chain = filters if isinstance(filters, list) else [filters] if filters is not None else []
     settings = parameters if isinstance(parameters, list) else [parameters]
     if len(chain) > MAX_FILTERS:
@@ -221,7 +227,7 @@ def _decode_run_lengths(data: bytes, limit: int) -> tuple[bytes, UnreadReason | 
 
 
 def _decode_lzw(data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """Codes of 9 to 12 bits, high bit first, one code early as most writers do."""
+    """Decode LZW: codes of 9 to 12 bits, high bit first, one code early as most writers do."""
     table = [bytes([byte]) for byte in range(256)] + [b"", b""]
     out: list[bytes] = []
     size = bits = held = 0
@@ -255,7 +261,7 @@ def _decode_lzw(data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
 
 
 def _undo_predictor(data: bytes, setting: dict[str, Value]) -> bytes:
-    """PNG's predictors undone where they are the plain "up" or "none" that tables use; others belong to pictures."""
+    """Undo PNG's predictors where they are the plain "up" or "none" that tables use; others belong to pictures."""
     predictor, columns = setting.get("Predictor"), setting.get("Columns")
     if not isinstance(predictor, float) or predictor < 10 or not isinstance(columns, float):
         return data

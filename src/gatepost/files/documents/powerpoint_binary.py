@@ -1,5 +1,7 @@
-"""PowerPoint's binary documents (MS-PPT): records in records. Embedded objects and macros stand in them as compressed
-compound files, and a click or a mere move of the mouse may start a program.
+"""PowerPoint's binary documents (MS-PPT): records in records.
+
+Embedded objects and macros stand in them as compressed compound files, and a click or a mere move of the mouse may
+start a program.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ ENCRYPTED_TOKEN = b"\xdf\xc4\xd1\xf3"
 
 
 def inspect(content: bytes, builder: ContentsBuilder) -> None:
-    """The stream `PowerPoint Document`."""
+    """Inspect the stream `PowerPoint Document`."""
     program = False
     for kind, instance, data in _read_records(content, builder):
         if kind == STORAGE:
@@ -34,7 +36,7 @@ def inspect(content: bytes, builder: ContentsBuilder) -> None:
 
 
 def inspect_user(content: bytes, builder: ContentsBuilder) -> None:
-    """The stream `Current User` says whether the rest is encrypted (MS-PPT section 2.3.2)."""
+    """Inspect the stream `Current User`, which says whether the rest is encrypted (MS-PPT section 2.3.2)."""
     if content[12:16] == ENCRYPTED_TOKEN:
         builder.add_trait("encrypted", "PowerPoint")
 
@@ -49,7 +51,7 @@ def _add_storage(data: bytes, instance: int, builder: ContentsBuilder) -> None:
 
 
 def _read_records(content: bytes, builder: ContentsBuilder) -> Iterator[tuple[int, int, bytes]]:
-    """The records that are wanted, wherever they stand; containers are stepped into, not over."""
+    """Yield the records that are wanted, wherever they stand; containers are stepped into, not over."""
     place = 0
     for _ in range(MAX_RECORDS):
         if place + 8 > len(content):

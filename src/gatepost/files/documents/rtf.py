@@ -33,14 +33,14 @@ _ELSEWHERE = re.compile(r"\s*(?:https?:|ftp:|file:|\\\\)", re.IGNORECASE)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Objects as files, templates and fields as what they are."""
+    """Return the objects of a document as files, and its remote templates and fields."""
     builder = ContentsBuilder(file, budget)
     _RtfInspector(file.content, builder).read()
     return builder.build()
 
 
 class _RtfInspector:
-    """One document, and how much reading it may still cost: groups may overlap without end."""
+    """Reads one document. What it may still cost is limited, since groups may overlap without end."""
 
     def __init__(self, content: bytes, builder: ContentsBuilder) -> None:
         self._content = content
@@ -66,7 +66,7 @@ class _RtfInspector:
             self._builder.add_unread("count")
 
     def _read_words(self, place: int) -> str:
-        """The words from here to the end of the group."""
+        """Return the words from here to the end of the group."""
         depth = 0
         end = min(len(self._content), place + min(MAX_FIELD, self._chars))
         for match in _BRACE.finditer(self._content, place, end):
@@ -84,7 +84,7 @@ class _RtfInspector:
         return strip_rtf(text).replace("\1", "\\").strip()
 
     def _read_object(self, place: int) -> bool:
-        """One object; False where there is nothing left to pay for it."""
+        """Read one object; return False where the budget is used up."""
         outer, whole = self._collect_digits(place)
         for digits in (outer, outer[1:], whole, whole[1:]):
             if _take_object(bytes.fromhex(digits[: len(digits) // 2 * 2]), self._builder):
@@ -95,7 +95,7 @@ class _RtfInspector:
         return self._tokens > 0
 
     def _collect_digits(self, place: int) -> tuple[str, str]:
-        """The digits up to the end of the group: those directly in it, and all."""
+        """Return the digits up to the end of the group: those directly in it, and all."""
         outer: list[bytes] = []
         whole: list[bytes] = []
         depth, used = 0, 0
@@ -124,7 +124,7 @@ class _RtfInspector:
 
 
 def _find_word(content: bytes, word: bytes) -> Iterator[int]:
-    """Behind each occurrence of a control word."""
+    """Yield the places behind each occurrence of a control word."""
     place = content.find(word)
     while place >= 0:
         place += len(word)
@@ -139,7 +139,8 @@ def _report_class(name: str, builder: ContentsBuilder) -> None:
 
 
 def _take_object(data: bytes, builder: ContentsBuilder) -> bool:
-    """An object in OLE's first form (MS-OLEDS section 2.2): class, topic, item, then the native data."""
+    """Take an object in OLE's first form (MS-OLEDS section 2.2): class, topic, item, then the native data. Return False
+    where there is none."""
     start = min((at for header in _HEADERS if (at := data.find(header, 0, 64)) >= 0), default=-1)
     ole = data.find(_OLE, 0, 4096)
     if start < 0 and ole < 0:

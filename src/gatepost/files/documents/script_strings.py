@@ -1,10 +1,10 @@
-"""Strings that a script or command hides from whoever only reads it.
+"""Strings that a script or command hides from a plain text search.
 
 Macros and scripts take their strings apart and put them together when they run (`"X5O!" + "P%@AP"`), PowerShell takes
-whole programs in base64 (`-EncodedCommand`), cmd.exe ignores carets and PowerShell backticks. This undoes the usual
-three; it runs nothing.
+whole programs in base64 (`-EncodedCommand`), cmd.exe ignores carets and PowerShell backticks. This module undoes the
+usual three; it runs nothing.
 
-Web addresses in bytes that are not text as a whole: one byte to a character, or two.
+`find_addresses` finds web addresses in bytes that are not text as a whole, with one byte to a character or two.
 """
 
 import re
@@ -24,18 +24,18 @@ _CARET = re.compile(r"\^(.)", re.DOTALL)
 
 
 def join_basic_strings(source: str) -> str:
-    """All string literals of Visual Basic source in their order, put together."""
+    """Return all string literals of Visual Basic source in their order, put together."""
     return "".join(match.group(1).replace('""', '"') for match in _VISUAL_BASIC.finditer(source[:MAX_TEXT]))
 
 
 def join_script_strings(source: str) -> str:
-    """All string literals of JavaScript source in their order, put together."""
+    """Return all string literals of JavaScript source in their order, put together."""
     found = (match.group(1) or match.group(2) or "" for match in _JAVASCRIPT.finditer(source[:MAX_TEXT]))
     return "".join(_ESCAPED.sub(_unescape_match, text) if "\\" in text else text for text in found)
 
 
 def spell_out(text: str) -> str:
-    """The text, and as the command shells understand it where that differs."""
+    """Return the text, and as the command shells understand it where that differs."""
     forms = [text]
     if "^" in text:
         forms.append(_CARET.sub(r"\1", text))
@@ -45,7 +45,7 @@ def spell_out(text: str) -> str:
 
 
 def decode_commands(text: str) -> Iterator[str]:
-    """What stands in base64 and is text, as UTF-16 (PowerShell's own form) or plain."""
+    """Yield what stands in base64 and is text, as UTF-16 (PowerShell's own form) or plain."""
     for count, match in enumerate(_BASE64.finditer(text[:MAX_TEXT])):
         if count >= MAX_FOUND:
             return
@@ -63,7 +63,7 @@ def decode_commands(text: str) -> Iterator[str]:
 
 
 def expand_commands(text: str) -> bytes:
-    """A command with all that it spells out, as one file."""
+    """Return a command with all that it spells out, as one file."""
     return "\n".join([spell_out(text), *(spell_out(inner) for inner in decode_commands(text))]).encode()
 
 
@@ -76,7 +76,7 @@ def _unescape_match(match: re.Match[str]) -> str:
 
 MAX_ADDRESSES = 2_000
 
-# Names of XML vocabularies and the like: they look like addresses and lead nobody anywhere.
+# Names of XML vocabularies and the like: they look like addresses and lead nowhere.
 _VOCABULARIES = (
     "http://schemas.",
     "https://schemas.",
@@ -106,7 +106,7 @@ _MARKS = (
 
 
 def find_addresses(content: bytes) -> Iterator[str]:
-    """Every address; shares (`\\\\host\\share`) only where characters take two bytes."""
+    """Yield every address; shares (`\\\\host\\share`) only where characters take two bytes."""
     found: dict[str, None] = {}
     for mark, before, after, reach in _MARKS:
         wide = b"\0" in mark

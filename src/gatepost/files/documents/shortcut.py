@@ -16,7 +16,7 @@ _SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]", re.IGNORECASE)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Target, arguments and icon of a .lnk file."""
+    """Return target, arguments and icon of a .lnk file."""
     builder = ContentsBuilder(file, budget)
     content = file.content
     flags = int.from_bytes(content[20:24], "little")
@@ -44,7 +44,7 @@ def _find_local_path(info: bytes) -> str:
 
 
 def _read_strings(content: bytes, place: int, flags: int) -> dict[str, str]:
-    """Counted strings, those whose flags are set (section 2.4)."""
+    """Return the counted strings whose flags are set (section 2.4)."""
     found: dict[str, str] = {}
     width = 2 if flags & IS_UNICODE else 1
     for flag, name in _STRINGS:
@@ -57,11 +57,12 @@ def _read_strings(content: bytes, place: int, flags: int) -> dict[str, str]:
 
 
 def is_internet_shortcut(content: bytes) -> bool:
+    """Return whether this is a .url file, by the heading of its section."""
     return b"[internetshortcut" in content[:512].lower()
 
 
 def inspect_internet(file: File, budget: UnpackBudget) -> Contents:
-    """The address of a .url file; one on a file share is opened as a program would be."""
+    """Return the address of a .url file; one on a file share is opened as a program would be."""
     builder = ContentsBuilder(file, budget)
     text = file.content[:65_536].decode("utf-8", "replace")
     for match in _URL.finditer(text):

@@ -1,9 +1,10 @@
-"""Excel workbooks in their binary forms: records in a row (MS-XLS for .xls, MS-XLSB for the parts of .xlsb).
+"""Spreadsheets that are no XML: Excel's binary forms, and tables as text.
 
-Macros were cells once: a sheet of formulas (Excel 4.0, "XLM") runs without any Visual Basic. A link to another
-program (DDE) stands among the workbook's links to other files.
+Binary workbooks are records in a row (MS-XLS for .xls, MS-XLSB for the parts of .xlsb). Macros were cells once: a sheet
+of formulas (Excel 4.0, "XLM") runs without any Visual Basic. A link to another program (DDE) stands among the
+workbook's links to other files.
 
-Tables as text: .csv, and SYLK (.slk), which Excel opens with formulas, links to programs and even old macros.
+Excel opens .csv and SYLK (.slk) with formulas, links to programs and even old macros.
 """
 
 import re
@@ -27,7 +28,7 @@ _AUTORUN = {1: "Auto_Open", 2: "Auto_Close", 10: "Auto_Activate", 11: "Auto_Deac
 
 
 def inspect_workbook(content: bytes, builder: ContentsBuilder) -> None:
-    """The stream `Workbook` or `Book`."""
+    """Inspect the stream `Workbook` or `Book` of an .xls."""
     for kind, data in _read_records(content, builder):
         if kind == FILEPASS:
             _inspect_encrypted(content, builder)
@@ -44,7 +45,7 @@ def inspect_workbook(content: bytes, builder: ContentsBuilder) -> None:
 
 
 def _inspect_encrypted(content: bytes, builder: ContentsBuilder) -> None:
-    """What a password opens has the record of encryption no more."""
+    """Inspect an encrypted workbook; once a password has opened it, its encryption record is gone."""
     plain = builder.try_passwords(
         office_encryption.EXCEL_DEFAULT, 1, lambda password: office_encryption.decrypt_workbook(content, password)
     )
@@ -55,7 +56,7 @@ def _inspect_encrypted(content: bytes, builder: ContentsBuilder) -> None:
 
 
 def inspect_workbook_part(content: bytes, builder: ContentsBuilder) -> None:
-    """A part of an .xlsb: links to other programs, macros that start by themselves."""
+    """Inspect a part of an .xlsb for links to other programs and macros that start by themselves."""
     if content.startswith(WORKBOOK_PART):
         if "Auto_Open".encode("utf-16-le").lower() in content.lower():
             builder.add_trait("macro-autorun", "Auto_Open")
@@ -86,7 +87,7 @@ _WANTED = frozenset({FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK})
 
 
 def _inspect_name(data: bytes, builder: ContentsBuilder) -> None:
-    """A defined name; built-in ones are a number (MS-XLS section 2.5.66)."""
+    """Inspect a defined name; built-in ones are a number (MS-XLS section 2.5.66)."""
     text = data[14:] if len(data) < 400 else data[14:400]
     if data[:1] and data[0] & 0x20 and text[:1] == b"\0" and text[1:2] and text[1] in _AUTORUN:
         builder.add_trait("macro-autorun", _AUTORUN[text[1]])
@@ -97,7 +98,7 @@ def _inspect_name(data: bytes, builder: ContentsBuilder) -> None:
 
 
 def _inspect_external_book(data: bytes, kind: int, builder: ContentsBuilder) -> None:
-    """A link to something outside; `program<03>topic` is one to another program."""
+    """Inspect a link to something outside; `program<03>topic` is one to another program."""
     if kind == SUPBOOK and len(data) > 5:
         text = data[5:].decode("utf-16-le" if data[4] & 1 else "latin-1", "replace")
     else:
@@ -113,7 +114,7 @@ def _report_dde(service: str, topic: str, builder: ContentsBuilder) -> None:
 
 
 def _read_packed_number(content: bytes, place: int, most: int) -> tuple[int, int]:
-    """A number in bytes of seven bits."""
+    """Return a number in bytes of seven bits."""
     value = 0
     for index in range(most):
         byte = content[place + index] if place + index < len(content) else 0
@@ -143,12 +144,13 @@ _QUERY = re.compile(r"\AWEB\s{1,4}\d{1,3}\s{1,4}(\S{1,2000})", re.IGNORECASE)
 
 
 def is_text_table(file: File) -> bool:
-    """By its start (SYLK) or its name: text is a table only to the program that opens it as one."""
+    """Return whether text is a table, by its start (SYLK) or its name: it is one only to the program that opens
+    it so."""
     return file.content.startswith(b"ID;") or any(name.lower().endswith(_TABLE_NAMES) for name in file.names)
 
 
 def inspect_text_table(file: File, budget: UnpackBudget) -> Contents:
-    """Links to programs, macros, links."""
+    """Return the links to programs, macros and links in a table that is text."""
     builder = ContentsBuilder(file, budget)
     content = file.content[:MAX_TEXT]
     if b"|" in content or b"(" in content or content.startswith(b"ID;") or content[:3].upper() == b"WEB":

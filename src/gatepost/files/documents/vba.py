@@ -57,7 +57,8 @@ class VbaModule(msgspec.Struct, frozen=True):
 
 
 def inspect(document: CompoundFile, builder: ContentsBuilder) -> None:
-    """Every project in the document: its modules as files, what starts by itself, what reaches out."""
+    """Add every VBA project in the document: its modules as files, procedures that start by themselves, calls that
+    reach out."""
     entries = {entry.path: entry for entry in document.entries if entry.kind == STREAM}
     projects = [path[: -len("DIR")] for path in entries if path.endswith("VBA/DIR") or path == "DIR"]
     sources: list[tuple[str, str]] = []
@@ -85,7 +86,7 @@ def _read_source(
 
 
 def _decompress_stream(document: CompoundFile, entry: CompoundEntry, offset: int, builder: ContentsBuilder) -> bytes:
-    """What is unpacked here step by step costs several times what others unpack at once, and is charged so."""
+    """Decompress a stream. Step-by-step work costs several times what a library needs, and is charged so."""
     stream = document.read(entry, MAX_SOURCE)
     room = min(MAX_SOURCE, builder.allowance(len(stream)) // COST)
     content = decompress_vba(stream, offset, room)
@@ -98,7 +99,7 @@ def _decompress_stream(document: CompoundFile, entry: CompoundEntry, offset: int
 def _find_stray_modules(
     document: CompoundFile, entries: Iterable[CompoundEntry], known: set[str], builder: ContentsBuilder
 ) -> Iterator[tuple[str, str]]:
-    """Modules that no `dir` names."""
+    """Yield modules that no `dir` names."""
     for entry in entries:
         if entry.name in known or not 16 <= entry.size <= MAX_SOURCE or builder.allowance(entry.size) < entry.size:
             continue
@@ -133,7 +134,7 @@ def _find_calls(text: str) -> list[str]:
 
 
 def parse_dir(listing: bytes) -> tuple[str, list[VbaModule]]:
-    """Charset and modules by the records of a decompressed `dir` stream (MS-OVBA section 2.3.4.2)."""
+    """Return charset and modules by the records of a decompressed `dir` stream (MS-OVBA section 2.3.4.2)."""
     charset, stream, place = "cp1252", "", 0
     modules: list[VbaModule] = []
     while place + 6 <= len(listing) and len(modules) < MAX_MODULES:
@@ -155,7 +156,7 @@ def parse_dir(listing: bytes) -> tuple[str, list[VbaModule]]:
 
 
 def decompress_vba(data: bytes, start: int, limit: int) -> bytes:
-    """A compressed container (MS-OVBA section 2.4.1) from `start` on, as far as it is sound."""
+    """Decompress a container (MS-OVBA section 2.4.1) from `start` on, as far as it is sound."""
     out = bytearray()
     if data[start : start + 1] != b"\x01":
         return b""

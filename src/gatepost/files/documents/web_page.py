@@ -52,12 +52,12 @@ _TYPED = frozenset(
 
 
 def is_page(file: File) -> bool:
-    """Text whose name makes a browser open it."""
+    """Return whether the name of a text file makes a browser open it."""
     return any(name.lower().rstrip(". ").endswith(_NAMES) for name in file.names)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """A page or picture (SVG) that is a file of its own: links, forms, and the files in its scripts."""
+    """Return links, forms and the files in scripts of a page or picture (SVG) that is a file of its own."""
     builder = ContentsBuilder(file, budget)
     if len(file.content) > MAX_PAGE:
         builder.add_unread("size")
@@ -71,7 +71,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
 
 
 def _is_active(raw: bytes) -> bool:
-    """Whether anything in the page runs; where characters take two bytes, that is not seen at a glance."""
+    """Return whether anything in the page runs; where characters take two bytes, that is not seen at a glance."""
     low = raw.lower()
     if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
         return True
@@ -79,7 +79,8 @@ def _is_active(raw: bytes) -> bool:
 
 
 def _is_body(file: File) -> bool:
-    """The message's own text; mail programs run no scripts in it, and its links are read with the message."""
+    """Return whether this is the message's own text; mail programs run no scripts in it, and its links are read with
+    the message."""
     return file.declared.startswith("text/") and not file.names
 
 
@@ -115,7 +116,7 @@ def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:
 
 
 def _identify_payload(content: bytes) -> str:
-    """The type; what is text only for want of a NUL is data."""
+    """Return the type; what is text only for want of a NUL is data."""
     kind = identify(content)
     if kind == "text":
         head = content[:1_000].decode("utf-8", "replace")
@@ -129,7 +130,7 @@ def _has_any(low: str, words: tuple[str, ...]) -> bool:
 
 
 def _decode_literals(text: str) -> Iterator[tuple[str, bytes]]:
-    """Long literals turned back into bytes."""
+    """Yield long literals turned back into bytes."""
     count = 0
     for pattern, turn in ((_DATA, _decode_base64), (_LITERAL, _decode_literal), (_NUMBERS, _decode_numbers)):
         for match in pattern.finditer(text):

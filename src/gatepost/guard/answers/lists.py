@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from gatepost.lists.unkeyed import NONE
+from gatepost.lists.unkeyed import NO_ENTRIES
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
 from gatepost.store.errors import StorageError
@@ -64,7 +64,7 @@ class ListAnswers:
         held = self._snapshots.get(key)
         if held is None or held.version != version or (held.until or math.inf) <= self._clock() * 1000:
             source = await self._store.unkeyed(tenant)
-            empty = msgspec.structs.replace(source, version="") == NONE
+            empty = msgspec.structs.replace(source, version="") == NO_ENTRIES
             data = b"" if empty else msgspec.msgpack.encode(source)
             packed = ListSnapshot(key, f"{source.version}/{source.until}", data)
             held = _CachedSnapshot(source.version, source.until, packed)

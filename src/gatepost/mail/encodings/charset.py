@@ -113,14 +113,15 @@ _STRAY = {0xDC00 + byte: _WINDOWS_1252[byte] for byte in range(0x80, 0x100)}
 
 
 def find_charset(label: str | None) -> str | None:
-    """The charset that a label names, or None if it names none of ours."""
+    """Return the charset that a label names, or None if it names none of ours."""
     if not label or len(label) > _LONGEST_LABEL:
         return None
     return _CANONICAL.get(label) or _CANONICAL.get(label.strip(" \t\r\n\"'<>;,").lower())
 
 
 def decode_charset(content: bytes, declared: str | None) -> tuple[str, str]:
-    """The text and the charset it was read in. Total and linear; the text has no surrogates."""
+    """Return the text and the charset it was read in. It takes any input, in linear time; the text has no
+    surrogates."""
     name = find_charset(declared)
     if name is None or name in _UTF8_LIKE:
         return _decode_unicode(content)
@@ -135,7 +136,7 @@ def decode_charset(content: bytes, declared: str | None) -> tuple[str, str]:
 
 
 def encode_charset(text: str, declared: str | None) -> bytes:
-    """The bytes that a text has in a charset, UTF-8 where it has none there."""
+    """Return the bytes of a text in a charset, UTF-8 where the charset cannot express it."""
     name = find_charset(declared) or "utf-8"
     try:
         return text.encode(_CODECS.get(name, name))
@@ -179,7 +180,7 @@ def _decode_unlabelled_wide(content: bytes) -> tuple[str, str]:
 
 
 def _decode_mixed(content: bytes) -> tuple[str, str]:
-    """UTF-8 with stray single bytes, or one of the single-byte charsets: the strays read as Windows-1252 either way."""
+    """Decode UTF-8 with stray single bytes, or a single-byte charset; strays are read as Windows-1252 either way."""
     if content[:_SAMPLE].decode("utf-8", "ignore").isascii():
         return codecs.charmap_decode(content, "strict", _WINDOWS_1252)[0], "windows-1252"
     return content.decode("utf-8", "surrogateescape").translate(_STRAY), "utf-8"

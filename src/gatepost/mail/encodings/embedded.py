@@ -1,16 +1,14 @@
-"""A file that was found inside a part's content, and how whole it was.
+"""Files that are carried inside text: uuencode, BinHex and yEnc.
 
-Files in text between `begin 644 name` and `end` (POSIX uuencode, also its base64 form).
+uuencode (POSIX, also its base64 form) stands between `begin 644 name` and `end`. Mail programs of the nineties put
+attachments there, and some still show them as such. Lines are decoded one by one: a bad line gives what it can and the
+file goes on.
 
-Mail programs of the nineties put attachments there, and some still show them as such. Lines are decoded one by one: a
-bad line gives what it can and the file goes on.
+BinHex 4.0 (RFC 1741 appendix A) stands between colons, as old Macintosh programs wrote it: six-bit letters like base64
+in another alphabet, then run-length encoding with 0x90, then a small header with the name and two forks. The lengths
+bound the output.
 
-Files in text between colons, as old Macintosh programs wrote them (BinHex 4.0, RFC 1741 appendix A).
-
-Six-bit letters like base64 in another alphabet, then run-length encoding with 0x90, then a small header with the name
-and two forks. The lengths bound what comes out.
-
-Files in text between `=ybegin` and `=yend` (yEnc 1.3): each byte plus 42, four critical ones escaped.
+yEnc 1.3 stands between `=ybegin` and `=yend`: each byte plus 42, four critical ones escaped.
 """
 
 import binascii
@@ -44,7 +42,7 @@ _UU_OUTSIDE = bytes(set(range(256)) - set(range(0x20, 0x61)))
 
 
 def find_uuencoded(content: bytes) -> Iterator[EmbeddedFile]:
-    """The uuencoded files in a text."""
+    """Yield the uuencoded files in a text."""
     position = 0
     for _ in range(MOST_EMBEDDED_FILES):
         # The plain search is quick on the many texts that have nothing to find.
@@ -71,7 +69,8 @@ def decode_uuencoded(content: bytes) -> tuple[bytes, bool]:
 
 
 def _is_uu(body: bytes) -> bool:
-    """Whether the first line has the length that its first letter says: prose that begins with "begin" has not."""
+    """Return whether the first line has the length that its first letter says: prose that begins with "begin"
+    has not."""
     line = body[:100].partition(b"\n")[0].rstrip(b"\r")
     if not line:
         return False
@@ -99,7 +98,7 @@ def _decode_uu(content: bytes, start: int, end: int, *, base64: bool) -> tuple[b
 
 
 def _split_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
-    """The lines between two places, without splitting a large text all at once."""
+    """Yield the lines between two places, without splitting a large text all at once."""
     while start < end:
         cut = content.find(b"\n", start + _UU_CHUNK, end)
         until = cut + 1 if cut >= 0 else end
@@ -128,7 +127,7 @@ _MOST_EXPANDED = 64 << 20
 
 
 def find_binhex(content: bytes) -> Iterator[EmbeddedFile]:
-    """The BinHex file in a text."""
+    """Yield the BinHex file in a text."""
     mark = content.find(_MARK)
     if mark >= 0:
         yield decode_binhex(content, mark)
@@ -172,7 +171,7 @@ _YENC_CHUNK = 1 << 20
 
 
 def find_yenc(content: bytes) -> Iterator[EmbeddedFile]:
-    """The yEnc files in a text."""
+    """Yield the yEnc files in a text."""
     position = 0
     for _ in range(MOST_EMBEDDED_FILES):
         if content.find(b"=ybegin ", position) < 0:

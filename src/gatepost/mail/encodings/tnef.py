@@ -70,7 +70,7 @@ class _Attachment:
 
 
 def find_tnef(content: bytes) -> Iterator[EmbeddedFile]:
-    """The bodies and attachments in a TNEF container; a broken one gives what stands before the break."""
+    """Yield the bodies and attachments in a TNEF container; a broken one gives what stands before the break."""
     attachment, whole = _Attachment(), True
     for attribute, value in _read_attributes(content):
         if attribute == _ATTACH_REND:
@@ -117,7 +117,7 @@ def _read_attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_properties(table: bytes) -> Iterator[MapiProperty]:
-    """The properties of a MAPI table (MS-OXTNEF section 2.1.3.4)."""
+    """Yield the properties of a MAPI table (MS-OXTNEF section 2.1.3.4)."""
     position = 4
     for _ in range(_MOST_PROPERTIES):
         if position + 4 > len(table):

@@ -1,8 +1,9 @@
 """Transfer encodings, decoded as the most lenient mail program would (RFC 2045 sections 6.7 and 6.8).
 
 Whole content takes one fast pass. Broken content is where programs part ways: one stops at the first padding, one goes
-on, one drops a bad line, one the bad character. `Decoded.content` is then the reading that keeps most, and `readings`
-yields the others, so that a file which only one program would find is found.
+on, one drops a bad line, one the bad character. `DecodedBody.content` is then the reading that keeps most, and
+`reread_base64` and `reread_quoted_printable` yield the others, so that a file which only one program would find is
+found.
 """
 
 import binascii
@@ -37,7 +38,7 @@ _DROPPED = (
 
 
 class DecodedBody(msgspec.Struct, frozen=True):
-    """What came out, and whether the input was whole."""
+    """Decoded bytes, and whether the encoded input was whole."""
 
     content: bytes
     whole: bool = True
@@ -75,7 +76,7 @@ def _decode_ordinary_base64(content: bytes) -> bytes | None:
 
 
 def reread_base64(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The other ways to read broken base64, each with a short label."""
+    """Yield the other ways to read broken base64, each with a short label."""
     letters = content.translate(None, _FOREIGN_BUT_PADDING)
     yield "padding-ignored", _decode_letters(letters.translate(None, b"="))
     yield "to-padding", _decode_letters(letters.partition(b"=")[0])
@@ -91,7 +92,7 @@ def reread_base64(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def is_likely_base64(content: bytes) -> bool:
-    """Whether the bytes are probably base64 that nobody declared: long enough, in lines, hardly a foreign byte."""
+    """Return whether the bytes are probably undeclared base64: long enough, in lines, hardly a foreign byte."""
     sample = content[:65536].strip()
     if b" " in sample[:20]:
         return False
@@ -113,29 +114,31 @@ def decode_quoted_printable(content: bytes) -> DecodedBody:
 
 
 def reread_quoted_printable(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The other ways to read broken quoted-printable, each with a short label."""
+    """Yield the other ways to read broken quoted-printable, each with a short label."""
     for label, pattern in _DROPPED:
         yield label, _unescape(_remove_soft_breaks(pattern.sub(b"", content)))
 
 
 def _has_mixed_escapes(content: bytes) -> bool:
-    """Whether escapes come in small and in capital letters: RFC 2045 knows only the latter, and a few programs too."""
+    """Return whether escapes come in small and in capital letters: RFC 2045 knows only capital ones, and so do a few
+    programs."""
     return _LOWER_ESCAPE.search(content) is not None and _UPPER_ESCAPE.search(content) is not None
 
 
 def _move_padding(group: re.Match[bytes]) -> bytes:
-    """`R=A=` with its padding at the end, where it belongs."""
+    """Return `R=A=` with its padding at the end, where it belongs."""
     return group[1] + group[2] + b"==" if group[1] else group[0]
 
 
 def _has_whole_lines(content: bytes) -> bool:
-    """Whether the first line ends where a group of four does: else who decodes line by line sees other bytes."""
+    """Return whether the first line ends where a group of four does: else a program that decodes line by line sees
+    other bytes."""
     end = content.find(b"\n")
     return end < 0 or len(content[:end].strip()) % 4 == 0 or not content[end:].strip()
 
 
 def _remove_soft_breaks(content: bytes) -> bytes:
-    """The content without its soft line breaks, those with white space after the equals sign included."""
+    """Return the content without its soft line breaks, those with white space after the equals sign included."""
     content = content.replace(b"=\r\n", b"").replace(b"=\n", b"")
     content = content.removesuffix(b"=")
     if len(content) > _MOST_JOINED or not any(mark in content for mark in (b"= ", b"=\t", b"=\r")):

@@ -71,7 +71,7 @@ class _Note(msgspec.Struct):
 
 
 class HtmlNotes:
-    """What was noted in one part, each kind once."""
+    """The active content noted in one part, each kind once with a count."""
 
     def __init__(self) -> None:
         self._found: dict[str, _Note] = {}
@@ -88,11 +88,11 @@ class HtmlNotes:
             yield Defect(kind, where, times + entry.detail)
 
     def is_active(self) -> bool:
-        """Whether something that runs was noted."""
+        """Return whether something that runs was noted."""
         return not _RUNNING.isdisjoint(self._found)
 
     def note_link(self, scheme: str, target: str, *, in_svg: bool = False) -> None:
-        """A link that does something else than lead to a page."""
+        """Note a link that does something else than lead to a page."""
         if scheme in _SCRIPT_SCHEMES:
             self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT_LINK, target)
         elif scheme in _LINKS:
@@ -101,16 +101,16 @@ class HtmlNotes:
             self.note(HTML_PROTOCOL_LINK, target)
 
     def note_handler(self, name: str, *, in_svg: bool = False) -> None:
-        """An event handler attribute."""
+        """Note an event handler attribute."""
         self.note(HTML_SVG_SCRIPT if in_svg else HTML_EVENT_HANDLER, name)
 
     def note_script(self, kind: str, source: str, *, in_svg: bool = False) -> None:
-        """A script element; data blocks (JSON-LD) are none."""
+        """Note a script element; data blocks (JSON-LD) are none."""
         if kind.strip().lower() not in _SAFE_SCRIPTS:
             self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT, source)
 
     def note_css(self, text: str) -> Iterator[str]:
-        """What a style sheet or attribute fetches; code in it is noted."""
+        """Note code in a style sheet or attribute; yield the URLs that it fetches."""
         low = text.lower()
         if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
             self.note(HTML_CSS_SCRIPT, script.group())
@@ -122,7 +122,7 @@ class HtmlNotes:
 
 
 def has_markup(text: str) -> bool:
-    """Whether a header value or file name would act if a program pasted it into a page."""
+    """Return whether a header value or file name would act if a program pasted it into a page."""
     text = text[:2_000].lower()
     # Plain addresses and content types, which are most of what comes here, end at one of these two.
     if "=" not in text and "script" not in text and "&" not in text:
@@ -133,7 +133,7 @@ def has_markup(text: str) -> bool:
 
 
 def has_latent_script(source: str, visible: str) -> bool:
-    """Whether HTML, or the text that it shows, holds what would act once it is read a second time."""
+    """Return whether HTML, or the text that it shows, holds what would act once it is read a second time."""
     # Lower case for ASCII only: that of other letters does not matter here and takes ten times as long.
     source = source.lower() if source.isascii() else source.encode("utf-8", "replace").lower().decode("latin-1")
     if _has_latent_marks(source) and _LATENT.search(source):

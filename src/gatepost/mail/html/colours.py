@@ -62,7 +62,7 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(%?)")
 
 
 def is_alike(one: int, other: int) -> bool:
-    """Whether text in one colour cannot be told from the other behind it."""
+    """Return whether text in one colour cannot be told from the other behind it."""
     return (
         abs((one >> 16) - (other >> 16)) <= NEAR
         and abs((one >> 8 & 255) - (other >> 8 & 255)) <= NEAR
@@ -82,7 +82,7 @@ def _parse_cached(text: str) -> int | None:
 
 
 def parse_colour(text: str) -> int | None:
-    """A colour, `TRANSPARENT`, `UNKNOWN` for one that we cannot read, None for `inherit`."""
+    """Return a colour, `TRANSPARENT`, `UNKNOWN` for one that we cannot read, None for `inherit`."""
     return _parse_cached(text.strip().lower()[:80])
 
 
@@ -110,7 +110,7 @@ def _parse_function(name: str, arguments: str) -> int:
 
 
 def find_background(values: dict[str, str]) -> int | None:
-    """The background that declarations set: `UNKNOWN` where a picture or a gradient is drawn."""
+    """Return the background that declarations set: `UNKNOWN` where a picture or a gradient is drawn."""
     drawn = values.get("background", "") + values.get("background-image", "")
     if "(" in drawn and ("url(" in drawn or "gradient" in drawn or "var(" in drawn):
         return UNKNOWN
@@ -120,7 +120,7 @@ def find_background(values: dict[str, str]) -> int | None:
 
 
 def _find_colour(shorthand: str) -> str:
-    """The colour among the words of the shorthand."""
+    """Return the colour among the words of the shorthand."""
     if "(" in shorthand:
         match = _FUNCTION.search(shorthand)
         return match.group() if match else ""

@@ -39,7 +39,8 @@ _OVERRIDES = frozenset("\u202d\u202e")
 
 
 class VisibleText(msgspec.Struct, frozen=True):
-    """Text as it is seen: without characters that do not show, with how many words those broke up."""
+    """Text without characters that do not show, how many words those broke up, and whether a direction was
+    overridden."""
 
     text: str
     broken_words: int = 0
@@ -47,7 +48,7 @@ class VisibleText(msgspec.Struct, frozen=True):
 
 
 def describe_hidden(visible: str, hidden: str, reasons: Counter[str]) -> str:
-    """How much is hidden, as the detail of a defect; "" where it is little or only repeats what shows."""
+    """Return how much is hidden, as the detail of a defect; "" where it is little or only repeats what shows."""
     if len(hidden) < MIN_CHARS:
         return ""
     shown = set(visible.split())
@@ -60,10 +61,10 @@ def describe_hidden(visible: str, hidden: str, reasons: Counter[str]) -> str:
 
 
 def remove_invisible(text: str) -> VisibleText:
-    """The text without the characters that do not show, and what they did to it.
+    """Return the text without the characters that do not show, and what they did to it.
 
-    Inside a Latin word nobody needs them but to break it up for filters; a few come from hyphenation. A direction
-    override (UAX 9 section 2.2) makes text read backwards.
+    Inside a Latin word they only serve to break it up for filters; a few come from hyphenation. A direction override
+    (UAX 9 section 2.2) makes text read backwards.
     """
     if text.isascii() or not any(char in text for char in _COMMON):
         return VisibleText(text)
@@ -105,7 +106,7 @@ _TEXT = re.compile(r">\s*+[^<\s]")
 
 
 class HtmlPage(PageBuilder):
-    """One document, read. `nodes` is how much work the walk was."""
+    """One document, read by a walk over its tree. `nodes` counts the work."""
 
     def __init__(self, html: str, where: str, links: Links, notes: HtmlNotes) -> None:
         super().__init__(where, links, notes)
@@ -232,7 +233,7 @@ def _chain_closings(one: Closing | None, other: Closing | None) -> Closing | Non
 
 
 def _find_first(node: LexborNode) -> LexborNode:
-    """Where the document begins: comments may stand before its root."""
+    """Return where the document begins: comments may stand before its root."""
     while (before := node.prev) is not None:
         node = before
     return node
@@ -240,7 +241,7 @@ def _find_first(node: LexborNode) -> LexborNode:
 
 @lru_cache(1024)
 def _add_legacy_attributes(own: Style, is_hidden: bool, has_picture: bool, back: str | None, fore: str | None) -> Style:
-    """What the attributes of old HTML say about the appearance, where the style does not."""
+    """Return what the attributes of old HTML say about the appearance, where the style does not."""
     return replace(
         own,
         hides=own.hides or ("attribute" if is_hidden else ""),

@@ -44,12 +44,12 @@ Closing = Callable[[], None]
 
 
 def join_chunks(chunks: list[str]) -> str:
-    """Pieces of text put together as a page shows them: runs of blanks are one, blocks stand on their own lines."""
+    """Join pieces of text as a page shows them: runs of blanks are one, blocks stand on their own lines."""
     return "\n".join([" ".join(words) for line in "".join(chunks).split(BREAK) if (words := line.split())])
 
 
 class PageBuilder:
-    """What one document has shown so far. `visible` and `hidden` are pieces of text, `loose` those outside links,
+    """The content of one document so far. `visible` and `hidden` are pieces of text, `loose` those outside links,
     `unseen` counts hidden characters by reason, `nested` are documents inside this one."""
 
     def __init__(self, where: str, links: Links, notes: HtmlNotes) -> None:
@@ -70,7 +70,7 @@ class PageBuilder:
         self._where = where
 
     def add_text(self, text: str) -> None:
-        """A piece of text under the appearance of the moment."""
+        """Add a piece of text, visible or hidden by the current appearance."""
         appearance = self.appearance
         if not appearance.unseen:
             if appearance.reversed:
@@ -84,7 +84,7 @@ class PageBuilder:
             self.unseen[appearance.unseen] += len(text)
 
     def add_document(self, html: str) -> None:
-        """A document inside this one, to be read after it."""
+        """Add a document inside this one, to be read after it."""
         if self._nested_chars + len(html) <= MAX_NESTED_CHARS:
             self._nested_chars += len(html)
             self.nested.append(html)
@@ -106,7 +106,7 @@ class PageBuilder:
             self.add_document(_decode_data_page(target[match.end() :], match.group(1)))
 
     def open_anchor(self, target: str) -> Closing | None:
-        """A link whose text comes after it: what shows until its end is what it shows."""
+        """Begin a link whose text comes after it; return what to call at its end, None where it leads nowhere."""
         if target.lstrip()[:1] in {"", "#"}:
             return None
         start = len(self.visible)

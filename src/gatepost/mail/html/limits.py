@@ -48,7 +48,7 @@ _LONG_TAG = 1_000
 
 
 class LimitedHtml(msgspec.Struct, frozen=True):
-    """HTML that any parser reads in linear time, the `limit:` kinds that applied, and how many tags were looked at."""
+    """HTML that any parser reads in linear time, the `limit:` kinds that applied, and how many tags were counted."""
 
     html: str
     limits: tuple[Kind, ...] = ()
@@ -56,7 +56,8 @@ class LimitedHtml(msgspec.Struct, frozen=True):
 
 
 def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> LimitedHtml:
-    """The same document where it is harmless, else one cut down to the limits; `tags` is how many are left to read."""
+    """Return the same document where it is harmless, else one cut down to the limits; `tags` is how many are left to
+    read."""
     count = html.count("<")
     if count <= min(FEW_TAGS, tags) and len(html) <= SHORT and not is_strict:
         return LimitedHtml(html, (), count)
@@ -69,7 +70,7 @@ def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> L
 
 
 def _is_harmless(html: str) -> bool:
-    """Whether a larger document is harmless after all.
+    """Return whether a larger document is harmless after all.
 
     Where every tag start begins a tag of its own, none hides inside another, and a parser that takes some for text
     (in a comment, in a script) can only see fewer tags than these.
@@ -122,7 +123,8 @@ class _HtmlLimiter:
         self.out.append(text if is_conditional else "<!---->")
 
     def _write_raw(self, html: str, at: int, name: str) -> int:
-        """Text in which tags are none ends at its own end tag; written without any `<` it is the same anywhere."""
+        """Write text in which tags are none, without any `<`, so that every parser reads it the same; return where its
+        end tag stands."""
         end = re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search(html, at)
         stop = end.start() if end else len(html)
         self.out.append(html[at:stop].replace("<", " "))
@@ -158,7 +160,8 @@ class _HtmlLimiter:
         return f"</{name}>"
 
     def _rebuild(self) -> None:
-        """Every element after open formatting may get a copy of all of it; too many copies, and it ends here."""
+        """Count the copies of open formatting that a parser makes for each later element; close it all when there are
+        too many."""
         self._rebuilt += self._formatting
         if self._rebuilt >= MAX_REBUILT:
             self.limits.add(LIMIT_HTML_DEPTH)

@@ -84,7 +84,7 @@ PLAIN = Style()
 
 
 def parse_length(text: str) -> float | None:
-    """A CSS length in pixels, roughly; None for `auto` and what is no length."""
+    """Return a CSS length in pixels, roughly; None for `auto` and what is no length."""
     match = _LENGTH.match(text)
     if not match or (factor := _PIXELS.get(match.group(2))) is None:
         return None
@@ -92,7 +92,7 @@ def parse_length(text: str) -> float | None:
 
 
 def unescape_css(text: str) -> str:
-    r"""CSS without comments and escapes: `d/**/isplay:n\6fne` says display:none (CSS Syntax section 4.3.7)."""
+    r"""Return CSS without comments and escapes: `d/**/isplay:n\6fne` says display:none (CSS Syntax section 4.3.7)."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)  # old browsers ran `ｅｘｐｒｅｓｓｉｏｎ(…)`
     if "/*" in text or "--" in text:
@@ -114,7 +114,7 @@ def _parse_cached(text: str) -> Style:
 
 
 def parse_style(text: str) -> Style:
-    """What a list of declarations says; later ones win, `!important` ones win over others."""
+    """Return the style that a list of declarations gives; later ones win, `!important` ones win over others."""
     return _parse_cached(text) if len(text) <= 400 else _parse(text)
 
 
@@ -191,7 +191,7 @@ def _is_off_screen(values: dict[str, str]) -> bool:
 
 
 def _keep_unconditional(block: re.Match[str]) -> str:
-    """The rules of a block that holds on any screen; of others (`@media print`, `@font-face`), nothing."""
+    """Return the rules of a block that holds on any screen, "" for others (`@media print`, `@font-face`)."""
     return block.group(2) if _PLAIN_MEDIA.match(block.group(1)) else ""
 
 
@@ -232,7 +232,8 @@ class StyleSheets:
         self.rules[selector] = (self.rules.get(selector, "") + ";" + body)[-800:]
 
     def style(self, tag: str, classes: str, identity: str, inline: str) -> Style:
-        """The style of an element by its own declarations and the sheets' (CSS Cascade section 6, simplified)."""
+        """Return the style of an element by its own declarations and the sheets' (CSS Cascade section 6,
+        simplified)."""
         key = (tag, classes, identity, inline) if self.rules else inline
         known = self._styles.get(key)
         if known is None:
@@ -252,7 +253,8 @@ class StyleSheets:
 
 
 class Appearance(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """How text looks at one place of the page: what its ancestors and itself say together."""
+    """How text looks at one place of the page, by its ancestors and itself; `unseen` is the reason why it cannot be
+    seen."""
 
     hidden: str = ""
     invisible: bool = False
@@ -263,13 +265,14 @@ class Appearance(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     unseen: str = ""
 
     def with_style(self, own: Style) -> "Appearance":
-        """The appearance inside an element with that style."""
+        """Return the appearance inside an element with that style."""
         return _apply_style(self, own)
 
 
 @lru_cache(4096)
 def _apply_style(appearance: Appearance, own: Style) -> Appearance:
-    """The same few looks nest in the same few styles on every page."""
+    """Return the appearance inside an element; results are cached, since few appearances nest in few styles on every
+    page."""
     if own.is_quiet and (own.tiny is None or own.tiny is appearance.tiny):
         return appearance
     hidden = appearance.hidden or own.hides

@@ -8,11 +8,11 @@ from gatepost.lists.catalogue import (
     MAX_DESCRIPTION,
     MAX_DISPLAY_NAME,
     MAX_SIZE,
-    Definition,
+    ListDefinition,
     UnfitList,
     define_custom_list,
 )
-from gatepost.lists.entries import Refused
+from gatepost.lists.entries import EntryRefused
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, find_scope
@@ -43,14 +43,14 @@ async def create_list(context: WebContext, request: SignedInRequest) -> Response
         fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
         return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 400)
     created = await context.store.create_list(scope, definition, request.actor)
-    if isinstance(created, NotFound | Refused):
+    if isinstance(created, NotFound | EntryRefused):
         return NOT_VISIBLE
     if isinstance(created, NameTaken):
         return html_response(await render_lists(context, request, scope, scope_name, fault=NAME_TAKEN), 409)
     return redirect(f"/lists/{scope or GLOBAL}/{created.name}?done=list-created")
 
 
-def _parse_definition(request: SignedInRequest) -> Definition | UnfitList:
+def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
     form = request.form
     size = form.text("max-size", 20).replace(",", "")
     if size and not (size.isascii() and size.isdigit()):

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
-from gatepost.lists.catalogue import Definition
-from gatepost.lists.entries import PHRASE, Refused
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import PHRASE, EntryRefused
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
@@ -54,7 +54,7 @@ class TooManyLines(msgspec.Struct, frozen=True):
     """The text has more lines than a form takes."""
 
 
-def parse_pasted(text: str, definition: Definition, comment: str, expires: int | None) -> Pasted | TooManyLines:
+def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: int | None) -> Pasted | TooManyLines:
     """Parse the lines of a text; lines without a comment of their own get the given one."""
     rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n", MAX_LINES)
     if len(rows) > MAX_LINES and rows[-1].strip():
@@ -66,14 +66,14 @@ def parse_pasted(text: str, definition: Definition, comment: str, expires: int |
         if stated is None:
             continue
         made = new_entry(stated, definition)
-        if isinstance(made, Refused):
+        if isinstance(made, EntryRefused):
             faults.append(RejectedLine(number, stated.entry, made.reason))
         else:
             lines.append(PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires)))
     return Pasted(_mark_repeated(lines), tuple(faults))
 
 
-def _parse_line(row: str, definition: Definition, comment: str) -> NewListEntry | None:
+def _parse_line(row: str, definition: ListDefinition, comment: str) -> NewListEntry | None:
     text = row.strip()
     if not text or text.startswith("#"):
         return None

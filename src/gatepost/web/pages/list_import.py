@@ -15,8 +15,8 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.api.list_files import FORMATS, ListFileError, ListFileFormat, format_of, records
 from gatepost.api.lists import MAX_ENTRIES, DryRun
-from gatepost.lists.catalogue import Definition
-from gatepost.lists.entries import Refused
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import EntryRefused
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor
@@ -67,7 +67,7 @@ def _check_length(line: bytes, number: int) -> bytes:
     return line
 
 
-def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: Definition) -> Iterator[Batch]:
+def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: ListDefinition) -> Iterator[Batch]:
     """Read the entries of a file in batches of one call, with the rejected lines."""
     found = records(split_lines(chunks), kind)
     last = 0
@@ -79,7 +79,7 @@ def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: Defi
             for record in islice(found, MAX_ENTRIES):
                 seen, last = True, record.last
                 made = new_entry(record.entry, definition)
-                if isinstance(made, Refused):
+                if isinstance(made, EntryRefused):
                     faults.append(RejectedLine(record.first, record.entry.entry[:200], made.reason))
                 else:
                     entries.append(made)

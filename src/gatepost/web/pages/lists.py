@@ -16,7 +16,7 @@ from gatepost.api.list_files import FORMATS, ListFileFormat, heading, lines_of
 from gatepost.api.lists import MAX_COMMENT
 from gatepost.api.operations import NDJSON
 from gatepost.lists.addresses import PERSON
-from gatepost.lists.entries import Normal
+from gatepost.lists.entries import NormalForm
 from gatepost.rejudge.dry_run import try_deleting
 from gatepost.store.entries import EntryRow, ListEntry, NewEntry
 from gatepost.web.context import WebContext
@@ -79,7 +79,7 @@ def search_prefix(text: str, scoped_list: ListInScope) -> str:
     if scoped_list.kind is PERSON:
         return text
     normal = scoped_list.definition.normalise(text)
-    return normal.shown if isinstance(normal, Normal) else text.lower()
+    return normal.shown if isinstance(normal, NormalForm) else text.lower()
 
 
 MEDIA_TYPES: dict[ListFileFormat, str] = {
