@@ -55,7 +55,7 @@ from gatepost.api.lists import (
 from gatepost.api.operations import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import ListDryRuns, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
@@ -285,11 +285,11 @@ def _entries(stated: tuple[NewListEntry, ...], definition: ListDefinition) -> li
         return _too_many(len(stated))
     made = [new_entry(each, definition) for each in stated]
     refused = [
-        f"entries[{place}].entry {each.reason}" for place, each in enumerate(made) if isinstance(each, EntryRefused)
+        f"entries[{place}].entry {each.reason}" for place, each in enumerate(made) if isinstance(each, ListRefusal)
     ]
     if refused:
         return listed(INVALID_ENTRY, refused)
-    return [each for each in made if not isinstance(each, EntryRefused)]
+    return [each for each in made if not isinstance(each, ListRefusal)]
 
 
 def _actor(key: ApiKey) -> Actor:

@@ -208,7 +208,7 @@ def create(
     """Make a list of your own, directly in the storage of the configuration."""
     from gatepost.cli.list_files import define_list, describe_list
     from gatepost.cli.printing import print_json
-    from gatepost.lists.entries import EntryRefused
+    from gatepost.lists.entries import ListRefusal
     from gatepost.store.audit import CLI
     from gatepost.store.errors import NameTaken
 
@@ -217,7 +217,7 @@ def create(
     made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
     if isinstance(made, NameTaken):
         raise StartError(f"There is a list {name} already, here or of another kind in another scope.")
-    if isinstance(made, EntryRefused):
+    if isinstance(made, ListRefusal):
         raise StartError(f"The category {made.reason}.")
     made = require_found(made, uid or "")
     if json:

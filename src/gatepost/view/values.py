@@ -148,7 +148,8 @@ class LinkLine(msgspec.Struct, frozen=True):
 
 
 class PictureLine(msgspec.Struct, frozen=True):
-    """One picture, which `draw_picture` shows by its `index` unless there is a `refusal`; sizes as its header claims."""
+    """One picture, which `draw_picture` shows by its `index` unless there is a `refusal`; sizes are those that its
+    header claims."""
 
     index: _Count
     where: _Name

@@ -12,7 +12,7 @@ from gatepost.lists.catalogue import (
     UnfitList,
     define_custom_list,
 )
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.web.context import WebContext, scopes
 from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, scope_of
@@ -43,7 +43,7 @@ async def create(desk: WebContext, visit: SignedInRequest) -> Response | Failure
         fault = f"{FIELDS[stated.field]} {stated.reason}."
         return html_response(await lists_page(desk, visit, scope, scope_name, fault=fault), 400)
     made = await desk.store.create_list(scope, stated, visit.actor)
-    if isinstance(made, NotFound | EntryRefused):
+    if isinstance(made, NotFound | ListRefusal):
         return NOT_HERE
     if isinstance(made, NameTaken):
         return html_response(await lists_page(desk, visit, scope, scope_name, fault=TAKEN), 409)

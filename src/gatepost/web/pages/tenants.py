@@ -7,7 +7,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.lists.addresses import DOMAIN
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.tenants import Tenant
 from gatepost.web.context import WebContext
@@ -51,13 +51,13 @@ async def set_domains(desk: WebContext, visit: SignedInRequest) -> Response | Fa
     faults = [
         f"{line[:100]} {each.reason}"
         for line, each in zip(typed.split(), normal, strict=True)
-        if isinstance(each, EntryRefused)
+        if isinstance(each, ListRefusal)
     ]
     if len(normal) > MAX_DOMAINS:
         faults = [f"a tenant has at most {MAX_DOMAINS:,} domains"]
     if faults:
         return html_response(await _one(desk, visit, tenant, typed=typed, faults=faults), 400)
-    keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, EntryRefused)))
+    keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, ListRefusal)))
     outcome = await desk.store.set_tenant_domains(tenant.uid, keys, visit.actor)
     if isinstance(outcome, NotFound):
         return NOT_HERE
