@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from bench.visiting import Service
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import NameTaken, NotFound
@@ -244,7 +244,7 @@ async def _tenant(store: Store, name: str, domains: Sequence[str]) -> str:
 
 def _entry(definition: ListDefinition, text: str, comment: str) -> NewEntry:
     normal = definition.normalise(text)
-    assert not isinstance(normal, EntryRefused), normal
+    assert not isinstance(normal, ListRefusal), normal
     return NewEntry(normal.key, normal.shown, comment)
 
 

@@ -1,4 +1,4 @@
-"""Archives made to exhaust whoever opens them: every one ends with the purse, and says so."""
+"""Archives made to exhaust the program that opens them: every one ends with the budget, and says so."""
 
 import bz2
 import io
@@ -26,7 +26,7 @@ def files_of(content: bytes, budget: UnpackBudget) -> tuple[File, ...]:
     return find_files(Message(parts=(Part("1", names=("bomb",), content=content),)), budget)
 
 
-def within_the_purse(budget: UnpackBudget) -> bool:
+def is_within_budget(budget: UnpackBudget) -> bool:
     return budget.spent <= MAX_BYTES and budget.read <= MAX_READ and budget.files <= MAX_FILES
 
 
@@ -88,7 +88,7 @@ def test_a_gigabyte_of_zeros(name: str) -> None:
     assert len(content) < 4 << 20
     assert outer.unread == (reason,)
     assert budget.spent <= MAX_BYTES
-    assert within_the_purse(budget)
+    assert is_within_budget(budget)
 
 
 def test_a_million_streams_one_after_the_other() -> None:
@@ -116,7 +116,7 @@ def test_sixteen_zips_in_each_of_sixteen_zips() -> None:
     found = files_of(content, budget)
     assert {reason for file in found for reason in file.unread} & {"size", "ratio"}
     assert budget.files <= 16 * 5 + 1
-    assert within_the_purse(budget)
+    assert is_within_budget(budget)
 
 
 def test_a_million_different_nested_files() -> None:
@@ -181,7 +181,7 @@ def test_entries_that_share_their_data() -> None:
     assert 21 << 20 > len(inner[0].content) > 1 << 20
     assert set(outer.unread) <= {"ratio", "size"}
     assert outer.unread
-    assert within_the_purse(budget)
+    assert is_within_budget(budget)
 
 
 def folders_of_nothing() -> bytes:

@@ -106,7 +106,7 @@ def test_a_bomb_is_cut_off_by_its_ratio() -> None:
     assert len(inner.content) == budget.spent < 64 << 20
 
 
-def test_the_purse_is_one_for_all_files() -> None:
+def test_the_budget_is_one_for_all_files() -> None:
     content = zipped(*((f"{n}", n.to_bytes(2, "big") * 50_000) for n in range(20)))
     budget = UnpackBudget(max_bytes=1_000_000)
     outer, *_ = files_of(content, budget=budget)
@@ -130,7 +130,7 @@ def test_depth_is_said() -> None:
     assert found[-1].unread == ("depth",)
 
 
-def test_entries_that_overlap_cost_no_more_than_the_purse() -> None:
+def test_entries_that_overlap_cost_no_more_than_the_budget() -> None:
     """Each of 2,000 local headers claims all that follows it: read naively, that is 2,000 times the archive."""
     header = b"PK\x03\x04\x14\0\x08\0\x08\0" + bytes(16) + b"\x01\0\0\0a"
     empty_blocks = b"\0\0\0\xff\xff" * 100_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gatepost.lists import addresses, entries
 from gatepost.lists.addresses import _PLAIN_URL, normalise_sender, normalise_url
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, is_custom_name
-from gatepost.lists.entries import EntryRefused, NormalForm, normalise_network
+from gatepost.lists.entries import ListRefusal, NormalForm, normalise_network
 
 HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
 
@@ -96,7 +96,7 @@ def test_people_keep_their_spelling_and_compare_folded() -> None:
     ],
 )
 def test_refused(name: str, entry: str) -> None:
-    assert isinstance(BY_NAME[name].normalise(entry), EntryRefused)
+    assert isinstance(BY_NAME[name].normalise(entry), ListRefusal)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import get_args
 import msgspec
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, ListDefinition, list_categories
-from gatepost.lists.entries import Category, EntryRefused
+from gatepost.lists.entries import Category, ListRefusal
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.questions import Hit
@@ -121,7 +121,7 @@ def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
                 custom = ListDefinition("mine", kind, category, "Mine", "", 10, custom=True)
                 made = await store.create_list(None, custom, ANN)
                 if category not in list_categories(kind):
-                    assert isinstance(made, EntryRefused)
+                    assert isinstance(made, ListRefusal)
                     assert await store.list_definition(None, "mine") is None
                     continue
                 assert made == custom

@@ -52,7 +52,7 @@ from gatepost.api.requests import ClientLeft
 from gatepost.api.responses import Handler, JsonResponse
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import ListDryRuns, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
@@ -284,11 +284,11 @@ def _normalise_entries(stated: tuple[NewListEntry, ...], definition: ListDefinit
         return _too_many_entries(len(stated))
     made = [new_entry(each, definition) for each in stated]
     refused = [
-        f"entries[{index}].entry {each.reason}" for index, each in enumerate(made) if isinstance(each, EntryRefused)
+        f"entries[{index}].entry {each.reason}" for index, each in enumerate(made) if isinstance(each, ListRefusal)
     ]
     if refused:
         return list_faults(INVALID_ENTRY, refused)
-    return [each for each in made if not isinstance(each, EntryRefused)]
+    return [each for each in made if not isinstance(each, ListRefusal)]
 
 
 def _actor(key: ApiKey) -> Actor:

@@ -124,7 +124,7 @@ def explain(sender: SpfSender, outcome: SpfOutcome, now: float = 0, receiver: st
     text = spf_record.parse_macro(answer.records[0][: spf_record.MAX_RECORD], spf_record.ALL_LETTERS)
     if text is None:
         return ""
-    values = yield from _macro_values(check, outcome.domain, spf_record.find_letters(text))
+    values = yield from _find_macro_values(check, outcome.domain, spf_record.find_letters(text))
     return spf_record.expand_macro(text, {**values, "c": str(sender.host), "r": receiver, "t": str(int(now))})
 
 
@@ -271,11 +271,11 @@ def _check_records(check: _Check, answer: DnsAnswer) -> tuple[str, ...]:
 def _expand(check: _Check, macro: Macro, domain: str) -> Asking[str]:
     if len(macro) == 1 and isinstance(macro[0], str):
         return macro[0].removesuffix(".").lower()
-    values = yield from _macro_values(check, domain, spf_record.find_letters(macro))
+    values = yield from _find_macro_values(check, domain, spf_record.find_letters(macro))
     return spf_record.expand_macro_domain(macro, values)
 
 
-def _macro_values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, str]]:
+def _find_macro_values(check: _Check, domain: str, letters: set[str]) -> Asking[dict[str, str]]:
     """Return what the macro letters stand for (RFC 7208 section 7.2)."""
     sender = check.sender
     dotted = str(sender.host) if sender.host.version == 4 else ".".join(format(int(sender.host), "032X"))

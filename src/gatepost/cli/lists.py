@@ -211,7 +211,7 @@ def create(
     """Create a custom list, directly in the storage of the configuration."""
     from gatepost.cli.list_files import define_list, describe_list
     from gatepost.cli.printing import print_json
-    from gatepost.lists.entries import EntryRefused
+    from gatepost.lists.entries import ListRefusal
     from gatepost.store.audit import CLI
     from gatepost.store.errors import NameTaken
 
@@ -220,7 +220,7 @@ def create(
     made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
     if isinstance(made, NameTaken):
         raise StartError(f"A list named {name} already exists, in this scope or with another kind in another scope.")
-    if isinstance(made, EntryRefused):
+    if isinstance(made, ListRefusal):
         raise StartError(f"The category {made.reason}.")
     made = require_found(made, uid or "")
     if json:

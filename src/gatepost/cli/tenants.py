@@ -105,12 +105,12 @@ def domains(
 
 def _normalise_domains(names: Sequence[str]) -> list[str]:
     from gatepost.lists.addresses import DOMAIN
-    from gatepost.lists.entries import EntryRefused
+    from gatepost.lists.entries import ListRefusal
 
     normal = []
     for name in names:
         domain = DOMAIN.normalise(name)
-        if isinstance(domain, EntryRefused):
+        if isinstance(domain, ListRefusal):
             raise typer.BadParameter(f"{name} {domain.reason}", param_hint="DOMAIN")
         normal.append(domain.key)
     return normal

@@ -16,7 +16,7 @@ import can_ada
 from gatepost.lists.entries import (
     Category,
     EntryKind,
-    EntryRefused,
+    ListRefusal,
     NormalForm,
     fold_phrase,
     refuse_nothing,
@@ -29,23 +29,23 @@ _LABELS = re.compile(
 )
 
 
-def normalise_host(text: str) -> str | EntryRefused:
+def normalise_host(text: str) -> str | ListRefusal:
     """Return a host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores
     included)."""
     if _LABELS.match(text):
         return text
     host = normal_domain(text)
     if not _LABELS.match(host):
-        return EntryRefused("is not a host name")
+        return ListRefusal("is not a host name")
     return host
 
 
-def normalise_pattern(text: str) -> str | EntryRefused:
+def normalise_pattern(text: str) -> str | ListRefusal:
     """Return a host name or `*.` and one."""
     wild = text.startswith("*.")
     host = normalise_host(text[2:] if wild else text)
-    if isinstance(host, EntryRefused):
-        return EntryRefused("would match everything") if text.strip() in ("*", "*.") else host
+    if isinstance(host, ListRefusal):
+        return ListRefusal("would match everything") if text.strip() in ("*", "*.") else host
     return f"*.{host}" if wild else host
 
 
@@ -66,11 +66,11 @@ def list_patterns(host: str) -> tuple[str, ...]:
     return (host, *(f"*.{'.'.join(labels[cut:])}" for cut in range(1, len(labels))))
 
 
-def normalise_domain(text: str) -> NormalForm | EntryRefused:
+def normalise_domain(text: str) -> NormalForm | ListRefusal:
     """Normalise a domain: `*.example.com` and `@example.com` mean the same as `example.com`, since the names below are
     included anyway."""
     host = normalise_host(text.strip().removeprefix("*.").removeprefix("@"))
-    return host if isinstance(host, EntryRefused) else show_as_key(host)
+    return host if isinstance(host, ListRefusal) else show_as_key(host)
 
 
 def refuse_domain(key: str, _category: Category) -> str:
@@ -88,19 +88,19 @@ _SPACES = re.compile(r"[\s\x00-\x1f\x7f]")
 _PLAIN_SENDER = re.compile(r"[a-z0-9.+_=-]+\Z")
 
 
-def normalise_sender(text: str) -> NormalForm | EntryRefused:
+def normalise_sender(text: str) -> NormalForm | ListRefusal:
     """Normalise a sender: `Ann@Example.COM`, `<ann@example.com>` and `ann@example.com` are one address; `@example.com`
     is the domain."""
     text = text.strip().removeprefix("<").removesuffix(">").strip()
     if "@" not in text.removeprefix("@"):
         pattern = normalise_pattern(text.removeprefix("@"))
-        return pattern if isinstance(pattern, EntryRefused) else show_as_key(pattern)
+        return pattern if isinstance(pattern, ListRefusal) else show_as_key(pattern)
     local, _, domain = text.rpartition("@")
     host = normalise_host(domain)
     if isinstance(host, str) and _PLAIN_SENDER.match(local):
         return show_as_key(f"{local}@{host}")
-    if isinstance(host, EntryRefused) or not local or _SPACES.search(local) or "*" in local:
-        return EntryRefused("is neither an address nor a domain nor *.domain")
+    if isinstance(host, ListRefusal) or not local or _SPACES.search(local) or "*" in local:
+        return ListRefusal("is neither an address nor a domain nor *.domain")
     return show_as_key(normal_address(f"{local}@{host}"))
 
 
@@ -140,21 +140,21 @@ _PLAIN_URL = re.compile(
 _USUAL_PORTS = frozenset({"80", "443", ""})
 
 
-def normalise_url(text: str) -> NormalForm | EntryRefused:
+def normalise_url(text: str) -> NormalForm | ListRefusal:
     """Normalise a host, `*.host`, or a host with a path prefix."""
     if len(text) <= MAX_PLAIN and _PLAIN_URL.match(text):
         return show_as_key(text)
     text = text.strip()
     if text.startswith("*."):
         pattern = normalise_pattern(text)
-        return pattern if isinstance(pattern, EntryRefused) else show_as_key(pattern)
+        return pattern if isinstance(pattern, ListRefusal) else show_as_key(pattern)
     parts = split_url(text)
     if parts is None:
-        return EntryRefused("is neither a host nor *.host nor a host with a path")
+        return ListRefusal("is neither a host nor *.host nor a host with a path")
     host, port, path = parts
     if not is_ip(host):
         checked = normalise_pattern(host)
-        if isinstance(checked, EntryRefused):
+        if isinstance(checked, ListRefusal):
             return checked
     return show_as_key(_join_url(host, port, path))
 
@@ -228,15 +228,15 @@ URL = EntryKind(
 _PERSON = re.compile(r"\s*(\S[^<>]{0,400}?)\s*<\s*([^<>\s]{1,320})\s*>\s*\Z")
 
 
-def normalise_person(text: str) -> NormalForm | EntryRefused:
+def normalise_person(text: str) -> NormalForm | ListRefusal:
     """Normalise `Name <address>`: the spelling is shown, the folded name is compared."""
     match = _PERSON.match(text)
     if not match:
-        return EntryRefused("is not written as: Name <address>")
+        return ListRefusal("is not written as: Name <address>")
     name, address = match.group(1).strip(' "'), normal_address(match.group(2))
     local, _, domain = address.rpartition("@")
-    if not name or not local or isinstance(normalise_host(domain), EntryRefused):
-        return EntryRefused("is not written as: Name <address>")
+    if not name or not local or isinstance(normalise_host(domain), ListRefusal):
+        return ListRefusal("is not written as: Name <address>")
     return NormalForm(f"{fold_phrase(name)} <{address}>", f"{name} <{address}>")
 
 

@@ -18,7 +18,7 @@ from gatepost.lists.entries import (
     PHRASE,
     Category,
     EntryKind,
-    EntryRefused,
+    ListRefusal,
     NormalForm,
     limit_key,
 )
@@ -50,24 +50,24 @@ class ListDefinition(msgspec.Struct, frozen=True):
         list of no use, such as people of category `allow`."""
         return find_usual_list(self.kind, self.category) if self.custom else self.name
 
-    def normalise(self, text: str) -> NormalForm | EntryRefused:
+    def normalise(self, text: str) -> NormalForm | ListRefusal:
         """Return an entry of this list in its normal form, or why it is none."""
         if len(text) > MAX_ENTRY:
-            return EntryRefused(f"is longer than {MAX_ENTRY:,} characters")
+            return ListRefusal(f"is longer than {MAX_ENTRY:,} characters")
         kind = KINDS[self.kind]
         normal = kind.normalise(text)
-        if isinstance(normal, EntryRefused):
+        if isinstance(normal, ListRefusal):
             return normal
         reason = kind.refuse(normal.key, self.category)
         if reason:
-            return EntryRefused(reason)
+            return ListRefusal(reason)
         key = limit_key(normal.key)
         return normal if key is normal.key else NormalForm(key, normal.shown)
 
     def key(self, text: str) -> str:
         """Return how an entry to delete is compared: by its normal form if it has one, else as it stands."""
         normal = KINDS[self.kind].normalise(text[: MAX_ENTRY + 1])
-        return limit_key(text if isinstance(normal, EntryRefused) else normal.key)
+        return limit_key(text if isinstance(normal, ListRefusal) else normal.key)
 
 
 def _define(name: str, kind: EntryKind, category: Category, shown: str, description: str) -> ListDefinition:

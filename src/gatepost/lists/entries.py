@@ -36,8 +36,8 @@ class NormalForm(msgspec.Struct, frozen=True):
     shown: str
 
 
-class EntryRefused(msgspec.Struct, frozen=True):
-    """Why a text is no entry of this kind, in words for the person who entered it."""
+class ListRefusal(msgspec.Struct, frozen=True):
+    """Why a text is no entry of this kind, or why a list cannot exist, in words for the person who entered it."""
 
     reason: str
 
@@ -51,7 +51,7 @@ class EntryKind(msgspec.Struct, frozen=True):
     name: str
     description: str
     example: str
-    normalise: Callable[[str], NormalForm | EntryRefused]
+    normalise: Callable[[str], NormalForm | ListRefusal]
     refuse: Callable[[str, Category], str]
     keyed: bool
 
@@ -90,13 +90,13 @@ _WIDEST = {4: {"allow": 16}, 6: {"allow": 32}}
 _WIDEST_OTHERWISE = {4: 8, 6: 16}
 
 
-def normalise_network(text: str) -> NormalForm | EntryRefused:
+def normalise_network(text: str) -> NormalForm | ListRefusal:
     """Normalise a network: host bits are cleared, a single address has no mask, IPv4 inside IPv6 is IPv4."""
     if _is_plain(text):
         return show_as_key(text)
     network = parse_network(text)
     return (
-        EntryRefused("is neither an IP address nor a CIDR block")
+        ListRefusal("is neither an IP address nor a CIDR block")
         if network is None
         else show_as_key(_format_network(network))
     )
@@ -158,10 +158,10 @@ NETWORK = EntryKind(
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
-def normalise_digest(text: str) -> NormalForm | EntryRefused:
+def normalise_digest(text: str) -> NormalForm | ListRefusal:
     """Normalise a SHA-256 to lower case."""
     digest = text.strip().lower()
-    return show_as_key(digest) if _DIGEST.match(digest) else EntryRefused("is not a SHA-256: 64 hex digits")
+    return show_as_key(digest) if _DIGEST.match(digest) else ListRefusal("is not a SHA-256: 64 hex digits")
 
 
 DIGEST = EntryKind(
@@ -178,12 +178,12 @@ _EXTENSION = re.compile(r"[\w+-]{1,40}(?:\.[\w+-]{1,40}){0,2}\Z")
 _MIME = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}\Z", re.ASCII)
 
 
-def normalise_file_type(text: str) -> NormalForm | EntryRefused:
+def normalise_file_type(text: str) -> NormalForm | ListRefusal:
     """Normalise a file type: `.DOCM`, `*.docm` and `docm` are one."""
     name = text.strip().lower().removeprefix("*").removeprefix(".")
     if _EXTENSION.match(name) or _MIME.match(name):
         return show_as_key(name)
-    return EntryRefused("is neither a file extension nor a MIME type")
+    return ListRefusal("is neither a file extension nor a MIME type")
 
 
 FILETYPE = EntryKind(
@@ -203,13 +203,13 @@ def fold_phrase(text: str) -> str:
     return _SPACES.sub(" ", unicodedata.normalize("NFKC", plain)).strip()
 
 
-def normalise_phrase(text: str) -> NormalForm | EntryRefused:
+def normalise_phrase(text: str) -> NormalForm | ListRefusal:
     """Normalise a phrase by folding it; refuse one that is too short or has no letter."""
     phrase = fold_phrase(text)
     if len(phrase) < LEAST:
-        return EntryRefused(f"is too short: a phrase has at least {LEAST} characters")
+        return ListRefusal(f"is too short: a phrase has at least {LEAST} characters")
     if not any(char.isalnum() for char in phrase):
-        return EntryRefused("has no letter or digit")
+        return ListRefusal("has no letter or digit")
     return show_as_key(phrase)
 
 

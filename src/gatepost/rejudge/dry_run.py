@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.lists.unkeyed import make_hit
@@ -130,17 +130,17 @@ def _consider(
         dry_run.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
 
 
-def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | EntryRefused:
+def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | ListRefusal:
     """An entry in the list's normal form, or why it is none. The reason follows the words "the entry"."""
     form = definition.normalise(stated.entry)
-    if isinstance(form, EntryRefused):
+    if isinstance(form, ListRefusal):
         return form
     comment = stated.comment or ""
     if len(comment) > MAX_COMMENT:
-        return EntryRefused(f"has a comment of more than {MAX_COMMENT:,} characters")
+        return ListRefusal(f"has a comment of more than {MAX_COMMENT:,} characters")
     expires = milliseconds(stated.expires) if stated.expires else None
     if stated.expires and expires is None:
-        return EntryRefused("has an end that is no date-time such as 2030-01-31T12:00:00Z")
+        return ListRefusal("has an end that is no date-time such as 2030-01-31T12:00:00Z")
     return NewEntry(form.key, form.shown, comment, expires)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from gatepost.lists.addresses import DOMAIN, PERSON
 from gatepost.lists.catalogue import BY_NAME, LISTS, ListDefinition, explain_unused, find_usual_list
-from gatepost.lists.entries import NETWORK, PHRASE, EntryRefused
+from gatepost.lists.entries import NETWORK, PHRASE, ListRefusal
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, snapshot, storable
@@ -95,12 +95,12 @@ class ListStore(DeferredDeletes):
     @change
     def create_list(
         self, scope: str | None, definition: ListDefinition, by: Actor
-    ) -> Work[ListDefinition | NameTaken | NotFound | EntryRefused]:
+    ) -> Work[ListDefinition | NameTaken | NotFound | ListRefusal]:
         """Make a custom list. A name that the other scope uses for another kind or category is `NameTaken` as well; a
-        kind and a category that together do nothing are `EntryRefused`."""
+        kind and a category that together do nothing are `ListRefusal`."""
         name, kind, category = definition.name, definition.kind, definition.category
         if not find_usual_list(kind, category):
-            return EntryRefused(explain_unused(kind, category))
+            return ListRefusal(explain_unused(kind, category))
         owner = normalize_scope(scope)
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")

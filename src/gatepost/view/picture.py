@@ -69,7 +69,7 @@ def _redraw(content: bytes, kind: str) -> Picture | NotShown:
         if is_too_large(content, kind, size):
             return NotShown(TOO_LARGE)
         if kind == "jpeg":
-            image.draft("RGB", _target_size(size))
+            image.draft("RGB", _compute_target_size(size))
         is_moving = bool(getattr(image, "is_animated", False))
         paper = _paste_on_white(image)
         # A new picture of nothing but pixels: what Pillow knows of the old one, it would write into the new.
@@ -93,11 +93,11 @@ def _paste_on_white(image: Image.Image) -> Image.Image:
 
 
 def _reduce(image: Image.Image) -> Image.Image:
-    goal = _target_size(image.size)
+    goal = _compute_target_size(image.size)
     return image if goal == image.size else image.resize(goal, Image.Resampling.BOX)
 
 
-def _target_size(size: tuple[int, int]) -> tuple[int, int]:
+def _compute_target_size(size: tuple[int, int]) -> tuple[int, int]:
     width, height = size
     factor = max(sqrt(width * height / MAX_SHOWN_PIXELS), max(size) / MAX_SHOWN_SIDE, 1.0)
     return max(1, min(width, int(width / factor))), max(1, min(height, int(height / factor)))

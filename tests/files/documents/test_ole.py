@@ -150,7 +150,7 @@ def test_links(compound: Compounds) -> None:
     assert [link.host for link in contents(compound({"WordDocument": text})).links] == ["a.test", "b.test"]
 
 
-def test_streams_that_share_their_sectors_cost_no_more_than_the_purse(compound: Compounds) -> None:
+def test_streams_that_share_their_sectors_cost_no_more_than_the_budget(compound: Compounds) -> None:
     content = bytearray(compound({f"S{n}/WordDocument": b"" for n in range(100)} | {"big": bytes(100_000)}))
     sector = first_sector(bytes(content), "big")
     name = "WordDocument".encode("utf-16-le").ljust(64, b"\0")

@@ -86,9 +86,9 @@ def decode_folder(content: bytes, folder: Folder, budget: UnpackBudget, password
     shortage = budget.shortage(packed)
     if limit <= 0 < folder.size:
         return UnpackedFolder(unread=shortage)
-    work = _FolderDecoder(content, folder, limit, budget, password)
+    decoder = _FolderDecoder(content, folder, limit, budget, password)
     try:
-        out = work.output(folder.last, 0)[:limit]
+        out = decoder.decode_output(folder.last, 0)[:limit]
     except _Stop as stop:
         budget.pay(packed, 0)
         return UnpackedFolder(unread=stop.unread, password=password)
@@ -109,7 +109,7 @@ class _FolderDecoder:
         self._budget = budget
         self._password = password
 
-    def output(self, number: int, depth: int) -> bytes:
+    def decode_output(self, number: int, depth: int) -> bytes:
         """Return what comes out of the coder that this output belongs to."""
         first_input = first_output = 0
         for coder in self._folder.coders:
@@ -126,7 +126,7 @@ class _FolderDecoder:
 
     def _read_input(self, number: int, depth: int) -> bytes:
         if number in self._folder.bound:
-            return self.output(self._folder.bound[number], depth + 1)
+            return self.decode_output(self._folder.bound[number], depth + 1)
         pack = self._folder.fed.get(number, -1)
         if not 0 <= pack < len(self._folder.packs):
             raise _Stop("damaged")
@@ -145,7 +145,7 @@ class _FolderDecoder:
         if coder.method == COPY:
             return data[:size]
         if coder.method in (LZMA1, LZMA2):
-            return decompress.raw_lzma(data, size, [_lzma_filter(coder)])[0]
+            return decompress.raw_lzma(data, size, [_read_lzma_filter(coder)])[0]
         if coder.method in _STREAMS:
             return _STREAMS[coder.method](data, size)[0]
         if coder.method in _FILTERS:
@@ -161,7 +161,7 @@ class _FolderDecoder:
         return out
 
 
-def _lzma_filter(coder: Coder) -> dict[str, int]:
+def _read_lzma_filter(coder: Coder) -> dict[str, int]:
     properties = coder.properties
     if coder.method == LZMA2:
         if len(properties) != 1 or properties[0] > 40:
@@ -235,7 +235,7 @@ class _RangeDecoder:
         self._range = 0xFFFFFFFF
         self._chances = [1024] * 258
 
-    def bit(self, context: int) -> bool:
+    def decode_bit(self, context: int) -> bool:
         chance = self._chances[context]
         bound = (self._range >> 11) * chance
         taken = self._code >= bound
@@ -263,7 +263,7 @@ def decode_bcj2(streams: list[bytes], size: int, most: int) -> tuple[bytes, int]
     places = {True: 0, False: 0}
     place = steps = 0
     while len(out) < size and steps < most:
-        found = _next_branch(main, place, out)
+        found = _find_next_branch(main, place, out)
         end = found + 1 if found >= 0 else len(main)
         out += main[place:end]
         place = end
@@ -273,7 +273,7 @@ def decode_bcj2(streams: list[bytes], size: int, most: int) -> tuple[bytes, int]
         branch = out[-1]
         context = (2 + (out[-2] if len(out) > 1 else 0)) if branch == 0xE8 else 1 if branch == 0xE9 else 0
         try:
-            if not bits.bit(context):
+            if not bits.decode_bit(context):
                 continue
         except BrokenError:
             break
@@ -286,7 +286,7 @@ def decode_bcj2(streams: list[bytes], size: int, most: int) -> tuple[bytes, int]
     return bytes(out[:size]), steps
 
 
-def _next_branch(main: bytes, place: int, out: bytearray) -> int:
+def _find_next_branch(main: bytes, place: int, out: bytearray) -> int:
     """Return where the next branch is. What was put in may end in the first byte of a conditional jump."""
     if out and out[-1] == 0x0F and main[place : place + 1] and main[place] & 0xF0 == 0x80:
         return place

@@ -66,7 +66,7 @@ class Directory(msgspec.Struct, frozen=True):
 class HeaderSource(ByteSource):
     """Adds the numbers and bit lists of 7z."""
 
-    def read_number(self, most: int = 1 << 62) -> int:
+    def read_varint(self, most: int = 1 << 62) -> int:
         """Return a number whose first byte says, by its leading ones, how many bytes follow."""
         first = self.number(1)
         extra = 0
@@ -78,18 +78,18 @@ class HeaderSource(ByteSource):
             raise BrokenError("a number beyond reason")
         return value
 
-    def bits(self, count: int) -> list[bool]:
+    def read_bits(self, count: int) -> list[bool]:
         """Return `count` bits, high ones first."""
         data = self.take((count + 7) // 8)
         return [bool(data[place >> 3] & (0x80 >> (place & 7))) for place in range(count)]
 
-    def defined(self, count: int) -> list[bool]:
+    def read_defined(self, count: int) -> list[bool]:
         """Return a list of bits that has a shorthand for "all set"."""
-        return [True] * count if self.number(1) else self.bits(count)
+        return [True] * count if self.number(1) else self.read_bits(count)
 
-    def checksums(self, count: int) -> list[int | None]:
+    def read_checksums(self, count: int) -> list[int | None]:
         """Return a CRC for each item that has one, None for the others."""
-        return [self.number(4) if known else None for known in self.defined(count)]
+        return [self.number(4) if known else None for known in self.read_defined(count)]
 
 
 def find_packed_header(header: bytes) -> Folder | None:
@@ -111,7 +111,7 @@ def parse_directory(header: bytes, limit: int) -> Directory:
     streams: tuple[tuple[Stream, ...], ...] = ()
     names: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
-    while (kind := source.read_number()) != _END:
+    while (kind := source.read_varint()) != _END:
         if kind == _ARCHIVE:
             _skip_properties(source)
         elif kind in (_MAIN, _ADDITIONAL):
@@ -125,8 +125,8 @@ def parse_directory(header: bytes, limit: int) -> Directory:
 
 
 def _skip_properties(source: HeaderSource) -> None:
-    while source.read_number() != _END:
-        source.skip(source.read_number())
+    while source.read_varint() != _END:
+        source.skip(source.read_varint())
 
 
 def _read_streams(source: HeaderSource) -> tuple[tuple[Folder, ...], tuple[tuple[Stream, ...], ...]]:
@@ -135,7 +135,7 @@ def _read_streams(source: HeaderSource) -> tuple[tuple[Folder, ...], tuple[tuple
     packs: list[int] = []
     folders: list[Folder] = []
     streams: list[tuple[Stream, ...]] | None = None
-    while (kind := source.read_number()) != _END:
+    while (kind := source.read_varint()) != _END:
         if kind == _PACK:
             start, packs = _read_pack_info(source)
         elif kind == _UNPACK:
@@ -149,14 +149,14 @@ def _read_streams(source: HeaderSource) -> tuple[tuple[Folder, ...], tuple[tuple
 
 
 def _read_pack_info(source: HeaderSource) -> tuple[int, list[int]]:
-    start = 32 + source.read_number()
-    count = source.read_number(MAX_STREAMS)
+    start = 32 + source.read_varint()
+    count = source.read_varint(MAX_STREAMS)
     sizes: list[int] = []
-    while (kind := source.read_number()) != _END:
+    while (kind := source.read_varint()) != _END:
         if kind == _SIZE:
-            sizes = [source.read_number() for _ in range(count)]
+            sizes = [source.read_varint() for _ in range(count)]
         elif kind == _CRC:
-            source.checksums(count)
+            source.read_checksums(count)
         else:
             raise BrokenError("an unknown part of the packed streams")
     return start, sizes
@@ -176,20 +176,20 @@ def _place_folders(folders: list[Folder], start: int, packs: list[int]) -> Itera
 
 
 def _read_folders(source: HeaderSource) -> list[Folder]:
-    if source.read_number() != _FOLDER:
+    if source.read_varint() != _FOLDER:
         raise BrokenError("no folders")
-    count = source.read_number(MAX_FOLDERS)
+    count = source.read_varint(MAX_FOLDERS)
     if source.number(1):
         raise BrokenError("folders elsewhere")
     folders = [_read_folder(source) for _ in range(count)]
-    if source.read_number() != _UNPACK_SIZE:
+    if source.read_varint() != _UNPACK_SIZE:
         raise BrokenError("no sizes")
-    sizes = [tuple(source.read_number() for coder in folder.coders for _ in range(coder.outputs)) for folder in folders]
+    sizes = [tuple(source.read_varint() for coder in folder.coders for _ in range(coder.outputs)) for folder in folders]
     crcs: list[int | None] = [None] * count
-    while (kind := source.read_number()) != _END:
+    while (kind := source.read_varint()) != _END:
         if kind != _CRC:
             raise BrokenError("an unknown part of the folders")
-        crcs = source.checksums(count)
+        crcs = source.read_checksums(count)
     return [
         msgspec.structs.replace(folder, sizes=size, crc=crc)
         for folder, size, crc in zip(folders, sizes, crcs, strict=True)
@@ -197,43 +197,43 @@ def _read_folders(source: HeaderSource) -> list[Folder]:
 
 
 def _read_folder(source: HeaderSource) -> Folder:
-    coders = tuple(_read_coder(source) for _ in range(source.read_number(MAX_CODERS)))
+    coders = tuple(_read_coder(source) for _ in range(source.read_varint(MAX_CODERS)))
     inputs, outputs = sum(coder.inputs for coder in coders), sum(coder.outputs for coder in coders)
     if not coders or not outputs:
         raise BrokenError("a folder without coders")
-    bound = {source.read_number(inputs): source.read_number(outputs) for _ in range(outputs - 1)}
+    bound = {source.read_varint(inputs): source.read_varint(outputs) for _ in range(outputs - 1)}
     feeds = inputs - len(bound)
     if feeds == 1:
         free = [number for number in range(inputs) if number not in bound]
         return Folder(coders, bound, dict.fromkeys(free[:1], 0))
-    return Folder(coders, bound, {source.read_number(inputs): number for number in range(max(0, feeds))})
+    return Folder(coders, bound, {source.read_varint(inputs): number for number in range(max(0, feeds))})
 
 
 def _read_coder(source: HeaderSource) -> Coder:
     flags = source.number(1)
     method = source.take(flags & 15)
-    inputs, outputs = (source.read_number(MAX_CODERS), source.read_number(MAX_CODERS)) if flags & 0x10 else (1, 1)
-    properties = source.take(source.read_number()) if flags & 0x20 else b""
+    inputs, outputs = (source.read_varint(MAX_CODERS), source.read_varint(MAX_CODERS)) if flags & 0x10 else (1, 1)
+    properties = source.take(source.read_varint()) if flags & 0x20 else b""
     return Coder(method, properties, inputs, outputs)
 
 
 def _read_substreams(source: HeaderSource, folders: list[Folder]) -> list[tuple[Stream, ...]]:
     counts = [1] * len(folders)
-    kind = source.read_number()
+    kind = source.read_varint()
     if kind == _SUB_COUNT:
-        counts = [source.read_number(MAX_STREAMS) for _ in folders]
-        kind = source.read_number()
+        counts = [source.read_varint(MAX_STREAMS) for _ in folders]
+        kind = source.read_varint()
     sizes = [_read_sizes(source, folder, count, kind == _SIZE) for folder, count in zip(folders, counts, strict=True)]
     if kind == _SIZE:
-        kind = source.read_number()
+        kind = source.read_varint()
     known = [count == 1 and folder.crc is not None for folder, count in zip(folders, counts, strict=True)]
     crcs: Iterator[int | None] = iter(())
     while kind != _END:
         if kind != _CRC:
             raise BrokenError("an unknown part of the files' streams")
         missing = sum(count for count, has in zip(counts, known, strict=True) if not has)
-        crcs = iter(source.checksums(min(missing, MAX_STREAMS)))
-        kind = source.read_number()
+        crcs = iter(source.read_checksums(min(missing, MAX_STREAMS)))
+        kind = source.read_varint()
     return [
         tuple(Stream(size, folder.crc if has else next(crcs, None)) for size in own)
         for folder, own, has in zip(folders, sizes, known, strict=True)
@@ -244,25 +244,25 @@ def _read_sizes(source: HeaderSource, folder: Folder, count: int, given: bool) -
     """Return the sizes of a folder's files: all but the last are stated, the last is the rest."""
     if not count:
         return []
-    sizes = [source.read_number() for _ in range(count - 1)] if given else []
+    sizes = [source.read_varint() for _ in range(count - 1)] if given else []
     return [*sizes, max(0, folder.size - sum(sizes))]
 
 
 def _read_files(source: HeaderSource, limit: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of files with content, and of empty files. What is neither is a folder."""
-    count = source.read_number(MAX_STREAMS)
+    count = source.read_varint(MAX_STREAMS)
     names: list[str] = []
     hollow: list[bool] = []
     empty: list[bool] = []
-    while (kind := source.read_number()) != _END:
-        size = source.read_number()
+    while (kind := source.read_varint()) != _END:
+        size = source.read_varint()
         end = source.place + size
         if size > source.left:
             raise BrokenError("out of bytes")
         if kind == _EMPTY_STREAM:
-            hollow = source.bits(count)
+            hollow = source.read_bits(count)
         elif kind == _EMPTY_FILE:
-            empty = source.bits(sum(hollow))
+            empty = source.read_bits(sum(hollow))
         elif kind == _NAMES and not source.number(1):
             names = _decode_names(source.take(end - source.place), min(count, 4 * limit + 1000))
         source.place = end

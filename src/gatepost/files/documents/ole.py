@@ -41,13 +41,15 @@ def read_package(data: bytes) -> PackagedFile:
     place += 4
     if kind == 1:  # no file, but a command line
         command, _ = _read_text(data, place + 2)
-        return PackagedFile(_base_names(label, source), command=command)
+        return PackagedFile(_strip_folders(label, source), command=command)
     length = int.from_bytes(data[place : place + 4], "little")
     temporary = data[place + 4 : place + 4 + min(length, MAX_NAME)]
     place += 4 + length
     size = int.from_bytes(data[place : place + 4], "little")
     content = data[place + 4 : place + 4 + size]
-    return PackagedFile(_base_names(label, source, temporary.split(b"\0", 1)[0].decode("cp1252", "replace")), content)
+    return PackagedFile(
+        _strip_folders(label, source, temporary.split(b"\0", 1)[0].decode("cp1252", "replace")), content
+    )
 
 
 def _read_text(data: bytes, place: int) -> tuple[str, int]:
@@ -57,7 +59,7 @@ def _read_text(data: bytes, place: int) -> tuple[str, int]:
     return data[place:end].decode("cp1252", "replace"), end + 1
 
 
-def _base_names(*paths: str) -> tuple[str, ...]:
+def _strip_folders(*paths: str) -> tuple[str, ...]:
     names = [path.replace("\\", "/").rpartition("/")[2] for path in paths]
     return tuple(dict.fromkeys(name for name in names if name)) or ("embedded object",)
 

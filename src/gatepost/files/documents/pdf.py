@@ -83,7 +83,7 @@ class _PdfInspector:
         for found in self._objects.all:
             if not _INTERESTING.search(found.body):
                 continue
-            for values in _find_dictionaries(self._objects.value(found)):
+            for values in _find_dictionaries(self._objects.read_value(found)):
                 seen += 1
                 self._inspect_dictionary(values, found)
             if seen > MAX_DICTIONARIES:
@@ -128,13 +128,15 @@ class _PdfInspector:
             self._builder.add_trait("pdf-form", "AcroForm")
 
     def _add_script(self, value: Value) -> None:
-        found = self._objects.target(value)
+        found = self._objects.find_target(value)
         if found is not None:
             if found.number in self._scripts:
                 return
             self._scripts.add(found.number)
         direct = self._objects.resolve(value)
-        source = decode_text(direct if isinstance(direct, bytes) else self._objects.stream(found) if found else b"")
+        source = decode_text(
+            direct if isinstance(direct, bytes) else self._objects.read_stream(found) if found else b""
+        )
         self._builder.add_trait("pdf-javascript", source[:100])
         strings = join_script_strings(source)
         self._builder.add_member("JavaScript", f"{source}\n".encode() + expand_commands(strings))
@@ -162,14 +164,14 @@ class _PdfInspector:
         streams = self._objects.resolve(values["EF"])
         names = tuple(dict.fromkeys(name for key in ("UF", "F") if (name := self._read_text(values.get(key)))))
         for value in streams.values() if isinstance(streams, dict) else ():
-            found = self._objects.target(value)
+            found = self._objects.find_target(value)
             if found is not None and found.number not in self._embedded:
                 self._embedded.add(found.number)
                 self._add_member(names or ("embedded file",), found)
 
     def _add_member(self, names: tuple[str, ...], found: PdfObject) -> None:
         self._builder.add_trait("pdf-embedded-file", names[0])
-        content = self._objects.stream(found)
+        content = self._objects.read_stream(found)
         self._builder.budget.pay(0, -len(content))  # paid when it was decoded; `member` pays again
         self._builder.add_member(names, content)
 

@@ -32,10 +32,10 @@ class DecryptionKey:
         self._strings = strings
         self._streams = streams
 
-    def string(self, number: int, generation: int, data: bytes) -> bytes:
+    def decrypt_string(self, number: int, generation: int, data: bytes) -> bytes:
         return self._decrypt(self._strings, number, generation, data)
 
-    def stream(self, number: int, generation: int, data: bytes) -> bytes:
+    def decrypt_stream(self, number: int, generation: int, data: bytes) -> bytes:
         return self._decrypt(self._streams, number, generation, data)
 
     def _decrypt(self, method: str, number: int, generation: int, data: bytes) -> bytes:
@@ -200,21 +200,21 @@ class PdfObjects:
             if not isinstance(value, PdfReference):
                 return value
             found = self._by_number.get(value.number)
-            value = self.value(found) if found else None
+            value = self.read_value(found) if found else None
         return None
 
-    def target(self, value: Value) -> PdfObject | None:
+    def find_target(self, value: Value) -> PdfObject | None:
         """Return the object that a reference names."""
         return self._by_number.get(value.number) if isinstance(value, PdfReference) else None
 
-    def value(self, found: PdfObject) -> Value:
+    def read_value(self, found: PdfObject) -> Value:
         """Return the value of an object, its strings decrypted."""
         value = self._parse(found)
         if self.key is None or found.is_packed:
             return value
         return _decrypt(value, self.key, found)
 
-    def stream(self, found: PdfObject) -> bytes:
+    def read_stream(self, found: PdfObject) -> bytes:
         """Return the data of an object's stream through all its filters, as far as the budget goes."""
         value = self._parse(found)
         if not found.data or not isinstance(value, dict):
@@ -234,7 +234,7 @@ class PdfObjects:
             self._builder.add_unread(self._builder.budget.shortage(len(data)))
             return b""
         if self.key is not None and value.get("Type") != PdfName("XRef"):
-            data = self.key.stream(found.number, found.generation, data)
+            data = self.key.decrypt_stream(found.number, found.generation, data)
         filters, parameters = self.resolve(value.get("Filter")), self.resolve(value.get("DecodeParms"))
         out, unread = apply_filters(data, filters, parameters, room, self._builder.budget.take_slow)
         self._builder.budget.pay(len(data), len(out))
@@ -285,7 +285,7 @@ class PdfObjects:
         return PdfObject(mark.number, mark.generation, body, data)
 
     def _unpack(self, packed: PdfObject, value: dict[str, Value]) -> None:
-        data = self.stream(packed)
+        data = self.read_stream(packed)
         first = self.resolve(value.get("First"))
         start = int(first) if isinstance(first, float) and 0 <= first <= len(data) else 0
         numbers = [int(match.group()) for match in _NUMBER.finditer(data[:start])]
@@ -301,7 +301,7 @@ class PdfObjects:
 
 def _decrypt(value: Value, key: DecryptionKey, found: PdfObject) -> Value:
     if isinstance(value, bytes):
-        return key.string(found.number, found.generation, value)
+        return key.decrypt_string(found.number, found.generation, value)
     if isinstance(value, list):
         return [_decrypt(item, key, found) for item in value]
     if isinstance(value, dict):

@@ -138,7 +138,7 @@ class HtmlPage(PageBuilder):
             if tag == "-text":
                 self.add_text(node.text_content or "")
             elif tag == "-comment":
-                self._comment(node.comment_content or "")
+                self._read_comment(node.comment_content or "")
             elif tag and self._enter(node, tag, depth) and (child := node.first_child) is not None:
                 above.append(node)
                 depth += 1
@@ -177,7 +177,7 @@ class HtmlPage(PageBuilder):
         return is_read
 
     def _change_appearance(self, tag: str, attributes: Attributes) -> None:
-        own = self._own_style(tag, attributes)
+        own = self._resolve_style(tag, attributes)
         if own is not PLAIN:
             self.appearance = self.appearance.with_style(own)
             if own.active:
@@ -200,7 +200,7 @@ class HtmlPage(PageBuilder):
             closing()
         self.appearance = appearance
 
-    def _own_style(self, tag: str, attributes: Attributes) -> Style:
+    def _resolve_style(self, tag: str, attributes: Attributes) -> Style:
         get = attributes.get
         sheet = self._sheet
         if sheet.rules:
@@ -212,7 +212,7 @@ class HtmlPage(PageBuilder):
         fore = get("color") if tag == "font" else get("text") if tag == "body" else None
         return _add_legacy_attributes(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
 
-    def _comment(self, text: str) -> None:
+    def _read_comment(self, text: str) -> None:
         if "[if" not in text[:24].lower():
             return
         _, _, inner = text.partition("]>")

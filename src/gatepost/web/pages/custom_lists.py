@@ -12,7 +12,7 @@ from gatepost.lists.catalogue import (
     UnfitList,
     define_custom_list,
 )
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, find_scope
@@ -43,7 +43,7 @@ async def create_list(context: WebContext, request: SignedInRequest) -> Response
         fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
         return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 400)
     created = await context.store.create_list(scope, definition, request.actor)
-    if isinstance(created, NotFound | EntryRefused):
+    if isinstance(created, NotFound | ListRefusal):
         return NOT_VISIBLE
     if isinstance(created, NameTaken):
         return html_response(await render_lists(context, request, scope, scope_name, fault=NAME_TAKEN), 409)

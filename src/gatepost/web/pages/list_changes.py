@@ -14,7 +14,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import PHRASE, EntryRefused
+from gatepost.lists.entries import PHRASE, ListRefusal
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
@@ -66,7 +66,7 @@ def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: i
         if stated is None:
             continue
         made = new_entry(stated, definition)
-        if isinstance(made, EntryRefused):
+        if isinstance(made, ListRefusal):
             faults.append(RejectedLine(number, stated.entry, made.reason))
         else:
             lines.append(PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires)))

@@ -16,7 +16,7 @@ from gatepost.api.errors import Failure
 from gatepost.api.list_files import FORMATS, ListFileError, ListFileFormat, format_of, records
 from gatepost.api.lists import MAX_ENTRIES, DryRun
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor
@@ -79,7 +79,7 @@ def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: List
             for record in islice(found, MAX_ENTRIES):
                 seen, last = True, record.last
                 made = new_entry(record.entry, definition)
-                if isinstance(made, EntryRefused):
+                if isinstance(made, ListRefusal):
                     faults.append(RejectedLine(record.first, record.entry.entry[:200], made.reason))
                 else:
                     entries.append(made)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.lists.addresses import DOMAIN
-from gatepost.lists.entries import EntryRefused
+from gatepost.lists.entries import ListRefusal
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.tenants import Tenant
 from gatepost.web.context import WebContext
@@ -53,13 +53,13 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     faults = [
         f"{line[:100]} {each.reason}"
         for line, each in zip(typed.split(), normal, strict=True)
-        if isinstance(each, EntryRefused)
+        if isinstance(each, ListRefusal)
     ]
     if len(normal) > MAX_DOMAINS:
         faults = [f"a tenant can have at most {MAX_DOMAINS:,} domains"]
     if faults:
         return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
-    keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, EntryRefused)))
+    keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, ListRefusal)))
     outcome = await context.store.set_tenant_domains(tenant.uid, keys, request.actor)
     if isinstance(outcome, NotFound):
         return NOT_VISIBLE
