@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gatepost.abby.messages import described, released
+from gatepost.abby.messages import describe_message, released
 from gatepost.api.scanning import (
     AnalysedMessage,
     AuthenticationOutcome,
@@ -161,7 +161,7 @@ def held_line(mail: HeldMessage) -> HeldLine:
 def describe_held(mail: HeldMessage, raw: bytes | None) -> HeldShown:
     """A message with all that is known of it."""
     record = msgspec.structs.replace(mail.record, release=mail.release)
-    return HeldShown(date_time(mail.kept), mail.state, described(record), None if raw is None else preview(raw))
+    return HeldShown(date_time(mail.kept), mail.state, describe_message(record), None if raw is None else preview(raw))
 
 
 def preview(raw: bytes) -> str:

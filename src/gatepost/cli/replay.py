@@ -129,7 +129,7 @@ def _show_replay(comparison: "Comparison", json: bool) -> None:
 def _analyse_anew(
     file: Path, envelope: "Envelope", policy: "Policy", json: bool, places: tuple[Path | None, Path | None]
 ) -> None:
-    from gatepost.abby.messages import described
+    from gatepost.abby.messages import describe_message
     from gatepost.cli.ledger import show_ledger
     from gatepost.cli.printing import console, print_json
 
@@ -143,9 +143,9 @@ def _analyse_anew(
 
         record = asyncio.run(_analysed(raw, envelope, policy, None))
     if json:
-        print_json(described(record))
+        print_json(describe_message(record))
     else:
-        show_ledger(console(), str(file), described(record))
+        show_ledger(console(), str(file), describe_message(record))
 
 
 async def _analysed(raw: bytes, envelope: "Envelope", policy: "Policy", store: "Store | None") -> "MessageRecord":
