@@ -35,7 +35,7 @@ class Client:
     def park(self) -> None:
         self.parked += 1
 
-    async def gone(self) -> None:
+    async def wait_until_gone(self) -> None:
         await self.leave.wait()
 
 

@@ -39,7 +39,7 @@ class Client:
     def park(self) -> None:
         return None
 
-    async def gone(self) -> None:
+    async def wait_until_gone(self) -> None:
         await asyncio.Event().wait()
 
 

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.abby.messages import described
+from gatepost.abby.messages import describe_message
 from gatepost.api.scanning import AnalysedMessage, encode_scanning
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.mail.message import Envelope
@@ -24,7 +24,7 @@ def line(counted: int) -> Line:
 @given(st.lists(st.integers(-100_000, 100_000)))
 def test_what_counted_adds_up_to_the_score_on_the_wire(points: list[int]) -> None:
     report = Report("spam", "quarantine", ("a:b",), sum(points), "", lines=tuple(map(line, points)))
-    wire = encode_scanning(described(record(report)))
+    wire = encode_scanning(describe_message(record(report)))
     found = msgspec.json.decode(wire, type=AnalysedMessage)
     assert sum((entry.counted for entry in found.ledger.findings), Decimal(0)) == found.ledger.score
     assert found.ledger.score * 100 == sum(points)
@@ -51,7 +51,7 @@ def test_everything_of_a_report_is_there() -> None:
         subject="s",
         senders=("a@b.example",),
     )
-    found = msgspec.json.decode(encode_scanning(described(record(report))))
+    found = msgspec.json.decode(encode_scanning(describe_message(record(report))))
     assert found["tenantUid"] is None
     assert found["borderMtaData"]["envelopeRecipients"] == ["c@d.example"]
     assert found["ledger"]["outcomes"] == [{"stage": "check:x", "state": "skipped", "reason": "it stalled"}]

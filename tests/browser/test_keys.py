@@ -17,7 +17,7 @@ def makes(page: Page, name: str) -> None:
     page.get_by_role("textbox", name="Name").fill(name)
     page.get_by_label("Read-only").check()
     page.get_by_role("button", name="Create key").click()
-    expect(page.get_by_role("heading", name=f"The key {name} is made")).to_be_visible()
+    expect(page.get_by_role("heading", name=f"Key {name} created")).to_be_visible()
 
 
 @pytest.mark.parametrize(("size", "script"), WAYS)
@@ -35,7 +35,7 @@ def test_made_and_revoked(browser: Any, service: Any, size: str, script: bool) -
     page.get_by_role("button", name=f"Revoke {name}").click()
     expect(page.get_by_text("Key revoked.")).to_be_visible()
     assert service.client.post(lists, **used).status_code == 401
-    assert browser.asked == ([f"Revoke {name}? Whatever uses it stops working at once."] if script else [])
+    assert browser.asked == ([f"Revoke {name}? Clients that use it stop working immediately."] if script else [])
 
 
 def test_the_copy_buttons_copy_what_works(browser: Any, service: Any) -> None:

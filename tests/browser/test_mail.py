@@ -46,7 +46,7 @@ def test_found_by_each_field(browser: Any, wanted: dict[str, Any]) -> None:
     for fields in ({"Sender": "distinct.test"}, {"Tag": "file:eicar", "Subject": "zebra"}, {"From (UTC)": later}):
         searched(page, fields)
         expect(page.get_by_role("link", name="Zebra crossing reopened")).to_have_count(0)
-    searched(page, {"ggrid": wanted["ggrid"]})
+    searched(page, {"Message ID (ggrid)": wanted["ggrid"]})
     expect(page).to_have_url(re.compile(f"/messages/{wanted['ggrid']}$"))
 
 

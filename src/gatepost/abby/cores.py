@@ -49,7 +49,7 @@ class WaitingClient(Protocol):
         """Move the message from memory to disk, since the scan is about to wait."""
         ...
 
-    async def gone(self) -> None:
+    async def wait_until_gone(self) -> None:
         """Return when the client has left."""
         ...
 
@@ -252,7 +252,7 @@ class Cores:
     async def _wait_for_turn(self, waiter: _Waiter, client: WaitingClient) -> CoreState | Failure | ClientLeft:
         for state in self._states:
             state.poked.set()
-        gone = asyncio.ensure_future(client.gone())
+        gone = asyncio.ensure_future(client.wait_until_gone())
         try:
             await asyncio.wait((waiter.turn, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -168,12 +168,12 @@ class Exports:
         batches = self._store.stream_rows(scope, name, encode)
         self._running += 1
         try:
-            return EntryStream(heading + await next_batch(batches), batches, self._ended)
+            return EntryStream(heading + await next_batch(batches), batches, self._end_stream)
         except BaseException:
-            self._ended()
+            self._end_stream()
             raise
 
-    def _ended(self) -> None:
+    def _end_stream(self) -> None:
         self._running -= 1
 
 

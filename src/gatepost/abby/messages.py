@@ -1,8 +1,7 @@
-"""`GET /v1/messages/{ggrid}`: a result with its ledger, for tokens with `messages.read`.
+"""Messages on record: `GET /v1/messages/{ggrid}` reads one with its ledger, `POST …/release` releases a held one.
 
-Inside, points are whole hundredths; here they become decimals with two places, so that they still add up.
-
-`POST /v1/messages/{ggrid}/release`: a held message goes on, once, for tokens with `messages.release`.
+Reading needs the permission `messages.read`, releasing `messages.release`. Inside, points are whole hundredths; here
+they become decimals with two places, so that they still add up.
 """
 
 from decimal import Decimal
@@ -44,14 +43,14 @@ from gatepost.times import date_time
 
 
 class MessagesApi:
-    """The endpoint that reads records."""
+    """The endpoint that reads messages on record."""
 
     def __init__(self, *, authenticator: Authenticator, store: MessageStore) -> None:
         self._authenticator = authenticator
         self._store = store
 
     async def read(self, request: Request) -> Response | Failure:
-        """One record, by its ggrid in any case."""
+        """Return one record, by its ggrid in any case."""
         caller = await self._authenticator.enter(request)
         if isinstance(caller, Failure):
             return caller
@@ -61,11 +60,11 @@ class MessagesApi:
         record = await self._store.message(ggrid) if ggrid else None
         if record is None:
             return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
-        return JsonResponse(encode_scanning(described(record)))
+        return JsonResponse(encode_scanning(describe_message(record)))
 
 
-def described(record: MessageRecord) -> AnalysedMessage:
-    """A record as the interface shows it."""
+def describe_message(record: MessageRecord) -> AnalysedMessage:
+    """Return a record as the API shows it."""
     report = record.report
     return AnalysedMessage(
         ggrid=record.ggrid,
@@ -74,25 +73,25 @@ def described(record: MessageRecord) -> AnalysedMessage:
         decision=report.decision,
         verdict=report.verdict,
         tags=report.tags,
-        border_mta_data=_envelope(record.envelope),
+        border_mta_data=_describe_envelope(record.envelope),
         tenant_uid=record.envelope.tenant,
         size=record.size,
         sha256=record.sha256,
         subject=report.subject,
         senders=report.senders,
-        ledger=ledger(report),
-        authentication=_authentication(report.authentication),
-        files=tuple(_file(file) for file in report.files),
+        ledger=describe_ledger(report),
+        authentication=_describe_authentication(report.authentication),
+        files=tuple(_describe_file(file) for file in report.files),
         release=released(record.ggrid, record.release) if record.release else None,
     )
 
 
-def ledger(report: Report) -> Ledger:
-    """The account of one analysis; also what the command line prints."""
+def describe_ledger(report: Report) -> Ledger:
+    """Return the ledger of one analysis as the API shows it; the command line prints the same."""
     return Ledger(
-        score=_points(report.score),
+        score=_to_decimal(report.score),
         reason=report.reason,
-        findings=tuple(_line(line) for line in report.lines),
+        findings=tuple(_describe_line(line) for line in report.lines),
         outcomes=tuple(StageOutcome(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes),
         lists=tuple(msgspec.convert(note, ListEffect, from_attributes=True) for note in report.lists),
         overrides=report.overrides,
@@ -104,14 +103,14 @@ def released(ggrid: str, release: Release) -> MessageRelease:
     return MessageRelease(ggrid, date_time(release.time), release.by, release.recipients)
 
 
-def _line(line: Line) -> LedgerLine:
+def _describe_line(line: Line) -> LedgerLine:
     return LedgerLine(
         tag=line.kind,
         title=line.title,
         where=line.where,
         facts=line.facts,
-        weight=_points(line.weight),
-        counted=_points(line.counted),
+        weight=_to_decimal(line.weight),
+        counted=_to_decimal(line.counted),
         verdict=line.verdict,
         conclusive=line.conclusive,
         group=line.group,
@@ -120,27 +119,27 @@ def _line(line: Line) -> LedgerLine:
     )
 
 
-def _points(hundredths: int) -> Decimal:
+def _to_decimal(hundredths: int) -> Decimal:
     return Decimal(hundredths).scaleb(-2)
 
 
-def _envelope(envelope: Envelope) -> RecordedEnvelope:
+def _describe_envelope(envelope: Envelope) -> RecordedEnvelope:
     return RecordedEnvelope(envelope.sender, envelope.recipients, envelope.remote_address, envelope.helo)
 
 
-def _authentication(found: Authentication) -> AuthenticationOutcome:
+def _describe_authentication(found: Authentication) -> AuthenticationOutcome:
     return AuthenticationOutcome(
         host=found.host,
         host_source=found.host_source,
         spf=msgspec.convert(found.spf, SpfOutcome, from_attributes=True),
         dkim=tuple(msgspec.convert(signature, DkimOutcome, from_attributes=True) for signature in found.dkim),
-        dmarc=_dmarc(found),
+        dmarc=_describe_dmarc(found),
         arc=msgspec.convert(found.arc, ArcOutcome, from_attributes=True),
         iprev=msgspec.convert(found.iprev, IprevOutcome, from_attributes=True),
     )
 
 
-def _dmarc(found: Authentication) -> DmarcOutcome:
+def _describe_dmarc(found: Authentication) -> DmarcOutcome:
     dmarc = found.dmarc
     return DmarcOutcome(
         result=dmarc.result,
@@ -152,7 +151,7 @@ def _dmarc(found: Authentication) -> DmarcOutcome:
     )
 
 
-def _file(file: FileSeen) -> AnalysedFile:
+def _describe_file(file: FileSeen) -> AnalysedFile:
     return AnalysedFile(file.path, file.type, file.size, file.sha256, file.names, file.unread)
 
 

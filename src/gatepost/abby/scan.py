@@ -240,7 +240,7 @@ class ConnectedClient:
     def park(self) -> None:
         self._body.to_disk()
 
-    async def gone(self) -> None:
+    async def wait_until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             continue
 

@@ -71,11 +71,11 @@ def _errors_of(interface: Interface) -> set[ErrorCode]:
 def _paths(operations: Iterable[Operation]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method] = _described(operation)
+        paths.setdefault(operation.path, {})[operation.method] = _describe_operation(operation)
     return paths
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _describe_operation(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,

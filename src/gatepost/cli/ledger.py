@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gatepost.abby.messages import described, released
+from gatepost.abby.messages import describe_message, released
 from gatepost.api.scanning import (
     AnalysedMessage,
     AuthenticationOutcome,
@@ -162,7 +162,9 @@ def describe_held_line(mail: HeldMessage) -> HeldLine:
 def describe_held(mail: HeldMessage, raw: bytes | None) -> HeldShown:
     """Return a held message with its analysis and a preview of its bytes."""
     record = msgspec.structs.replace(mail.record, release=mail.release)
-    return HeldShown(date_time(mail.kept), mail.state, described(record), None if raw is None else render_preview(raw))
+    return HeldShown(
+        date_time(mail.kept), mail.state, describe_message(record), None if raw is None else render_preview(raw)
+    )
 
 
 def render_preview(raw: bytes) -> str:

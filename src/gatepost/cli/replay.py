@@ -133,7 +133,7 @@ def _show_replay(comparison: "Comparison", json: bool) -> None:
 def _show_analysis(
     file: Path, envelope: "Envelope", policy: "Policy", json: bool, places: tuple[Path | None, Path | None]
 ) -> None:
-    from gatepost.abby.messages import described
+    from gatepost.abby.messages import describe_message
     from gatepost.cli.ledger import show_ledger
     from gatepost.cli.printing import console, print_json
 
@@ -147,9 +147,9 @@ def _show_analysis(
 
         record = asyncio.run(_analyse(raw, envelope, policy, None))
     if json:
-        print_json(described(record))
+        print_json(describe_message(record))
     else:
-        show_ledger(console(), str(file), described(record))
+        show_ledger(console(), str(file), describe_message(record))
 
 
 async def _analyse(raw: bytes, envelope: "Envelope", policy: "Policy", store: "Store | None") -> "MessageRecord":

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gatepost.abby.messages import described
+from gatepost.abby.messages import describe_message
 from gatepost.analysis import analyse
 from gatepost.cli.scan_files import Analysed, Mail, NotScanned, Scanner
 from gatepost.client import Client
@@ -79,7 +79,7 @@ def _analyse_offline(
         context = Context(now=created / 1000, policy=policy)
         report = _run_analysis(analyse(mail.raw, envelope, context), lambda questions: answer(ggrid, questions))
     digest = hashlib.sha256(mail.raw).hexdigest()
-    return described(MessageRecord(ggrid, created, now(), envelope, len(mail.raw), digest, report))
+    return describe_message(MessageRecord(ggrid, created, now(), envelope, len(mail.raw), digest, report))
 
 
 def _run_analysis(asking: Analysis[Report], answer: Answer) -> Report:
