@@ -222,12 +222,12 @@ def _told(
     answer = next((each for each in said if isinstance(each, LookupAnswer)), LookupAnswer())
     antivirus = next((each for each in said if isinstance(each, Antivirus)), Antivirus())
     known = next((each for each in said if isinstance(each, Sighted)), Sighted())
-    return answer, antivirus, sender_history.join_histories(met, sender_history.read_history(inside, known))
+    return answer, antivirus, sender_history.add_hosts(met, sender_history.read_history(inside, known))
 
 
 def _inside(files: Sequence[File], met: SenderHistory) -> Facets:
     """Where links in files lead to, as far as links in the text do not."""
-    hosts = sender_history.organisations(link for file in files for link in file.links)
+    hosts = sender_history.list_organisations(link for file in files for link in file.links)
     return Facets(hosts=tuple(host for host in hosts if host not in met.hosts))
 
 
