@@ -23,17 +23,17 @@ from gatepost.questions import (
 )
 from gatepost.report import Outcome, Report
 from gatepost.sender_history import (
-    EVERYTHING,
+    ALL_MAIL,
     MAX_HOSTS,
     NO_HISTORY,
     Facet,
     Facets,
     Standing,
+    add_hosts,
     facet_key,
     facet_of,
     facets_of,
     history_question,
-    join_histories,
     read_history,
     scope_key,
 )
@@ -91,8 +91,8 @@ def test_answers_come_back_to_what_was_asked() -> None:
     assert read_history(asked, Sightings()) == NO_HISTORY, "too young to tell"
     assert read_history(asked, Sightings(True, (one,))) == NO_HISTORY, "an answer to something else"
     inside = read_history(Facets(hosts=("c.example",)), Sightings(True, (one,)))
-    assert join_histories(met, inside).hosts.keys() == {"a.example", "b.example", "c.example"}
-    assert join_histories(met, NO_HISTORY) == met
+    assert add_hosts(met, inside).hosts.keys() == {"a.example", "b.example", "c.example"}
+    assert add_hosts(met, NO_HISTORY) == met
 
 
 def test_keys() -> None:
@@ -100,7 +100,7 @@ def test_keys() -> None:
     assert facet_key(Facet.HOST, "shop.example") == 2_865_444_857_042_509_382
     assert scope_key(None) == scope_key("") == 0
     assert scope_key("AB") == scope_key("ab") != 0
-    assert facet_of(EVERYTHING) == Facet.SCOPE
+    assert facet_of(ALL_MAIL) == Facet.SCOPE
 
 
 @settings(deadline=None)

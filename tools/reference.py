@@ -4,9 +4,12 @@
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
+
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
 
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
@@ -50,7 +53,7 @@ def _render_keys(model: type[Section], above: str) -> Iterator[str]:
     for field in model.model_fields.values():
         key = f"{above}{field.alias}"
         inner, many = _find_section(field.annotation)
-        meaning = _cell(field.description or "") + _render_choices(field.annotation)
+        meaning = _cell(field.description or "") + _render_choices(field.annotation) + _render_range(field)
         yield f"| `{key}` | {_render_default(field, inner)} | {meaning} |"
         if inner:
             yield from _render_keys(inner, f"{key}[]." if many else f"{key}.")
@@ -82,6 +85,25 @@ def _render_default(field: Any, inner: type[Section] | None) -> str:
 def _render_choices(annotation: Any) -> str:
     words = [word for word in _find_literals(annotation) if isinstance(word, str)]
     return f" ({', '.join(f'`{word}`' for word in words)})" if len(words) > 1 else ""
+
+
+def _render_range(field: Any) -> str:
+    """Return the bounds of a number, ` (1 to 65535)`; empty for other values."""
+    bounds = {type(bound): bound for bound in _find_bounds([*field.metadata, field.annotation])}
+    if Ge not in bounds or Le not in bounds:
+        return ""
+    return f" ({bounds[Ge].ge} to {bounds[Le].le})"
+
+
+def _find_bounds(parts: Iterable[Any]) -> Iterator[Any]:
+    for part in parts:
+        if isinstance(part, Ge | Le):
+            yield part
+        yield from _find_bounds(getattr(part, "__metadata__", ()))
+        if isinstance(part, FieldInfo):
+            yield from _find_bounds(part.metadata)
+        elif _find_section(part)[0] is None:
+            yield from _find_bounds(get_args(part))
 
 
 def _find_literals(annotation: Any) -> Iterator[Any]:

@@ -1,7 +1,7 @@
-"""Ids: UUIDv7 (RFC 9562 section 5.7), lower case, so that ids sort by the time they were made.
+"""Ids are UUIDv7 (RFC 9562 section 5.7) in lower case, so that they sort by creation time.
 
-The twelve bits after the version hold the part of the millisecond (section 6.2, method 3): ids made on one host within
-one millisecond still sort, to a quarter of a microsecond.
+The twelve bits after the version hold the fraction of the millisecond (section 6.2, method 3): ids created on one host
+within one millisecond still sort, to a quarter of a microsecond.
 """
 
 import os
@@ -13,7 +13,7 @@ _MILLISECOND = 1_000_000
 
 
 def new_id(nanoseconds: int | None = None) -> str:
-    """A new id; its time is `nanoseconds` since 1970, or now."""
+    """Return a new id; its time is `nanoseconds` since 1970, or now."""
     moment = time.time_ns() if nanoseconds is None else nanoseconds
     milliseconds, rest = divmod(moment, _MILLISECOND)
     fraction = (rest << 12) // _MILLISECOND
@@ -24,10 +24,10 @@ def new_id(nanoseconds: int | None = None) -> str:
 
 
 def canonical(text: str) -> str | None:
-    """A UUID in any case as it is stored and answered, in lower case; None where it is not one."""
+    """Return a UUID in lower case, as it is stored; None if the text is not a UUID."""
     return text.lower() if _UUID.fullmatch(text) else None
 
 
 def id_time(uid: str) -> int:
-    """When a version 7 id was made, in Unix milliseconds."""
+    """Return the creation time of a version 7 id in Unix milliseconds."""
     return int(uid[:8] + uid[9:13], 16)

@@ -1,8 +1,8 @@
-"""Logs: one event a line, JSON for machines or short text for a terminal, and everybody's through the same pipe.
+"""Logging: one event per line, as JSON for programs or as short text for a terminal, for all libraries alike.
 
-An event says what happened to which ggrid. It never holds what is in the mail, who wrote to whom, or a secret: names
-of fields that would hold such are blanked out here, whoever logs them. Values may come from strangers, so text for
-a terminal has its control characters escaped: a log line cannot move the cursor or fake another line.
+An event says what happened to which ggrid. It never contains mail content, addresses or secrets: the fields that could
+hold them are blanked here. Values may come from strangers, so text for a terminal has its control characters escaped: a
+log line cannot move the cursor or fake another line.
 """
 
 import json
@@ -44,17 +44,17 @@ Renderer = Callable[[Any, str, Event], bytes]
 
 
 def configure(log: Log, stream: TextIO | None = None) -> None:
-    """Set logging up for the whole process, on standard error unless told otherwise."""
+    """Configure logging for the whole process; the default stream is standard error."""
     stream = sys.stderr if stream is None else stream
     human = log.format == "human" or (log.format == "auto" and stream.isatty())
     structlog.configure(
-        processors=[_completed, Human(colours=stream.isatty()) if human else as_json],
+        processors=[_complete_event, TextRenderer(colours=stream.isatty()) if human else render_json],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log.level]),
         context_class=dict,
-        logger_factory=structlog.BytesLoggerFactory(_binary(stream)),
+        logger_factory=structlog.BytesLoggerFactory(_binary_stream(stream)),
         cache_logger_on_first_use=False,
     )
-    _take_over_standard_logging(log.level)
+    _redirect_standard_logging(log.level)
 
 
 class Bridge(logging.Handler):
@@ -68,16 +68,16 @@ class Bridge(logging.Handler):
             self.handleError(record)
 
 
-def as_json(_logger: object, _method: str, event: Event) -> bytes:
-    """One JSON object."""
+def render_json(_logger: object, _method: str, event: Event) -> bytes:
+    """Render an event as one JSON object."""
     try:
         return _ENCODER.encode(event)
     except (UnicodeEncodeError, TypeError, ValueError):
         return json.dumps(event, default=str, skipkeys=True).encode("ascii")
 
 
-class Human:
-    """One line for a person; a traceback below it."""
+class TextRenderer:
+    """Renders an event as one line for people, with a traceback below it."""
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
@@ -86,16 +86,16 @@ class Human:
         moment, level, logger = event.pop("time"), event.pop("level"), event.pop("logger", "")
         what, trace = event.pop("event"), event.pop("exception", "")
         start, end = (_COLOURS.get(level, ""), "\x1b[0m") if self._colours else ("", "")
-        words = [moment[11:23], f"{start}{level:<7}{end}", _shown(what)]
-        words += [f"{key}={_shown(value, quoted=True)}" for key, value in event.items()]
+        words = [moment[11:23], f"{start}{level:<7}{end}", _escape(what)]
+        words += [f"{key}={_escape(value, quoted=True)}" for key, value in event.items()]
         if level != "info" and logger:
-            words.append(f"({_shown(logger)})")
-        lines = [" ".join(words), *(_shown(line) for line in trace.splitlines())]
+            words.append(f"({_escape(logger)})")
+        lines = [" ".join(words), *(_escape(line) for line in trace.splitlines())]
         return "\n".join(lines).encode("utf-8", "backslashreplace")
 
 
-def _completed(logger: Any, method: str, event: Event) -> Event:
-    """Time, level and origin first; blanked fields; a traceback as text."""
+def _complete_event(logger: Any, method: str, event: Event) -> Event:
+    """Return the event with time, level and logger first, private fields blanked, and a traceback as text."""
     fault = event.pop("exc_info", None)
     seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1_000)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
@@ -104,29 +104,29 @@ def _completed(logger: Any, method: str, event: Event) -> Event:
     for key, value in event.items():
         complete[key] = "(not logged)" if key in BLANKED else value
     if fault:
-        complete["exception"] = _trace(fault)
+        complete["exception"] = _format_traceback(fault)
     return complete
 
 
-def _trace(fault: object) -> str:
-    """The traceback without the values of variables: those could be mail."""
+def _format_traceback(fault: object) -> str:
+    """Return the traceback without the values of variables, which could be mail."""
     if isinstance(fault, BaseException):
         return "".join(traceback.format_exception(fault))
     found = fault if isinstance(fault, tuple) else sys.exc_info()
     return "".join(traceback.format_exception(found[1])) if found[1] else ""
 
 
-def _shown(value: object, *, quoted: bool = False) -> str:
+def _escape(value: object, *, quoted: bool = False) -> str:
     text = str(value)
     if text.isprintable() and not (quoted and (" " in text or not text)):
         return text
     return repr(text) if quoted else repr(text)[1:-1]
 
 
-def _take_over_standard_logging(level: str) -> None:
+def _redirect_standard_logging(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [Bridge()]
-    # Libraries tell of each request at `info`; only their warnings are of interest, unless somebody looks for a fault.
+    # Libraries log each request at `info`; only their warnings matter, except at level `debug`.
     root.setLevel(logging.DEBUG if level == "debug" else max(LEVELS[level], logging.WARNING))
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         library = logging.getLogger(name)
@@ -135,5 +135,5 @@ def _take_over_standard_logging(level: str) -> None:
     logging.captureWarnings(capture=True)
 
 
-def _binary(stream: TextIO) -> BinaryIO:
+def _binary_stream(stream: TextIO) -> BinaryIO:
     return stream.buffer

@@ -1,5 +1,5 @@
-"""Metrics for Prometheus, cheap where messages pass: a dictionary and a list are counted up, and the families that
-Prometheus reads are made when it asks."""
+"""Metrics for Prometheus that cost little per message: a dictionary and a list are incremented, and the metric families
+are built when Prometheus asks for them."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Timed(Collector):
-    """Things that happen and take time: how many, by label, and how long they took, all together."""
+    """Counts events by label, and their durations in one histogram."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str]) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
@@ -24,7 +24,7 @@ class Timed(Collector):
         self._seconds = 0.0
 
     def observe(self, labels: tuple[str, ...], seconds: float) -> None:
-        """One more, with a value for each label."""
+        """Count one event, with a value for each label."""
         self._counts[labels] = self._counts.get(labels, 0) + 1
         self._buckets[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
@@ -47,5 +47,5 @@ class Timed(Collector):
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """What `/metrics` answers."""
+    """Return the text of `/metrics`."""
     return generate_latest(registry)

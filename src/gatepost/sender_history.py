@@ -1,15 +1,16 @@
-"""Whom a tenant knows: what of a message is remembered from day to day, and how it is asked for.
+"""Sender history: what guard remembers of delivered mail per tenant, and how an analysis asks for it.
 
-A stranger who asks for money is another matter than the supplier of ten years, and a page that nobody was ever sent to
-another than the shop that everybody orders from. So a few facets of every delivered message are remembered: its sender,
-the sender's organisation, where its links lead, and whether its answers go elsewhere. Each is a number, a digest with
-its kind in the lowest bits: addresses are not kept, and nobody can read out of a backup who wrote to whom.
+A request for money from an unknown sender is another matter than one from a supplier of ten years, and a link to a site
+that no mail ever led to is another matter than one to a shop that many order from. So a few facets of every delivered
+message are remembered: its sender, the sender's organisation, the sites that its links lead to, and whether its replies
+go to another organisation. Each is a number, a digest with its kind in the lowest bits: addresses are not stored, and a
+backup does not show who wrote to whom.
 
-A sender is remembered twice, as one who proved to be it (an aligned SPF or DKIM pass) and as one who only claimed to.
-Whoever forges a known address is therefore not known, and one who always proved it and now does not stands out.
+A sender is remembered twice: as proven (an aligned SPF or DKIM pass) and as claimed. A forged address of a known sender
+is therefore not known, and a sender that was always proven and now is not stands out.
 
-Days count, not messages: what was first seen today is new, however often it came, so that an hour of
-sending makes no sender known.
+Days count, not messages: what was first seen today is new, however often it came, so that an hour of sending makes no
+sender known.
 """
 
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ _KIND_BITS = 15
 
 
 class Facet(IntEnum):
-    """What a key stands for; `SCOPE` is counted for every message."""
+    """The kind of a key; `SCOPE` is counted for every message."""
 
     SCOPE = 0
     PROVEN_ADDRESS = 1
@@ -44,7 +45,7 @@ class Facet(IntEnum):
 
 
 class Facets(msgspec.Struct, frozen=True):
-    """What of a message is remembered. `redirects` says that answers go to another organisation than the sender's."""
+    """The facets of a message. `redirects` says that replies go to another organisation than the sender's."""
 
     address: str = ""
     domain: str = ""
@@ -53,22 +54,22 @@ class Facets(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How well a name is known: by mail that proved it, and by mail that only claimed it."""
+    """How well a sender is known: from mail that proved the name, and from mail that only claimed it."""
 
     proven: FacetAge = _UNKNOWN
     claimed: FacetAge = _UNKNOWN
 
     @property
     def known(self) -> bool:
-        """Was there mail in this name before today?"""
+        """Whether there was mail in this name before today."""
         return bool(self.proven.days or self.claimed.days)
 
 
 class SenderHistory(msgspec.Struct, frozen=True):
-    """What the tenant knew of this message's facets before today. Not `ready` where it remembers too little to tell.
+    """What the tenant knew of the facets of a message before today. Not `ready` if the history is too short.
 
     `address` and `domain` are those of the first From address; `redirection` says how often that address had its
-    answers sent elsewhere, None where this message does not; `hosts` are the organisations that links lead to.
+    replies sent elsewhere, None if this message does not; `hosts` are the organisations that links lead to.
     """
 
     ready: bool = False
@@ -79,22 +80,22 @@ class SenderHistory(msgspec.Struct, frozen=True):
 
 
 NO_HISTORY = SenderHistory()
-# Counted for every delivered message: how long a tenant remembers, and how much.
-EVERYTHING = int(Facet.SCOPE)
+# The key that is counted for every delivered message: it shows how long and how full a history is.
+ALL_MAIL = int(Facet.SCOPE)
 SENDER_FACETS = frozenset({Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.PROVEN_DOMAIN, Facet.CLAIMED_DOMAIN})
 
 
 def facets_of(message: Message, envelope: Envelope) -> Facets:
-    """What of a message is remembered, as far as its own text and header tell."""
-    hosts = organisations(message.links)
+    """Return the facets of a message, from its own text and header."""
+    hosts = list_organisations(message.links)
     if not message.senders or not message.senders[0].domain:
         return Facets(hosts=hosts)
     sender = message.senders[0]
-    return Facets(normal_address(str(sender)), org_domain(sender.domain), _redirects(message, envelope), hosts)
+    return Facets(normal_address(str(sender)), org_domain(sender.domain), _redirects_replies(message, envelope), hosts)
 
 
-def organisations(links: Iterable[Link]) -> tuple[str, ...]:
-    """Whose sites a person can follow links to, each once."""
+def list_organisations(links: Iterable[Link]) -> tuple[str, ...]:
+    """Return the organisations that links which a reader can follow lead to, each once."""
     found: dict[str, None] = {}
     for count, link in enumerate(links):
         if len(found) >= MAX_HOSTS or count >= MAX_LINKS:
@@ -105,7 +106,7 @@ def organisations(links: Iterable[Link]) -> tuple[str, ...]:
 
 
 def history_question(asked: Facets) -> AskSightings:
-    """What is to be asked, and remembered once the message is decided."""
+    """Return the question for these facets; guard also remembers them once the message is decided."""
     keys = [facet_key(Facet.HOST, host) for host in asked.hosts]
     if asked.redirects:
         keys.append(facet_key(Facet.REDIRECTION, asked.address))
@@ -120,7 +121,7 @@ def history_question(asked: Facets) -> AskSightings:
 
 
 def read_history(asked: Facets, answer: Sightings) -> SenderHistory:
-    """What the answer to a message's question says."""
+    """Return the history that the answer to a question states."""
     if not answer.ready or len(answer.keys) != len(asked.hosts) + asked.redirects:
         return NO_HISTORY
     hosts = dict(zip(asked.hosts, answer.keys, strict=False))
@@ -135,23 +136,23 @@ def read_history(asked: Facets, answer: Sightings) -> SenderHistory:
     )
 
 
-def join_histories(met: SenderHistory, inside: SenderHistory) -> SenderHistory:
-    """What is known, with the hosts that links in files lead to."""
+def add_hosts(met: SenderHistory, inside: SenderHistory) -> SenderHistory:
+    """Return a history with the hosts that links in files lead to added."""
     return msgspec.structs.replace(met, hosts={**met.hosts, **inside.hosts}) if inside.hosts else met
 
 
 def facet_key(facet: Facet, text: str) -> int:
-    """The number that a facet is remembered by: 60 bits of a digest (RFC 7693), and what kind of facet it is."""
+    """Return the key of a facet: 60 bits of a digest (RFC 7693), and the kind of facet."""
     return (_digest(text) if len(text) < 256 else _digest.__wrapped__(text)) | facet
 
 
 def facet_of(number: int) -> int:
-    """Which facet a key is of."""
+    """Return the facet of a key."""
     return number & _KIND_BITS
 
 
 def scope_key(tenant: str | None) -> int:
-    """The number that stands for a tenant; 0 for the deployment as a whole."""
+    """Return the key of a tenant; 0 for mail without a tenant."""
     return facet_key(Facet.SCOPE, tenant.lower()) if tenant else 0
 
 
@@ -161,7 +162,7 @@ def _digest(text: str) -> int:
     return int.from_bytes(digest, "little", signed=True) & ~_KIND_BITS
 
 
-def _redirects(message: Message, envelope: Envelope) -> bool:
+def _redirects_replies(message: Message, envelope: Envelope) -> bool:
     if not message.reply_to:
         return False
     domains = [address.domain for address in (*message.senders[:20], *message.recipients[:20])]

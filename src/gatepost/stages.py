@@ -46,10 +46,10 @@ from gatepost.sender_history import (
     NO_HISTORY,
     Facets,
     SenderHistory,
+    add_hosts,
     facets_of,
     history_question,
-    join_histories,
-    organisations,
+    list_organisations,
     read_history,
 )
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
@@ -192,7 +192,7 @@ class Stages:
         hits = next((each for each in answers if isinstance(each, LookupAnswer)), LookupAnswer())
         antivirus = next((each for each in answers if isinstance(each, Antivirus)), Antivirus())
         known = next((each for each in answers if isinstance(each, Sightings)), Sightings())
-        return hits, antivirus, join_histories(history, read_history(in_files, known))
+        return hits, antivirus, add_hosts(history, read_history(in_files, known))
 
     def find_protected(self, authentication: Authentication) -> Protected:
         """Who may not be imitated, and whether the sending host is one of the operator's own relays."""
@@ -275,5 +275,5 @@ def _ask_campaign(signature: Signature) -> Analysis[Campaign]:
 
 def _facets_of_files(files: Sequence[File], history: SenderHistory) -> Facets:
     """The organisations that links in files lead to, as far as links in the text do not."""
-    hosts = organisations(link for file in files for link in file.links)
+    hosts = list_organisations(link for file in files for link in file.links)
     return Facets(hosts=tuple(host for host in hosts if host not in history.hosts))

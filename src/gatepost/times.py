@@ -1,4 +1,4 @@
-"""Times on the wire: RFC 3339, UTC, milliseconds, `Z`. Inside the program a time is an int, Unix milliseconds."""
+"""Times on the wire: RFC 3339, UTC, milliseconds, `Z`. Inside the program a time is an int in Unix milliseconds."""
 
 import re
 import time
@@ -13,18 +13,18 @@ _DATE_TIME = re.compile(
 
 
 def now() -> int:
-    """Unix milliseconds."""
+    """Return the current time in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def date_time(milliseconds: int) -> str:
-    """`1700000000123` as `2023-11-14T22:13:20.123Z`."""
+    """Return `1700000000123` as `2023-11-14T22:13:20.123Z`."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def milliseconds(text: str) -> int | None:
-    """A date-time of RFC 3339 section 5.6 as Unix milliseconds; None where it is not one."""
+    """Return a date-time of RFC 3339 section 5.6 in Unix milliseconds; None if the text is not one."""
     if not _DATE_TIME.fullmatch(text):
         return None
     # A leap second (section 5.7) has no Unix time of its own; it becomes the last one before it.

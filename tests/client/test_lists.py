@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gatepost.api.lists import NewListEntry, PublicListsEntry, encode_lines
 from gatepost.client import AsyncClient, Client
-from gatepost.client.calls import Lines
+from gatepost.client.calls import EntryLines
 from gatepost.client.exchange import ApiError, BrokenStreamError, Retries, UnexpectedReplyError, UnreachableError
 
 RETRIES = Retries(attempts=3, first=0.0, jitter=lambda: 0.0)
@@ -182,7 +182,7 @@ def test_a_stream_that_is_left_is_closed() -> None:
 def test_lines_however_they_are_cut(entries: list[str], cuts: list[int]) -> None:
     raw = encode_lines([line(entry) for entry in entries])
     places = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
-    lines = Lines()
+    lines = EntryLines()
     found = [entry for start, end in pairwise(places) for entry in lines.feed(raw[start:end])]
     lines.end()
     assert [msgspec.json.encode(entry) for entry in found] == [msgspec.json.encode(line(entry)) for entry in entries]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.ids import new_id
-from gatepost.sender_history import EVERYTHING, Facet, facet_key
+from gatepost.sender_history import ALL_MAIL, Facet, facet_key
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.sightings import Sighting, SightingBatch
 from gatepost.store.store import Store
@@ -111,14 +111,14 @@ def test_too_many_keys_cost_those_seen_on_one_day_first_and_only_their_own_scope
     regular, flood = KEYS[:5], KEYS[5:]
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(1, EVERYTHING, *regular), seen(1, *regular, tenant="other")])
+        await store.record_sightings([seen(1, ALL_MAIL, *regular), seen(1, *regular, tenant="other")])
         await store.record_sightings([seen(2, *regular)])
         await store.record_sightings([seen(9, *flood)])
         assert await store.purge_sightings(0, 10) == len(KEYS) + 1 - 10
-        assert (await store.sightings(None, [EVERYTHING, *regular])).keys() == {EVERYTHING, *regular}
+        assert (await store.sightings(None, [ALL_MAIL, *regular])).keys() == {ALL_MAIL, *regular}
         assert await store.count_sightings("other") == len(regular)
         assert await store.purge_sightings(0, 3) == 7 + 2
-        assert EVERYTHING in await store.sightings(None, [EVERYTHING]), "how old the memory is, is never forgotten"
+        assert ALL_MAIL in await store.sightings(None, [ALL_MAIL]), "how old the memory is, is never forgotten"
 
     use(scenario)
 
@@ -126,7 +126,7 @@ def test_too_many_keys_cost_those_seen_on_one_day_first_and_only_their_own_scope
 def test_guards_that_write_at_the_same_time_lose_nothing(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         stores = [open_store(postgres_url, tmp_path) for _ in range(3)]
-        every = [*KEYS, EVERYTHING]
+        every = [*KEYS, ALL_MAIL]
         await asyncio.gather(
             *(
                 store.record_sightings([SightingBatch(None, 7, {each: 1 + (each // 16 + n) % 3 for each in every})])

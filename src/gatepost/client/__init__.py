@@ -25,7 +25,7 @@ from gatepost import __version__
 from gatepost.api.lists import ListChange, ListFileInfo, NewListEntry, PublicListsEntry
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, SystemStatus
 from gatepost.client import calls
-from gatepost.client.calls import Calls, Envelope, Lines, Listed, Raw, broken
+from gatepost.client.calls import EntryLines, Envelope, ListCalls, ListTarget, Raw, broken_stream
 from gatepost.client.exchange import (
     ApiError,
     BrokenStreamError,
@@ -55,11 +55,11 @@ __all__ = [
 
 T = TypeVar("T")
 
-# A scan may wait an hour for its slot (`longRequestTimeout`); a connection is made soon or not at all.
+# A scan may wait an hour for a slot (`longRequestTimeout`); connecting takes seconds.
 DEFAULT_TIMEOUT = 3660.0
 CONNECT_TIMEOUT = 10.0
-PATIENT = Retries()
-# The other side speaks no TLS, or is not who it should be: that stays so.
+DEFAULT_RETRIES = Retries()
+# The other side speaks no TLS or has a wrong certificate: another attempt cannot help.
 _HOPELESS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 
 
@@ -84,18 +84,18 @@ def _options(url: str, token: str, ca: str | Path | None, verify: bool, timeout:
     }
 
 
-def _reply(response: httpx.Response) -> Reply:
+def _read_reply(response: httpx.Response) -> Reply:
     return Reply(response.status_code, response.content, response.headers)
 
 
-def _no_reply(fault: httpx.TransportError) -> NoReply:
+def _describe_failure(fault: httpx.TransportError) -> NoReply:
     text = str(fault) or type(fault).__name__
     hopeless = isinstance(fault, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
     return NoReply(text, again=not hopeless and not any(sign in text for sign in _HOPELESS))
 
 
 class Client:
-    """A connection pool to one abby, for ordinary code. Safe to share between threads.
+    """A connection pool to one abby, for synchronous code. Threads may share it.
 
     Scans need a token, lists an API key; a client may have both.
     """
@@ -109,12 +109,12 @@ class Client:
         ca: str | Path | None = None,
         verify: bool = True,
         timeout: float = DEFAULT_TIMEOUT,
-        retries: Retries = PATIENT,
+        retries: Retries = DEFAULT_RETRIES,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._retries = retries
-        self._lists = Calls(api_key, retries)
+        self._lists = ListCalls(api_key, retries)
         self._sleep = sleep
         self._http = httpx.Client(transport=transport, **_options(url, token, ca, verify, timeout))
 
@@ -128,18 +128,18 @@ class Client:
         helo: str | None = None,
         tenant: str | None = None,
     ) -> MessageAnalysisResult:
-        """Have one message analysed; returns when the analysis is complete."""
+        """Submit one message; return the result when the analysis is complete."""
         envelope = Envelope(
             sender=sender, recipients=recipients, remote_address=remote_address, helo=helo, tenant=tenant
         )
         return self._run(calls.scan(raw, envelope, self._retries))
 
     def status(self) -> SystemStatus:
-        """How busy the service is."""
+        """Return how busy the service is."""
         return self._run(calls.status(self._retries))
 
     def message(self, ggrid: str) -> AnalysedMessage:
-        """A stored analysis with its ledger (permission `messages.read`)."""
+        """Return a stored analysis with its ledger (permission `messages.read`)."""
         return self._run(calls.message(ggrid, self._retries))
 
     def add_entries(
@@ -150,29 +150,29 @@ class Client:
         tenant: str | None = None,
         dry_run: bool = False,
     ) -> ListChange:
-        """Add or update at most 500 entries, all or none. A dry run changes nothing and says what would happen."""
-        return self._run(self._lists.add(Listed(list_name, tenant), entries, dry_run))
+        """Add or update at most 500 entries, all or none. A dry run changes nothing and returns what would happen."""
+        return self._run(self._lists.add(ListTarget(list_name, tenant), entries, dry_run))
 
     def delete_entries(
         self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
     ) -> ListChange:
-        """Delete at most 500 entries. Where an answer was lost and the call repeated, what was gone does not count."""
-        return self._run(self._lists.delete(Listed(list_name, tenant), entries, dry_run))
+        """Delete at most 500 entries. If a call was repeated, entries that the first one deleted are not counted."""
+        return self._run(self._lists.delete(ListTarget(list_name, tenant), entries, dry_run))
 
     def get_lists(self, *, tenant: str | None = None) -> tuple[ListFileInfo, ...]:
-        """All lists of a scope."""
+        """Return all lists of a tenant, or those for all tenants."""
         return self._run(self._lists.lists(tenant))
 
     def list_entries(self, list_name: str, *, tenant: str | None = None) -> Iterator[PublicListsEntry]:
-        """All entries of a list as they come; `BrokenStreamError` where they end too soon."""
-        response = self._run(self._lists.entries(Listed(list_name, tenant)), self._open).stream
-        lines = Lines()
+        """Yield all entries of a list as they arrive; raises `BrokenStreamError` if the stream breaks off."""
+        response = self._run(self._lists.entries(ListTarget(list_name, tenant)), self._open).stream
+        lines = EntryLines()
         try:
             for chunk in response.iter_bytes():
                 yield from lines.feed(chunk)
             lines.end()
         except httpx.TransportError as fault:
-            raise broken(str(fault) or type(fault).__name__) from None
+            raise broken_stream(str(fault) or type(fault).__name__) from None
         finally:
             response.close()
 
@@ -198,9 +198,9 @@ class Client:
 
     def _send(self, step: Send) -> Outcome:
         try:
-            return _reply(self._http.request(step.method, step.path, content=step.body, headers=step.headers))
+            return _read_reply(self._http.request(step.method, step.path, content=step.body, headers=step.headers))
         except httpx.TransportError as fault:
-            return _no_reply(fault)
+            return _describe_failure(fault)
 
     def _open(self, step: Send) -> Outcome:
         """Send a request whose answer, if it is a success, is read by the caller."""
@@ -211,12 +211,12 @@ class Client:
                 return Reply(response.status_code, b"", response.headers, response)
             response.read()
         except httpx.TransportError as fault:
-            return _no_reply(fault)
-        return _reply(response)
+            return _describe_failure(fault)
+        return _read_reply(response)
 
 
 class AsyncClient:
-    """The same for code that runs in an event loop."""
+    """The same calls for code that runs in an event loop."""
 
     def __init__(
         self,
@@ -227,12 +227,12 @@ class AsyncClient:
         ca: str | Path | None = None,
         verify: bool = True,
         timeout: float = DEFAULT_TIMEOUT,
-        retries: Retries = PATIENT,
+        retries: Retries = DEFAULT_RETRIES,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._retries = retries
-        self._lists = Calls(api_key, retries)
+        self._lists = ListCalls(api_key, retries)
         self._sleep = sleep
         self._http = httpx.AsyncClient(transport=transport, **_options(url, token, ca, verify, timeout))
 
@@ -246,18 +246,18 @@ class AsyncClient:
         helo: str | None = None,
         tenant: str | None = None,
     ) -> MessageAnalysisResult:
-        """Have one message analysed; returns when the analysis is complete."""
+        """Submit one message; return the result when the analysis is complete."""
         envelope = Envelope(
             sender=sender, recipients=recipients, remote_address=remote_address, helo=helo, tenant=tenant
         )
         return await self._run(calls.scan(raw, envelope, self._retries))
 
     async def status(self) -> SystemStatus:
-        """How busy the service is."""
+        """Return how busy the service is."""
         return await self._run(calls.status(self._retries))
 
     async def message(self, ggrid: str) -> AnalysedMessage:
-        """A stored analysis with its ledger (permission `messages.read`)."""
+        """Return a stored analysis with its ledger (permission `messages.read`)."""
         return await self._run(calls.message(ggrid, self._retries))
 
     async def add_entries(
@@ -268,30 +268,30 @@ class AsyncClient:
         tenant: str | None = None,
         dry_run: bool = False,
     ) -> ListChange:
-        """Add or update at most 500 entries, all or none. A dry run changes nothing and says what would happen."""
-        return await self._run(self._lists.add(Listed(list_name, tenant), entries, dry_run))
+        """Add or update at most 500 entries, all or none. A dry run changes nothing and returns what would happen."""
+        return await self._run(self._lists.add(ListTarget(list_name, tenant), entries, dry_run))
 
     async def delete_entries(
         self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
     ) -> ListChange:
-        """Delete at most 500 entries. Where an answer was lost and the call repeated, what was gone does not count."""
-        return await self._run(self._lists.delete(Listed(list_name, tenant), entries, dry_run))
+        """Delete at most 500 entries. If a call was repeated, entries that the first one deleted are not counted."""
+        return await self._run(self._lists.delete(ListTarget(list_name, tenant), entries, dry_run))
 
     async def get_lists(self, *, tenant: str | None = None) -> tuple[ListFileInfo, ...]:
-        """All lists of a scope."""
+        """Return all lists of a tenant, or those for all tenants."""
         return await self._run(self._lists.lists(tenant))
 
     async def list_entries(self, list_name: str, *, tenant: str | None = None) -> AsyncIterator[PublicListsEntry]:
-        """All entries of a list as they come; `BrokenStreamError` where they end too soon."""
-        response = (await self._run(self._lists.entries(Listed(list_name, tenant)), self._open)).stream
-        lines = Lines()
+        """Yield all entries of a list as they arrive; raises `BrokenStreamError` if the stream breaks off."""
+        response = (await self._run(self._lists.entries(ListTarget(list_name, tenant)), self._open)).stream
+        lines = EntryLines()
         try:
             async for chunk in response.aiter_bytes():
                 for entry in lines.feed(chunk):
                     yield entry
             lines.end()
         except httpx.TransportError as fault:
-            raise broken(str(fault) or type(fault).__name__) from None
+            raise broken_stream(str(fault) or type(fault).__name__) from None
         finally:
             await response.aclose()
 
@@ -320,9 +320,11 @@ class AsyncClient:
 
     async def _send(self, step: Send) -> Outcome:
         try:
-            return _reply(await self._http.request(step.method, step.path, content=step.body, headers=step.headers))
+            return _read_reply(
+                await self._http.request(step.method, step.path, content=step.body, headers=step.headers)
+            )
         except httpx.TransportError as fault:
-            return _no_reply(fault)
+            return _describe_failure(fault)
 
     async def _open(self, step: Send) -> Outcome:
         """Send a request whose answer, if it is a success, is read by the caller."""
@@ -333,5 +335,5 @@ class AsyncClient:
                 return Reply(response.status_code, b"", response.headers, response)
             await response.aread()
         except httpx.TransportError as fault:
-            return _no_reply(fault)
-        return _reply(response)
+            return _describe_failure(fault)
+        return _read_reply(response)

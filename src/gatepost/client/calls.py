@@ -1,7 +1,4 @@
-"""The calls of the Email Scanning API as exchanges: one function each, shared by both clients.
-
-The calls of the List API as exchanges, and its stream of lines as they come: shared by both clients.
-"""
+"""The calls of the Email Scanning API and of the List API as exchanges, shared by both clients."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -38,16 +35,16 @@ from gatepost.client.exchange import (
     Retries,
     Send,
     UnexpectedReplyError,
-    answered,
+    build_multipart,
     call,
-    multipart,
+    request_reply,
 )
 
 Raw: TypeAlias = bytes | Path | BinaryIO
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """What the border MTA knows of a message. An empty `sender` is a bounce's."""
+    """The SMTP envelope of a message, as the border MTA knows it. A bounce has an empty `sender`."""
 
     sender: str = ""
     recipients: Sequence[str]
@@ -67,10 +64,10 @@ def scan(raw: Raw, envelope: Envelope, retries: Retries) -> Exchange[MessageAnal
         ),
         tenant_uid=envelope.tenant,
     )
-    content_type, body = multipart(
+    content_type, body = build_multipart(
         [
             ("parameters", "application/json", encode_scanning(parameters)),
-            ("email", "message/rfc822", _content(raw)),
+            ("email", "message/rfc822", _read_content(raw)),
         ]
     )
     request = Send("POST", "/v1/messageQueue/submitEmail", body, {"content-type": content_type})
@@ -87,33 +84,33 @@ def message(ggrid: str, retries: Retries) -> Exchange[AnalysedMessage]:
     return call(Send("GET", f"/v1/messages/{quote(ggrid, safe='')}"), AnalysedMessage, retries)
 
 
-def _content(raw: Raw) -> bytes:
+def _read_content(raw: Raw) -> bytes:
     if isinstance(raw, Path):
         return raw.read_bytes()
     return raw if isinstance(raw, bytes) else raw.read()
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """Which list: its name, and whose it is; no tenant is the deployment-global scope."""
+class ListTarget(msgspec.Struct, frozen=True):
+    """A list by name and tenant; without a tenant, the list for all tenants."""
 
     name: str
     tenant: str | None = None
 
 
-class Calls:
-    """The four operations with one key."""
+class ListCalls:
+    """The four operations of the List API with one API key."""
 
     def __init__(self, api_key: str, retries: Retries) -> None:
         self._headers: Final = {"authorization": f"apikey {api_key}", "content-type": "application/json"}
         self._retries = retries
 
-    def add(self, target: Listed, entries: Iterable[NewListEntry | str], dry_run: bool) -> Exchange[ListChange]:
+    def add(self, target: ListTarget, entries: Iterable[NewListEntry | str], dry_run: bool) -> Exchange[ListChange]:
         """`POST addEntries`."""
         stated = tuple(NewListEntry(each) if isinstance(each, str) else each for each in entries)
         body = AddEntriesRequest(target.name, stated, target.tenant, dry_run or None)
         return call(self._post("addEntries", body), ListChange, self._retries)
 
-    def delete(self, target: Listed, entries: Sequence[str], dry_run: bool) -> Exchange[ListChange]:
+    def delete(self, target: ListTarget, entries: Sequence[str], dry_run: bool) -> Exchange[ListChange]:
         """`POST deleteEntries`."""
         body = DeleteEntriesRequest(target.name, tuple(entries), target.tenant, dry_run or None)
         return call(self._post("deleteEntries", body), ListChange, self._retries)
@@ -123,23 +120,23 @@ class Calls:
         answer = yield from call(self._post("getLists", GetListsRequest(tenant)), ListsOfScope, self._retries)
         return answer.list_file_infos
 
-    def entries(self, target: Listed) -> Exchange[Reply]:
+    def entries(self, target: ListTarget) -> Exchange[Reply]:
         """`POST listEntries`, until the stream is open."""
-        return answered(self._post("listEntries", ListEntriesRequest(target.name, target.tenant)), self._retries)
+        return request_reply(self._post("listEntries", ListEntriesRequest(target.name, target.tenant)), self._retries)
 
     def _post(self, operation: str, body: object) -> Send:
         return Send("POST", f"{LISTS_BASE}/{operation}", encode_lists(body), self._headers)
 
 
-class Lines:
-    """Entries out of the bytes of a stream, however they were cut."""
+class EntryLines:
+    """Decodes entries from the chunks of a stream."""
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(PublicListsEntry)
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[PublicListsEntry]:
-        """The entries that are complete with this chunk."""
+        """Return the entries that are complete with this chunk."""
         whole, ended, rest = chunk.rpartition(b"\n")
         if not ended:
             self._rest += chunk
@@ -151,11 +148,11 @@ class Lines:
             raise UnexpectedReplyError(f"the answer is not one of Gatepost's: {fault}") from None
 
     def end(self) -> None:
-        """The stream says that it is complete."""
+        """Check that the stream ended with a whole line."""
         if self._rest:
-            raise broken("its last line is not whole")
+            raise broken_stream("its last line is not whole")
 
 
-def broken(reason: str) -> BrokenStreamError:
-    """What is raised where a stream ends before its end."""
+def broken_stream(reason: str) -> BrokenStreamError:
+    """Return the error for a stream that broke off."""
     return BrokenStreamError(f"the stream of entries broke off: {reason}")

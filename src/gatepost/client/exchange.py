@@ -1,10 +1,7 @@
-"""What can go wrong for a caller: the service said no, or nobody answered.
+"""Requests, retries and the reading of answers, without a socket, and the errors that the client raises.
 
-What to send, what came back and whether to try again, without a socket.
-
-Each call is a generator: it yields `Send` or `Wait` and is sent what came of it. The two clients differ only in how
-they drive it, so there is one place for the requests, the retries and the reading of answers, and a test needs no
-network and no clock.
+Each call is a generator: it yields `Send` or `Wait` and is sent the outcome. The two clients differ only in how they
+drive it, so there is one place for the protocol, and a test needs no network and no clock.
 """
 
 import email.utils
@@ -20,11 +17,11 @@ from gatepost.api.errors import Error
 
 
 class ClientError(Exception):
-    """Everything that the client raises."""
+    """The base of all errors that the client raises."""
 
 
 class ApiError(ClientError):
-    """The service answered with an error: its HTTP status, its machine-readable code, and its words."""
+    """The service answered with an error: HTTP status, machine-readable code and message."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"{message or code} ({status} {code})")
@@ -34,15 +31,15 @@ class ApiError(ClientError):
 
 
 class UnreachableError(ClientError):
-    """No answer, after every attempt."""
+    """The service did not answer any attempt."""
 
 
 class UnexpectedReplyError(ClientError):
-    """An answer that is not Gatepost's: a proxy's page, another service, a newer version."""
+    """The answer is not one of Gatepost: a page of a proxy, another service, a newer version."""
 
 
 class BrokenStreamError(ClientError):
-    """A stream ended before its end: what came so far is not the whole list."""
+    """A stream broke off: the entries so far are not the whole list."""
 
 
 T = TypeVar("T")
@@ -60,13 +57,13 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Let this time pass."""
+    """Wait this long."""
 
     seconds: float
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer; header names in lower case. One that is still to be read has a `stream` instead of a body."""
+    """An answer, with header names in lower case. An answer that is still to be read has a `stream` and no body."""
 
     status: int
     body: bytes
@@ -75,7 +72,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class NoReply(msgspec.Struct, frozen=True):
-    """The connection failed, and how. `again` is false where another attempt cannot help, as with a bad certificate."""
+    """A failed connection. `again` is false if another attempt cannot help, as with a bad certificate."""
 
     reason: str
     again: bool = True
@@ -86,8 +83,11 @@ Exchange: TypeAlias = Generator[Send | Wait, Outcome, T]
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """How often and how patiently. The n-th pause is about `first` × 2ⁿ seconds, `longest` at most, or what the
-    service asks for in Retry-After; where that is over `longest`, the caller gets the error at once."""
+    """Number of attempts and pauses between them.
+
+    The n-th pause is about `first` × 2ⁿ seconds, at most `longest`, or what the service asks for in Retry-After; if
+    that is over `longest`, the error is raised at once.
+    """
 
     attempts: int = 5
     first: float = 0.5
@@ -95,18 +95,18 @@ class Retries(msgspec.Struct, frozen=True):
     jitter: Callable[[], float] = lambda: secrets.randbelow(1000) / 1000
 
     def pause(self, attempt: int, asked: float) -> float:
-        """Half of the pause is chance, so that clients that failed together do not return together."""
+        """Return the seconds to wait; half is random, so that clients that failed together do not return together."""
         own: float = min(self.longest, self.first * float(2**attempt))
         return max(own * (0.5 + self.jitter() / 2), asked)
 
 
 def call(request: Send, answer: type[T], retries: Retries) -> Exchange[T]:
-    """One call of the API: all of it can be repeated safely, a scan too."""
-    return _read((yield from answered(request, retries)), answer)
+    """Make one call of the API; every call can be repeated safely, a scan too."""
+    return _decode((yield from request_reply(request, retries)), answer)
 
 
-def answered(request: Send, retries: Retries) -> Exchange[Reply]:
-    """The answer to a request that was successful in the end."""
+def request_reply(request: Send, retries: Retries) -> Exchange[Reply]:
+    """Send a request until it succeeds, and return the answer."""
     last: ClientError = UnreachableError("no attempt was made")
     for attempt in range(retries.attempts):
         outcome = yield request
@@ -114,8 +114,8 @@ def answered(request: Send, retries: Retries) -> Exchange[Reply]:
         if isinstance(outcome, Reply):
             if outcome.status == HTTPStatus.OK:
                 return outcome
-            last = _refusal(outcome)
-            asked = _retry_after(outcome.headers.get("retry-after", ""))
+            last = _read_error(outcome)
+            asked = _parse_retry_after(outcome.headers.get("retry-after", ""))
             if outcome.status not in RETRIED or asked > retries.longest:
                 raise last
         elif isinstance(outcome, NoReply):
@@ -127,8 +127,8 @@ def answered(request: Send, retries: Retries) -> Exchange[Reply]:
     raise last
 
 
-def multipart(parts: Sequence[tuple[str, str, bytes]]) -> tuple[str, bytes]:
-    """A `multipart/form-data` body (RFC 7578) of (name, content type, content), with its content type."""
+def build_multipart(parts: Sequence[tuple[str, str, bytes]]) -> tuple[str, bytes]:
+    """Return the content type and body of `multipart/form-data` (RFC 7578) with parts (name, content type, content)."""
     boundary = f"gatepost-{secrets.token_hex(16)}"
     pieces: list[bytes] = []
     for name, content_type, content in parts:
@@ -143,14 +143,14 @@ def multipart(parts: Sequence[tuple[str, str, bytes]]) -> tuple[str, bytes]:
     return f"multipart/form-data; boundary={boundary}", b"".join(pieces)
 
 
-def _read(reply: Reply, answer: type[T]) -> T:
+def _decode(reply: Reply, answer: type[T]) -> T:
     try:
         return msgspec.json.decode(reply.body, type=answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise UnexpectedReplyError(f"the answer is not one of Gatepost's: {fault}") from None
 
 
-def _refusal(reply: Reply) -> ClientError:
+def _read_error(reply: Reply) -> ClientError:
     try:
         error = msgspec.json.decode(reply.body, type=Error)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -158,8 +158,8 @@ def _refusal(reply: Reply) -> ClientError:
     return ApiError(reply.status, error.error, error.message or "")
 
 
-def _retry_after(text: str) -> float:
-    """Seconds to wait, from either form of the field (RFC 9110 section 10.2.3)."""
+def _parse_retry_after(text: str) -> float:
+    """Return the seconds of a Retry-After field, in either of its forms (RFC 9110 section 10.2.3)."""
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:

@@ -1,7 +1,7 @@
-"""What an operator's policy file states, and everything that is wrong with it at once, each fault with its line.
+"""Read a policy file of the operator: the values that it sets, and all of its faults with their lines.
 
-The file is TOML. `tomllib` reads it and forgets where things stood, so the lines of headers and keys are found once
-more in the text. That second look is only for pointing: what it misses is pointed at with the line above it.
+The file is TOML. `tomllib` does not keep positions, so the lines of headers and keys are searched in the text. That
+search is only for error messages: for a key that it misses, the line above is named.
 """
 
 import difflib
@@ -48,18 +48,18 @@ class StatedPolicy(msgspec.Struct, frozen=True):
 
 
 def read_policy_file(text: str, base: Policy) -> StatedPolicy:
-    """Read a file that is to be laid over `base`; never raises."""
+    """Read a policy file that changes `base`; never raises."""
     if len(text) > MAX_CHARACTERS:
         return StatedPolicy(mistakes=(PolicyMistake(1, (), f"is larger than {MAX_CHARACTERS >> 20} MiB"),))
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
-        return StatedPolicy(mistakes=(_syntax(str(fault), text),))
+        return StatedPolicy(mistakes=(_describe_syntax_error(str(fault), text),))
     except RecursionError:
         return StatedPolicy(mistakes=(PolicyMistake(1, (), "is nested too deeply"),))
-    lines = _lines(text)
+    lines = _find_lines(text)
     old = _rename_groups(document, lines)
-    reading = _Reading(document, base, lines)
+    reading = _FileReader(document, base, lines)
     statements = tuple(reading.statements())
     mistakes = tuple(sorted((*reading.mistakes, *old.mistakes)))
     return StatedPolicy(() if mistakes else statements, mistakes, old.warnings)
@@ -76,30 +76,30 @@ def _rename_groups(document: dict[str, Any], lines: dict[Key, int]) -> StatedPol
             if new in groups:
                 mistakes.append(PolicyMistake(line, key, f"is the old name of {new}, which is set too: keep {new}"))
             else:
-                warnings.append(PolicyMistake(line, key, _new_name(new)))
+                warnings.append(PolicyMistake(line, key, _describe_new_name(new)))
             groups.setdefault(new, groups.pop(old))
             lines |= {("groups", new, *inner[2:]): at for inner, at in lines.items() if inner[:2] == key}
         for kind, fields in kinds.items() if isinstance(kinds, dict) else ():
             if isinstance(fields, dict) and fields.get("group") == old:
                 key_of_kind = ("kinds", kind, "group")
                 line = lines.get(key_of_kind) or lines.get(key_of_kind[:2], 1)
-                warnings.append(PolicyMistake(line, key_of_kind, f"names {old}, which {_new_name(new)}"))
+                warnings.append(PolicyMistake(line, key_of_kind, f"names {old}, which {_describe_new_name(new)}"))
                 fields["group"] = new
     return StatedPolicy(mistakes=tuple(mistakes), warnings=tuple(warnings))
 
 
-def _new_name(new: str) -> str:
+def _describe_new_name(new: str) -> str:
     return f"is now called {new}; the old name is still read"
 
 
-def _syntax(message: str, text: str) -> PolicyMistake:
+def _describe_syntax_error(message: str, text: str) -> PolicyMistake:
     at = _AT_LINE.search(message)
     line = int(at.group(1)) if at else text.count("\n") + 1
     return PolicyMistake(line, (), f"is not TOML here: {_AT_LINE.sub('', message)}")
 
 
-class _Reading:
-    """One walk over a document; what is wrong is collected on the way."""
+class _FileReader:
+    """One walk over a parsed file; faults are collected on the way."""
 
     def __init__(self, document: Mapping[str, Any], base: Policy, lines: Mapping[Key, int]) -> None:
         self._document = document
@@ -145,9 +145,9 @@ class _Reading:
         yield PolicyStatement(section, name, field, float(value) if field in _POINTS else value, self._line(key))
 
     def _value_fault(self, field: str, value: Any) -> str:
-        """Why a value cannot stand there, as the end of a sentence; empty if it can."""
+        """Return what is wrong with a value as the end of a sentence; empty if it is valid."""
         if field in _POINTS:
-            return _points_fault(field, value)
+            return _find_points_fault(field, value)
         if field == "conclusive":
             return "" if isinstance(value, bool) else "must be true or false"
         if not isinstance(value, str):
@@ -155,7 +155,7 @@ class _Reading:
         if field in _WORDS and value not in _WORDS[field]:
             return f"must be one of {', '.join(_WORDS[field])}, not {value!r}"
         if field == "group" and value and value not in self._groups():
-            return f"names {value!r}, but there is no such group{_near(value, self._groups())}"
+            return f"names {value!r}, but there is no such group{_suggest(value, self._groups())}"
         return ""
 
     def _groups(self) -> set[str]:
@@ -166,12 +166,12 @@ class _Reading:
         return VERDICTS if section == "verdicts" else getattr(self._base, section)
 
     def _may_be_new(self, section: str, name: str) -> bool:
-        """An operator may have lists and groups of their own; findings and verdicts are ours."""
+        """Return whether a name may be new: an operator may add lists and groups, but no findings and verdicts."""
         form = {"groups": _GROUP, "kinds": _LIST_KIND}.get(section)
         return bool(form and form.fullmatch(name))
 
     def _wrong(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
-        self.mistakes.append(PolicyMistake(self._line(key), key, sentence + _near(key[-1], known)))
+        self.mistakes.append(PolicyMistake(self._line(key), key, sentence + _suggest(key[-1], known)))
 
     def _line(self, key: Key) -> int:
         while key and key not in self._lines:
@@ -182,7 +182,7 @@ class _Reading:
 _ONE = {"verdicts": "verdict", "groups": "group name", "kinds": "finding"}
 
 
-def _points_fault(field: str, value: Any) -> str:
+def _find_points_fault(field: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "must be a number"
     if not (math.isfinite(value) and 0 <= value <= MOST_POINTS):
@@ -190,29 +190,29 @@ def _points_fault(field: str, value: Any) -> str:
     return "must be more than 0" if field == "threshold" and value == 0 else ""
 
 
-def _near(word: str, known: Iterable[str]) -> str:
+def _suggest(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _lines(text: str) -> dict[Key, int]:
-    """The line of every header and key, as far as a look at each line by itself can tell."""
+def _find_lines(text: str) -> dict[Key, int]:
+    """Return the line of every header and key, as far as each line by itself shows it."""
     found: dict[Key, int] = {}
     table: Key = ()
     for number, line in enumerate(text.split("\n"), 1):
         start = line.lstrip()
         if start.startswith("["):
-            table = _path(start.lstrip("["))
+            table = _split_key(start.lstrip("["))
             key = table
         else:
-            key = (*table, *path) if (path := _path(start)) else ()
+            key = (*table, *path) if (path := _split_key(start)) else ()
         for length in range(1, len(key) + 1):
             found.setdefault(key[:length], number)
     return found
 
 
-def _path(text: str) -> Key:
-    """A dotted key at the start of a line, without its quotes."""
+def _split_key(text: str) -> Key:
+    """Return the parts of a dotted key at the start of a line, without quotes."""
     steps: list[str] = []
     position = 0
     while step := _STEP.match(text, position):

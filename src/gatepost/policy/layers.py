@@ -1,12 +1,7 @@
-"""Policies over policies: what is shipped, what the deployment's file changes, what a tenant's file changes of that.
+"""Policies over policies: the shipped one, the changes of the deployment's file, and those of a tenant's file.
 
-Each layer states only what differs. Of every value it is known which layer set it, in which file and line, and what it
-was below: that is what `gatepost policy explain` shows, and in short what a ledger says.
-
-Policy as data: what each finding weighs, which findings share a cap, and what a verdict leads to.
-
-The shipped policy is `gatepost/policy.toml`. An operator's file states only what differs; it is laid
-over the shipped one, value by value (`layering`), and every fault of it is told at once (`stating`).
+For every value it is known which layer set it, in which file and line, and what the value was below.
+`gatepost policy explain` shows that, and a ledger in short.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +17,7 @@ PolicyKey: TypeAlias = tuple[str, str, str]
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """One operator's file: at which level, its name, what it says."""
+    """One policy file of the operator: its level, name and text."""
 
     level: Literal["deployment", "tenant"]
     file: str
@@ -30,7 +25,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value, and who gave it. `file` and `line` are those of an operator's file."""
+    """A value and the layer that set it; `file` and `line` are those of a policy file of the operator."""
 
     value: Any
     level: Level
@@ -39,34 +34,34 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """A policy that holds, and where its values come from.
+    """A policy in force, and the origin of its values.
 
-    `stated` has, for every value that a layer names, all that it was, the lowest layer first and the one that holds
-    last. Whatever is not in there is shipped.
+    `stated` has the history of every value that a layer sets: the lowest layer first, the value in force last. Values
+    that are not in it are those of the shipped policy.
     """
 
     policy: Policy
     stated: Mapping[PolicyKey, tuple[Origin, ...]] = {}
 
     def origins(self, section: str, name: str, field: str) -> tuple[Origin, ...]:
-        """All that one value was, the one that holds last."""
+        """Return the history of one value, with the value in force last."""
         known = self.stated.get((section, name, field))
-        return known or (Origin(_value(self.policy, section, name, field), "shipped"),)
+        return known or (Origin(_read_value(self.policy, section, name, field), "shipped"),)
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """The policy of a deployment, and those of the tenants that have one of their own."""
+    """The policy of a deployment, and those of tenants that have their own."""
 
     deployment: Effective
     tenants: Mapping[str, Effective] = {}
 
     def of(self, tenant: str | None) -> Effective:
-        """The policy that holds for a message of this tenant."""
+        """Return the policy for messages of a tenant."""
         return self.tenants.get(tenant or "", self.deployment)
 
 
 def lay_over(base: Effective, layer: Layer) -> Effective:
-    """One more layer over a policy; `PolicyError` with every fault where the file has any."""
+    """Apply one more layer to a policy; raises `PolicyError` with every fault of the file."""
     said: StatedPolicy = read_policy_file(layer.text, base.policy)
     if said.mistakes:
         raise PolicyError(layer.file, said.mistakes)
@@ -74,14 +69,14 @@ def lay_over(base: Effective, layer: Layer) -> Effective:
     for each in said.statements:
         place = (each.section, each.name, each.field)
         known[place] = (*base.origins(*place), Origin(each.value, layer.level, layer.file, each.line))
-    policy = _applied(base.policy, said.statements)
-    return Effective(msgspec.structs.replace(policy, changes=_changes(known)), known)
+    policy = _apply(base.policy, said.statements)
+    return Effective(msgspec.structs.replace(policy, changes=_describe_changes(known)), known)
 
 
-def _applied(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
+def _apply(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
     verdicts, groups, kinds = dict(policy.verdicts), dict(policy.groups), dict(policy.kinds)
     sections: dict[str, dict[Any, Any]] = {"verdicts": verdicts, "groups": groups, "kinds": kinds}
-    for (section, name), fields in _by_entry(statements).items():
+    for (section, name), fields in _group_by_entry(statements).items():
         entries = sections[section]
         if section == "kinds":
             entries[name] = msgspec.structs.replace(rule_of(name, policy), **fields)
@@ -92,15 +87,15 @@ def _applied(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
     return Policy(verdicts, groups, kinds)
 
 
-def _by_entry(statements: Iterable[PolicyStatement]) -> dict[tuple[str, str], dict[str, Any]]:
+def _group_by_entry(statements: Iterable[PolicyStatement]) -> dict[tuple[str, str], dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for each in statements:
         found.setdefault((each.section, each.name), {})[each.field] = each.value
     return found
 
 
-def _changes(known: Mapping[PolicyKey, tuple[Origin, ...]]) -> dict[str, str]:
-    """What differs from what is shipped, as the ledger says it: by section and name, without files and lines."""
+def _describe_changes(known: Mapping[PolicyKey, tuple[Origin, ...]]) -> dict[str, str]:
+    """Return the differences from the shipped policy as the ledger shows them: by section and name, without files."""
     found: dict[str, list[str]] = {}
     for (section, name, field), origins in known.items():
         first, last = origins[0], origins[-1]
@@ -111,7 +106,7 @@ def _changes(known: Mapping[PolicyKey, tuple[Origin, ...]]) -> dict[str, str]:
 
 
 def render_value(value: Any) -> str:
-    """A value as a person reads it."""
+    """Return a value as text for people."""
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):
@@ -119,7 +114,7 @@ def render_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _value(policy: Policy, section: str, name: str, field: str) -> Any:
+def _read_value(policy: Policy, section: str, name: str, field: str) -> Any:
     if section == "kinds":
         return getattr(rule_of(name, policy), field)
     rules: Mapping[str, VerdictRule | GroupRule] = getattr(policy, section)
@@ -127,10 +122,10 @@ def _value(policy: Policy, section: str, name: str, field: str) -> Any:
 
 
 def unchanged_policies() -> Policies:
-    """The policies of a deployment that changes nothing."""
+    """Return the policies of a deployment without policy files."""
     return Policies(Effective(shipped_policy()))
 
 
 def override(base: Policy, text: str, file: str = "policy") -> Policy:
-    """An operator's file over another policy."""
+    """Return a policy with the text of a policy file applied to it."""
     return lay_over(Effective(base), Layer("deployment", file, text)).policy

@@ -1,19 +1,7 @@
-"""What an operator's policy file states, and everything that is wrong with it at once, each fault with its line.
+"""Policy as data: the weight of each finding, groups with a shared cap, and the decision for each verdict.
 
-The file is TOML. `tomllib` reads it and forgets where things stood, so the lines of headers and keys are found once
-more in the text. That second look is only for pointing: what it misses is pointed at with the line above it.
-
-Policies over policies: what is shipped, what the deployment's file changes, what a tenant's file changes of that.
-
-Each layer states only what differs. Of every value it is known which layer set it, in which file and line, and what it
-was below: that is what `gatepost policy explain` shows, and in short what a ledger says.
-
-The vocabulary of policy: what a verdict, a group and a kind of finding are told to do.
-
-Policy as data: what each finding weighs, which findings share a cap, and what a verdict leads to.
-
-The shipped policy is `gatepost/policy.toml`. An operator's file states only what differs; it is laid
-over the shipped one, value by value (`layering`), and every fault of it is told at once (`stating`).
+The shipped policy is `gatepost/policy.toml`. A policy file of the operator states only what differs (`file`) and is
+laid over the shipped one, value by value (`layers`).
 """
 
 import tomllib
@@ -28,7 +16,7 @@ Key = tuple[str, ...]
 
 
 class PolicyMistake(msgspec.Struct, frozen=True, order=True):
-    """Something wrong, before anybody knows in which file."""
+    """A fault or warning at a line of a file that is not named yet."""
 
     line: int
     key: Key
@@ -39,7 +27,7 @@ class PolicyMistake(msgspec.Struct, frozen=True, order=True):
 
 
 class PolicyError(ValueError):
-    """A policy file that cannot be used; the text says where and why, every fault of it."""
+    """A faulty policy file; the text has every fault with file, line and key."""
 
     def __init__(self, file: str, mistakes: Iterable[PolicyMistake]) -> None:
         self.file = file
@@ -71,10 +59,10 @@ VERDICTS: tuple[Verdict, ...] = Verdict.__args__  # type: ignore[attr-defined]  
 
 
 class VerdictRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a verdict is reached and what it leads to.
+    """When a verdict is reached, and the decision for it.
 
-    Reached at a total score of `threshold`, if findings that speak for it make up at least `own` of that.
-    Without a threshold only a conclusive finding leads there.
+    It is reached at a total score of `threshold` if findings for this verdict make up at least `own` of it. Without a
+    threshold, only a conclusive finding leads to it.
     """
 
     decision: Chosen
@@ -83,14 +71,14 @@ class VerdictRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GroupRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Findings that tend to come together count together, at most `cap`."""
+    """Findings that tend to occur together count at most `cap` together."""
 
     cap: float
     description: str
 
 
 class KindRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one kind of finding weighs, and which verdict it speaks for. `conclusive` ones need no threshold."""
+    """The weight of one kind of finding and the verdict it speaks for. `conclusive` ones need no threshold."""
 
     weight: float
     verdict: Verdict
@@ -99,8 +87,8 @@ class KindRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole policy. `changes` says of what an operator's files changed, by section and name, what and where; it is
-    written down in the ledger of every message that it touches."""
+    """A whole policy. `changes` describes, by section and name, what the files of an operator changed; the ledger of
+    every message that such a change affects contains it."""
 
     verdicts: dict[Verdict, VerdictRule]
     groups: dict[str, GroupRule]
@@ -109,7 +97,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def rule_of(kind: str, policy: Policy) -> KindRule:
-    """What a policy says of a kind. A list of the operator's own that no policy names says no; others weigh nothing."""
+    """Return the rule for a kind. A custom list without a rule is conclusive for `policy`; others weigh nothing."""
     found = policy.kinds.get(kind)
     if found is not None:
         return found
@@ -119,20 +107,20 @@ def rule_of(kind: str, policy: Policy) -> KindRule:
 
 @cache
 def shipped_policy() -> Policy:
-    """The policy that comes with the package."""
+    """Return the policy that comes with the package."""
     return parse_shipped((files("gatepost") / "policy.toml").read_text("utf-8"))
 
 
 def parse_shipped(text: str) -> Policy:
-    """A whole policy from TOML."""
+    """Parse a whole policy from TOML; raises `PolicyError`."""
     try:
         policy = msgspec.convert(tomllib.loads(text), Policy)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as fault:
         raise PolicyError("policy.toml", [PolicyMistake(1, (), str(fault))]) from None
-    return _checked(policy)
+    return _check(policy)
 
 
-def _checked(policy: Policy) -> Policy:
+def _check(policy: Policy) -> Policy:
     wrong = [PolicyMistake(1, ("verdicts", each), "is required") for each in VERDICTS if each not in policy.verdicts]
     for kind, rule in policy.kinds.items():
         if rule.group and rule.group not in policy.groups:

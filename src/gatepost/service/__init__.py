@@ -1,1 +1,1 @@
-"""A running Gatepost: its data folder, first start, certificate and sockets, and guard and abby in one event loop."""
+"""The composition root: data folder, first start, ports, and guard and abby in one event loop; the doctor."""

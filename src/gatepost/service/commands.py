@@ -1,6 +1,6 @@
-"""`gatepost serve`, `guard` and `abby`: the data folder is prepared and held, the files are read, the plan runs.
+"""`gatepost serve`, `guard` and `abby`: prepare and lock the data folder, read the files, and run the plan.
 
-What runs is loaded only then: whoever has a fault in a file wants to read about it at once.
+The services are loaded only after the files were read, so that a fault in a file is reported at once.
 """
 
 import os
@@ -29,8 +29,11 @@ FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 
 
 class Started(msgspec.Struct, frozen=True):
-    """What a person wants to know of a service that is up. `certificate` is set where it has to be named to clients,
-    `token_file` where the token of the first start is in force, `password` only the first time."""
+    """What the operator is told about a service that runs.
+
+    `certificate` is set if clients need it, `token_file` if the token of the first start is valid, `password` only the
+    first time.
+    """
 
     url: str
     data: DataFolder
@@ -42,32 +45,32 @@ class Started(msgspec.Struct, frozen=True):
 
 
 def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]) -> None:
-    """Run both; `greet` is told once they serve."""
-    _take(data)
+    """Run both services; `greet` is called once they serve."""
+    _prepare_process(data)
     with data.lock("guard", "abby"):
         folder = first_start.prepare(data, given)
         both = files.load(folder)
-        started = partial(_welcome, data, folder, both, greet)
+        started = partial(_welcome_operator, data, folder, both, greet)
         _run(data, folder, both.guard, both.abby, started)
 
 
 def guard(data: DataFolder, folder: Path) -> None:
     """Run the core alone."""
-    _take(data)
+    _prepare_process(data)
     settings = files.load_guard(folder)
     source = settings.scan_sources.rest_api or settings.scan_sources.smtp
     if source is None:
-        raise StartError(f"{folder / files.GUARD_FILE} has nothing under scanSources: there is nothing to serve.")
+        raise StartError(f"{folder / files.GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
     with data.lock("guard"):
-        _run(data, folder, settings, None, partial(_say_port, "guard", source.host))
+        _run(data, folder, settings, None, partial(_log_port, "guard", source.host))
 
 
 def abby(data: DataFolder, folder: Path) -> None:
     """Run the API service alone."""
-    _take(data)
+    _prepare_process(data)
     settings = files.load_abby(folder)
     with data.lock("abby"):
-        _run(data, folder, None, settings, partial(_say_port, "abby", settings.listen.host))
+        _run(data, folder, None, settings, partial(_log_port, "abby", settings.listen.host))
 
 
 def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: AbbySettings | None, started: "Up") -> None:
@@ -81,7 +84,7 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
         first_start.ensure_secret(data)
-        certificates.ensure_certificate(data, _hosts(guard, abby))
+        certificates.ensure_certificate(data, _list_hosts(guard, abby))
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
@@ -104,22 +107,22 @@ def warn_of_old_names(folder: Path) -> None:
         structlog.get_logger("gatepost").warning("configuration has an old name", where=str(warning))
 
 
-def _take(data: DataFolder) -> None:
-    """Files are private, and there are as many descriptors as the system lets us have: each client needs one."""
+def _prepare_process(data: DataFolder) -> None:
+    """Make new files private and allow as many descriptors as the system permits: each client needs one."""
     os.umask(PRIVATE)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     data.make()
 
 
-def _hosts(guard: GuardSettings | None, abby: AbbySettings | None) -> list[str]:
-    """Names and addresses that the certificate has to be good for."""
+def _list_hosts(guard: GuardSettings | None, abby: AbbySettings | None) -> list[str]:
+    """Return the names and addresses that the certificate must cover."""
     source = guard.scan_sources.rest_api if guard else None
     hosts = [source.host if source else "", abby.listen.host if abby else ""]
     return [host for host in hosts if host and host not in ANY]
 
 
-async def _welcome(
+async def _welcome_operator(
     data: DataFolder,
     folder: Path,
     both: files.Configuration,
@@ -135,43 +138,43 @@ async def _welcome(
         data=data,
         config=folder,
         certificate=data.certificate if both.abby.tls is None else None,
-        token_file=_token_file(data, both.abby),
+        token_file=_find_token_file(data, both.abby),
         password=password,
-        notes=tuple(_notes(both.guard)),
+        notes=tuple(_write_notes(both.guard)),
     )
     greet(started)
     if password:
         await first_start.create_administrator(store, password)
-    await _say("gatepost", both.abby.listen.host, port)
+    await _log_listening("gatepost", both.abby.listen.host, port)
 
 
 def local_url(settings: AbbySettings, port: int) -> str:
-    """An address that works on this machine."""
+    """Return a URL of the service that works on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
     return f"{'http' if settings.tls == 'off' else 'https'}://{ports.render_address(host, port)}"
 
 
-def _token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
+def _find_token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
     if not data.token.exists():
         return None
     token = data.token.read_text("ascii").strip()
     return data.token if any(entry.token == token for entry in settings.static_api_tokens) else None
 
 
-def _notes(settings: GuardSettings) -> Iterator[str]:
+def _write_notes(settings: GuardSettings) -> Iterator[str]:
     if settings.scan_sources.smtp and settings.delivery.next_hop is None:
         yield "scanSources.smtp is set without delivery.nextHop: mail that is to be delivered is answered with 451."
     if settings.unsealed:
-        yield "unsealed is set: what parses hostile mail may reach files and network."
+        yield "unsealed is set: workers that parse hostile mail may reach files and network."
     if os.environ.get(FAULT_INJECTION):
         yield f"{FAULT_INJECTION} is set: messages can make workers misbehave. For tests only."
 
 
-async def _say_port(what: str, host: str, port: int, _store: "Store") -> None:
-    await _say(what, host, port)
+async def _log_port(what: str, host: str, port: int, _store: "Store") -> None:
+    await _log_listening(what, host, port)
 
 
-async def _say(what: str, host: str, port: int) -> None:
+async def _log_listening(what: str, host: str, port: int) -> None:
     import structlog
 
     structlog.get_logger("gatepost").info("listening", service=what, address=ports.render_address(host, port))

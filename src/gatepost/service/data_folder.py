@@ -1,4 +1,4 @@
-"""The data folder: what lies where in it, who may read it, and that one service at a time uses it."""
+"""The data folder: its files, their permissions, and the locks that keep it to one service at a time."""
 
 import contextlib
 import fcntl
@@ -14,17 +14,17 @@ FOLDER_MODE = 0o700
 
 
 class StartError(Exception):
-    """Why a command cannot start, as one sentence for the person who typed it."""
+    """The reason why a command cannot run, as one sentence for the operator."""
 
 
 class DataFolder(msgspec.Struct, frozen=True):
-    """Names in a data folder; `path` is absolute."""
+    """The files of a data folder; `path` is absolute."""
 
     path: Path
 
     @property
     def certificate(self) -> Path:
-        """The certificate that both services show where none is configured; also what it is verified with."""
+        """The certificate of both services if none is configured; clients verify it with the same file."""
         return self.path / "tls" / "certificate.pem"
 
     @property
@@ -33,12 +33,12 @@ class DataFolder(msgspec.Struct, frozen=True):
 
     @property
     def secret(self) -> Path:
-        """What abby proves itself to guard with, where the files name nothing."""
+        """The secret that abby authenticates to guard with, if the configuration names none."""
         return self.path / "secret"
 
     @property
     def token(self) -> Path:
-        """The token of the first start, once more, so that a shell can read it. `abby.yml` is what counts."""
+        """A copy of the token of the first start for use in shells; the one in `abby.yml` is in force."""
         return self.path / "token"
 
     @property
@@ -47,7 +47,7 @@ class DataFolder(msgspec.Struct, frozen=True):
 
     @property
     def spool(self) -> Path:
-        """Bodies of waiting and running messages; nothing in it outlives the process."""
+        """Bodies of messages in processing; they are deleted with the process."""
         return self.path / "spool"
 
     @property
@@ -57,27 +57,27 @@ class DataFolder(msgspec.Struct, frozen=True):
 
     @property
     def quarantine(self) -> Path:
-        """Raw bytes of held mail, where `quarantine.url` names no other place."""
+        """Raw bytes of held mail, if `quarantine.url` is not set."""
         return self.path / "quarantine"
 
     def make(self) -> None:
-        """Have the folder, for this user alone; raises `StartError`."""
-        with _explained(self.path):
+        """Create the folder, readable only by this user; raises `StartError`."""
+        with _explain_errors(self.path):
             self.path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
 
     def write_once(self, file: Path, content: str | bytes) -> bool:
-        """Write a file whole, readable by this user alone, unless it is there; raises `StartError`."""
+        """Write a file, readable only by this user, unless it is there; raises `StartError`."""
         if file.exists():
             return False
         self.replace(file, content)
         return True
 
     def replace(self, file: Path, content: str | bytes) -> None:
-        """Write a file whole or not at all: a kill leaves the old state or the new one."""
+        """Write a file completely or not at all: after a kill there is the old content or the new one."""
         raw = content.encode() if isinstance(content, str) else content
-        with _explained(file):
+        with _explain_errors(file):
             file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             descriptor, fresh = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
             with os.fdopen(descriptor, "wb") as stream:
@@ -88,7 +88,7 @@ class DataFolder(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def lock(self, *services: str) -> Iterator[None]:
-        """Hold the folder for these services; raises `StartError` where another process has it.
+        """Lock the folder for these services; raises `StartError` if another process has it.
 
         Record locks, not flock: they belong to the process, so worker processes do not inherit them.
         """
@@ -99,16 +99,16 @@ class DataFolder(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def lock_patiently(self, name: str) -> Iterator[None]:
-        """Wait for a short piece of work that another process may be doing as well."""
+        """Lock a name, and wait while another process has it."""
         file = self.path / f"{name}.lock"
-        with _explained(file):
+        with _explain_errors(file):
             stream = file.open("a+")
         with stream:
             fcntl.lockf(stream, fcntl.LOCK_EX)
             yield
 
     def is_locked(self, service: str) -> bool:
-        """Does a process hold the folder for this service?"""
+        """Return whether a process has locked the folder for this service."""
         if not (self.path / f"{service}.lock").exists():
             return False
         try:
@@ -120,26 +120,26 @@ class DataFolder(msgspec.Struct, frozen=True):
     @contextlib.contextmanager
     def _locked(self, service: str) -> Iterator[None]:
         file = self.path / f"{service}.lock"
-        with _explained(file):
+        with _explain_errors(file):
             stream = file.open("a+")
         with stream:
             try:
                 fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 stream.seek(0)
-                raise StartError(f"{_who(stream.read())} already runs on {self.path}.") from None
+                raise StartError(f"{_describe_owner(stream.read())} already runs on {self.path}.") from None
             stream.truncate(0)
             stream.write(str(os.getpid()))
             stream.flush()
             yield
 
 
-def _who(text: str) -> str:
+def _describe_owner(text: str) -> str:
     return f"Another Gatepost (process {text})" if text.isdigit() else "Another Gatepost"
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:

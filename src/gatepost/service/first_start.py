@@ -20,42 +20,42 @@ if TYPE_CHECKING:
 ADMINISTRATOR = "admin"
 
 GUARD_YML = """\
-# Gatepost's core: where mail comes in and how it is analysed.
+# guard, Gatepost's core: sources of mail and limits of the analysis.
 # Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then restart.
 
-# Messages that are worked on at once. maxGuardRequestsInProcessing (from where on mail has to wait) and
-# guardRequestThrottleThreshold (from where on it is slowed down) follow this number unless they are set.
+# Number of messages that are processed at once. maxGuardRequestsInProcessing (further messages are refused) and
+# guardRequestThrottleThreshold (further messages are delayed) have this value unless they are set.
 mainWorkerCount: 20
 
 scanSources:
-  # The Email Scanning API's way in. HTTPS, and only abby gets in; `restApi: {}` alone means the same.
+  # The HTTPS source for abby; `restApi: {}` alone means the same.
   restApi: {host: 127.0.0.1, port: 9785}
   # smtp: {host: 127.0.0.1, port: 10025}
 
 # delivery: {nextHop: "smtp://127.0.0.1:10026"}
 
-# The system's name servers are asked unless others are named.
+# By default the name servers of the system are used.
 # dns: {nameservers: ["192.0.2.53:53"], timeout: 2000}
 
 # Results and ledgers are kept in one file of the data folder.
 storage: {url: "sqlite:gatepost.db"}
 """
 ABBY_YML = """\
-# Gatepost's API service: who may send mail for analysis, and which cores do the work.
+# abby, Gatepost's API service: its users, and the cores that analyse their mail.
 # Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then restart.
 
-# Only this machine can reach it. 0.0.0.0 opens it to others; give it a certificate of yours then:
+# Only this machine can reach it. 0.0.0.0 opens it to others; then configure your own certificate:
 # tls: {{certificate: /path/fullchain.pem, key: /path/privkey.pem}}
 listen: {{host: 127.0.0.1, port: 9081}}
 
 serviceProviders:
   core:
-    # The cores that messages are spread over. Several are several machines, with PostgreSQL as storage.
+    # The cores that messages are distributed to. Cores on several machines need PostgreSQL as storage.
     hosts: ["https://127.0.0.1:{port}"]
-{secret}    # Milliseconds that a scan may wait for its turn and run.
+{secret}    # Milliseconds that a scan may take, waiting included.
     longRequestTimeout: 3600000
 
-# Who may use the Email Scanning API: `Authorization: Bearer TOKEN`. Make more with `openssl rand -hex 32`.
+# Users of the Email Scanning API: `Authorization: Bearer TOKEN`. Generate tokens with `openssl rand -hex 32`.
 staticApiTokens:
   - name: first
     token: "{token}"
@@ -94,7 +94,7 @@ def prepare(data: DataFolder, config: Path | None) -> Path:
 
 
 def ensure_secret(data: DataFolder) -> None:
-    """Have what abby proves itself to guard with."""
+    """Write the secret that abby authenticates to guard with, unless it is there."""
     data.write_once(data.secret, secrets.token_hex(32))
 
 
@@ -115,7 +115,7 @@ def _write_configuration(data: DataFolder) -> None:
 
 
 async def create_administrator(store: "UserStore", password: str) -> None:
-    """The first user, who makes all others."""
+    """Create the first user, the administrator."""
     from gatepost.store.audit import SYSTEM
     from gatepost.web.credentials import PasswordHashes
 

@@ -28,7 +28,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Serves(Protocol):
-    """What runs here until it is told to exit; `ready` is set once it listens."""
+    """A server that runs until `should_exit` is set; `ready` is set once it listens."""
 
     ready: asyncio.Event
     should_exit: bool
@@ -37,7 +37,7 @@ class Serves(Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn without signal handlers of its own, on sockets that are bound already."""
+    """uvicorn without its own signal handlers, on sockets that are already bound."""
 
     def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
         super().__init__(config)
@@ -73,20 +73,20 @@ def build_server(app: Any, bound: Sequence[socket.socket], pair: tuple[Path, Pat
 
 
 def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run a service in an event loop of its own; `main` gets the event that asks it to stop."""
+    """Run a service in a new event loop; `main` gets the event that asks it to stop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_watched(main))
+        runner.run(_run_until_signal(main))
 
 
-async def _watched(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, _stop, stop, number)
+        loop.add_signal_handler(number, _handle_signal, stop, number)
     await main(stop)
 
 
-def _stop(stop: asyncio.Event, number: int) -> None:
+def _handle_signal(stop: asyncio.Event, number: int) -> None:
     if stop.is_set():
         log.warning("stopped at once", signal=signal.Signals(number).name)
         os._exit(128 + number)
@@ -98,9 +98,9 @@ async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callabl
     """Serve until asked to stop or until one server fails; in either case all of them end."""
     tasks = [asyncio.create_task(server.run_here()) for server in servers]
     try:
-        if await _first(tasks, _all_ready(servers)):
+        if await _wait_for_first(tasks, _wait_until_ready(servers)):
             await started()
-            await _first(tasks, stop.wait())
+            await _wait_for_first(tasks, stop.wait())
     finally:
         for server in servers:
             server.should_exit = True
@@ -110,13 +110,13 @@ async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callabl
             raise result
 
 
-async def _all_ready(servers: Sequence[Serves]) -> None:
+async def _wait_until_ready(servers: Sequence[Serves]) -> None:
     for server in servers:
         await server.ready.wait()
 
 
-async def _first(tasks: Sequence[asyncio.Task[None]], awaited: Coroutine[Any, Any, Any]) -> bool:
-    """Wait; true if what was awaited came before any of the tasks ended."""
+async def _wait_for_first(tasks: Sequence[asyncio.Task[None]], awaited: Coroutine[Any, Any, Any]) -> bool:
+    """Wait; return whether `awaited` finished before any of the tasks."""
     waiter = asyncio.create_task(awaited)
     await asyncio.wait([*tasks, waiter], return_when=asyncio.FIRST_COMPLETED)
     if waiter.done():

@@ -1,4 +1,4 @@
-"""What no key shows by itself: keys, files and machines that must agree with each other."""
+"""Faults that no single key shows: keys, files and machines that contradict each other."""
 
 import socket
 from collections.abc import Iterator
@@ -16,20 +16,20 @@ Disagreement = tuple[Key, str]
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """The host and port that a core's base address leads to."""
+    """Return the host and port of a core's base URL."""
     parts = urlsplit(url)
     return (parts.hostname or "").lower(), parts.port or 443
 
 
 def is_this_machine(host: str) -> bool:
-    """Does a host name or address mean the machine that this runs on? Asks no DNS."""
+    """Return whether a host name or address is that of this machine; DNS is not asked."""
     if host in LOOPBACK or host.startswith("127.") or host == socket.gethostname().lower():
         return True
     return any(_is_own_address(family, host) for family in (socket.AF_INET, socket.AF_INET6))
 
 
 def _is_own_address(family: socket.AddressFamily, host: str) -> bool:
-    """The kernel lets a socket be bound to no other machine's address."""
+    """Try to bind a socket: the kernel allows that only for an address of this machine."""
     try:
         address = socket.inet_ntop(family, socket.inet_pton(family, host))
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -40,7 +40,7 @@ def _is_own_address(family: socket.AddressFamily, host: str) -> bool:
 
 
 def leads_to(url: str, guard: Guard) -> bool:
-    """Is a core's base address the `restApi` source of this very guard?"""
+    """Return whether a core's base URL is the `restApi` source of this guard."""
     source = guard.scan_sources.rest_api
     host, port = host_and_port(url)
     if source is None or port != source.port:
@@ -49,8 +49,8 @@ def leads_to(url: str, guard: Guard) -> bool:
     return host == listening or ((listening in LOOPBACK | ANY) and is_this_machine(host))
 
 
-def guard_alone(guard: Guard) -> Iterator[Disagreement]:
-    """Faults across the keys of `guard.yml`."""
+def find_guard_faults(guard: Guard) -> Iterator[Disagreement]:
+    """Yield faults across the keys of `guard.yml`."""
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port and (rest.host, rest.port) == (smtp.host, smtp.port):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
@@ -60,26 +60,26 @@ def guard_alone(guard: Guard) -> Iterator[Disagreement]:
         yield from ((("yara", "folder"), fault) for fault in find_rule_faults(Path(guard.yara.folder)))
 
 
-def abby_alone(abby: Abby) -> Iterator[Disagreement]:
-    """Faults across the keys of `abby.yml`."""
-    yield from _tokens(abby)
+def find_abby_faults(abby: Abby) -> Iterator[Disagreement]:
+    """Yield faults across the keys of `abby.yml`."""
+    yield from _find_repeated_tokens(abby)
     core = abby.service_providers.core
     at = ("serviceProviders", "core")
     away = [(index, url) for index, url in enumerate(core.hosts) if not is_this_machine(host_and_port(url)[0])]
     if away and abby.storage.url.startswith("sqlite:"):
-        yield ("storage", "url"), _one_machine(away[0][1])
+        yield ("storage", "url"), _describe_sqlite_fault(away[0][1])
     if away and core.secret is None:
         yield at, f"needs a secret, the same as scanSources.restApi.secret on {away[0][1]}"
     if len(set(core.hosts)) < len(core.hosts):
         yield (*at, "hosts"), "names the same core twice"
 
 
-def _one_machine(url: str) -> str:
+def _describe_sqlite_fault(url: str) -> str:
     need = "abby and guard on different hosts need PostgreSQL"
     return f"is SQLite, a file on one machine, but {url} is another one: {need}"
 
 
-def _tokens(abby: Abby) -> Iterator[Disagreement]:
+def _find_repeated_tokens(abby: Abby) -> Iterator[Disagreement]:
     seen: dict[str, str] = {}
     for index, entry in enumerate(abby.static_api_tokens):
         if entry.token in seen:
@@ -87,8 +87,8 @@ def _tokens(abby: Abby) -> Iterator[Disagreement]:
         seen.setdefault(entry.token, entry.name)
 
 
-def both(guard: Guard, abby: Abby) -> Iterator[Disagreement]:
-    """Faults of `abby.yml` against the `guard.yml` beside it, where the one is the other's core."""
+def find_shared_faults(guard: Guard, abby: Abby) -> Iterator[Disagreement]:
+    """Yield faults of `abby.yml` against the `guard.yml` beside it, if that guard is one of its cores."""
     core, source = abby.service_providers.core, guard.scan_sources.rest_api
     if not any(leads_to(url, guard) for url in core.hosts) or source is None:
         return
@@ -99,14 +99,14 @@ def both(guard: Guard, abby: Abby) -> Iterator[Disagreement]:
         )
     if source.secret != core.secret and (source.secret is not None or len(core.hosts) == 1):
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
-    if abby.policy != Policy() and _files(abby.policy) != _files(guard.policy):
-        yield ("policy",), "differs from policy in guard.yml: leave it out, and that one holds"
+    if abby.policy != Policy() and _resolve_files(abby.policy) != _resolve_files(guard.policy):
+        yield ("policy",), "differs from policy in guard.yml: leave it out to use that one"
     if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.host, source.host):
         yield ("listen", "port"), "is the port of scanSources.restApi in guard.yml as well"
 
 
-def _files(policy: Policy) -> dict[str, Path]:
-    """The files of a policy, however the two configuration files spell their way to them."""
+def _resolve_files(policy: Policy) -> dict[str, Path]:
+    """Return the absolute paths of policy files, which the two files may write differently."""
     named = {"": policy.file, **policy.tenants}
     return {uid: Path(file).resolve() for uid, file in named.items() if file}
 

@@ -1,8 +1,8 @@
 """YAML text to plain values, with the line of every key.
 
-The text is composed to nodes, not constructed to objects: a node knows its place, keeps a key that is there twice, and
-an alias is the node that it stands for, so that a nest of aliases costs nothing until it is unfolded, under a budget.
-Scalars mean what YAML 1.2 says: `no` and `on` are texts. `restApi {}`, as the interface document writes it, is not
+The text is composed to nodes, not constructed to objects: a node has its position and keeps a key that is there twice.
+An alias is the node that it stands for, so that nested aliases cost nothing until they are expanded, under a budget.
+Scalars have their YAML 1.2 meaning: `no` and `on` are texts. `restApi {}`, as the interface document writes it, is not
 YAML; such a line is read as `restApi: {}`.
 """
 
@@ -27,7 +27,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class SettingsMistake(msgspec.Struct, frozen=True):
-    """Something wrong at a line, before anybody knows in which file."""
+    """A fault or warning at a line of a file that is not named yet."""
 
     line: int
     key: Key
@@ -43,30 +43,30 @@ class Document(msgspec.Struct, frozen=True):
     warnings: tuple[SettingsMistake, ...] = ()
 
     def line_of(self, key: Key) -> int:
-        """The line of a key, or of the nearest thing above it that is there."""
+        """Return the line of a key, or of the nearest key above it."""
         while key and key not in self.lines:
             key = key[:-1]
         return self.lines.get(key, 1)
 
 
 def parse_document(raw: bytes) -> Document:
-    """Read one file's bytes; never raises."""
+    """Parse the bytes of one file; never raises."""
     if len(raw) > MAX_BYTES:
-        return _unreadable(1, f"is larger than {MAX_BYTES >> 20} MiB")
+        return _build_unreadable(1, f"is larger than {MAX_BYTES >> 20} MiB")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
-        return _unreadable(raw.count(b"\n", 0, fault.start) + 1, "is not UTF-8 here")
+        return _build_unreadable(raw.count(b"\n", 0, fault.start) + 1, "is not UTF-8 here")
     try:
-        root = _composed(_REST_API.sub(r"\1: \2", text))
+        root = _compose(_REST_API.sub(r"\1: \2", text))
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        return _unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {fault.problem or fault.context}")
+        return _build_unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {fault.problem or fault.context}")
     except RecursionError:
-        return _unreadable(1, "is nested too deeply")
+        return _build_unreadable(1, "is nested too deeply")
     except (YAMLError, ValueError, AttributeError, LookupError) as fault:
-        return _unreadable(1, f"is not YAML: {' '.join(str(fault).split())[:200]}")
-    return _Unfolding().document(root)
+        return _build_unreadable(1, f"is not YAML: {' '.join(str(fault).split())[:200]}")
+    return _NodeWalk().document(root)
 
 
 def rename_keys(document: Document, names: Mapping[str, str]) -> Document:
@@ -87,17 +87,17 @@ def rename_keys(document: Document, names: Mapping[str, str]) -> Document:
     return Document(data, lines, tuple(mistakes), tuple(warnings))
 
 
-def _composed(text: str) -> Node | None:
+def _compose(text: str) -> Node | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return YAML(typ="safe", pure=True).compose(text)  # type: ignore[no-any-return]
 
 
-def _unreadable(line: int, sentence: str) -> Document:
+def _build_unreadable(line: int, sentence: str) -> Document:
     return Document(None, {}, (SettingsMistake(line, (), sentence),))
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     text = text.replace("_", "")
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-")
@@ -105,8 +105,8 @@ def _integer(text: str) -> int:
     return sign * int(digits[2:] if base != 10 else digits, base)
 
 
-def _text(text: str) -> str:
-    """An escape can state half of a surrogate pair, which no file, header or log could hold."""
+def _check_text(text: str) -> str:
+    """Reject half of a surrogate pair, which an escape can state and no file, header or log can hold."""
     text.encode()
     return text
 
@@ -114,18 +114,18 @@ def _text(text: str) -> str:
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "null": lambda _: None,
     "bool": lambda text: text.lower() == "true",
-    "int": _integer,
+    "int": _parse_integer,
     "float": lambda text: float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan")),
-    "str": _text,
-    "timestamp": _text,
+    "str": _check_text,
+    "timestamp": _check_text,
 }
 
 
-class _TooMuchError(Exception):
-    """The budget for values ran out."""
+class _BudgetError(Exception):
+    """The document expands to too many or too deeply nested values."""
 
 
-class _Unfolding:
+class _NodeWalk:
     """One walk over the nodes of one document."""
 
     def __init__(self) -> None:
@@ -136,8 +136,8 @@ class _Unfolding:
     def document(self, root: Node | None) -> Document:
         try:
             data = {} if root is None else self._value(root, ())
-        except _TooMuchError:
-            return _unreadable(1, "unfolds to too many values, or too deep ones")
+        except _BudgetError:
+            return _build_unreadable(1, "expands to too many values, or too deeply nested ones")
         if data is None:
             data = {}
         return Document(data, self.lines, tuple(self.mistakes))
@@ -145,7 +145,7 @@ class _Unfolding:
     def _value(self, node: Node, key: Key) -> Any:
         self.left -= 1
         if self.left < 0 or len(key) > MAX_DEPTH:
-            raise _TooMuchError
+            raise _BudgetError
         self.lines.setdefault(key, node.start_mark.line + 1)
         if isinstance(node, MappingNode):
             return self._mapping(node, key)
@@ -175,7 +175,7 @@ class _Unfolding:
         line = self.lines[key]
         convert = _SCALARS.get(str(node.tag).removeprefix(_TAG))
         if convert is None:
-            self.mistakes.append(SettingsMistake(line, key, f"has the tag {node.tag}, which means nothing here"))
+            self.mistakes.append(SettingsMistake(line, key, f"has the tag {node.tag}, which is not supported"))
             return str(node.value)
         try:
             value = convert(str(node.value))

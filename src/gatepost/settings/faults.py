@@ -1,6 +1,6 @@
-"""What is wrong with a configuration: every fault with its file, line and key, all of them at once.
+"""Faults of a configuration: each with its file, line and key, and all of them at once.
 
-Plain values to settings: pydantic finds all faults of a file, this module says them as sentences.
+pydantic finds the faults of a file; this module describes them as sentences.
 """
 
 import difflib
@@ -17,8 +17,7 @@ from gatepost.settings.keys import Section
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):
-    """One fault. `key` is written as in the file, `staticApiTokens[0].token`. "" is the file as a whole, and line 0
-    none of its lines."""
+    """One fault. `key` is written as in the file, `staticApiTokens[0].token`; "" is the whole file, line 0 no line."""
 
     file: str
     line: int
@@ -31,7 +30,7 @@ class Fault(msgspec.Struct, frozen=True, order=True):
 
 
 class ConfigError(Exception):
-    """A configuration that nothing starts on."""
+    """A faulty configuration; no service starts with it."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(sorted(set(faults)))
@@ -39,7 +38,7 @@ class ConfigError(Exception):
 
 
 def render_key(key: Key) -> str:
-    """A key's place as a person writes it."""
+    """Return a key as it is written in messages: `staticApiTokens[0].token`."""
     text = ""
     for step in key:
         if isinstance(step, int):
@@ -63,27 +62,27 @@ _KINDS = {
 
 
 def validate(model: type[S], document: Document, folder: str) -> tuple[S | None, tuple[SettingsMistake, ...]]:
-    """The settings that a document states, or every reason why it states none."""
+    """Return the settings of a document, or every fault of it."""
     said = {(mistake.line, mistake.key) for mistake in document.mistakes}
     if document.data is None:
         return None, document.mistakes
     try:
         settings = model.model_validate(document.data, by_alias=True, by_name=False, context={"folder": folder})
     except ValidationError as fault:
-        found = [_mistake(model, document, error) for error in fault.errors()]
+        found = [_describe_mistake(model, document, error) for error in fault.errors()]
         return None, (*document.mistakes, *(mistake for mistake in found if (mistake.line, mistake.key) not in said))
     return (None if document.mistakes else settings), document.mistakes
 
 
-def _mistake(model: type[Section], document: Document, error: Any) -> SettingsMistake:
+def _describe_mistake(model: type[Section], document: Document, error: Any) -> SettingsMistake:
     key = tuple(step for step in error["loc"] if not (isinstance(step, str) and step.startswith("[")))
-    return SettingsMistake(document.line_of(key), key, _sentence(model, key, error))
+    return SettingsMistake(document.line_of(key), key, _describe_error(model, key, error))
 
 
-def _sentence(model: type[Section], key: Key, error: Any) -> str:
+def _describe_error(model: type[Section], key: Key, error: Any) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
-        return "is not a known key" + _suggestion(model, key)
+        return "is not a known key" + _suggest_key(model, key)
     say = _SENTENCES.get(kind)
     return say(context, value) if say else f"is not right: {error['msg']}"
 
@@ -121,8 +120,8 @@ _SENTENCES: dict[str, Callable[[Any, Any], str]] = {
 }
 
 
-def _suggestion(model: type[Section], key: Key) -> str:
-    known = _known(model, key[:-1])
+def _suggest_key(model: type[Section], key: Key) -> str:
+    known = _list_keys(model, key[:-1])
     wrong = str(key[-1])
     near = difflib.get_close_matches(to_camel(wrong.replace("-", "_")), known, 1, 0.6)
     if not near:
@@ -130,20 +129,20 @@ def _suggestion(model: type[Section], key: Key) -> str:
     return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}" if known else ""
 
 
-def _known(model: type[Section], key: Key) -> list[str]:
-    """The keys that may stand at a place."""
+def _list_keys(model: type[Section], key: Key) -> list[str]:
+    """Return the keys that are known below a key."""
     for step in key:
         if isinstance(step, int):
             continue
         field = next((field for field in model.model_fields.values() if field.alias == step), None)
-        inner = _section_in(field.annotation) if field else None
+        inner = _find_section(field.annotation) if field else None
         if inner is None:
             return []
         model = inner
     return [str(field.alias) for field in model.model_fields.values()]
 
 
-def _section_in(annotation: Any) -> type[Section] | None:
+def _find_section(annotation: Any) -> type[Section] | None:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    return next((found for inner in typing.get_args(annotation) if (found := _section_in(inner))), None)
+    return next((found for inner in typing.get_args(annotation) if (found := _find_section(inner))), None)

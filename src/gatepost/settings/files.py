@@ -1,7 +1,4 @@
-"""The two configuration files, read whole: either all settings, or all faults with file, line and key.
-
-The policy files that the configuration names, read and laid over each other.
-"""
+"""Read the two configuration files and the policy files that they name: all settings, or all faults at once."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,66 +21,66 @@ S = TypeVar("S", bound=Section)
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """Both files of one folder."""
+    """The settings of both files of one folder."""
 
     guard: Guard
     abby: Abby
 
 
 class _File(msgspec.Struct, frozen=True):
-    """A file on its way to settings; `shown` is its name in faults."""
+    """A file that was parsed; `name` is used in faults."""
 
-    shown: str
+    name: str
     document: Document
 
     def faults(self, mistakes: Iterable[SettingsMistake]) -> list[Fault]:
-        return [Fault(self.shown, mistake.line, render_key(mistake.key), mistake.sentence) for mistake in mistakes]
+        return [Fault(self.name, mistake.line, render_key(mistake.key), mistake.sentence) for mistake in mistakes]
 
     def disagreements(self, found: Iterable[agreement.Disagreement]) -> list[Fault]:
         return self.faults(SettingsMistake(self.document.line_of(key), key, sentence) for key, sentence in found)
 
 
 def load(folder: Path) -> Configuration:
-    """Both files, for a guard and an abby that run together; raises `ConfigError`."""
-    guard_file, guard, faults = _read(folder / GUARD_FILE, Guard)
-    abby_file, abby, more = _read(folder / ABBY_FILE, Abby)
+    """Read both files, for a guard and an abby that run together; raises `ConfigError`."""
+    guard_file, guard, faults = _read_file(folder / GUARD_FILE, Guard)
+    abby_file, abby, more = _read_file(folder / ABBY_FILE, Abby)
     faults += more
     if guard:
-        faults += guard_file.disagreements(agreement.guard_alone(guard))
-        faults += policy_faults(guard.policy)
+        faults += guard_file.disagreements(agreement.find_guard_faults(guard))
+        faults += find_policy_faults(guard.policy)
     if abby:
-        faults += abby_file.disagreements(agreement.abby_alone(abby))
-        faults += policy_faults(abby.policy)
+        faults += abby_file.disagreements(agreement.find_abby_faults(abby))
+        faults += find_policy_faults(abby.policy)
     if guard and abby:
-        faults += abby_file.disagreements(agreement.both(guard, abby))
+        faults += abby_file.disagreements(agreement.find_shared_faults(guard, abby))
     if faults or guard is None or abby is None:
         raise ConfigError(faults)
     return Configuration(guard, abby)
 
 
 def load_guard(folder: Path) -> Guard:
-    """`guard.yml` alone; raises `ConfigError`."""
-    file, guard, faults = _read(folder / GUARD_FILE, Guard)
+    """Read `guard.yml` alone; raises `ConfigError`."""
+    file, guard, faults = _read_file(folder / GUARD_FILE, Guard)
     if guard:
-        faults += file.disagreements(agreement.guard_alone(guard))
-        faults += policy_faults(guard.policy)
+        faults += file.disagreements(agreement.find_guard_faults(guard))
+        faults += find_policy_faults(guard.policy)
     if faults or guard is None:
         raise ConfigError(faults)
     return guard
 
 
 def load_abby(folder: Path) -> Abby:
-    """`abby.yml` alone; raises `ConfigError`."""
-    file, abby, faults = _read(folder / ABBY_FILE, Abby)
+    """Read `abby.yml` alone; raises `ConfigError`."""
+    file, abby, faults = _read_file(folder / ABBY_FILE, Abby)
     if abby:
-        faults += file.disagreements(agreement.abby_alone(abby))
-        faults += policy_faults(abby.policy)
+        faults += file.disagreements(agreement.find_abby_faults(abby))
+        faults += find_policy_faults(abby.policy)
     if faults or abby is None:
         raise ConfigError(faults)
     return abby
 
 
-def _read(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]]:
+def _read_file(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]]:
     try:
         raw = path.read_bytes()
     except OSError as fault:
@@ -101,7 +98,7 @@ def find_old_names(folder: Path) -> list[Fault]:
     models: tuple[tuple[Path, type[Guard | Abby]], ...] = ((GUARD_FILE, Guard), (ABBY_FILE, Abby))
     for name, model in models:
         if (folder / name).exists():
-            file, settings, _ = _read(folder / name, model)
+            file, settings, _ = _read_file(folder / name, model)
             found += file.faults(file.document.warnings)
             found += find_old_policy_names(settings.policy) if settings else []
     return sorted(set(found))
@@ -114,7 +111,7 @@ def find_old_policy_names(settings: Policy) -> list[Fault]:
         if not file:
             continue
         try:
-            layer = policy_layer("deployment", Path(file))
+            layer = read_policy_layer("deployment", Path(file))
         except (PolicyError, OSError):
             continue
         warnings = read_policy_file(layer.text, shipped_policy()).warnings
@@ -123,20 +120,20 @@ def find_old_policy_names(settings: Policy) -> list[Fault]:
 
 
 def load_policies(settings: Policy) -> Policies:
-    """Every policy that holds; `ConfigError` where a file is at fault."""
-    policies, found = _read_policy(settings)
+    """Read the policies of the deployment and its tenants; raises `ConfigError`."""
+    policies, found = _read_policies(settings)
     if found:
         raise ConfigError(found)
     return policies
 
 
-def policy_faults(settings: Policy) -> list[Fault]:
-    """All that is wrong with the files, each with its line and key."""
-    return _read_policy(settings)[1]
+def find_policy_faults(settings: Policy) -> list[Fault]:
+    """Return all faults of the policy files, with line and key."""
+    return _read_policies(settings)[1]
 
 
-def policy_layer(level: Level, path: Path) -> Layer:
-    """One file as a layer; `PolicyError` or `OSError` where it cannot be read."""
+def read_policy_layer(level: Level, path: Path) -> Layer:
+    """Read one file as a layer; raises `PolicyError` or `OSError`."""
     raw = path.read_bytes()[: 4 * MAX_CHARACTERS + 1]
     try:
         text = raw.decode("utf-8-sig")
@@ -146,18 +143,18 @@ def policy_layer(level: Level, path: Path) -> Layer:
     return Layer("tenant" if level == "tenant" else "deployment", str(path), text)
 
 
-def _read_policy(settings: Policy) -> tuple[Policies, list[Fault]]:
+def _read_policies(settings: Policy) -> tuple[Policies, list[Fault]]:
     found: list[Fault] = []
     base = Effective(shipped_policy())
-    deployment = _over(base, "deployment", settings.file, found) if settings.file else base
-    # A tenant's file is read over what could be read of the deployment's, so that all faults are told at once.
-    tenants = {uid: _over(deployment, "tenant", file, found) for uid, file in settings.tenants.items()}
+    deployment = _lay_file_over(base, "deployment", settings.file, found) if settings.file else base
+    # A tenant's file is read over what could be read of the deployment's, so that all faults are reported at once.
+    tenants = {uid: _lay_file_over(deployment, "tenant", file, found) for uid, file in settings.tenants.items()}
     return Policies(deployment, tenants), found
 
 
-def _over(base: Effective, level: Level, file: str, found: list[Fault]) -> Effective:
+def _lay_file_over(base: Effective, level: Level, file: str, found: list[Fault]) -> Effective:
     try:
-        return lay_over(base, policy_layer(level, Path(file)))
+        return lay_over(base, read_policy_layer(level, Path(file)))
     except PolicyError as wrong:
         found += [Fault(wrong.file, each.line, ".".join(each.key), each.sentence) for each in wrong.mistakes]
     except OSError as wrong:

@@ -1,6 +1,7 @@
-"""Every key of both configuration files, with its default and its meaning; the reference page is generated from here.
+"""Every key of both configuration files, with its default and its description.
 
-In the files keys are written in camelCase (`mainWorkerCount`), here as Python names (`main_worker_count`).
+The reference page is generated from here. Keys are written in camelCase in the files (`mainWorkerCount`) and as Python
+names here (`main_worker_count`).
 """
 
 import os
@@ -44,12 +45,16 @@ class Section(BaseModel):
 
 
 class RestApi(Section):
-    """The HTTPS scan source of a core; only abby gets in."""
+    """The HTTPS scan source of a core; only abby may use it."""
 
     host: Host = Field("127.0.0.1", description="address to listen on")
     port: Port = Field(9785, description="port to listen on")
-    secret: Secret | None = Field(None, description="shared with abby; `gatepost serve` makes one where it is absent")
-    keep: Literal["none", "held"] = Field("none", description="`held` keeps the raw mail of REST scans that are held")
+    secret: Secret | None = Field(
+        None, description="secret that abby authenticates with; by default the one that `gatepost serve` generates"
+    )
+    keep: Literal["none", "held"] = Field(
+        "none", description="`held` stores the raw mail of REST scans with the decision `quarantine`"
+    )
 
 
 class Smtp(Section):
@@ -57,33 +62,40 @@ class Smtp(Section):
 
     host: Host = Field("127.0.0.1", description="address to listen on")
     port: Port = Field(10025, description="port to listen on")
-    after_queue: bool = Field(False, description="behind a queue that would bounce: `bounce` becomes `quarantine`")
+    after_queue: bool = Field(
+        False, description="set it if the client is a mail queue that would send bounces: `bounce` becomes `quarantine`"
+    )
     xclient_hosts: list[Network] = Field(
-        [], description="addresses and networks whose XCLIENT and XFORWARD are believed"
+        [], description="addresses and networks whose XCLIENT and XFORWARD commands are trusted"
     )
     tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
-    max_connections: Count = Field(200, description="connections at once")
+    max_connections: Count = Field(200, description="maximum number of simultaneous connections")
     hostname: Host | None = Field(
-        None, description="our name in greeting, Received and Authentication-Results; the machine's if not set"
+        None, description="host name in greeting, Received and Authentication-Results; by default that of the machine"
     )
 
 
 class ScanSources(Section):
-    """Where messages come from; a source that is not named is off."""
+    """The sources of messages; a source that is not set is off."""
 
-    rest_api: RestApi | None = Field(None, description="the Email Scanning API's way in; also written `restApi {}`")
-    smtp: Smtp | None = Field(None, description="SMTP intake")
+    rest_api: RestApi | None = Field(
+        None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
+    )
+    smtp: Smtp | None = Field(None, description="SMTP source; off if not set")
 
 
 class Delivery(Section):
-    """Where mail goes on to."""
+    """The next hop of delivered mail."""
 
     next_hop: NextHop | None = Field(
-        None, description="`smtp://host:port`; without one, `deliver` over SMTP answers 451"
+        None, description="`smtp://host:port`; without it, mail to be delivered is answered with 451"
     )
-    tls: Literal["off", "opportunistic", "required", "verified"] = Field("opportunistic", description="TLS to it")
+    tls: Literal["off", "opportunistic", "required", "verified"] = Field(
+        "opportunistic", description="TLS to the next hop"
+    )
     timeout: Milliseconds = Field(
-        60_000, description="how long it may take for one answer, in milliseconds; five times as long for the last"
+        60_000,
+        description="milliseconds to wait for a reply of the next hop; five times as long for the reply to the message",
     )
 
 
@@ -91,27 +103,28 @@ class Dns(Section):
     """Name servers."""
 
     nameservers: list[Nameserver] = Field(
-        [], description="`address` or `address:port`; the system's where none is named"
+        [], description="`address` or `address:port`; by default the name servers of the system"
     )
-    timeout: Milliseconds = Field(2000, description="how long one question may take, in milliseconds")
+    timeout: Milliseconds = Field(2000, description="milliseconds that one query may take")
 
 
 class Quarantine(Section):
-    """Where held mail lies."""
+    """Storage of held mail."""
 
     url: QuarantineUrl | None = Field(
-        None, description="`file:`, `s3:`, `gs:` or `az:` address; a part of the data folder if none"
+        None, description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder"
     )
-    retention: Days = Field(30, description="days that held mail is kept")
+    retention: Days = Field(30, description="days after which held mail is deleted")
     max_size: Bytes = Field(
-        20 << 30, description="bytes of held mail at which no more is taken: over SMTP the answer is then 451"
+        20 << 30,
+        description="maximum size of all held mail in bytes; above it, SMTP answers 451 to mail that would be held",
     )
 
 
 class History(Section):
-    """What is kept of every message."""
+    """Results and ledgers of all messages."""
 
-    retention: Days = Field(30, description="days that results and ledgers are kept")
+    retention: Days = Field(30, description="days after which results and ledgers are deleted")
 
 
 class SenderHistory(Section):
@@ -127,7 +140,7 @@ class SenderHistory(Section):
 
 
 class Yara(Section):
-    """Rules of the operator."""
+    """YARA rules of the operator."""
 
     folder: FolderPath = Field(description="folder with `.yar` files")
 
@@ -135,20 +148,20 @@ class Yara(Section):
 class Clamd(Section):
     """An antivirus beside Gatepost."""
 
-    address: str = Field(description="`host:port` or the path of a socket")
+    address: str = Field(description="`host:port` or the path of a Unix socket")
 
 
 class Policy(Section):
-    """What an operator changes of the shipped policy."""
+    """Policy files of the operator."""
 
-    file: FilePath | None = Field(None, description="TOML file laid over the shipped policy, for the whole deployment")
+    file: FilePath | None = Field(None, description="TOML file that changes the shipped policy, for all tenants")
     tenants: dict[TenantUid, FilePath] = Field(
-        {}, description="tenant uid to a TOML file that is laid over the deployment's policy for that tenant's mail"
+        {}, description="tenant uid to a TOML file that changes the deployment's policy for the mail of that tenant"
     )
 
 
 class Storage(Section):
-    """Where lists, keys, results and ledgers are kept."""
+    """The database for lists, keys, results and ledgers."""
 
     url: StorageUrl = Field(
         "sqlite:gatepost.db", description="`sqlite:FILE` (relative to the data folder) or `postgresql://…`"
@@ -156,17 +169,18 @@ class Storage(Section):
 
 
 class Log(Section):
-    """What is logged, and how."""
+    """Level and format of the log."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
     format: Literal["auto", "json", "human"] = Field("auto", description="`auto`: human in a terminal, else JSON")
 
 
 class Metrics(Section):
-    """Where `/metrics` answers."""
+    """The address of `/metrics`."""
 
     listen: ListenAddress | None = Field(
-        None, description="`address:port` of its own; else the service's port, loopback only"
+        None,
+        description="`address:port` for `/metrics`; by default the port of the service, for local clients only",
     )
 
 
@@ -175,47 +189,55 @@ class Guard(Section):
 
     old_names = {"acquaintance": "senderHistory"}
 
-    main_worker_count: Count = Field(20, description="messages in analysis at once that the core is sized for")
+    main_worker_count: Count = Field(
+        20, description="number of messages that the core processes at once; default of the two keys below"
+    )
     max_guard_requests_in_processing: Count | None = Field(
-        None, description="messages in processing at which further ones are refused; `mainWorkerCount` if not set"
+        None,
+        description="number of messages in processing at which further ones are refused; by default `mainWorkerCount`",
     )
     guard_request_throttle_threshold: Count | None = Field(
-        None, description="messages in processing from which new ones are delayed; `mainWorkerCount` if not set"
+        None,
+        description="number of messages in processing from which new ones are delayed; by default `mainWorkerCount`",
     )
-    max_throttle_delay: Milliseconds = Field(5000, description="delay of the last message before the maximum")
+    max_throttle_delay: Milliseconds = Field(
+        5000,
+        description="upper bound of the throttling delay in milliseconds; with n messages in processing, a new one"
+        " starts after maxThrottleDelay × (n - threshold + 1) / (max - threshold + 1)",
+    )
     worker_processes: Count = Field(
-        default_factory=lambda: os.cpu_count() or 1, description="analysis processes; as many as the machine has cores"
+        default_factory=lambda: os.cpu_count() or 1, description="number of analysis processes"
     )
-    analysis_timeout: Milliseconds = Field(30_000, description="the most that one message's analysis may take")
-    stage_limit: Milliseconds = Field(5_000, description="the most that one stage of it may take")
-    worker_memory: Bytes = Field(1 << 30, description="bytes that one worker may hold")
-    unsealed: bool = Field(False, description="start even where workers cannot be sealed off from files and network")
-    scan_sources: ScanSources = Field(ScanSources(), description="where messages come from")
-    delivery: Delivery = Field(Delivery(), description="where mail goes on to")
+    analysis_timeout: Milliseconds = Field(30_000, description="milliseconds that the analysis of one message may take")
+    stage_limit: Milliseconds = Field(5_000, description="milliseconds that one stage of an analysis may take")
+    worker_memory: Bytes = Field(1 << 30, description="maximum memory of one worker process in bytes")
+    unsealed: bool = Field(False, description="start even if workers cannot be sealed off from files and network")
+    scan_sources: ScanSources = Field(ScanSources(), description="sources of messages")
+    delivery: Delivery = Field(Delivery(), description="next hop of delivered mail")
     dns: Dns = Field(Dns(), description="name servers")
     quarantine: Quarantine = Field(Quarantine(), description="held mail")
     history: History = Field(History(), description="results and ledgers")
     sender_history: SenderHistory = Field(
         SenderHistory(), description="senders and link targets of delivered mail, remembered per tenant"
     )
-    yara: Yara | None = Field(None, description="the operator's YARA rules; off if not set")
+    yara: Yara | None = Field(None, description="YARA rules of the operator; off if not set")
     clamd: Clamd | None = Field(None, description="ClamAV; off if not set")
     tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
-    policy: Policy = Field(Policy(), description="what differs from the shipped policy")
+    policy: Policy = Field(Policy(), description="changes of the shipped policy")
     storage: Storage = Field(Storage(), description="the database")
     metrics: Metrics = Field(
-        Metrics(), description="where `/metrics` answers; without `restApi` there is no other port"
+        Metrics(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
     )
     log: Log = Field(Log(), description="logging")
 
     @property
     def maximum(self) -> int:
-        """`maxGuardRequestsInProcessing` as it holds."""
+        """The value of `maxGuardRequestsInProcessing` that is in force."""
         return self.max_guard_requests_in_processing or self.main_worker_count
 
     @property
     def threshold(self) -> int:
-        """`guardRequestThrottleThreshold` as it holds."""
+        """The value of `guardRequestThrottleThreshold` that is in force."""
         return self.guard_request_throttle_threshold or self.main_worker_count
 
 
@@ -227,14 +249,14 @@ class Listen(Section):
 
 
 class Tls(Section):
-    """A certificate of the operator's."""
+    """A certificate of the operator."""
 
     certificate: FilePath = Field(description="PEM file with the certificate and its chain")
     key: FilePath = Field(description="PEM file with the private key")
 
 
 def _tls_form(value: Any) -> str:
-    """Which of the two forms a value of `tls` is meant as, so that only that one's faults are reported."""
+    """Return which of the two forms a value of `tls` has, so that only the faults of that form are reported."""
     return "[off]" if isinstance(value, str) else "[files]"
 
 
@@ -245,14 +267,24 @@ TlsSetting = Annotated[
 
 
 class Core(Section):
-    """The cores that abby spreads work over."""
+    """The cores that abby distributes messages to."""
 
-    hosts: Annotated[list[CoreHost], Field(min_length=1)] = Field(description="base addresses, `https://host:9785`")
-    long_request_timeout: Milliseconds = Field(3_600_000, description="the most that a scan may wait and run")
-    secret: Secret | None = Field(
-        None, description="shared with the cores; `gatepost serve` makes one where it is absent"
+    hosts: Annotated[list[CoreHost], Field(min_length=1)] = Field(
+        description="base URLs of the cores, `https://host:9785`"
     )
-    ca: FilePath | None = Field(None, description="PEM file that the cores' certificates are verified with")
+    long_request_timeout: Milliseconds = Field(
+        3_600_000,
+        description="milliseconds that a `submitEmail` call may take, from waiting for a free slot to the result; then"
+        " the call fails with 504 `analysis_timeout`",
+    )
+    secret: Secret | None = Field(
+        None,
+        description="secret of the cores' `scanSources.restApi`; by default the one that `gatepost serve` generates",
+    )
+    ca: FilePath | None = Field(
+        None,
+        description="PEM file to verify the certificates of the cores with; by default that of the data folder",
+    )
 
 
 class ServiceProviders(Section):
@@ -266,21 +298,25 @@ class ServiceProviders(Section):
 class StaticApiToken(Section):
     """One user of the Email Scanning API."""
 
-    name: Annotated[str, Field(min_length=1)] = Field(description="who uses it")
-    token: Secret = Field(description="the secret; 64 hex digits are recommended")
-    permissions: list[Literal["messages.read", "messages.release"]] = Field([], description="what it may do besides")
+    name: Annotated[str, Field(min_length=1)] = Field(description="name of the user")
+    token: Secret = Field(description="the bearer token; 64 hex digits are recommended")
+    permissions: list[Literal["messages.read", "messages.release"]] = Field(
+        [], description="permissions besides submitting mail"
+    )
 
 
 class Abby(Section):
     """`abby/abby/abby.yml`: the API service."""
 
-    listen: Listen = Field(Listen(), description="where it listens")
-    tls: TlsSetting | None = Field(None, description="a certificate, or `off`; self-signed if not set")
-    service_providers: ServiceProviders = Field(description="the services behind it")
+    listen: Listen = Field(Listen(), description="address and port to listen on")
+    tls: TlsSetting | None = Field(
+        None, description="certificate and key, or `off`; by default a self-signed certificate"
+    )
+    service_providers: ServiceProviders = Field(description="services behind abby")
     static_api_tokens: list[StaticApiToken] = Field([], description="users of the Email Scanning API")
-    metrics: Metrics = Field(Metrics(), description="where `/metrics` answers")
+    metrics: Metrics = Field(Metrics(), description="address of `/metrics`")
     policy: Policy = Field(
-        Policy(), description="as in `guard.yml`, for dry runs; under `gatepost serve` that of `guard.yml` holds"
+        Policy(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )
     storage: Storage = Field(Storage(), description="the database")
     log: Log = Field(Log(), description="logging")

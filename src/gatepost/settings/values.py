@@ -1,8 +1,8 @@
-"""What a value of the configuration must look like, said as a sentence where it does not.
+"""Types of configuration values, with a check and an error message for each.
 
-Each type is a plain text or number with a check behind it. A check raises `ValueError` with the end of a sentence that
-starts with the key ("must be …"). Files and folders are made absolute against the folder of the configuration file,
-which comes in the validation context.
+Each type is a text or number with a validator, which raises `ValueError` with the end of a sentence that starts with
+the key ("must be …"). Files and folders are made absolute against the folder of the configuration file, which is in
+the validation context.
 """
 
 import ipaddress
@@ -34,7 +34,7 @@ def split_address(text: str, default_port: int) -> tuple[str, int]:
         host, _, port = text.partition(":")
     if not host or (text.endswith(":") and not text.endswith("::")):
         raise ValueError("must be an address, with :port if need be")
-    return host, _port(port) if port else default_port
+    return host, _parse_port(port) if port else default_port
 
 
 def hide_credentials(text: str) -> str:
@@ -45,19 +45,19 @@ def hide_credentials(text: str) -> str:
     return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:9]) <= 65535):
         raise ValueError(f"must have a port between 0 and 65535, not {text!r}")
     return int(text)
 
 
-def _listening_host(text: str) -> str:
+def _check_host(text: str) -> str:
     if not text or any(character.isspace() or character in "/[]@" for character in text):
         raise ValueError("must be an address or a host name, without a port")
     return text
 
 
-def _nameserver(text: str) -> str:
+def _check_nameserver(text: str) -> str:
     host, _ = split_address(text, 53)
     try:
         ipaddress.ip_address(host)
@@ -66,7 +66,7 @@ def _nameserver(text: str) -> str:
     return text
 
 
-def _network(text: str) -> str:
+def _check_network(text: str) -> str:
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -74,21 +74,21 @@ def _network(text: str) -> str:
     return text
 
 
-def _listen_address(text: str) -> str:
+def _check_listen_address(text: str) -> str:
     if not text.rpartition("]")[2].count(":"):
         raise ValueError("must be address:port")
     split_address(text, 0)
     return text
 
 
-def _core_host(text: str) -> str:
+def _check_core_host(text: str) -> str:
     parts = _split_url(text)
     if parts.scheme != "https" or not parts.hostname or parts.username or parts.path.strip("/") or parts.query:
         raise ValueError("must be a base address of the form https://host:9785")
     return text.rstrip("/")
 
 
-def _next_hop(text: str) -> str:
+def _check_next_hop(text: str) -> str:
     parts = _split_url(text)
     if parts.scheme != "smtp" or not parts.hostname or parts.path.strip("/"):
         raise ValueError("must be of the form smtp://host:port")
@@ -104,7 +104,7 @@ def _split_url(text: str) -> SplitResult:
     return parts
 
 
-def _storage_url(text: str) -> str:
+def _check_storage_url(text: str) -> str:
     scheme, _, rest = text.partition(":")
     if scheme in {"postgresql", "postgres"} and rest.startswith("//"):
         return text
@@ -113,47 +113,47 @@ def _storage_url(text: str) -> str:
     return text
 
 
-def _quarantine_url(text: str) -> str:
+def _check_quarantine_url(text: str) -> str:
     scheme, _, rest = text.partition(":")
     if scheme not in QUARANTINE_SCHEMES or not rest:
         raise ValueError("must be an address that starts with file:, s3:, gs: or az:")
     return text
 
 
-def _uid(text: str) -> str:
+def _check_uid(text: str) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError:
         raise ValueError("must be a tenant's uid, a UUID as `gatepost tenant create` prints it") from None
 
 
-def _domain(text: str) -> str:
+def _normalise_domain(text: str) -> str:
     if not text or any(character.isspace() or character in "@/:*" for character in text):
         raise ValueError("must be a domain, without a wildcard")
     return text.rstrip(".").lower()
 
 
-def _header_text(text: str) -> str:
+def _check_header_text(text: str) -> str:
     if text != text.strip() or not (text.isascii() and text.isprintable()):
         raise ValueError("must be printable ASCII without spaces at its ends, since it travels in a header field")
     return text
 
 
-def _file(text: str, info: ValidationInfo) -> str:
-    path = _absolute(text, info)
+def _check_file(text: str, info: ValidationInfo) -> str:
+    path = _make_absolute(text, info)
     if info.context and not path.is_file():
         raise ValueError(f"names a file that does not exist: {path}")
     return str(path)
 
 
-def _folder(text: str, info: ValidationInfo) -> str:
-    path = _absolute(text, info)
+def _check_folder(text: str, info: ValidationInfo) -> str:
+    path = _make_absolute(text, info)
     if info.context and not path.is_dir():
         raise ValueError(f"names a folder that does not exist: {path}")
     return str(path)
 
 
-def _absolute(text: str, info: ValidationInfo) -> Path:
+def _make_absolute(text: str, info: ValidationInfo) -> Path:
     if not text or "\0" in text:
         raise ValueError("must be a path")
     return Path(info.context["folder"], text) if info.context else Path(text)
@@ -164,16 +164,16 @@ Milliseconds = Annotated[int, Field(ge=1, le=1 << 40)]
 Days = Annotated[int, Field(ge=1, le=36_500)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=64 << 20, le=1 << 50)]
-Host = Annotated[str, AfterValidator(_listening_host)]
-Nameserver = Annotated[str, AfterValidator(_nameserver)]
-Network = Annotated[str, AfterValidator(_network)]
-ListenAddress = Annotated[str, AfterValidator(_listen_address)]
-CoreHost = Annotated[str, AfterValidator(_core_host)]
-NextHop = Annotated[str, AfterValidator(_next_hop)]
-StorageUrl = Annotated[str, AfterValidator(_storage_url)]
-QuarantineUrl = Annotated[str, AfterValidator(_quarantine_url)]
-Domain = Annotated[str, AfterValidator(_domain)]
-TenantUid = Annotated[str, AfterValidator(_uid)]
-Secret = Annotated[str, Field(min_length=1), AfterValidator(_header_text)]
-FilePath = Annotated[str, AfterValidator(_file)]
-FolderPath = Annotated[str, AfterValidator(_folder)]
+Host = Annotated[str, AfterValidator(_check_host)]
+Nameserver = Annotated[str, AfterValidator(_check_nameserver)]
+Network = Annotated[str, AfterValidator(_check_network)]
+ListenAddress = Annotated[str, AfterValidator(_check_listen_address)]
+CoreHost = Annotated[str, AfterValidator(_check_core_host)]
+NextHop = Annotated[str, AfterValidator(_check_next_hop)]
+StorageUrl = Annotated[str, AfterValidator(_check_storage_url)]
+QuarantineUrl = Annotated[str, AfterValidator(_check_quarantine_url)]
+Domain = Annotated[str, AfterValidator(_normalise_domain)]
+TenantUid = Annotated[str, AfterValidator(_check_uid)]
+Secret = Annotated[str, Field(min_length=1), AfterValidator(_check_header_text)]
+FilePath = Annotated[str, AfterValidator(_check_file)]
+FolderPath = Annotated[str, AfterValidator(_check_folder)]

@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from gatepost.sender_history import EVERYTHING, scope_key
+from gatepost.sender_history import ALL_MAIL, scope_key
 from gatepost.store.engine import Many, Operations, Read, Work, Write, change, query
 
 # As many keys as one message has; longer lists are asked for in several statements.
@@ -71,7 +71,7 @@ class SightingStore(Operations):
         """Add what was seen, scope by scope in one order. Held mail counts only for keys that are known."""
         for batch in sorted(batches, key=lambda batch: (scope_key(batch.tenant), batch.day)):
             scope = scope_key(batch.tenant)
-            yield Read(_LOCK, (scope, EVERYTHING))
+            yield Read(_LOCK, (scope, ALL_MAIL))
             for count, keys in _group_by_count(batch.delivered):
                 yield Write(_ADD_DELIVERED, (scope, batch.day, count, Many(keys)))
             for count, keys in _group_by_count(batch.held):
@@ -129,7 +129,7 @@ def _group_by_count(counts: Mapping[int, int]) -> list[tuple[int, tuple[int, ...
     """The keys that were seen equally often, in order, after the one that is the lock."""
     groups: dict[int, list[int]] = {}
     for key in sorted(counts):
-        if key != EVERYTHING:
+        if key != ALL_MAIL:
             groups.setdefault(counts[key], []).append(key)
-    lock = [(counts[EVERYTHING], (EVERYTHING,))] if EVERYTHING in counts else []
+    lock = [(counts[ALL_MAIL], (ALL_MAIL,))] if ALL_MAIL in counts else []
     return [*lock, *((count, tuple(keys)) for count, keys in groups.items())]

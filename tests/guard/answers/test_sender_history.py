@@ -20,7 +20,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import MAX_FACETS, AskSightings, Dns, DnsAnswer, FacetAge, Sightings
 from gatepost.report import Report, undecided
 from gatepost.scanning.request import ScanRequest, ScanResult
-from gatepost.sender_history import EVERYTHING, Facet, facet_key
+from gatepost.sender_history import ALL_MAIL, Facet, facet_key
 from gatepost.settings.keys import Guard as Core
 from gatepost.settings.keys import SenderHistory as Settings
 from gatepost.store import open_store
@@ -164,7 +164,7 @@ def test_a_known_sender_costs_no_statement(tmp_path: Path) -> None:
         house.reads.clear()
         for _ in range(100):
             await house.scan()
-        assert [keys for _, keys in house.reads] == [(EVERYTHING,), (HOST, PROVEN, CLAIMED)]
+        assert [keys for _, keys in house.reads] == [(ALL_MAIL,), (HOST, PROVEN, CLAIMED)]
         await house.scan(asked=AskSightings((HOST, 7)))
         assert house.reads[-1] == (None, (7,)), "only what is not known yet today"
         counters = house.memory.counters()
@@ -179,7 +179,7 @@ def test_a_young_memory_is_not_asked_and_learns(tmp_path: Path) -> None:
             assert await house.scan() == Sightings()
             await house.scan()
             await house.next_day()
-        assert {keys for _, keys in house.reads} == {(EVERYTHING,)}
+        assert {keys for _, keys in house.reads} == {(ALL_MAIL,)}
         assert (await house.scan()).ready, "seven days, and more than ten messages"
 
     running(tmp_path, test, Settings(min_days=7, min_messages=10))
@@ -233,7 +233,7 @@ def test_what_files_link_to_is_asked_for_once_more_and_no_third_time(tmp_path: P
             await house.memory.answer("g", None, asked)
         house.memory.learn("g", DELIVERED)
         await house.memory.flush()
-        assert (await house.store.sightings(None, [HOST, 16, 32, EVERYTHING])).keys() == {HOST, 16, EVERYTHING}
+        assert (await house.store.sightings(None, [HOST, 16, 32, ALL_MAIL])).keys() == {HOST, 16, ALL_MAIL}
 
     running(tmp_path, test)
 
@@ -280,7 +280,7 @@ def test_old_and_superfluous_keys_go(tmp_path: Path) -> None:
         await house.scan(asked=AskSightings((38, 54, 70)))
         await house.memory.flush()
         assert await house.memory.purge() == 1 + 1
-        assert (await house.store.sightings(None, [22, 38, 54, 70, EVERYTHING])).keys() >= {EVERYTHING}
+        assert (await house.store.sightings(None, [22, 38, 54, 70, ALL_MAIL])).keys() >= {ALL_MAIL}
         assert await house.store.count_sightings(None) == 3
 
     running(tmp_path, test, Settings(retention=5, max_keys=3))
@@ -387,7 +387,7 @@ def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:
             assert "sender:first-contact" in await tags("new@stranger.example")
         finally:
             await guard.stop()
-        assert (await house.store.sightings("t", [EVERYTHING]))[EVERYTHING].delivered == 3
+        assert (await house.store.sightings("t", [ALL_MAIL]))[ALL_MAIL].delivered == 3
 
     running(tmp_path, test)
 

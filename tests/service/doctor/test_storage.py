@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.sender_history import EVERYTHING
+from gatepost.sender_history import ALL_MAIL
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
@@ -32,7 +32,7 @@ def test_how_much_is_remembered(tmp_path: Path) -> None:
     async def fill() -> None:
         store = open_store(read.storage, data.path)
         await store.create_tenant("young")
-        await store.record_sightings([SightingBatch(None, TODAY - 7, {EVERYTHING: 200, 22: 1})])
+        await store.record_sightings([SightingBatch(None, TODAY - 7, {ALL_MAIL: 200, 22: 1})])
         await store.close()
 
     asyncio.run(fill())

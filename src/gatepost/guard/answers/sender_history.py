@@ -18,7 +18,7 @@ import structlog
 
 from gatepost.questions import AskSightings, FacetAge, Sightings
 from gatepost.report import Report
-from gatepost.sender_history import EVERYTHING, SENDER_FACETS, facet_of
+from gatepost.sender_history import ALL_MAIL, SENDER_FACETS, facet_of
 from gatepost.settings.keys import SenderHistory as Settings
 from gatepost.store.errors import StorageError
 from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
@@ -110,7 +110,7 @@ class SenderHistories:
         gathered = (self._delivered if delivered else self._held).setdefault((tenant, self._today()), {})
         self._add(gathered, [key for asked in questions for key in (asked.proven if proven else asked.claimed)])
         if delivered:
-            self._add(gathered, [EVERYTHING, *dict.fromkeys(key for asked in questions for key in asked.keys)])
+            self._add(gathered, [ALL_MAIL, *dict.fromkeys(key for asked in questions for key in asked.keys)])
 
     async def flush(self) -> None:
         """Write what was seen since the last time."""
@@ -151,14 +151,14 @@ class SenderHistories:
 
     async def _is_ready(self, tenant: str | None, today: int) -> bool:
         """Whether the tenant's history is old and full enough; looked up once a day."""
-        key = (tenant, EVERYTHING)
+        key = (tenant, ALL_MAIL)
         known = self._known.get(key) or self._older.get(key)
         if known is None:
             self._look_ups += 1
-            found = (await self._store.sightings(tenant, (EVERYTHING,))).get(EVERYTHING)
+            found = (await self._store.sightings(tenant, (ALL_MAIL,))).get(ALL_MAIL)
             known = _UNKNOWN
             if found and found.delivered >= self._settings.min_messages:
-                known = _known_before(today, EVERYTHING, found)
+                known = _known_before(today, ALL_MAIL, found)
             self._remember(key, known, today)
         return known.age >= self._settings.min_days
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
-from gatepost.sender_history import EVERYTHING
+from gatepost.sender_history import ALL_MAIL
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles
 from gatepost.settings.keys import SenderHistory
@@ -49,7 +49,7 @@ async def _count_sightings(url: str, data: DataFolder, settings: SenderHistory, 
         keys = ready = 0
         for scope in scopes:
             keys += await store.count_sightings(scope)
-            all_mail = (await store.sightings(scope, (EVERYTHING,))).get(EVERYTHING)
+            all_mail = (await store.sightings(scope, (ALL_MAIL,))).get(ALL_MAIL)
             if all_mail and all_mail.delivered >= settings.min_messages:
                 ready += today - all_mail.first >= settings.min_days
         return keys, ready, len(scopes)
