@@ -62,9 +62,11 @@ def _spin(_amount: int) -> None:
 
 
 def _grow(_amount: int) -> None:
+    """Allocate until the limit on data (RLIMIT_DATA) is met. Pages that are never written cost no time, so that a busy
+    machine does not make a stall of it."""
     held = []
     while True:
-        held.append(b"\1" * (8 << 20))
+        held.append(bytes(8 << 20))
 
 
 def _die(_amount: int) -> None:
