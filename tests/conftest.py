@@ -28,7 +28,7 @@ from gatepost.service.certificates import sign_certificate
 _FAILED = pytest.StashKey[bool]()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
-FIRST = tuple(f"tests/{name}/" for name in ("browser", "blackbox", "service", "guard", "store", "abby"))
+FIRST = tuple(f"tests/{name}/" for name in "browser blackbox service workers guard store web abby".split())
 # Files of which one worker takes all, since they share what is slow to start: the service that Chromium looks at, and
 # the List API on both engines.
 TOGETHER = {
@@ -87,7 +87,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     skipped = {report.nodeid: report.longrepr for report in terminalreporter.getreports("skipped")}
     reasons = Counter(str(longrepr[2]) for longrepr in skipped.values() if isinstance(longrepr, tuple))
     if reasons:
-        terminalreporter.section(f"NOT RUN: {sum(reasons.values())} tests", yellow=True, bold=True)
+        terminalreporter.section(f"NOT RUN: {reasons.total()}", yellow=True, bold=True)
         for reason, number in reasons.most_common():
             terminalreporter.line(f"{number:>5}  {reason.removeprefix('Skipped: ').removeprefix('not run: ')}")
 
