@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from bench.ports import free_ports
 from bench.processes import await_output
-from gatepost.cli.deployment import with_store
+from gatepost.cli.options import with_store
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store.audit import CLI
 from gatepost.store.store import Store

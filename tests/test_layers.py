@@ -55,7 +55,19 @@ MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
 SMALL = {
     "__init__": "the version",
     "__main__": "python -m gatepost",
+    "auth.dns_names": "names and addresses as DNS is asked for them; every standard uses it",
+    "cli.doctor": "one module for each command",
+    "cli.printing": "every command prints through it, and it has to load fast",
     "ids": "UUIDv7",
+    "lists.subjects": "plain data of the report; what finds subjects loads parsers",
+    "metrics": "the exposition format, below both services",
+    "near_duplicates": "the comparison, without the text model",
+    "service.doctor.rows": "the value that the web interface and the command line share",
+    "service.running": "the life of one process, from bound ports to the last request",
+    "store.deferred_deletes": "tenants and lists both use it",
+    "store.errors": "callers import it without loading storage",
+    "store.feedback": "reports of wrong decisions, over the audit trail and held mail",
+    "store.store": "the composition of all subjects",
     "times": "times on the wire",
 }
 

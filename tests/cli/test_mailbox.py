@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.cli.scan_files import Mail, files_in, messages_in, total_size
+from gatepost.cli.scanners import Mail, files_in, messages_in, total_size
 
 FROM = b"From ann@example.org Tue Nov 10 09:12:00 2026\n"
 

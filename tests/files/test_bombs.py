@@ -13,8 +13,17 @@ import zstandard
 
 from gatepost.files.archives import unpack
 from gatepost.files.archives.decompress import MAX_MEMBERS
-from gatepost.files.budget import MAX_BYTES, MAX_DEPTH, MAX_FILES, MAX_READ, MAX_SLOW, UnpackBudget
-from gatepost.files.values import File, Member, UnreadReason
+from gatepost.files.values import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_FILES,
+    MAX_READ,
+    MAX_SLOW,
+    File,
+    Member,
+    UnpackBudget,
+    UnreadReason,
+)
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gatepost.files.budget import MAX_IMAGES, UnpackBudget
 from gatepost.files.pictures import MAX_PAGE_SIZE, MAX_PAGES, find_qr_codes
-from gatepost.files.values import File
+from gatepost.files.values import MAX_IMAGES, File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 

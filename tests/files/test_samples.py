@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.analysis import analyse
-from gatepost.files.budget import UnpackBudget
+from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope, Message, Part
 from gatepost.questions import Answer, DnsAnswer, Lookup, LookupAnswer, Question

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.budget import MAX_DEPTH, UnpackBudget
-from gatepost.files.values import File
+from gatepost.files.values import MAX_DEPTH, File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 

@@ -4,23 +4,23 @@ import socket
 
 import pytest
 
-from gatepost.service import ports
+from gatepost.service import plan
 from gatepost.service.data_folder import StartError
 
 
 def test_a_free_port_is_bound() -> None:
-    bound = ports.bind("127.0.0.1", 0, "listen.port")
-    assert ports.port_of(bound) > 0
-    ports.close_sockets(bound)
+    bound = plan.bind("127.0.0.1", 0, "listen.port")
+    assert plan.port_of(bound) > 0
+    plan.close_sockets(bound)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_a_busy_port_is_named_with_its_key(host: str) -> None:
-    bound = ports.bind("127.0.0.1", 0, "x")
-    port = ports.port_of(bound)
+    bound = plan.bind("127.0.0.1", 0, "x")
+    port = plan.port_of(bound)
     with pytest.raises(StartError, match=rf"{host}:{port} \(listen.port\): another program uses it"):
-        ports.bind(host, port, "listen.port")
-    ports.close_sockets(bound)
+        plan.bind(host, port, "listen.port")
+    plan.close_sockets(bound)
 
 
 @pytest.mark.parametrize(
@@ -28,26 +28,26 @@ def test_a_busy_port_is_named_with_its_key(host: str) -> None:
 )
 def test_other_reasons(host: str, words: str) -> None:
     with pytest.raises(StartError, match=words):
-        ports.bind(host, 1, "listen.host")
+        plan.bind(host, 1, "listen.host")
 
 
 def test_a_port_is_taken_before_anybody_can_connect() -> None:
-    bound = ports.bind("127.0.0.1", 0, "x")
+    bound = plan.bind("127.0.0.1", 0, "x")
     with socket.socket() as visitor, pytest.raises(ConnectionRefusedError):
-        visitor.connect(("127.0.0.1", ports.port_of(bound)))
-    ports.close_sockets(bound)
+        visitor.connect(("127.0.0.1", plan.port_of(bound)))
+    plan.close_sockets(bound)
 
 
 def test_a_port_can_be_had_again_at_once() -> None:
     """A connection that this side closed first lingers; a restart gets the port all the same."""
-    (first,) = ports.bind("127.0.0.1", 0, "x")
-    port = ports.port_of([first])
+    (first,) = plan.bind("127.0.0.1", 0, "x")
+    port = plan.port_of([first])
     first.listen()
-    ports.allow_reuse(first)
+    plan.allow_reuse(first)
     with socket.create_connection(("127.0.0.1", port)) as visitor:
         first.setblocking(True)
         accepted, _ = first.accept()
         accepted.close()
         first.close()
         assert visitor.recv(1) == b""
-    ports.close_sockets(ports.bind("127.0.0.1", port, "x"))
+    plan.close_sockets(plan.bind("127.0.0.1", port, "x"))

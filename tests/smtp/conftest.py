@@ -15,7 +15,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.ports import bind, port_of
+from gatepost.service.plan import bind, port_of
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake

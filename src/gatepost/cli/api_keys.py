@@ -4,8 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.deployment import require_found, with_store
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid, render_time
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    parse_moment,
+    parse_tenant_uid,
+    render_time,
+    require_found,
+    with_store,
+)
 
 if TYPE_CHECKING:
     from gatepost.store.api_keys import ApiKey

@@ -4,8 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.deployment import with_store
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid, render_time
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    parse_moment,
+    parse_tenant_uid,
+    render_time,
+    with_store,
+)
 
 if TYPE_CHECKING:
     from gatepost.store.audit import AuditRecord

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gatepost.cli.deployment import config_folder, data_folder
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
 
 if TYPE_CHECKING:
     from gatepost.settings.faults import Fault

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gatepost.cli.deployment import config_folder, data_folder
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
 
 if TYPE_CHECKING:
     from gatepost.service.doctor.rows import DoctorRow

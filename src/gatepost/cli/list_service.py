@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from gatepost.cli.deployment import config_folder, data_folder
+from gatepost.cli.options import config_folder, data_folder
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gatepost.cli.deployment import require_found, with_store
 from gatepost.cli.list_service import CaOption, KeyFileOption, NoVerifyOption, Service, UrlOption
 from gatepost.cli.options import (
     ConfigOption,
@@ -15,6 +14,8 @@ from gatepost.cli.options import (
     parse_moment,
     parse_tenant_uid,
     render_time,
+    require_found,
+    with_store,
 )
 from gatepost.service.data_folder import StartError
 

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gatepost.cli.deployment import data_folder
-from gatepost.cli.options import DataOption, JsonOption
+from gatepost.cli.options import DataOption, JsonOption, data_folder
 from gatepost.service.data_folder import StartError
 
 app = typer.Typer(help="Train and measure the text model.", no_args_is_help=True)
@@ -112,7 +111,7 @@ def feedback(
     data: DataOption = None,
 ) -> None:
     """Record messages that were judged wrongly, for the next training."""
-    from gatepost.cli.scan_files import messages_in
+    from gatepost.cli.scanners import messages_in
     from gatepost.mail.reader import read
     from gatepost.near_duplicates import Signature, compute_signature
     from gatepost.textmodel import deployed as kept

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gatepost.cli import replay
-from gatepost.cli.deployment import load_policies, load_policies_with, load_policy_settings
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, PolicyTenantOption, parse_tenant_uid
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    PolicyTenantOption,
+    load_policies,
+    load_policies_with,
+    load_policy_settings,
+    parse_tenant_uid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.deployment import config_folder, data_folder
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    config_folder,
+    data_folder,
+    parse_moment,
+    parse_tenant_uid,
+)
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gatepost.cli.deployment import config_folder, data_folder, load_policies, load_policies_with, with_store
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_tenant_uid
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    config_folder,
+    data_folder,
+    load_policies,
+    load_policies_with,
+    parse_tenant_uid,
+    with_store,
+)
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:

@@ -9,8 +9,15 @@ from typing import Annotated
 
 import typer
 
-from gatepost.cli.deployment import config_folder, data_folder
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, PolicyTenantOption, parse_tenant_uid
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    PolicyTenantOption,
+    config_folder,
+    data_folder,
+    parse_tenant_uid,
+)
 
 WITHOUT_DNS = "DNS was not asked, so results that depend on it are open; use --dns to ask it."
 
@@ -49,7 +56,7 @@ def scan(
     Exits with 0 if every message was analysed, whatever its verdict; with 3 if a message got a verdict of --fail-on;
     with 1 if a file could not be read or the server not reached.
     """
-    from gatepost.cli import scan_files, scanners
+    from gatepost.cli import scanners
     from gatepost.mail.message import Envelope
     from gatepost.policy.rules import VERDICTS
 
@@ -60,11 +67,11 @@ def scan(
     if url:
         service = scanners.Service(url, token_file, cacert, not no_verify)
         with scanners.online_scanner(service, envelope, data_folder(data)) as scanner:
-            counts = scan_files.scan_paths(files, scanner, json, "")
+            counts = scanners.scan_paths(files, scanner, json, "")
     else:
         with scanners.offline_scanner(envelope, dns, config_folder(config, data_folder(data))) as scanner:
-            counts = scan_files.scan_paths(files, scanner, json, "" if dns else WITHOUT_DNS)
-    if counts[scan_files.NOT_SCANNED]:
+            counts = scanners.scan_paths(files, scanner, json, "" if dns else WITHOUT_DNS)
+    if counts[scanners.NOT_SCANNED]:
         raise typer.Exit(1)
     if any(counts[verdict] for verdict in fail_on or ()):
         raise typer.Exit(3)

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gatepost.cli.deployment import config_folder, data_folder
-from gatepost.cli.options import ConfigOption, DataOption
+from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
 
 if TYPE_CHECKING:
     from gatepost.service.commands import Started

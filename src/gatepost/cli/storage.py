@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.deployment import config_folder, data_folder
-from gatepost.cli.options import ConfigOption, DataOption
+from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
 
 if TYPE_CHECKING:
     from gatepost.store.copy import Progress

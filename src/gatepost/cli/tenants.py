@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gatepost.cli.deployment import require_found, with_store
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_tenant_uid, render_time
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    parse_tenant_uid,
+    render_time,
+    require_found,
+    with_store,
+)
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:

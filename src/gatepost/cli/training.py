@@ -14,7 +14,7 @@ import msgspec
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gatepost.cli.printing import console
-from gatepost.cli.scan_files import messages_in
+from gatepost.cli.scanners import messages_in
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read

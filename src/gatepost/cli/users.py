@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gatepost.cli.deployment import with_store
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_tenant_uid, render_time
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_tenant_uid, render_time, with_store
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ import pypdfium2  # type: ignore[import-untyped]
 import zxingcpp
 from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from gatepost.files.budget import BrokenError, ByteSource, UnpackBudget
-from gatepost.files.values import Contents, File, Trait, UnreadReason
+from gatepost.files.values import BrokenError, ByteSource, Contents, File, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.links import Links, find_targets
 from gatepost.mail.message import Link
 

@@ -1,4 +1,13 @@
-"""The values of a file as found: attached, embedded, or inside another file."""
+"""Files as found (attached, embedded, or inside another file), the budget of a message's files, and safe reading.
+
+A zip of 42 KB can hold petabytes, so every byte that comes out of an archive is charged to one budget, and a reader
+reports what the budget refused. Bytes that go in are charged too: entries may overlap, and a megabyte that unpacks to
+nothing can be named by ten thousand of them. Password attempts and bytes that are worked on one by one in Python have
+limits of their own, since they cost time rather than memory; so have pictures.
+
+`ByteSource` reads numbers and runs of bytes one after the other. Every read is checked, and running out of bytes is one
+exception for readers to catch.
+"""
 
 from typing import Literal
 
@@ -61,3 +70,143 @@ class Contents(msgspec.Struct, frozen=True):
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
     unread: tuple[UnreadReason, ...] = ()
+
+
+MAX_DEPTH = 12
+MAX_FILES = 2_000
+MAX_BYTES = 128 << 20
+MAX_READ = 256 << 20
+MAX_RATIO = 250
+MAX_IMAGES = 8
+MAX_PIXELS = 24_000_000
+MAX_ATTEMPTS = 2_000  # one is a key of a zip, about half a millisecond
+MAX_SLOW = 1 << 20  # about a second
+RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
+
+
+class UnpackBudget:
+    """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images` and `pixels` are what was used
+    of it."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
+        self.max_bytes = max_bytes
+        self.max_files = max_files
+        self.spent = 0
+        self.read = 0
+        self.files = 0
+        self.attempts = 0
+        self.slow = 0
+        self.images = 0
+        self.pixels = 0
+
+    def allowance(self, packed: int) -> int:
+        """Return the most bytes that `packed` bytes of an archive may unpack to now."""
+        if self.read + packed > MAX_READ:
+            return 0
+        return min(self.max_bytes - self.spent, max(RATIO_FREE, packed * MAX_RATIO))
+
+    def shortage(self, packed: int) -> UnreadReason:
+        """Return which limit `allowance(packed)` ran into."""
+        if self.read + packed > MAX_READ:
+            return "size"
+        return "ratio" if max(RATIO_FREE, packed * MAX_RATIO) < self.max_bytes - self.spent else "size"
+
+    def pay(self, packed: int, size: int) -> None:
+        """Charge the budget for `packed` bytes that were read and gave `size` bytes."""
+        self.read += packed
+        self.spent += size
+
+    def take_file(self) -> bool:
+        """Take one more file; return False when the budget has none left."""
+        if self.files >= self.max_files:
+            return False
+        self.files += 1
+        return True
+
+    def take_attempt(self, cost: int = 1) -> bool:
+        """Take one more password attempt; return False when the budget has none left."""
+        if self.attempts + cost > MAX_ATTEMPTS:
+            return False
+        self.attempts += cost
+        return True
+
+    def take_image(self, pixels: int) -> bool:
+        """Take one more picture with so many pixels; return False when the budget has none left."""
+        if self.images >= MAX_IMAGES or self.pixels + pixels > MAX_PIXELS:
+            return False
+        self.images += 1
+        self.pixels += pixels
+        return True
+
+    def take_slow(self, size: int) -> bool:
+        """Take work on so many single bytes; return False when the budget has none left."""
+        if self.slow + size > MAX_SLOW:
+            return False
+        self.slow += size
+        return True
+
+    @property
+    def slow_left(self) -> int:
+        """How many single bytes may still be worked on."""
+        return MAX_SLOW - self.slow
+
+
+class BrokenError(ValueError):
+    """The bytes are not what they claim to be."""
+
+
+class TooManyError(BrokenError):
+    """There is more than is read."""
+
+
+class StepLimit:
+    """A limit on steps through headers: millions of empty headers cost seconds and hold nothing."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def step(self) -> None:
+        """Take one step; raise `TooManyError` when none is left."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyError("too many headers")
+
+
+class ByteSource:
+    """Reads little-endian numbers and runs of bytes one after the other."""
+
+    def __init__(self, data: bytes | memoryview, place: int = 0) -> None:
+        self.data = data
+        self.place = place
+
+    @property
+    def left(self) -> int:
+        """How many bytes are still to come."""
+        return max(0, len(self.data) - self.place)
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes, all of them or none."""
+        if count < 0 or count > self.left:
+            raise BrokenError("out of bytes")
+        start = self.place
+        self.place += count
+        return bytes(self.data[start : self.place])
+
+    def skip(self, count: int) -> None:
+        """Go on; past the end is broken."""
+        if count < 0 or count > self.left:
+            raise BrokenError("out of bytes")
+        self.place += count
+
+    def number(self, size: int) -> int:
+        """Return the next bytes as a number."""
+        return int.from_bytes(self.take(size), "little")
+
+    def text(self, limit: int = 4096) -> bytes:
+        """Return bytes up to a NUL, which is passed over."""
+        end = bytes(self.data[self.place : self.place + limit]).find(b"\0")
+        if end < 0:
+            raise BrokenError("no end of a name")
+        found = self.take(end)
+        self.place += 1
+        return found

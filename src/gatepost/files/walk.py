@@ -12,10 +12,9 @@ import msgspec
 
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
-from gatepost.files.budget import MAX_DEPTH, UnpackBudget
 from gatepost.files.documents import dispatch
 from gatepost.files.signatures import identify
-from gatepost.files.values import Contents, File, Trait, UnreadReason
+from gatepost.files.values import MAX_DEPTH, Contents, File, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.message import Link, Message, Part
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.service import certificates, first_start, ports
+from gatepost.service import certificates, first_start, plan
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
@@ -151,7 +151,7 @@ async def _welcome_operator(
 def local_url(settings: AbbySettings, port: int) -> str:
     """Return a URL of the service that works on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
-    return f"{'http' if settings.tls == 'off' else 'https'}://{ports.render_address(host, port)}"
+    return f"{'http' if settings.tls == 'off' else 'https'}://{plan.render_address(host, port)}"
 
 
 def _find_token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
@@ -177,4 +177,4 @@ async def _log_port(what: str, host: str, port: int, _store: "Store") -> None:
 async def _log_listening(what: str, host: str, port: int) -> None:
     import structlog
 
-    structlog.get_logger("gatepost").info("listening", service=what, address=ports.render_address(host, port))
+    structlog.get_logger("gatepost").info("listening", service=what, address=plan.render_address(host, port))

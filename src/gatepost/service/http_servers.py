@@ -20,7 +20,7 @@ import uvloop
 from gatepost.api.server import server_config
 from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import StartError
-from gatepost.service.ports import allow_reuse
+from gatepost.service.plan import allow_reuse
 
 log = structlog.get_logger("gatepost")
 

@@ -15,8 +15,7 @@ from prometheus_client import CollectorRegistry
 from gatepost.scanning.spool import Spool
 from gatepost.service.http_servers import Serves, build_server, serve
 from gatepost.service.metrics import build_metrics_app, render_on_demand
-from gatepost.service.plan import Plan, SharedParts, bind_ports, release_ports
-from gatepost.service.ports import port_of
+from gatepost.service.plan import Plan, SharedParts, bind_ports, port_of, release_ports
 from gatepost.settings.files import load_policies
 from gatepost.store import open_store
 from gatepost.store.store import Store

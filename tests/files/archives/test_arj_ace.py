@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives import arj_ace
-from gatepost.files.budget import UnpackBudget
-from gatepost.files.values import File
+from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 

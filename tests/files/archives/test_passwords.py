@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives.passwords import MAX_CANDIDATES, MAX_FAILURES, PasswordAttempts, PasswordCandidates
-from gatepost.files.budget import MAX_ATTEMPTS, UnpackBudget
+from gatepost.files.values import MAX_ATTEMPTS, UnpackBudget
 from gatepost.mail.message import Message, Part, Text
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gatepost.files.archives import zip_archive
 from gatepost.files.archives.zip_archive import TraditionalCipher
-from gatepost.files.budget import MAX_SLOW, UnpackBudget
-from gatepost.files.values import File, Trait
+from gatepost.files.values import MAX_SLOW, File, Trait, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part, Text
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import office_encryption, ole
 from gatepost.files.documents.compound import CompoundFile
-from gatepost.files.values import File
+from gatepost.files.values import File, UnpackBudget
 
 Shared = Callable[[str], Path]
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import office_xml
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 

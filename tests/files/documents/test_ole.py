@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.files.budget import MAX_READ, UnpackBudget
 from gatepost.files.documents import ole
-from gatepost.files.values import Contents, File
+from gatepost.files.values import MAX_READ, Contents, File, UnpackBudget
 
 Compounds = Callable[..., bytes]
 Projects = Callable[..., dict[str, bytes]]

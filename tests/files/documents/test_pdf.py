@@ -10,10 +10,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import pdf
 from gatepost.files.documents.pdf_values import PdfName, PdfReference, parse_value
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 
 def document(*objects: bytes, trailer: bytes = b"<< /Root 1 0 R >>") -> bytes:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import rtf
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 
 def ole1(name: bytes, native: bytes) -> bytes:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import shortcut
-from gatepost.files.values import File
+from gatepost.files.values import File, UnpackBudget
 
 
 def link(target: str, arguments: str = "") -> bytes:

@@ -6,9 +6,8 @@ import zipfile
 
 import pytest
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import web_page
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 
 def archive() -> bytes:

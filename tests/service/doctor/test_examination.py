@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.service import certificates, ports
+from gatepost.service import certificates, plan
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination, machine, mail_path, storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
@@ -83,11 +83,11 @@ def test_storage(data: DataFolder, read: ExaminedFiles) -> None:
 
 
 def test_ports(data: DataFolder) -> None:
-    bound = ports.bind("127.0.0.1", 0, "x")
-    port = ports.port_of(bound)
-    busy = machine.check_port("abby", "x", lambda: ports.bind("127.0.0.1", port, "x"), data)
-    ports.close_sockets(bound)
-    free = machine.check_port("abby", "x", lambda: ports.bind("127.0.0.1", port, "x"), data)
+    bound = plan.bind("127.0.0.1", 0, "x")
+    port = plan.port_of(bound)
+    busy = machine.check_port("abby", "x", lambda: plan.bind("127.0.0.1", port, "x"), data)
+    plan.close_sockets(bound)
+    free = machine.check_port("abby", "x", lambda: plan.bind("127.0.0.1", port, "x"), data)
     assert (busy.state, free.state) == ("fail", "ok")
 
 

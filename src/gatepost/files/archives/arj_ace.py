@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from gatepost.files.budget import BrokenError, ByteSource, StepLimit, TooManyError, UnpackBudget
-from gatepost.files.values import Member, UnreadReason
+from gatepost.files.values import BrokenError, ByteSource, Member, StepLimit, TooManyError, UnpackBudget, UnreadReason
 
 _ARJ = b"\x60\xea"
 _ACE_FILE = 1

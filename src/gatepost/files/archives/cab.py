@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gatepost.files.archives import libarchive
-from gatepost.files.budget import BrokenError, ByteSource, UnpackBudget
-from gatepost.files.values import Member, UnreadReason
+from gatepost.files.values import BrokenError, ByteSource, Member, UnpackBudget, UnreadReason
 
 _NONE, _MSZIP = 0, 1
 _HAS_PREVIOUS, _HAS_NEXT, _HAS_RESERVE = 1, 2, 4

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gatepost.files.budget import BrokenError, ByteSource, StepLimit, TooManyError, UnpackBudget
-from gatepost.files.values import Member, UnreadReason
+from gatepost.files.values import BrokenError, ByteSource, Member, StepLimit, TooManyError, UnpackBudget, UnreadReason
 
 SECTOR = 2048
 _ANCHOR_AT = 256

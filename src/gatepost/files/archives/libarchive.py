@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gatepost.files.budget import UnpackBudget
-from gatepost.files.values import Member, UnreadReason
+from gatepost.files.values import Member, UnpackBudget, UnreadReason
 
 Format = Literal["rar", "7z", "cab"]
 

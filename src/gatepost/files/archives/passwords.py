@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from gatepost.files.budget import UnpackBudget
+from gatepost.files.values import UnpackBudget
 from gatepost.mail.message import Message
 
 T = TypeVar("T")

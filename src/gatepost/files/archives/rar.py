@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gatepost.files.archives import libarchive
-from gatepost.files.budget import BrokenError, ByteSource, StepLimit, TooManyError, UnpackBudget
-from gatepost.files.values import Member, UnreadReason
+from gatepost.files.values import BrokenError, ByteSource, Member, StepLimit, TooManyError, UnpackBudget, UnreadReason
 
 RAR4 = b"Rar!\x1a\x07\x00"
 RAR5 = b"Rar!\x1a\x07\x01\x00"

@@ -21,8 +21,7 @@ from gatepost.files.archives.sevenzip_header import (
     find_packed_header,
     parse_directory,
 )
-from gatepost.files.budget import BrokenError, TooManyError, UnpackBudget
-from gatepost.files.values import Member, UnreadReason
+from gatepost.files.values import BrokenError, Member, TooManyError, UnpackBudget, UnreadReason
 
 SIGNATURE = b"7z\xbc\xaf\x27\x1c"
 _START = 32

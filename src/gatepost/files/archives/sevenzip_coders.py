@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from gatepost.files.archives import decompress
 from gatepost.files.archives.decompress import MAX_WINDOW
 from gatepost.files.archives.sevenzip_header import Coder, Folder
-from gatepost.files.budget import BrokenError, UnpackBudget
-from gatepost.files.values import UnreadReason
+from gatepost.files.values import BrokenError, UnpackBudget, UnreadReason
 
 ATTEMPT_COST = 100
 AES = b"\x06\xf1\x07\x01"

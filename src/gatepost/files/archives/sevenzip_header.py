@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gatepost.files.budget import BrokenError, ByteSource
+from gatepost.files.values import BrokenError, ByteSource
 
 MAX_FOLDERS = 100_000
 MAX_CODERS = 8

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gatepost.files.budget import UnpackBudget
-from gatepost.files.values import Member, UnreadReason
+from gatepost.files.values import Member, UnpackBudget, UnreadReason
 
 BLOCK = 512
 

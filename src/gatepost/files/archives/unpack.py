@@ -5,8 +5,7 @@ from typing import TypeAlias
 
 from gatepost.files.archives import arj_ace, cab, decompress, disc_image, rar, sevenzip, tar, zip_archive
 from gatepost.files.archives.passwords import PasswordCandidates
-from gatepost.files.budget import UnpackBudget
-from gatepost.files.values import File, Member, UnreadReason
+from gatepost.files.values import File, Member, UnpackBudget, UnreadReason
 
 Reader: TypeAlias = Callable[[bytes, UnpackBudget, PasswordCandidates], Iterator[Member]]
 

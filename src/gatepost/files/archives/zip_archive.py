@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from gatepost.files.archives import decompress
 from gatepost.files.archives.passwords import PasswordAttempts
-from gatepost.files.budget import UnpackBudget
-from gatepost.files.values import Member
+from gatepost.files.values import Member, UnpackBudget
 
 HEADER = 12
 AES_EXTRA = 0x9901

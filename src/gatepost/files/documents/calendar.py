@@ -4,9 +4,8 @@ import re
 from base64 import b64decode
 from binascii import Error
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.links import find_targets
 from gatepost.mail.text import normalise_lines, unfold_calendar
 

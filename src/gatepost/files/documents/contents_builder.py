@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from gatepost.files.budget import UnpackBudget
-from gatepost.files.values import Contents, File, Member, Trait, UnreadReason
+from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.links import Links
 
 MAX_TRAITS = 100

@@ -6,10 +6,9 @@ through the zip comes to them, and each is recognised by its content.
 
 from collections.abc import Callable, Iterable
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import calendar, office_xml, ole, onenote, pdf, rtf, shortcut, spreadsheets, web_page
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 _NOTHING = Contents()
 _READERS: dict[str, Callable[[File, UnpackBudget], Contents]] = {

@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from html import unescape
 from urllib.parse import unquote
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_DEPTH = 64
 MAX_FIELDS = 20_000

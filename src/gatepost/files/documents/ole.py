@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gatepost.files.archives import decompress
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import office_encryption, powerpoint_binary, spreadsheets, vba
 from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, CompoundFile
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands, find_addresses
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_NAME = 500
 

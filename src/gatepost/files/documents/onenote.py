@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.signatures import identify
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_OBJECTS = 500
 MAX_NAMES = 20_000

@@ -7,12 +7,11 @@ and whether or not it hangs in it at all.
 import re
 from collections.abc import Iterable, Iterator
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.pdf_objects import DecryptionKey, PdfObject, PdfObjects, derive_key
 from gatepost.files.documents.pdf_values import PdfName, Value, decode_text, parse_value
 from gatepost.files.documents.script_strings import expand_commands, join_script_strings
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_DICTIONARIES = 200_000
 # A name with an escape in it (`/J#53`) hides something or holds a space: worth a look.

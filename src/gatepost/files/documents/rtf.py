@@ -8,12 +8,11 @@ object is taken. Only the groups of interest are read: a text of a million group
 import re
 from collections.abc import Iterator
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.office_xml import report_field
 from gatepost.files.documents.ole import read_package
 from gatepost.files.documents.script_strings import find_addresses
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.text import strip_rtf
 
 MAX_TOKENS = 200_000

@@ -2,10 +2,9 @@
 
 import re
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_STRING = 32_768
 HAS_ID_LIST, HAS_LINK_INFO, IS_UNICODE = 0x01, 0x02, 0x80

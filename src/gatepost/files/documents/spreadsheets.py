@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents import office_encryption
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands, find_addresses
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_RECORDS = 500_000
 FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK = 0x2F, 0x85, 0x1AE, 0x17, 0x18, 0x1B8

@@ -12,10 +12,9 @@ from binascii import Error
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from gatepost.files.budget import UnpackBudget
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.signatures import identify
-from gatepost.files.values import Contents, File
+from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.message import Part
 from gatepost.mail.text import TextReader

@@ -21,7 +21,7 @@ import gatepost
 from gatepost.questions import Dns
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
-from gatepost.service.ports import bind, close_sockets, render_address
+from gatepost.service.plan import bind, close_sockets, render_address
 from gatepost.settings.keys import Dns as DnsSettings
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
