@@ -172,7 +172,7 @@ def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
 def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdict, str]:
     """The most severe verdict that is reached, with the sentence that says how.
 
-    What speaks for a verdict is capped among itself: a heavier finding of the same group that names another verdict
+    What points to a verdict is capped among itself: a heavier finding of the same group that names another verdict
     takes nothing away from it, so one more finding never makes the outcome milder.
     """
     by_verdict: dict[Verdict, list[Line]] = {}

@@ -173,4 +173,4 @@ def test_tenants(run: Run, data: Path) -> None:
 def test_policy(run: Run) -> None:
     assert "auth:dmarc-fail" in run("policy", "show")[1]
     assert json.loads(run("policy", "show", "--json")[1])["verdicts"]["malware"]["decision"] == "quarantine"
-    assert "speaks for spoofing" in run("policy", "explain", "auth:dmarc-fail")[1]
+    assert "points to spoofing" in run("policy", "explain", "auth:dmarc-fail")[1]

@@ -23,7 +23,7 @@ def explain() -> Explain:
 
 def test_a_kind_with_degrees(explain: Explain) -> None:
     said = explain("text:parcel-lure")
-    assert "It weighs 5 points × strength (0 to 1) and speaks for phishing." in said
+    assert "It weighs 5 points × strength (0 to 1) and points to phishing." in said
     assert "Strength: (per_phrase × phrases + urgency, at most 1) × link-away" in said
     assert "0.35  some link leads to the sender's own domain" in said
     assert "With its group, lures (What the text wants of its reader), it counts at most 7." in said
@@ -33,9 +33,9 @@ def test_a_kind_with_degrees(explain: Explain) -> None:
 @pytest.mark.parametrize(
     ("kind", "sentences"),
     [
-        ("auth:spf-fail", ["It weighs 1.5 points and speaks for spoofing.", "A score of 6 gives the verdict spoofing"]),
+        ("auth:spf-fail", ["It weighs 1.5 points and points to spoofing.", "A score of 6 gives the verdict spoofing"]),
         ("file:eicar", ["It is conclusive: the verdict is malware (quarantine) without any threshold."]),
-        ("bulk:unsubscribe", ["speaks for bulk."]),
+        ("bulk:unsubscribe", ["points to bulk."]),
     ],
 )
 def test_kinds_without_degrees(explain: Explain, kind: str, sentences: list[str]) -> None:

@@ -61,7 +61,7 @@ def show(
          changes.get(f"kinds.{kind}", ""))
         for kind, rule in policy.kinds.items()
     ]  # fmt: skip
-    out.print(rows(table("finding", "weight", "speaks for", "group", "conclusive", "changed"), kinds))
+    out.print(rows(table("finding", "weight", "points to", "group", "conclusive", "changed"), kinds))
 
 
 @app.command("explain")
@@ -167,7 +167,7 @@ def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: 
     from gatepost.cli.printing import console, rows, table
 
     times = " × strength (0 to 1)" if calculations else ""
-    print(f"It weighs {rule.weight:g} points{times} and speaks for {rule.verdict}.")
+    print(f"It weighs {rule.weight:g} points{times} and points to {rule.verdict}.")
     if calculations:
         print(f"Strength: {calculations[0].formula}.")
         for shared in calculations[1:]:
@@ -189,7 +189,7 @@ def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: 
     else:
         print(
             f"A score of {verdict.threshold:g} gives the verdict {rule.verdict} ({verdict.decision}), where at least"
-            f" {verdict.own:g} of it are points of findings that speak for it."
+            f" {verdict.own:g} of it are points of findings that point to it."
         )
 
 

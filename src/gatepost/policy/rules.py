@@ -78,7 +78,7 @@ class GroupRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KindRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The weight of one kind of finding and the verdict it speaks for. `conclusive` ones need no threshold."""
+    """The weight of one kind of finding and the verdict it points to. `conclusive` ones need no threshold."""
 
     weight: float
     verdict: Verdict
