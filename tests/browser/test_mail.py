@@ -54,7 +54,7 @@ def test_a_message_tells_why_is_judged_again_and_leads_to_the_list(browser: Any,
     page = browser.page()
     page.goto(f"/messages/{wanted['ggrid']}")
     expect(page.get_by_role("heading", name="Zebra crossing reopened")).to_be_visible()
-    expect(page.get_by_role("region", name="Ledger")).to_contain_text("The mail offers a way to unsubscribe")
+    expect(page.get_by_role("region", name="Ledger")).to_contain_text("The message offers a way to unsubscribe")
     expect(page.get_by_role("region", name="Authentication")).to_contain_text("DMARC")
     expect(page.get_by_role("region", name="Links")).to_contain_text("zebra.example")
     page.get_by_role("link", name="Re-evaluate").click()

@@ -123,7 +123,7 @@ def test_failures_of_the_next_hop(
             assert answer.startswith(reply), answer
             # The session goes on, and the next transaction is as good as new.
             next_hop.says = {}
-            gate.relay._patience = type(gate.relay._patience).of(60.0)
+            gate.relay._timeouts = type(gate.relay._timeouts).from_setting(60.0)
             await client.say("RSET")
             await client.up_to_data()
             before = len(next_hop.messages)
