@@ -17,6 +17,7 @@ from gatepost.smtp.content import DotStuffer
 from gatepost.smtp.replies import NEXT_HOP_CONFUSED, ReplyReader, SmtpReply
 
 _WRITE_AHEAD = 512 << 10
+_CLOSE_SECONDS = 1.0
 
 
 class NextHopTimeouts(msgspec.Struct, frozen=True):
@@ -47,6 +48,7 @@ class NextHop(asyncio.Protocol):
     def __init__(self, timeouts: NextHopTimeouts) -> None:
         self._timeouts = timeouts
         self._transport: asyncio.Transport | None = None
+        self._lost = asyncio.Event()
         self._reader = ReplyReader()
         self._greeting: asyncio.Future[SmtpReply]
         self._expected: deque[tuple[asyncio.Future[SmtpReply], float]] = deque()
@@ -104,6 +106,7 @@ class NextHop(asyncio.Protocol):
         return False
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        self._lost.set()
         self.fail("closed the connection")
 
     def pause_writing(self) -> None:
@@ -173,6 +176,15 @@ class NextHop(asyncio.Protocol):
             self._fault = "closed"
             self._transport.close()
         self.fail("closed")
+
+    async def wait_closed(self) -> None:
+        """Wait until a connection that was closed is gone; after a second, end it without the next hop's last word."""
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._lost.wait()
+        except TimeoutError:
+            if self._transport is not None:
+                self._transport.abort()
 
     def fail(self, reason: str) -> None:
         """Close the connection and fail every promise that is open."""

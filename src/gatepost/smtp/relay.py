@@ -63,8 +63,12 @@ class Relay:
         if self._refreshing:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, *self._resetting, return_exceptions=True)
-        while self._idle:
-            self._idle.pop().close()
+        closing = list(self._idle)
+        self._idle.clear()
+        for link in closing:
+            link.close()
+        for link in closing:
+            await link.wait_closed()
 
     async def features(self) -> dict[str, str]:
         """Return the next hop's extensions, as it last said; none where it cannot be asked now."""
