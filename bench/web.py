@@ -115,7 +115,7 @@ def _report(subject: str, sender: str, *, held: bool) -> Report:
         "quarantine" if held else "deliver",
         tuple(line.kind for line in lines),
         480,
-        "A score of 4.8",
+        "The score is 4.8, and bulk begins at 4",
         lines=lines,
         subject=subject,
         senders=(sender,),

@@ -192,13 +192,14 @@ def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple
             continue
         if sum(line.counted for line in _apply_caps(speaking, policy)) >= round(rule.own * 100):
             return verdict, _describe_score(verdict, score, rule.threshold, speaking or weighed)
-    return "clean", "Nothing was found that weighs enough"
+    return "clean", f"The findings add up to {score / 100:g}, too little for a verdict" if weighed else "No findings"
 
 
 def _describe_score(verdict: Verdict, score: int, threshold: float, lines: Sequence[Line]) -> str:
+    """The reason of a verdict that a score gives: the strongest finding first, then the sum."""
+    total = f"the score is {score / 100:g}, and {verdict} begins at {threshold:g}"
     strongest = max(lines, key=lambda line: line.counted, default=None)
-    cause = f"; strongest: {strongest.title} ({strongest.where})" if strongest else ""
-    return f"A score of {score / 100:g} reaches {threshold:g}, the threshold for {verdict}{cause}"
+    return f"{strongest.title} ({strongest.where}); {total}" if strongest else f"T{total[1:]}"
 
 
 def _describe_entry(match: Match) -> str:

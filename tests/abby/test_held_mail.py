@@ -95,7 +95,7 @@ class Guard:
         return await self._pool.show(job) if self._pool else NotShown("nobody works here")
 
 
-class House:
+class Deployment:
     def __init__(self, store: Store, folder: Path, hop: str, pool: WorkerPool | None) -> None:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
@@ -127,18 +127,22 @@ async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
 
 
 @contextlib.asynccontextmanager
-async def served(house: House) -> AsyncIterator[RemoteCore]:
+async def served(deployment: Deployment) -> AsyncIterator[RemoteCore]:
     """The core behind its own HTTPS port."""
     certificate, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
-    (house.folder / "cert.pem").write_bytes(certificate)
-    (house.folder / "key.pem").write_bytes(key)
-    app = build_rest_app(house.guard, SECRET, Spool(house.folder / "spool"), CollectorRegistry(), house.quarantine)
-    server = uvicorn.Server(server_config(app, certificate=house.folder / "cert.pem", key=house.folder / "key.pem"))
+    (deployment.folder / "cert.pem").write_bytes(certificate)
+    (deployment.folder / "key.pem").write_bytes(key)
+    app = build_rest_app(
+        deployment.guard, SECRET, Spool(deployment.folder / "spool"), CollectorRegistry(), deployment.quarantine
+    )
+    server = uvicorn.Server(
+        server_config(app, certificate=deployment.folder / "cert.pem", key=deployment.folder / "key.pem")
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.ensure_future(server._serve([listener]))
         while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.01)
-        remote = RemoteCore(f"https://127.0.0.1:{listener.getsockname()[1]}", SECRET, house.folder / "cert.pem")
+        remote = RemoteCore(f"https://127.0.0.1:{listener.getsockname()[1]}", SECRET, deployment.folder / "cert.pem")
         try:
             yield remote
         finally:
@@ -147,7 +151,7 @@ async def served(house: House) -> AsyncIterator[RemoteCore]:
             await serving
 
 
-Scenario = Callable[[House], Awaitable[None]]
+Scenario = Callable[[Deployment], Awaitable[None]]
 Use = Callable[..., None]
 
 
@@ -166,12 +170,12 @@ def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
                     pool = WorkerPool(settings, from_zone, shipped_policy())
                     await pool.start()
                     stack.push_async_callback(pool.stop)
-                house = House(store, tmp_path, next_hop.url, pool)
-                stack.push_async_callback(house.relay.close)
-                stack.push_async_callback(house.quarantine.finish)
+                deployment = Deployment(store, tmp_path, next_hop.url, pool)
+                stack.push_async_callback(deployment.relay.close)
+                stack.push_async_callback(deployment.quarantine.finish)
                 if request.param == "remote":
-                    house.core = await stack.enter_async_context(served(house))
-                await scenario(house)
+                    deployment.core = await stack.enter_async_context(served(deployment))
+                await scenario(deployment)
 
         asyncio.run(run())
 
@@ -179,8 +183,8 @@ def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
 
 
 def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        room, ggrid = house.room(), await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        room, ggrid = deployment.room(), await deployment.hold()
         seen = await room.carry_out(ViewOrder(ggrid.upper(), OURS))
         assert isinstance(seen, View)
         assert seen == build_view(RAW)
@@ -190,7 +194,7 @@ def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use)
         assert isinstance(drawn, Picture)
         assert drawn == draw_picture(RAW, 0)
         assert await room.carry_out(PictureOrder(ggrid, OURS, index=99)) == NotShown("there is no such picture")
-        poison = await house.hold(b"X-Gatepost-Fault: parse:die\r\n" + RAW)
+        poison = await deployment.hold(b"X-Gatepost-Fault: parse:die\r\n" + RAW)
         assert await room.carry_out(ViewOrder(poison)) == NotShown("it crashed the worker")
         assert isinstance(await room.carry_out(ViewOrder(ggrid)), View)
 
@@ -198,32 +202,32 @@ def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use)
 
 
 def test_a_message_is_taken_away_and_deleted_on_record(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        room, ggrid = house.room(), await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        room, ggrid = deployment.room(), await deployment.hold()
         assert await room.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == RAW
         assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
         assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert await house.raw.get(ggrid) is None
-        assert await house.actions() == ["user:ann quarantine.delete", "user:ann quarantine.export"]
+        assert await deployment.raw.get(ggrid) is None
+        assert await deployment.actions() == ["user:ann quarantine.delete", "user:ann quarantine.export"]
 
     use(scenario)
 
 
 def test_a_message_of_which_the_bytes_are_lost_can_be_deleted(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        room, ggrid = house.room(), await house.hold()
-        await house.raw.delete(ggrid)
+    async def scenario(deployment: Deployment) -> None:
+        room, ggrid = deployment.room(), await deployment.hold()
+        await deployment.raw.delete(ggrid)
         assert await room.carry_out(ViewOrder(ggrid)) == NotHeld()
         assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == NotHeld()
         assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
-        assert await house.quarantine.one(ggrid) is None
+        assert await deployment.quarantine.one(ggrid) is None
 
     use(scenario)
 
 
 def test_a_release_goes_where_it_is_told_once(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        room, ggrid = house.room(), await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        room, ggrid = deployment.room(), await deployment.hold()
         first = await room.carry_out(ReleaseOrder(ggrid, OURS, by=ANN, recipients=("security@y.example",)))
         assert isinstance(first, Released)
         assert (first.ggrid, first.by, first.recipients) == (ggrid, "user:ann", ("security@y.example",))
@@ -233,15 +237,17 @@ def test_a_release_goes_where_it_is_told_once(use: Use, next_hop: Any) -> None:
         assert [recipients for _, recipients, _ in next_hop.mail] == [("security@y.example",)]
         assert await room.carry_out(ViewOrder(ggrid)) == NotHeld()
         assert await room.carry_out(DeleteOrder(ggrid, by=ANN)) == NotHeld()
-        assert await house.actions() == ["user:ann quarantine.release"]
+        assert await deployment.actions() == ["user:ann quarantine.release"]
 
     use(scenario)
 
 
 def test_a_recipient_that_is_none_is_refused(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        outcome = await house.room().carry_out(ReleaseOrder(ggrid, OURS, by=ANN, recipients=("a@b.example>\r\nDATA",)))
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        outcome = await deployment.room().carry_out(
+            ReleaseOrder(ggrid, OURS, by=ANN, recipients=("a@b.example>\r\nDATA",))
+        )
         assert isinstance(outcome, NotSent)
         assert next_hop.mail == []
 
@@ -250,28 +256,34 @@ def test_a_recipient_that_is_none_is_refused(use: Use, next_hop: Any) -> None:
 
 @pytest.mark.parametrize("caller", [OURS, "", "nonsense"])
 def test_another_tenants_mail_is_not_held(use: Use, next_hop: Any, caller: str) -> None:
-    async def scenario(house: House) -> None:
-        room = house.room()
-        for ggrid in (await house.hold(tenant=THEIRS), await house.hold(tenant=None), new_id(), "nonsense", "../x"):
+    async def scenario(deployment: Deployment) -> None:
+        room = deployment.room()
+        for ggrid in (
+            await deployment.hold(tenant=THEIRS),
+            await deployment.hold(tenant=None),
+            new_id(),
+            "nonsense",
+            "../x",
+        ):
             assert await room.carry_out(ViewOrder(ggrid, caller)) == NotHeld()
             assert await room.carry_out(PictureOrder(ggrid, caller, index=0)) == NotHeld()
             assert await room.carry_out(ExportOrder(ggrid, caller, by=ANN)) == NotHeld()
             assert await room.carry_out(DeleteOrder(ggrid, caller, by=ANN)) == NotHeld()
             assert await room.carry_out(ReleaseOrder(ggrid, caller, by=ANN)) == NotHeld()
-        assert (await house.actions(), next_hop.mail) == ([], [])
+        assert (await deployment.actions(), next_hop.mail) == ([], [])
 
     use(scenario)
 
 
 def test_a_core_checks_the_tenant_itself(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold(tenant=THEIRS)
-        assert await house.core.carry_out(ViewOrder(ggrid, OURS)) == NotHeld()
-        assert await house.core.carry_out(PictureOrder(ggrid, OURS, index=0)) == NotHeld()
-        assert await house.core.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert await house.core.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert await house.core.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert (await house.actions(), next_hop.mail) == ([], [])
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold(tenant=THEIRS)
+        assert await deployment.core.carry_out(ViewOrder(ggrid, OURS)) == NotHeld()
+        assert await deployment.core.carry_out(PictureOrder(ggrid, OURS, index=0)) == NotHeld()
+        assert await deployment.core.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert await deployment.core.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert await deployment.core.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert (await deployment.actions(), next_hop.mail) == ([], [])
 
     use(scenario)
 
@@ -280,53 +292,53 @@ def test_storage_that_fails_is_a_core_that_is_down(use: Use, monkeypatch: pytest
     async def broken(_self: RawFolder, _ggrid: str) -> bytes:
         raise StorageError("the disk is gone")
 
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
         monkeypatch.setattr(RawFolder, "get", broken)
-        room = house.room(house.core)
+        room = deployment.room(deployment.core)
         assert isinstance(await room.carry_out(ViewOrder(ggrid)), Down)
         assert isinstance(await room.carry_out(ExportOrder(ggrid, by=ANN)), Down)
         assert isinstance(await room.carry_out(DeleteOrder(ggrid, by=ANN)), Down)
-        assert await house.quarantine.one(ggrid) is not None
+        assert await deployment.quarantine.one(ggrid) is not None
 
     use(scenario)
 
 
 def test_a_core_that_is_gone_is_told_and_another_is_asked(use: Use) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(deployment: Deployment) -> None:
         gone = RemoteCore("https://127.0.0.1:1", SECRET, None)
-        ggrid = await house.hold()
-        alone = house.room(gone, house.empty)
+        ggrid = await deployment.hold()
+        alone = deployment.room(gone, deployment.empty)
         assert isinstance(await alone.carry_out(ViewOrder(ggrid)), Down)
         assert isinstance(await alone.carry_out(PictureOrder(ggrid, index=0)), Down)
         assert isinstance(await alone.carry_out(ExportOrder(ggrid, by=ANN)), Down)
         assert isinstance(await alone.carry_out(DeleteOrder(ggrid, by=ANN)), Down)
         assert isinstance(await alone.carry_out(ReleaseOrder(ggrid, by=ANN)), Down)
-        assert await house.room(gone, house.core).carry_out(ExportOrder(ggrid, by=ANN)) == RAW
+        assert await deployment.room(gone, deployment.core).carry_out(ExportOrder(ggrid, by=ANN)) == RAW
         await gone.close()
 
     use(scenario)
 
 
 def test_a_core_with_another_secret_lets_nobody_look(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        if isinstance(house.core, RemoteCore):
-            stranger = RemoteCore(house.core.name, "a wrong secret", house.folder / "cert.pem")
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        if isinstance(deployment.core, RemoteCore):
+            stranger = RemoteCore(deployment.core.name, "a wrong secret", deployment.folder / "cert.pem")
             orders: tuple[HeldMailOrder[Any], ...] = (ViewOrder(ggrid), ExportOrder(ggrid, by=ANN))
             for answer in [await stranger.carry_out(order) for order in orders]:
                 assert isinstance(answer, Down)
                 assert "401" in answer.reason
             await stranger.close()
-        assert await house.actions() == []
+        assert await deployment.actions() == []
 
     use(scenario)
 
 
 def test_a_long_message_comes_whole(use: Use) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(deployment: Deployment) -> None:
         raw = RAW + b"x" * (3 << 20)
-        ggrid = await house.hold(raw)
-        assert await house.room().carry_out(ExportOrder(ggrid, by=ANN)) == raw
+        ggrid = await deployment.hold(raw)
+        assert await deployment.room().carry_out(ExportOrder(ggrid, by=ANN)) == raw
 
     use(scenario)

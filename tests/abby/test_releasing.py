@@ -68,7 +68,7 @@ class Elsewhere:
         return self.answer
 
 
-class House:
+class Deployment:
     def __init__(self, store: Store, folder: Path, hop: str) -> None:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
@@ -96,20 +96,20 @@ class House:
         return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://abby")
 
 
-Use = Callable[[Callable[[House], Awaitable[None]]], None]
+Use = Callable[[Callable[[Deployment], Awaitable[None]]], None]
 
 
 @pytest.fixture
 def use(tmp_path: Path, next_hop: Any) -> Use:
-    def used(scenario: Callable[[House], Awaitable[None]]) -> None:
+    def used(scenario: Callable[[Deployment], Awaitable[None]]) -> None:
         async def run() -> None:
             store = open_store("sqlite:g.db", tmp_path)
-            house = House(store, tmp_path, next_hop.url)
+            deployment = Deployment(store, tmp_path, next_hop.url)
             try:
-                await scenario(house)
+                await scenario(deployment)
             finally:
-                await house.quarantine.finish()
-                await house.relay.close()
+                await deployment.quarantine.finish()
+                await deployment.relay.close()
                 await store.close()
 
         asyncio.run(run())
@@ -130,9 +130,9 @@ def error(response: httpx.Response) -> tuple[int, str]:
 
 
 def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        async with house.client() as client:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        async with deployment.client() as client:
             before = (await client.get(f"/v1/messages/{ggrid}", headers=bearer(READER))).json()
             assert before["release"] is None
             answer = await post(client, ggrid.upper())
@@ -150,7 +150,9 @@ def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
             assert after == {**before, "release": body}
             assert after["decision"] == "quarantine"
         assert [recipients for _, recipients, _ in next_hop.mail] == [("bob@y.example",)]
-        assert [each.actor for each in (await house.store.audit_page(AuditFilter())).rows] == [Actor("token", "desk")]
+        assert [each.actor for each in (await deployment.store.audit_page(AuditFilter())).rows] == [
+            Actor("token", "desk")
+        ]
 
     use(scenario)
 
@@ -165,9 +167,9 @@ def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
     ],
 )
 def test_who_may(use: Use, next_hop: Any, token: str, expected: tuple[int, str]) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        async with house.client() as client:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        async with deployment.client() as client:
             # The same for what is held and what is not: a token that may not release learns nothing.
             assert error(await post(client, ggrid, token)) == expected
             assert error(await post(client, new_id(), token)) == expected
@@ -178,26 +180,26 @@ def test_who_may(use: Use, next_hop: Any, token: str, expected: tuple[int, str])
 
 @pytest.mark.parametrize("ggrid", ["0198c5a2-7c11-7d3e-9f00-00000000bb01", "nonsense", "%00", "..%2f.."])
 def test_what_is_not_held_is_not_found(use: Use, ggrid: str) -> None:
-    async def scenario(house: House) -> None:
-        async with house.client() as client:
+    async def scenario(deployment: Deployment) -> None:
+        async with deployment.client() as client:
             assert error(await post(client, ggrid)) in ((404, "message_not_found"), (404, "not_found"))
 
     use(scenario)
 
 
 def test_a_result_without_its_mail_is_not_found(use: Use) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(deployment: Deployment) -> None:
         record = MessageRecord(new_id(), 1, 2, ENVELOPE, 3, "", REPORT)
-        await house.store.record_message(record)
-        async with house.client() as client:
+        await deployment.store.record_message(record)
+        async with deployment.client() as client:
             assert error(await post(client, record.ggrid)) == (404, "message_not_found")
 
     use(scenario)
 
 
 def test_only_post(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        async with house.client() as client:
+    async def scenario(deployment: Deployment) -> None:
+        async with deployment.client() as client:
             answer = await client.get(f"/v1/messages/{new_id()}/release")
             assert error(answer) == (405, "method_not_allowed")
             assert answer.headers["allow"] == "POST"
@@ -206,10 +208,10 @@ def test_only_post(use: Use) -> None:
 
 
 def test_a_next_hop_that_refuses(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
         next_hop.answers["."] = "450 internal secret of the next hop"
-        async with house.client() as client:
+        async with deployment.client() as client:
             answer = await post(client, ggrid)
             assert error(answer) == (503, "delivery_failed")
             assert "450" in answer.text
@@ -222,10 +224,10 @@ def test_a_next_hop_that_refuses(use: Use, next_hop: Any) -> None:
 
 
 def test_many_at_once_get_the_answer_of_one(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
         next_hop.open.clear()
-        async with house.client() as client:
+        async with deployment.client() as client:
             calls = [asyncio.create_task(post(client, ggrid)) for _ in range(10)]
             await asyncio.to_thread(next_hop.seen.wait, 20)
             next_hop.open.set()
@@ -238,13 +240,13 @@ def test_many_at_once_get_the_answer_of_one(use: Use, next_hop: Any) -> None:
 
 
 def test_the_core_that_has_it_is_found(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        async with house.client(Elsewhere(NotHeld()), Elsewhere(Down("dead"))) as client:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        async with deployment.client(Elsewhere(NotHeld()), Elsewhere(Down("dead"))) as client:
             assert error(await post(client, ggrid)) == (503, "core_unavailable")
-        async with house.client(Elsewhere(NotHeld())) as client:
+        async with deployment.client(Elsewhere(NotHeld())) as client:
             assert error(await post(client, ggrid)) == (404, "message_not_found")
-        async with house.client(Elsewhere(Down("dead")), Elsewhere(NotHeld()), house.core) as client:
+        async with deployment.client(Elsewhere(Down("dead")), Elsewhere(NotHeld()), deployment.core) as client:
             assert (await post(client, ggrid)).status_code == 200
         assert len(next_hop.mail) == 1
 
@@ -255,15 +257,15 @@ def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.
     monkeypatch.setattr(held_mail, "BUSY_SECONDS", 0.02)
     monkeypatch.setattr(held_mail, "POLL_SECONDS", 0.01)
 
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        await house.store.claim_release(ggrid, "somebody who died", 1, 1 << 50)
-        async with house.client() as client:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        await deployment.store.claim_release(ggrid, "somebody who died", 1, 1 << 50)
+        async with deployment.client() as client:
             assert error(await post(client, ggrid)) == (503, "delivery_failed")
-        async with house.client(Elsewhere(Busy())) as client:
-            await house.store.give_back(ggrid, "somebody who died")
+        async with deployment.client(Elsewhere(Busy())) as client:
+            await deployment.store.give_back(ggrid, "somebody who died")
             assert error(await post(client, ggrid)) == (503, "delivery_failed")
-            await house.quarantine.delete(DeleteOrder(ggrid, by=Actor("cli")))
+            await deployment.quarantine.delete(DeleteOrder(ggrid, by=Actor("cli")))
             assert error(await post(client, ggrid)) == (404, "message_not_found")
 
     use(scenario)

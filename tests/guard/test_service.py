@@ -82,7 +82,7 @@ class Plain:
         return b"plain"
 
 
-class House:
+class Deployment:
     """A core with a real store and a pool of straw."""
 
     def __init__(self, folder: Path, maximum: int = 2, threshold: int = 20, delay: float = 0.0) -> None:
@@ -109,39 +109,39 @@ def request(created: int = 999_000, ggrid: str = "") -> ScanRequest:
     return ScanRequest(ggrid or new_id(), created, Envelope("a@private.example", ("b@private.example",)), Plain())
 
 
-def running(folder: Path, test: Callable[[House], object], **options: float) -> None:
+def running(folder: Path, test: Callable[[Deployment], object], **options: float) -> None:
     async def run() -> None:
-        house = House(folder, **options)  # type: ignore[arg-type]
+        deployment = Deployment(folder, **options)  # type: ignore[arg-type]
         try:
-            await test(house)  # type: ignore[misc]
+            await test(deployment)  # type: ignore[misc]
         finally:
-            await house.store.close()
+            await deployment.store.close()
 
     asyncio.run(run())
 
 
 def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(deployment: Deployment) -> None:
         with Spool(tmp_path / "spool").new() as body:
             body.write(b"raw mail")
             body.finish()
             asked = ScanRequest(new_id(), 999_000, Envelope("a@x.example"), body)
-            result = await house.guard.scan(asked)
+            result = await deployment.guard.scan(asked)
             assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT)
-            record = await house.store.message(asked.ggrid)
+            record = await deployment.store.message(asked.ggrid)
             expected = MessageRecord(asked.ggrid, 999_000, 1_000_000, asked.envelope, 8, body.sha256, REPORT)
             assert record == expected
-        (job,) = house.pool.jobs
+        (job,) = deployment.pool.jobs
         assert (job.ggrid, job.envelope, job.now) == (asked.ggrid, asked.envelope, 1_000.0)
-        assert house.observed == ["spam"]
-        assert house.guard.load().in_processing == 0
+        assert deployment.observed == ["spam"]
+        assert deployment.guard.load().in_processing == 0
 
     running(tmp_path, test)
 
 
 def test_completed_is_never_before_created(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        result = await house.guard.scan(request(created=5_000_000))  # abby's clock is ahead
+    async def test(deployment: Deployment) -> None:
+        result = await deployment.guard.scan(request(created=5_000_000))  # abby's clock is ahead
         assert isinstance(result, ScanResult)
         assert result.created == result.completed == 5_000_000
 
@@ -149,10 +149,10 @@ def test_completed_is_never_before_created(tmp_path: Path) -> None:
 
 
 def test_the_first_result_of_a_ggrid_stands(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        first = await house.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001"))
-        house.now = 2_000.0
-        assert await house.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001")) == first
+    async def test(deployment: Deployment) -> None:
+        first = await deployment.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001"))
+        deployment.now = 2_000.0
+        assert await deployment.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001")) == first
 
     running(tmp_path, test)
 
@@ -165,34 +165,34 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 def test_a_full_core_says_so_and_does_nothing(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        house.pool.may_end.clear()
-        busy = [asyncio.ensure_future(house.guard.scan(request())) for _ in range(2)]
-        await until(lambda: len(house.pool.jobs) == 2)
-        third = await house.guard.scan(request())
+    async def test(deployment: Deployment) -> None:
+        deployment.pool.may_end.clear()
+        busy = [asyncio.ensure_future(deployment.guard.scan(request())) for _ in range(2)]
+        await until(lambda: len(deployment.pool.jobs) == 2)
+        third = await deployment.guard.scan(request())
         assert isinstance(third, Full)
         assert third.load.in_processing == third.load.maximum == 2
-        assert len(house.pool.jobs) == 2
-        waiting = asyncio.ensure_future(house.guard.wait_for_slot())
+        assert len(deployment.pool.jobs) == 2
+        waiting = asyncio.ensure_future(deployment.guard.wait_for_slot())
         await asyncio.sleep(0.01)
         assert not waiting.done()
-        house.pool.may_end.set()
+        deployment.pool.may_end.set()
         await asyncio.gather(*busy)
         await asyncio.wait_for(waiting, 60)
-        assert isinstance(await house.guard.scan(request()), ScanResult)
+        assert isinstance(await deployment.guard.scan(request()), ScanResult)
 
     running(tmp_path, test)
 
 
 def test_a_throttled_message_holds_its_slot_while_it_waits(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        house.pool.may_end.clear()
-        scans = [asyncio.ensure_future(house.guard.scan(request())) for _ in range(2)]
-        await until(lambda: house.guard.load().in_processing == 2 and bool(house.pool.jobs))
-        assert len(house.pool.jobs) == 1, "the second has not started"
-        house.pool.may_end.set()
+    async def test(deployment: Deployment) -> None:
+        deployment.pool.may_end.clear()
+        scans = [asyncio.ensure_future(deployment.guard.scan(request())) for _ in range(2)]
+        await until(lambda: deployment.guard.load().in_processing == 2 and bool(deployment.pool.jobs))
+        assert len(deployment.pool.jobs) == 1, "the second has not started"
+        deployment.pool.may_end.set()
         await asyncio.gather(*scans)
-        assert len(house.pool.jobs) == 2
+        assert len(deployment.pool.jobs) == 2
 
     running(tmp_path, test, maximum=2, threshold=1, delay=1.0)
 
@@ -209,31 +209,31 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
         async def record_message(self, record: MessageRecord) -> MessageRecord:
             raise StorageError("the disk is full")
 
-    async def test(house: House) -> None:
-        guard = house.made(Broken()) if how == "store" else house.guard  # type: ignore[arg-type]
-        house.pool.fault = RuntimeError("bug") if how == "pool" else None
-        house.pool.may_end.clear()
+    async def test(deployment: Deployment) -> None:
+        guard = deployment.made(Broken()) if how == "store" else deployment.guard  # type: ignore[arg-type]
+        deployment.pool.fault = RuntimeError("bug") if how == "pool" else None
+        deployment.pool.may_end.clear()
         scan = asyncio.ensure_future(guard.scan(request()))
         await asyncio.sleep(0)
         assert guard.load().in_processing == 1
         if how == "cancelled":
             scan.cancel()
         else:
-            house.pool.may_end.set()
+            deployment.pool.may_end.set()
         with capture_logs() as logged, pytest.raises((RuntimeError, StorageError, asyncio.CancelledError)):
             await scan
         assert guard.load().in_processing == 0
-        assert house.observed == []
+        assert deployment.observed == []
         assert [event["event"] for event in logged] == (["result could not be kept"] if how == "store" else [])
 
     running(tmp_path, test)
 
 
 def test_the_log_names_the_message_and_nothing_of_it(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(deployment: Deployment) -> None:
         with capture_logs() as logged:
             asked = request()
-            await house.guard.scan(asked)
+            await deployment.guard.scan(asked)
         (event,) = logged
         assert event.pop("milliseconds") >= 0
         assert event == {
@@ -249,19 +249,19 @@ def test_the_log_names_the_message_and_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_stopping_finishes_what_is_in_flight_and_takes_nothing_new(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.guard.start()
-        house.pool.may_end.clear()
-        scan = asyncio.ensure_future(house.guard.scan(request()))
+    async def test(deployment: Deployment) -> None:
+        await deployment.guard.start()
+        deployment.pool.may_end.clear()
+        scan = asyncio.ensure_future(deployment.guard.scan(request()))
         await asyncio.sleep(0)
-        stopping = asyncio.ensure_future(house.guard.stop())
+        stopping = asyncio.ensure_future(deployment.guard.stop())
         await asyncio.sleep(0.01)
-        assert (stopping.done(), house.pool.state) == (False, "started")
-        assert isinstance(await house.guard.scan(request()), Full)
-        house.pool.may_end.set()
+        assert (stopping.done(), deployment.pool.state) == (False, "started")
+        assert isinstance(await deployment.guard.scan(request()), Full)
+        deployment.pool.may_end.set()
         assert isinstance(await scan, ScanResult)
         await asyncio.wait_for(stopping, 60)
-        assert (house.pool.state, house.names.closed) == ("stopped", True)
+        assert (deployment.pool.state, deployment.names.closed) == ("stopped", True)
 
     running(tmp_path, test)
 
@@ -269,9 +269,9 @@ def test_stopping_finishes_what_is_in_flight_and_takes_nothing_new(tmp_path: Pat
 def test_stopping_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "STOP_GRACE_SECONDS", 0.0)
 
-    async def test(house: House) -> None:
-        guard = house.made(house.store, Settings(analysis_timeout=10, stage_limit=5, max_throttle_delay=1))
-        house.pool.may_end.clear()
+    async def test(deployment: Deployment) -> None:
+        guard = deployment.made(deployment.store, Settings(analysis_timeout=10, stage_limit=5, max_throttle_delay=1))
+        deployment.pool.may_end.clear()
         scan = asyncio.ensure_future(guard.scan(request()))
         await asyncio.sleep(0)
         with capture_logs() as logged:
@@ -283,27 +283,27 @@ def test_stopping_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        old = await house.guard.scan(request())
-        house.now += 20 * 86_400
-        new = await house.guard.scan(request())
-        house.now += 11 * 86_400
-        await house.guard.start()
+    async def test(deployment: Deployment) -> None:
+        old = await deployment.guard.scan(request())
+        deployment.now += 20 * 86_400
+        new = await deployment.guard.scan(request())
+        deployment.now += 11 * 86_400
+        await deployment.guard.start()
         assert isinstance(old, ScanResult)
         assert isinstance(new, ScanResult)
-        while await house.store.message(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
+        while await deployment.store.message(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
             await asyncio.sleep(0.01)
-        assert await house.store.message(new.ggrid)
-        await house.guard.stop()
+        assert await deployment.store.message(new.ggrid)
+        await deployment.guard.stop()
 
     running(tmp_path, test)
 
 
 def test_rest_is_on_where_it_is_named(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        assert not house.guard.rest_enabled
+    async def test(deployment: Deployment) -> None:
+        assert not deployment.guard.rest_enabled
         named = Settings(scan_sources=ScanSources(rest_api=RestApi()))
-        assert house.made(house.store, named).rest_enabled
+        assert deployment.made(deployment.store, named).rest_enabled
 
     running(tmp_path, test)
 

@@ -194,7 +194,7 @@ class Talker:
         assert (await self.say("DATA")).startswith("354")
 
 
-class House:
+class Deployment:
     """The whole gateway."""
 
     def __init__(self, folder: Path) -> None:
@@ -240,24 +240,24 @@ async def housed(
     delivery_tls: Any = "opportunistic",
     patience: float = 60.0,
     hop_context: ssl.SSLContext | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Deployment]:
     """A gateway before this next hop."""
-    house = House(folder)
+    deployment = Deployment(folder)
     chain, key = folder / "chain.pem", folder / "key.pem"
     made = sign_certificate(["127.0.0.1"], datetime.now(UTC))
     chain.write_bytes(made[0])
     key.write_bytes(made[1])
-    house.certificate = chain
+    deployment.certificate = chain
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)
     if hop is not None:
         url = f"smtp://127.0.0.1:{await hop.start()}"
-        house.relay = Relay(url, delivery_tls, "gate.example", NextHopTimeouts.from_setting(patience), hop_context)
-    house.services = Services(
-        guard=house.guard,
-        handler=MessageHandler(house.guard, house.holding, after_queue=after_queue),
-        relay=house.relay,
-        tenancy=Tenancy(tenants or {}, house.domains),
+        deployment.relay = Relay(url, delivery_tls, "gate.example", NextHopTimeouts.from_setting(patience), hop_context)
+    deployment.services = Services(
+        guard=deployment.guard,
+        handler=MessageHandler(deployment.guard, deployment.holding, after_queue=after_queue),
+        relay=deployment.relay,
+        tenancy=Tenancy(tenants or {}, deployment.domains),
         spool=Spool(folder / "spool"),
         hostname="gate.example",
         limits=limits,
@@ -265,29 +265,29 @@ async def housed(
         tls_required=tls == "required",
     )
     sockets = bind("127.0.0.1", 0, "test")
-    house.port = port_of(sockets)
-    house.intake = Intake(house.services, sockets, max_connections, parse_networks(listed))
-    running = asyncio.create_task(house.intake.run_here())
-    await house.intake.ready.wait()
+    deployment.port = port_of(sockets)
+    deployment.intake = Intake(deployment.services, sockets, max_connections, parse_networks(listed))
+    running = asyncio.create_task(deployment.intake.run_here())
+    await deployment.intake.ready.wait()
     try:
-        yield house
+        yield deployment
     finally:
-        house.hang_up()
-        house.guard.may_end.set()
+        deployment.hang_up()
+        deployment.guard.may_end.set()
         if hop is not None:
             await hop.stop()
-        house.intake.should_exit = True
+        deployment.intake.should_exit = True
         await running
         await asyncio.sleep(0.02)  # transports close in the loop's next turns
 
 
-Housed = Callable[..., contextlib.AbstractAsyncContextManager[House]]
+Housed = Callable[..., contextlib.AbstractAsyncContextManager[Deployment]]
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Housed:
-    """`async with house(Hop(), …) as gate:` is a gateway of the test's own."""
+def deployment(tmp_path: Path) -> Housed:
+    """`async with deployment(Hop(), …) as gate:` is a gateway of the test's own."""
     return lambda hop=None, **options: housed(tmp_path, hop, **options)
 
 

@@ -48,13 +48,15 @@ class Plain:
         return b"plain"
 
 
-def test_with_all_slots_busy_smtp_is_refused_and_rest_waits(house: Any, hop: Any, run: Any, tmp_path: Path) -> None:
+def test_with_all_slots_busy_smtp_is_refused_and_rest_waits(
+    deployment: Any, hop: Any, run: Any, tmp_path: Path
+) -> None:
     async def test() -> None:
         pool, admission = Pool(), Admission(SLOTS, SLOTS, 5.0)
         store = open_store("sqlite:g.db", tmp_path)
         guard = Guard(Settings(), store, pool, Answerer(Resolver([], 0.1)), admission)
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             gate.services.guard, gate.services.handler = guard, MessageHandler(guard, gate.holding)
             early, late = await gate.connect(), await gate.connect()
             await late.up_to_data()  # MAIL came while there was room

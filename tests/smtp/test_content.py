@@ -96,13 +96,15 @@ def test_line_ends_are_seen_across_pieces(pieces: list[bytes], cut: int) -> None
 
 @pytest.mark.parametrize("ending", FALSE_ENDINGS, ids=repr)
 @pytest.mark.parametrize("chunked", [False, True])
-def test_nothing_is_smuggled_through_the_gateway(ending: bytes, chunked: bool, house: Any, hop: Any, run: Any) -> None:
+def test_nothing_is_smuggled_through_the_gateway(
+    ending: bytes, chunked: bool, deployment: Any, hop: Any, run: Any
+) -> None:
     smuggled = b"MAIL FROM:<s@x.example>\r\nRCPT TO:<t@y.example>\r\nDATA\r\nSubject: smuggled\r\n\r\nx\r\n"
     sent = b"Subject: one\r\n\r\nx" + ending + smuggled
 
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             client = await gate.connect()
             if chunked:
                 for line in ("EHLO c", "MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>"):

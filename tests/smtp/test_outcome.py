@@ -29,11 +29,11 @@ async def sent(gate: Any, raw: bytes = MESSAGE, **envelope: str) -> str:
     ],
 )
 def test_decisions(
-    decision: str, after_queue: bool, reply: str, delivered: int, held: int, house: Any, hop: Any, run: Any
+    decision: str, after_queue: bool, reply: str, delivered: int, held: int, deployment: Any, hop: Any, run: Any
 ) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop, after_queue=after_queue) as gate:
+        async with deployment(next_hop, after_queue=after_queue) as gate:
             gate.guard.decision = decision
             answer = await sent(gate)
             assert answer.startswith(reply)
@@ -46,9 +46,9 @@ def test_decisions(
     run(test())
 
 
-def test_the_third_time_undecided_is_held(house: Any, hop: Any, run: Any) -> None:
+def test_the_third_time_undecided_is_held(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop()) as gate:
+        async with deployment(hop()) as gate:
             gate.guard.decision = "undecided"
             assert [(await sent(gate))[:9] for _ in range(3)] == ["451 4.7.0", "451 4.7.0", "250 2.6.0"]
             assert len(gate.holding.kept) == 1
@@ -60,9 +60,9 @@ def test_the_third_time_undecided_is_held(house: Any, hop: Any, run: Any) -> Non
     run(test())
 
 
-def test_what_cannot_be_kept_stays_with_the_sender(house: Any, hop: Any, run: Any) -> None:
+def test_what_cannot_be_kept_stays_with_the_sender(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop()) as gate:
+        async with deployment(hop()) as gate:
             gate.guard.decision, gate.holding.broken = "quarantine", True
             assert (await sent(gate)).startswith("451 4.3.0")
             gate.guard.decision, gate.guard.fault = "drop", StorageError("full disk")
@@ -71,10 +71,10 @@ def test_what_cannot_be_kept_stays_with_the_sender(house: Any, hop: Any, run: An
     run(test())
 
 
-def test_a_full_core_says_so_at_mail_and_keeps_the_connection(house: Any, hop: Any, run: Any) -> None:
+def test_a_full_core_says_so_at_mail_and_keeps_the_connection(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             gate.guard.full_at_mail = True
@@ -94,9 +94,9 @@ def test_a_full_core_says_so_at_mail_and_keeps_the_connection(house: Any, hop: A
     run(test())
 
 
-def test_without_a_next_hop_mail_is_held_but_not_delivered(house: Any, run: Any) -> None:
+def test_without_a_next_hop_mail_is_held_but_not_delivered(deployment: Any, run: Any) -> None:
     async def test() -> None:
-        async with house() as gate:
+        async with deployment() as gate:
             assert (await sent(gate)).startswith("451 4.3.5")
             gate.guard.decision = "quarantine"
             assert (await sent(gate)).startswith("250")
@@ -104,10 +104,10 @@ def test_without_a_next_hop_mail_is_held_but_not_delivered(house: Any, run: Any)
     run(test())
 
 
-def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(house: Any, hop: Any, run: Any) -> None:
+def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             gate.guard.may_end.clear()
             client = await gate.connect()
             await client.up_to_data()
@@ -136,10 +136,10 @@ def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(house: 
     ],
 )
 def test_the_border_data(
-    said: list[str], listed: bool, remote: str | None, helo: str | None, house: Any, hop: Any, run: Any
+    said: list[str], listed: bool, remote: str | None, helo: str | None, deployment: Any, hop: Any, run: Any
 ) -> None:
     async def test() -> None:
-        async with house(hop(), listed=("127.0.0.1",) if listed else ()) as gate:
+        async with deployment(hop(), listed=("127.0.0.1",) if listed else ()) as gate:
             client = await gate.connect()
             await client.say("EHLO first.example")
             for line in said:
@@ -162,10 +162,10 @@ def test_the_border_data(
 ONE, TWO = "0198c5a2-7c11-7d3e-9f00-000000000001", "0198c5a2-7c11-7d3e-9f00-000000000002"
 
 
-def test_a_transaction_has_one_tenant(house: Any, hop: Any, run: Any) -> None:
+def test_a_transaction_has_one_tenant(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop, tenants={"one.example": ONE}) as gate:
+        async with deployment(next_hop, tenants={"one.example": ONE}) as gate:
             gate.domains.of = {"xn--zwei-5qa.example": TWO, "one.example": TWO, "also-one.example": ONE}
             client = await gate.connect()
             client.send(

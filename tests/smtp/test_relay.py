@@ -22,10 +22,10 @@ def server_context(folder: Any) -> ssl.SSLContext:
     return context
 
 
-def test_commands_and_parameters_are_passed_on(house: Any, hop: Any, run: Any) -> None:
+def test_commands_and_parameters_are_passed_on(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop((*hop().features, "XFORWARD NAME ADDR HELO"))
-        async with house(next_hop, listed=("127.0.0.1",)) as gate:
+        async with deployment(next_hop, listed=("127.0.0.1",)) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             await client.say("XFORWARD NAME=n ADDR=192.0.2.1 PORT=25 HELO=a+2Bb")
@@ -48,11 +48,13 @@ def test_commands_and_parameters_are_passed_on(house: Any, hop: Any, run: Any) -
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
-def test_pipelined_recipients_are_answered_in_their_order(pipelining: bool, house: Any, hop: Any, run: Any) -> None:
+def test_pipelined_recipients_are_answered_in_their_order(
+    pipelining: bool, deployment: Any, hop: Any, run: Any
+) -> None:
     async def test() -> None:
         next_hop = hop(("PIPELINING",) if pipelining else ())
         next_hop.says = {f"RCPT TO:<r{n}@": f"{250 if n % 3 else 550} number {n}" for n in range(9, -1, -1)}
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             client = await gate.connect()
             client.send(
                 b"EHLO c\r\nMAIL FROM:<a@x.example>\r\n" + b"".join(b"RCPT TO:<r%d@y>\r\n" % n for n in range(10))
@@ -100,11 +102,11 @@ def test_pipelined_recipients_are_answered_in_their_order(pipelining: bool, hous
     ids=repr,
 )
 def test_failures_of_the_next_hop(
-    said: dict[str, str | None], step: str, reply: str, house: Any, hop: Any, run: Any
+    said: dict[str, str | None], step: str, reply: str, deployment: Any, hop: Any, run: Any
 ) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop, patience=0.5 if "stall" in said.values() else 60.0) as gate:
+        async with deployment(next_hop, patience=0.5 if "stall" in said.values() else 60.0) as gate:
             next_hop.says = said
             gate.relay._idle.clear()
             client = await gate.connect()
@@ -133,10 +135,10 @@ def test_failures_of_the_next_hop(
     run(test())
 
 
-def test_a_next_hop_that_is_down_is_451_and_comes_back(house: Any, hop: Any, run: Any) -> None:
+def test_a_next_hop_that_is_down_is_451_and_comes_back(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             client = await gate.connect()
             await client.up_to_data()
             await next_hop.stop()
@@ -152,10 +154,10 @@ def test_a_next_hop_that_is_down_is_451_and_comes_back(house: Any, hop: Any, run
     run(test())
 
 
-def test_connections_are_kept_and_checked(house: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_kept_and_checked(deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             await gate.until(lambda: gate.relay._idle)
             client = await gate.connect()
             for _ in range(5):
@@ -194,14 +196,14 @@ def test_connections_are_kept_and_checked(house: Any, hop: Any, run: Any, monkey
     ],
 )
 def test_tls_to_the_next_hop(
-    mode: str, offers: bool, encrypted: bool, reply: str, house: Any, hop: Any, run: Any, tmp_path: Any
+    mode: str, offers: bool, encrypted: bool, reply: str, deployment: Any, hop: Any, run: Any, tmp_path: Any
 ) -> None:
     async def test() -> None:
         context = server_context(tmp_path)
         trusting = ssl.create_default_context(cafile=str(tmp_path / "hop.pem")) if mode.endswith("+") else None
         next_hop = hop(tls=context if offers else None)
         options = {"delivery_tls": mode.rstrip("+"), "hop_context": trusting}
-        async with house(next_hop, **options) as gate:
+        async with deployment(next_hop, **options) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             assert (await client.say("MAIL FROM:<a@x.example>")).startswith(reply)
@@ -210,11 +212,11 @@ def test_tls_to_the_next_hop(
     run(test())
 
 
-def test_opportunistic_tls_falls_back_when_it_is_broken(house: Any, hop: Any, run: Any) -> None:
+def test_opportunistic_tls_falls_back_when_it_is_broken(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop((*hop().features, "STARTTLS"))
         next_hop.says = {"STARTTLS": "454 4.7.0 not now"}
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             client = await gate.connect()
             await client.up_to_data()
             assert (await client.say(STUFFED)).startswith("250")
@@ -222,10 +224,10 @@ def test_opportunistic_tls_falls_back_when_it_is_broken(house: Any, hop: Any, ru
     run(test())
 
 
-def test_a_message_that_is_given_up_is_never_ended_with_a_dot(house: Any, hop: Any, run: Any) -> None:
+def test_a_message_that_is_given_up_is_never_ended_with_a_dot(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             link = await gate.relay.borrow()
 
             def pieces() -> Any:
@@ -254,11 +256,11 @@ def test_a_message_that_is_given_up_is_never_ended_with_a_dot(house: Any, hop: A
     ids=repr,
 )
 def test_a_release_goes_to_all_recipients_or_to_none(
-    said: dict[str, str | None], code: int, sent: int, house: Any, hop: Any, run: Any
+    said: dict[str, str | None], code: int, sent: int, deployment: Any, hop: Any, run: Any
 ) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             next_hop.says = said
             answer = await gate.relay.send("a@x.example", ("one@y.example", "two@y.example"), MESSAGE)
             assert (answer.code, len(next_hop.messages)) == (code, sent)

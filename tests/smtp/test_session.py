@@ -379,10 +379,10 @@ def test_every_command_has_a_conversation_and_every_limit_a_test() -> None:
 
 @pytest.mark.parametrize(("options", "said"), [pytest.param(*each[1:], id=each[0]) for each in CONVERSATIONS])
 def test_conversation(
-    options: dict[str, Any], said: list[tuple[str | bytes, str]], house: Any, hop: Any, run: Any
+    options: dict[str, Any], said: list[tuple[str | bytes, str]], deployment: Any, hop: Any, run: Any
 ) -> None:
     async def test() -> None:
-        async with house(hop(), **options) as gate:
+        async with deployment(hop(), **options) as gate:
             client = await gate.connect()
             for index, (sent, expected) in enumerate(said):
                 if sent == "" and (index == 0 or expected != "500"):
@@ -395,7 +395,7 @@ def test_conversation(
     run(test())
 
 
-def test_what_is_announced_follows_the_next_hop(house: Any, hop: Any, run: Any) -> None:
+def test_what_is_announced_follows_the_next_hop(deployment: Any, hop: Any, run: Any) -> None:
     own = ["PIPELINING", "SIZE 52428800", "ENHANCEDSTATUSCODES", "CHUNKING", "STARTTLS"]
     table = [
         (
@@ -410,7 +410,7 @@ def test_what_is_announced_follows_the_next_hop(house: Any, hop: Any, run: Any) 
 
     async def test() -> None:
         for features, expected in table:
-            async with house(hop(features)) as gate:
+            async with deployment(hop(features)) as gate:
                 name, *lines = (await (await gate.connect()).say("EHLO c")).split("|")
                 assert name == "250-gate.example"
                 assert {line[4:] for line in lines} == expected
@@ -418,9 +418,9 @@ def test_what_is_announced_follows_the_next_hop(house: Any, hop: Any, run: Any) 
     run(test())
 
 
-def test_only_listed_hosts_are_told_of_xclient(house: Any, hop: Any, run: Any) -> None:
+def test_only_listed_hosts_are_told_of_xclient(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop(), listed=("127.0.0.0/8",)) as gate:
+        async with deployment(hop(), listed=("127.0.0.0/8",)) as gate:
             said = await (await gate.connect()).say("EHLO c")
             assert "XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE" in said
             assert "XCLIENT NAME" in said
@@ -428,9 +428,9 @@ def test_only_listed_hosts_are_told_of_xclient(house: Any, hop: Any, run: Any) -
     run(test())
 
 
-def test_nothing_said_names_the_software(house: Any, hop: Any, run: Any) -> None:
+def test_nothing_said_names_the_software(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop()) as gate:
+        async with deployment(hop()) as gate:
             client = await gate.connect()
             gate.guard.fault = RuntimeError("secret detail")
             said = [await client.say(line) for line in ("EHLO c", "HELP", "VRFY x", "FOO", "NOOP")]
@@ -452,13 +452,13 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("strangers")
-def test_whoever_speaks_before_the_greeting_is_sent_away(house: Any, hop: Any, run: Any) -> None:
+def test_whoever_speaks_before_the_greeting_is_sent_away(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop(), limits=SmtpLimits(greeting_pause=3.0)) as gate:
+        async with deployment(hop(), limits=SmtpLimits(greeting_pause=3.0)) as gate:
             client = await gate.connect(greeted=False)
             assert (await client.say("EHLO c")).startswith("554 5.5.0")
             assert await client.closed()
-        async with house(hop(), limits=SmtpLimits(greeting_pause=0.05)) as gate:
+        async with deployment(hop(), limits=SmtpLimits(greeting_pause=0.05)) as gate:
             client = await gate.connect()
             assert (await client.say("EHLO c")).startswith("250")
 
@@ -466,9 +466,9 @@ def test_whoever_speaks_before_the_greeting_is_sent_away(house: Any, hop: Any, r
 
 
 @pytest.mark.usefixtures("strangers")
-def test_connections_of_one_address_have_a_limit(house: Any, hop: Any, run: Any) -> None:
+def test_connections_of_one_address_have_a_limit(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop(), limits=msgspec.structs.replace(QUICK, per_address=1)) as gate:
+        async with deployment(hop(), limits=msgspec.structs.replace(QUICK, per_address=1)) as gate:
             first = await gate.connect()
             second = await gate.connect(greeted=False)
             assert (await second.reply()).startswith("421 4.7.0 Too many connections")
@@ -479,9 +479,9 @@ def test_connections_of_one_address_have_a_limit(house: Any, hop: Any, run: Any)
     run(test())
 
 
-def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(house: Any, hop: Any, run: Any) -> None:
+def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop()) as gate:
+        async with deployment(hop()) as gate:
             idle, busy = await gate.connect(), await gate.connect()
             await busy.up_to_data()
             gate.guard.may_end.clear()
@@ -499,10 +499,10 @@ def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(house:
     run(test())
 
 
-def test_a_stop_does_not_wait_for_ever(house: Any, hop: Any, run: Any) -> None:
+def test_a_stop_does_not_wait_for_ever(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop, limits=msgspec.structs.replace(QUICK, stop=0.05)) as gate:
+        async with deployment(next_hop, limits=msgspec.structs.replace(QUICK, stop=0.05)) as gate:
             busy = await gate.connect()
             await busy.up_to_data()
             gate.guard.may_end.clear()
@@ -516,9 +516,9 @@ def test_a_stop_does_not_wait_for_ever(house: Any, hop: Any, run: Any) -> None:
     run(test())
 
 
-def test_connections_have_a_limit(house: Any, hop: Any, run: Any) -> None:
+def test_connections_have_a_limit(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop(), max_connections=2) as gate:
+        async with deployment(hop(), max_connections=2) as gate:
             clients = [await gate.connect(), await gate.connect()]
             third = await gate.connect(greeted=False)
             assert (await third.reply()).startswith("421 4.7.0")

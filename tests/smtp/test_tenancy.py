@@ -19,11 +19,13 @@ def url(request: pytest.FixtureRequest) -> str:
     return "sqlite:g.db" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
 
 
-def test_domains_route_mail_as_soon_as_they_are_set(url: str, house: Any, hop: Any, run: Any, tmp_path: Path) -> None:
+def test_domains_route_mail_as_soon_as_they_are_set(
+    url: str, deployment: Any, hop: Any, run: Any, tmp_path: Path
+) -> None:
     async def test() -> None:
         # The service reads through one, somebody changes through the other, as another process does.
         store, elsewhere = open_store(url, tmp_path), open_store(url, tmp_path)
-        async with house(hop()) as gate:
+        async with deployment(hop()) as gate:
             gate.services.tenancy = Tenancy({"Configured.example": CONFIGURED}, store)
             client = await gate.connect()
 

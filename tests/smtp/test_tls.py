@@ -15,10 +15,10 @@ async def encrypted(gate: Any, client: Any) -> None:
 
 
 @pytest.mark.parametrize("tls", ["offered", "required"])
-def test_starttls(tls: str, house: Any, hop: Any, run: Any) -> None:
+def test_starttls(tls: str, deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop, tls=tls) as gate:
+        async with deployment(next_hop, tls=tls) as gate:
             client = await gate.connect()
             assert "STARTTLS" in await client.say("EHLO c")
             assert (await client.say("STARTTLS")).startswith("220 2.0.0")
@@ -33,10 +33,10 @@ def test_starttls(tls: str, house: Any, hop: Any, run: Any) -> None:
     run(test())
 
 
-def test_commands_sent_in_clear_behind_starttls_are_not_executed(house: Any, hop: Any, run: Any) -> None:
+def test_commands_sent_in_clear_behind_starttls_are_not_executed(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         next_hop = hop()
-        async with house(next_hop) as gate:
+        async with deployment(next_hop) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             injected = b"EHLO evil\r\nMAIL FROM:<evil@x.example>\r\nRCPT TO:<b@y.example>\r\n"
@@ -49,9 +49,9 @@ def test_commands_sent_in_clear_behind_starttls_are_not_executed(house: Any, hop
     run(test())
 
 
-def test_a_transaction_begun_in_clear_is_forgotten(house: Any, hop: Any, run: Any) -> None:
+def test_a_transaction_begun_in_clear_is_forgotten(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop()) as gate:
+        async with deployment(hop()) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             await client.say("MAIL FROM:<a@x.example>")
@@ -63,9 +63,9 @@ def test_a_transaction_begun_in_clear_is_forgotten(house: Any, hop: Any, run: An
     run(test())
 
 
-def test_a_handshake_that_does_not_come_ends_the_session(house: Any, hop: Any, run: Any) -> None:
+def test_a_handshake_that_does_not_come_ends_the_session(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop(), limits=SmtpLimits(greeting_pause=0.0, handshake=0.05)) as gate:
+        async with deployment(hop(), limits=SmtpLimits(greeting_pause=0.0, handshake=0.05)) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             assert (await client.say("STARTTLS")).startswith("220")
@@ -74,9 +74,9 @@ def test_a_handshake_that_does_not_come_ends_the_session(house: Any, hop: Any, r
     run(test())
 
 
-def test_nonsense_instead_of_a_handshake_ends_the_session(house: Any, hop: Any, run: Any) -> None:
+def test_nonsense_instead_of_a_handshake_ends_the_session(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
-        async with house(hop()) as gate:
+        async with deployment(hop()) as gate:
             client = await gate.connect()
             await client.say("EHLO c")
             await client.say("STARTTLS")

@@ -56,7 +56,7 @@ REPORT = Report(
     "quarantine",
     ("text:urgency",),
     730,
-    "A score of 7.3 reaches 6",
+    "The score is 7.3, and spam begins at 6",
     lines=(Line("text:urgency", "The text presses for time", "1", {"words": "at once"}, 730, 730, "spam"),),
     subject="Act now",
     senders=("ann@example.org",),
@@ -90,8 +90,8 @@ class PlainCore:
         return None
 
 
-class Shelf:
-    """A core that has held mail on a shelf. `refuses` is what the next hop says."""
+class Core:
+    """A core that holds mail. `refuses` is what the next hop says."""
 
     def __init__(self) -> None:
         self.raw: dict[str, bytes] = {}
@@ -101,7 +101,7 @@ class Shelf:
 
     async def carry_out(self, order: HeldMailOrder[Any]) -> Any:
         if self.down and isinstance(order, ReleaseOrder | ExportOrder):
-            return Down("shelf", begun=False)
+            return Down("core", begun=False)
         if isinstance(order, ReleaseOrder):
             return await self._release(order)
         if isinstance(order, DeleteOrder):
@@ -202,10 +202,10 @@ class Site:
         self._loop = asyncio.get_running_loop()
         self.store = open_store("sqlite:web.db", self._folder)
         cores = Cores([PlainCore(self.store)], poll_seconds=60)
-        self.shelf = Shelf()
-        self.shelf.store = self.store
+        self.core = Core()
+        self.core.store = self.store
         services = create_services(
-            cores=cores, store=self.store, spool=Spool(self._folder / "spool"), held_mail_cores=[self.shelf]
+            cores=cores, store=self.store, spool=Spool(self._folder / "spool"), held_mail_cores=[self.core]
         )
         pages = build_site(services, Installation(learn=lambda raw, wanted: self.learnt.append((raw, wanted))))
         app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)
@@ -245,7 +245,7 @@ class Site:
         self.run(self.store.record_message(record))
         if held:
             self.run(self.store.hold(record))
-            self.shelf.raw[record.ggrid] = text.encode()
+            self.core.raw[record.ggrid] = text.encode()
         return record.ggrid
 
     def enter(self, name: str, password: str = PASSWORD) -> Visitor:

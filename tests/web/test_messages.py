@@ -55,7 +55,11 @@ def test_a_ledger_in_sentences_first(site: Any, tenant: str) -> None:
     note = ListNote("blocked-senders", "global", "ann@example.org", "blocked", "From", "Ticket 7")
     notes = (note, msgspec.structs.replace(note, where="envelope"))
     page = site.visitor().get(f"/messages/{site.message(tenant, _report(lists=notes))}").text
-    assert page.index("A score of 7.3 reaches 6") < page.index("The text presses for time") < page.index("Ledger")
+    assert (
+        page.index("The score is 7.3, and spam begins at 6")
+        < page.index("The text presses for time")
+        < page.index("Ledger")
+    )
     assert page.count("“Ticket 7”") == 1
     assert "/lists/" + tenant + "/blocked-senders?add=ann%40example.org#add" in page
     assert "The content of this message is not stored" in page

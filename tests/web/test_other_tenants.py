@@ -151,7 +151,7 @@ def test_nor_by_a_form(site: Any, theirs: Property, stranger: Any) -> None:
         answer = stranger.post("/quarantine", {"action": action, "ggrid": theirs.ggrid})
         assert answer.status_code == 409
         assert "it is no longer held" in answer.text
-    assert theirs.ggrid not in site.shelf.sent
+    assert theirs.ggrid not in site.core.sent
     assert everything(site, theirs) == before
 
 

@@ -9,9 +9,9 @@ from gatepost.store.audit import AuditFilter
 
 
 @pytest.fixture
-def shelf(site: Any) -> Any:
-    yield site.shelf
-    site.shelf.refuses, site.shelf.down = "", False
+def core(site: Any) -> Any:
+    yield site.core
+    site.core.refuses, site.core.down = "", False
 
 
 def test_the_queue_and_its_counts(site: Any, tenant: str) -> None:
@@ -26,11 +26,11 @@ def test_the_queue_and_its_counts(site: Any, tenant: str) -> None:
     assert visitor.get("/quarantine?since=x").status_code == 400
 
 
-def test_released_once_with_the_visitors_name(site: Any, tenant: str, shelf: Any) -> None:
+def test_released_once_with_the_visitors_name(site: Any, tenant: str, core: Any) -> None:
     ggrid = site.message(tenant, held=True)
     visitor = site.visitor("analyst", tenant)
     assert visitor.post(f"/messages/{ggrid}/release").headers["location"] == f"/messages/{ggrid}?done=released"
-    assert shelf.sent[ggrid] == ("bob@example.com",)
+    assert core.sent[ggrid] == ("bob@example.com",)
     record = site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=1)).rows[0]
     assert (record.action, record.actor.label) == ("quarantine.release", f"user:{visitor.who}")
     assert f"by user:{visitor.who}" in visitor.get(f"/messages/{ggrid}").text
@@ -38,25 +38,25 @@ def test_released_once_with_the_visitors_name(site: Any, tenant: str, shelf: Any
     assert ggrid in visitor.get("/quarantine?released=1").text
 
 
-def test_released_to_others(site: Any, tenant: str, shelf: Any) -> None:
+def test_released_to_others(site: Any, tenant: str, core: Any) -> None:
     ggrid = site.message(tenant, held=True)
     visitor = site.visitor(tenant=tenant)
     for wrong in ("nobody", "a@b, x", ", ".join(f"a{n}@b.example" for n in range(101))):
         assert visitor.post(f"/messages/{ggrid}/release", {"recipients": wrong}).status_code == 409
-    assert ggrid not in shelf.sent
+    assert ggrid not in core.sent
     visitor.post(f"/messages/{ggrid}/release", {"recipients": "abuse@b.example, carol@c.example"})
-    assert shelf.sent[ggrid] == ("abuse@b.example", "carol@c.example")
+    assert core.sent[ggrid] == ("abuse@b.example", "carol@c.example")
 
 
 @pytest.mark.parametrize(
     ("trouble", "said"), [({"refuses": "the next hop said 550"}, "said 550"), ({"down": True}, "is not answering")]
 )
 def test_a_release_that_fails_is_told_and_the_mail_stays(
-    site: Any, tenant: str, shelf: Any, trouble: dict[str, Any], said: str
+    site: Any, tenant: str, core: Any, trouble: dict[str, Any], said: str
 ) -> None:
     ggrid = site.message(tenant, held=True)
     for name, value in trouble.items():
-        setattr(shelf, name, value)
+        setattr(core, name, value)
     answer = site.visitor().post(f"/messages/{ggrid}/release")
     assert answer.status_code == 409
     assert said in answer.text

@@ -44,7 +44,7 @@ HELD = msgspec.structs.replace(DELIVERED, verdict="spam", decision="quarantine")
 EAGER = Settings(min_days=1, min_messages=1)
 
 
-class House(SightingStore):
+class Deployment(SightingStore):
     """A memory on a real store, with a clock of its own; `reads` counts what storage was asked."""
 
     def __init__(self, folder: Path, settings: Settings = EAGER) -> None:
@@ -83,64 +83,64 @@ class House(SightingStore):
         self.day += 1
 
 
-def running(folder: Path, test: Callable[[House], Awaitable[None]], settings: Settings = EAGER) -> None:
+def running(folder: Path, test: Callable[[Deployment], Awaitable[None]], settings: Settings = EAGER) -> None:
     async def run() -> None:
-        house = House(folder, settings)
+        deployment = Deployment(folder, settings)
         try:
-            await test(house)
+            await test(deployment)
         finally:
-            await house.store.close()
+            await deployment.store.close()
 
     asyncio.run(run())
 
 
 def test_what_was_delivered_on_days_before_is_known(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(deployment: Deployment) -> None:
         for _ in range(3):
-            assert not (await house.scan()).ready
-        await house.next_day()
-        assert await house.scan() == Sightings(True, (FacetAge(1, 1),), (FacetAge(1, 1),), (NEVER,))
-        await house.next_day()
-        await house.next_day()
-        assert await house.scan() == Sightings(True, (FacetAge(2, 3),), (FacetAge(2, 3),), (NEVER,))
+            assert not (await deployment.scan()).ready
+        await deployment.next_day()
+        assert await deployment.scan() == Sightings(True, (FacetAge(1, 1),), (FacetAge(1, 1),), (NEVER,))
+        await deployment.next_day()
+        await deployment.next_day()
+        assert await deployment.scan() == Sightings(True, (FacetAge(2, 3),), (FacetAge(2, 3),), (NEVER,))
 
     running(tmp_path, test)
 
 
 def test_an_hour_of_sending_makes_nobody_known(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan(asked=AskSightings((1,)))
-        await house.next_day()
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan(asked=AskSightings((1,)))
+        await deployment.next_day()
         for _ in range(60):
-            assert await house.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,))
-            await house.memory.flush()
-        house.memory = house.made()
-        assert await house.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,)), "nor a restart"
+            assert await deployment.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,))
+            await deployment.memory.flush()
+        deployment.memory = deployment.made()
+        assert await deployment.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,)), "nor a restart"
 
     running(tmp_path, test)
 
 
 def test_who_claims_is_not_who_proves(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan(UNPROVEN)
-        await house.next_day()
-        assert await house.scan() == Sightings(True, (FacetAge(1, 1),), (NEVER,), (FacetAge(1, 1),))
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan(UNPROVEN)
+        await deployment.next_day()
+        assert await deployment.scan() == Sightings(True, (FacetAge(1, 1),), (NEVER,), (FacetAge(1, 1),))
 
     running(tmp_path, test)
 
 
 def test_held_mail_makes_nobody_known_and_takes_it_from_those_who_are(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan(asked=AskSightings((1,)))
-        await house.scan(HELD)
-        await house.next_day()
-        assert await house.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,))
-        await house.next_day()
-        assert (await house.scan()).proven == (FacetAge(1, 1),)
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan(asked=AskSightings((1,)))
+        await deployment.scan(HELD)
+        await deployment.next_day()
+        assert await deployment.scan() == Sightings(True, (NEVER,), (NEVER,), (NEVER,))
+        await deployment.next_day()
+        assert (await deployment.scan()).proven == (FacetAge(1, 1),)
         for _ in range(5):
-            await house.scan(HELD)
-        await house.next_day()
-        answer = await house.scan()
+            await deployment.scan(HELD)
+        await deployment.next_day()
+        answer = await deployment.scan()
         assert answer.proven == (NEVER,)
         assert answer.keys == (FacetAge(2, 2),), "a site is known by what was delivered"
 
@@ -148,61 +148,61 @@ def test_held_mail_makes_nobody_known_and_takes_it_from_those_who_are(tmp_path: 
 
 
 def test_nothing_is_learned_from_what_was_not_decided(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan(undecided("broken"))
-        house.memory.learn("unheard of", DELIVERED)
-        await house.memory.flush()
-        assert await house.store.count_sightings(None) == 0
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan(undecided("broken"))
+        deployment.memory.learn("unheard of", DELIVERED)
+        await deployment.memory.flush()
+        assert await deployment.store.count_sightings(None) == 0
 
     running(tmp_path, test)
 
 
 def test_a_known_sender_costs_no_statement(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan()
-        await house.next_day()
-        house.reads.clear()
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan()
+        await deployment.next_day()
+        deployment.reads.clear()
         for _ in range(100):
-            await house.scan()
-        assert [keys for _, keys in house.reads] == [(ALL_MAIL,), (HOST, PROVEN, CLAIMED)]
-        await house.scan(asked=AskSightings((HOST, 7)))
-        assert house.reads[-1] == (None, (7,)), "only what is not known yet today"
-        counters = house.memory.counters()
+            await deployment.scan()
+        assert [keys for _, keys in deployment.reads] == [(ALL_MAIL,), (HOST, PROVEN, CLAIMED)]
+        await deployment.scan(asked=AskSightings((HOST, 7)))
+        assert deployment.reads[-1] == (None, (7,)), "only what is not known yet today"
+        counters = deployment.memory.counters()
         assert (counters.asked, counters.dropped) == (102, 0)
 
     running(tmp_path, test)
 
 
 def test_a_young_memory_is_not_asked_and_learns(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(deployment: Deployment) -> None:
         for _ in range(7):
-            assert await house.scan() == Sightings()
-            await house.scan()
-            await house.next_day()
-        assert {keys for _, keys in house.reads} == {(ALL_MAIL,)}
-        assert (await house.scan()).ready, "seven days, and more than ten messages"
+            assert await deployment.scan() == Sightings()
+            await deployment.scan()
+            await deployment.next_day()
+        assert {keys for _, keys in deployment.reads} == {(ALL_MAIL,)}
+        assert (await deployment.scan()).ready, "seven days, and more than ten messages"
 
     running(tmp_path, test, Settings(min_days=7, min_messages=10))
 
 
 def test_few_messages_are_no_memory(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan()
-        house.day += 50
-        await house.memory.flush()
-        assert await house.scan() == Sightings()
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan()
+        deployment.day += 50
+        await deployment.memory.flush()
+        assert await deployment.scan() == Sightings()
 
     running(tmp_path, test, Settings(min_days=7, min_messages=10))
 
 
 def test_tenants_do_not_share(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(deployment: Deployment) -> None:
         for tenant in ("a", "b"):
-            await house.scan(tenant=tenant, asked=ASKED if tenant == "a" else AskSightings((1,)))
-        await house.next_day()
-        assert (await house.scan(tenant="a")).proven == (FacetAge(1, 1),)
-        assert (await house.scan(tenant="b")).proven == (NEVER,)
-        assert await house.scan(tenant=None) == Sightings()
+            await deployment.scan(tenant=tenant, asked=ASKED if tenant == "a" else AskSightings((1,)))
+        await deployment.next_day()
+        assert (await deployment.scan(tenant="a")).proven == (FacetAge(1, 1),)
+        assert (await deployment.scan(tenant="b")).proven == (NEVER,)
+        assert await deployment.scan(tenant=None) == Sightings()
 
     running(tmp_path, test)
 
@@ -212,13 +212,13 @@ def test_the_tenant_is_the_message_s_whatever_a_worker_asks(tmp_path: Path) -> N
         ggrid: str
         envelope: Envelope
 
-    async def test(house: House) -> None:
-        answerer = Answerer(Silent(), sender_histories=house.memory)
+    async def test(deployment: Deployment) -> None:
+        answerer = Answerer(Silent(), sender_histories=deployment.memory)
         for _ in range(2):
             await answerer.answer(Job("g", Envelope(tenant="mine")), (ASKED,))
-            house.memory.learn("g", DELIVERED)
-            await house.next_day()
-        assert {tenant for tenant, _ in house.reads} == {"mine"}
+            deployment.memory.learn("g", DELIVERED)
+            await deployment.next_day()
+        assert {tenant for tenant, _ in deployment.reads} == {"mine"}
         assert (await answerer.answer(Job("h", Envelope(tenant="other")), (ASKED,)))[0] == Sightings()
         assert await Answerer(Silent()).answer(Job("g", Envelope()), (ASKED,)) == (Sightings(),), (
             "nothing is remembered"
@@ -228,12 +228,12 @@ def test_the_tenant_is_the_message_s_whatever_a_worker_asks(tmp_path: Path) -> N
 
 
 def test_what_files_link_to_is_asked_for_once_more_and_no_third_time(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(deployment: Deployment) -> None:
         for asked in (ASKED, AskSightings((16,)), AskSightings((32,))):
-            await house.memory.answer("g", None, asked)
-        house.memory.learn("g", DELIVERED)
-        await house.memory.flush()
-        assert (await house.store.sightings(None, [HOST, 16, 32, ALL_MAIL])).keys() == {HOST, 16, ALL_MAIL}
+            await deployment.memory.answer("g", None, asked)
+        deployment.memory.learn("g", DELIVERED)
+        await deployment.memory.flush()
+        assert (await deployment.store.sightings(None, [HOST, 16, 32, ALL_MAIL])).keys() == {HOST, 16, ALL_MAIL}
 
     running(tmp_path, test)
 
@@ -242,46 +242,46 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("MAX_REMEMBERED", "MAX_ASKED", "MAX_GATHERED"):
         monkeypatch.setattr(sender_history, name, 20)
 
-    async def test(house: House) -> None:
-        await house.scan(asked=AskSightings((1,)))
-        await house.next_day()
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan(asked=AskSightings((1,)))
+        await deployment.next_day()
         for number in range(100):
-            await house.memory.answer(str(number), None, AskSightings((16 * number + 6,)))
-        assert len(house.memory._known) <= 20 >= len(house.memory._older)
-        assert len(house.memory._asked) == 20
+            await deployment.memory.answer(str(number), None, AskSightings((16 * number + 6,)))
+        assert len(deployment.memory._known) <= 20 >= len(deployment.memory._older)
+        assert len(deployment.memory._asked) == 20
         for number in range(100):
-            house.memory.learn(str(number), DELIVERED)
-        assert house.memory.counters().dropped > 0
-        await house.memory.flush()
-        assert await house.store.count_sightings(None) <= 22
+            deployment.memory.learn(str(number), DELIVERED)
+        assert deployment.memory.counters().dropped > 0
+        await deployment.memory.flush()
+        assert await deployment.store.count_sightings(None) <= 22
 
     running(tmp_path, test)
 
 
 def test_storage_that_fails_leaves_mail_alone(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(deployment: Deployment) -> None:
         async def broken(*_: object) -> None:
             raise StorageError("gone")
 
-        house.sightings = broken  # type: ignore[assignment,method-assign]
-        house.record_sightings = broken  # type: ignore[assignment,method-assign]
-        assert await house.scan() == Sightings()
-        await house.memory.flush()
-        assert house.memory.counters().dropped == 3
+        deployment.sightings = broken  # type: ignore[assignment,method-assign]
+        deployment.record_sightings = broken  # type: ignore[assignment,method-assign]
+        assert await deployment.scan() == Sightings()
+        await deployment.memory.flush()
+        assert deployment.memory.counters().dropped == 3
 
     running(tmp_path, test)
 
 
 def test_old_and_superfluous_keys_go(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan(asked=AskSightings((22,)))
-        await house.next_day()
-        house.day += 10
-        await house.scan(asked=AskSightings((38, 54, 70)))
-        await house.memory.flush()
-        assert await house.memory.purge() == 1 + 1
-        assert (await house.store.sightings(None, [22, 38, 54, 70, ALL_MAIL])).keys() >= {ALL_MAIL}
-        assert await house.store.count_sightings(None) == 3
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan(asked=AskSightings((22,)))
+        await deployment.next_day()
+        deployment.day += 10
+        await deployment.scan(asked=AskSightings((38, 54, 70)))
+        await deployment.memory.flush()
+        assert await deployment.memory.purge() == 1 + 1
+        assert (await deployment.store.sightings(None, [22, 38, 54, 70, ALL_MAIL])).keys() >= {ALL_MAIL}
+        assert await deployment.store.count_sightings(None) == 3
 
     running(tmp_path, test, Settings(retention=5, max_keys=3))
 
@@ -289,16 +289,16 @@ def test_old_and_superfluous_keys_go(tmp_path: Path) -> None:
 def test_it_writes_by_itself_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_history, "FLUSH_SECONDS", 0.01)
 
-    async def test(house: House) -> None:
-        house.memory.start()
-        await house.scan()
+    async def test(deployment: Deployment) -> None:
+        deployment.memory.start()
+        await deployment.scan()
         async with asyncio.timeout(60):
-            while not await house.store.count_sightings(None):  # noqa: ASYNC110  somebody else's work
+            while not await deployment.store.count_sightings(None):  # noqa: ASYNC110  somebody else's work
                 await asyncio.sleep(0.01)
-        await house.scan(asked=AskSightings((22,)))
-        await house.memory.stop()
-        assert await house.store.sightings(None, [22])
-        assert house.memory.counters().written == 3 + 2
+        await deployment.scan(asked=AskSightings((22,)))
+        await deployment.memory.stop()
+        assert await deployment.store.sightings(None, [22])
+        assert deployment.memory.counters().written == 3 + 2
 
     running(tmp_path, test)
 
@@ -364,12 +364,12 @@ class Silent:
 
 
 def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        answerer = Answerer(Silent(), sender_histories=house.memory)
+    async def test(deployment: Deployment) -> None:
+        answerer = Answerer(Silent(), sender_histories=deployment.memory)
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 29, unsealed=True), answerer.answer, shipped_policy())
         guard = Guard(
-            Core(), house.store, pool, answerer, Admission(5, 5, 0.0), sender_histories=house.memory,
-            clock=lambda: house.day * DAY_SECONDS + 5.0,
+            Core(), deployment.store, pool, answerer, Admission(5, 5, 0.0), sender_histories=deployment.memory,
+            clock=lambda: deployment.day * DAY_SECONDS + 5.0,
         )  # fmt: skip
 
         async def tags(sender: str) -> tuple[str, ...]:
@@ -382,21 +382,21 @@ def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:
         await guard.start()
         try:
             assert "sender:first-contact" not in await tags("eve@partner.example"), "nothing is remembered yet"
-            await house.next_day()
+            await deployment.next_day()
             assert "sender:first-contact" not in await tags("eve@partner.example")
             assert "sender:first-contact" in await tags("new@stranger.example")
         finally:
             await guard.stop()
-        assert (await house.store.sightings("t", [ALL_MAIL]))[ALL_MAIL].delivered == 3
+        assert (await deployment.store.sightings("t", [ALL_MAIL]))[ALL_MAIL].delivered == 3
 
     running(tmp_path, test)
 
 
 def test_figures_for_prometheus(tmp_path: Path) -> None:
-    async def test(house: House) -> None:
-        await house.scan()
-        await house.memory.flush()
-        samples = [sample for family in SenderHistoryMetrics(house.memory).collect() for sample in family.samples]
+    async def test(deployment: Deployment) -> None:
+        await deployment.scan()
+        await deployment.memory.flush()
+        samples = [sample for family in SenderHistoryMetrics(deployment.memory).collect() for sample in family.samples]
         assert {sample.name: sample.value for sample in samples} == {
             "gatepost_acquaintance_questions_total": 1.0,
             "gatepost_acquaintance_lookups_total": 1.0,

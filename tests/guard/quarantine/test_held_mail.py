@@ -48,7 +48,7 @@ class Looker:
         return self.answer
 
 
-class House:
+class Deployment:
     def __init__(self, store: Store, folder: Path) -> None:
         self.store, self.folder = store, folder
         self.raw = RawFolder(folder / "q")
@@ -65,16 +65,16 @@ class House:
         return asked.ggrid
 
 
-Use = Callable[[Callable[[House], Awaitable[None]]], None]
+Use = Callable[[Callable[[Deployment], Awaitable[None]]], None]
 
 
 @pytest.fixture
 def use(tmp_path: Path) -> Use:
-    def used(scenario: Callable[[House], Awaitable[None]]) -> None:
+    def used(scenario: Callable[[Deployment], Awaitable[None]]) -> None:
         async def run() -> None:
             store = open_store("sqlite:g.db", tmp_path)
             try:
-                await scenario(House(store, tmp_path))
+                await scenario(Deployment(store, tmp_path))
             finally:
                 await store.close()
 
@@ -84,42 +84,42 @@ def use(tmp_path: Path) -> Use:
 
 
 def test_a_look_goes_to_the_workers(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        assert await house.quarantine.carry_out(ViewOrder(ggrid, OURS)) == house.looker.answer
-        house.looker.answer = Picture(b"png", 1, 1)
-        assert await house.quarantine.carry_out(PictureOrder(ggrid, OURS, index=7)) == house.looker.answer
-        first, second = house.looker.jobs
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        assert await deployment.quarantine.carry_out(ViewOrder(ggrid, OURS)) == deployment.looker.answer
+        deployment.looker.answer = Picture(b"png", 1, 1)
+        assert await deployment.quarantine.carry_out(PictureOrder(ggrid, OURS, index=7)) == deployment.looker.answer
+        first, second = deployment.looker.jobs
         assert (first.purpose, first.body.read(), first.ggrid) == ("view", RAW, ggrid)
         assert (second.purpose, second.index) == ("picture", 7)
-        assert await house.quarantine.carry_out(ViewOrder(ggrid)) == UNEXPECTED
+        assert await deployment.quarantine.carry_out(ViewOrder(ggrid)) == UNEXPECTED
 
     use(scenario)
 
 
 def test_what_is_another_tenants_is_not_there(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        for ggrid in (await house.hold(THEIRS), await house.hold(None), new_id()):
-            assert await house.quarantine.carry_out(ViewOrder(ggrid, OURS)) == NotHeld()
-            assert await house.quarantine.carry_out(PictureOrder(ggrid, OURS, index=0)) == NotHeld()
-            assert await house.quarantine.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == NotHeld()
-            assert await house.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
-            assert await house.quarantine.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert house.looker.jobs == []
-        assert (await house.store.audit_page(AuditFilter())).rows == ()
+    async def scenario(deployment: Deployment) -> None:
+        for ggrid in (await deployment.hold(THEIRS), await deployment.hold(None), new_id()):
+            assert await deployment.quarantine.carry_out(ViewOrder(ggrid, OURS)) == NotHeld()
+            assert await deployment.quarantine.carry_out(PictureOrder(ggrid, OURS, index=0)) == NotHeld()
+            assert await deployment.quarantine.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == NotHeld()
+            assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
+            assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert deployment.looker.jobs == []
+        assert (await deployment.store.audit_page(AuditFilter())).rows == ()
 
     use(scenario)
 
 
 def test_an_export_is_audited_and_a_deletion_ends_it(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        assert await house.quarantine.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == RAW
-        assert await house.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
-        assert await house.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert await house.raw.get(ggrid) is None
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        assert await deployment.quarantine.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == RAW
+        assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
+        assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert await deployment.raw.get(ggrid) is None
         assert [
-            (each.actor, each.action, each.scope) for each in (await house.store.audit_page(AuditFilter())).rows
+            (each.actor, each.action, each.scope) for each in (await deployment.store.audit_page(AuditFilter())).rows
         ] == [
             (ANN, "quarantine.delete", OURS),
             (ANN, "quarantine.export", OURS),
@@ -129,21 +129,21 @@ def test_an_export_is_audited_and_a_deletion_ends_it(use: Use) -> None:
 
 
 def test_a_core_without_the_bytes_leaves_the_record_alone(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        await house.raw.delete(ggrid)
-        assert await house.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == NotHeld()
-        assert await house.quarantine.carry_out(ViewOrder(ggrid)) == NotHeld()
-        assert await house.quarantine.one(ggrid) is not None
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        await deployment.raw.delete(ggrid)
+        assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == NotHeld()
+        assert await deployment.quarantine.carry_out(ViewOrder(ggrid)) == NotHeld()
+        assert await deployment.quarantine.one(ggrid) is not None
 
     use(scenario)
 
 
 def test_what_is_being_released_is_not_deleted(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        await house.store.claim_release(ggrid, "somebody", 1, 1 << 50)
-        assert await house.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == Busy()
-        assert await house.raw.get(ggrid) == RAW
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        await deployment.store.claim_release(ggrid, "somebody", 1, 1 << 50)
+        assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == Busy()
+        assert await deployment.raw.get(ggrid) == RAW
 
     use(scenario)

@@ -65,7 +65,7 @@ def result(asked: ScanRequest, report: Report = REPORT) -> ScanResult:
     return ScanResult(asked.ggrid, asked.created, 2_000, report)
 
 
-class House:
+class Deployment:
     """A quarantine with all that it stands on. `now` is its clock, in seconds."""
 
     def __init__(self, store: Store, folder: Path, next_hop: str | None, **options: Any) -> None:
@@ -85,7 +85,7 @@ class House:
         return mail.state if mail else "none"
 
 
-Scenario = Callable[[House], Awaitable[None]]
+Scenario = Callable[[Deployment], Awaitable[None]]
 Use = Callable[..., None]
 
 
@@ -101,18 +101,18 @@ def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def use(storage_url: str, tmp_path: Path, next_hop: Any) -> Use:
-    """Runs a scenario in a house of its own."""
+    """Runs a scenario in a deployment of its own."""
 
     def used(scenario: Scenario, *, hop: str | None = next_hop.url, **options: Any) -> None:
         async def run() -> None:
             store = open_store(storage_url, tmp_path)
-            house = House(store, tmp_path / "q", hop, **options)
+            deployment = Deployment(store, tmp_path / "q", hop, **options)
             try:
-                await scenario(house)
+                await scenario(deployment)
             finally:
-                await house.quarantine.finish()
-                if house.relay:
-                    await house.relay.close()
+                await deployment.quarantine.finish()
+                if deployment.relay:
+                    await deployment.relay.close()
                 await store.close()
 
         asyncio.run(run())
@@ -122,17 +122,17 @@ def use(storage_url: str, tmp_path: Path, next_hop: Any) -> Use:
 
 @both_engines
 def test_it_is_held_with_its_ledger(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        mail = await house.quarantine.one(ggrid)
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        mail = await deployment.quarantine.one(ggrid)
         assert mail
         assert (mail.record.report, mail.record.envelope, mail.record.size) == (REPORT, ENVELOPE, len(RAW))
         assert mail.record.sha256 == hashlib.sha256(RAW).hexdigest()
-        assert await house.quarantine.raw(ggrid) == RAW
+        assert await deployment.quarantine.raw(ggrid) == RAW
         # The same scan, done again on another core, changes nothing.
         again = request(ggrid=ggrid)
-        await house.quarantine.keep(again, result(again), again.body)
-        assert [each.record.ggrid for each in await house.quarantine.page(HeldFilter())] == [ggrid]
+        await deployment.quarantine.keep(again, result(again), again.body)
+        assert [each.record.ggrid for each in await deployment.quarantine.page(HeldFilter())] == [ggrid]
 
     use(scenario)
 
@@ -140,37 +140,41 @@ def test_it_is_held_with_its_ledger(use: Use) -> None:
 def test_a_page_is_full_however_many_rows_must_be_read_for_it(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gatepost.store.paging.ROW_BUDGET", 2)
 
-    async def scenario(house: House) -> None:
-        held = [await house.hold() for _ in range(5)]
+    async def scenario(deployment: Deployment) -> None:
+        held = [await deployment.hold() for _ in range(5)]
         wanted = HeldFilter(verdict=REPORT.verdict)
-        assert [each.record.ggrid for each in await house.quarantine.page(wanted, limit=4)] == held[:0:-1]
-        assert [each.record.ggrid for each in await house.quarantine.page(wanted, held[1])] == held[:1]
+        assert [each.record.ggrid for each in await deployment.quarantine.page(wanted, limit=4)] == held[:0:-1]
+        assert [each.record.ggrid for each in await deployment.quarantine.page(wanted, held[1])] == held[:1]
 
     use(scenario)
 
 
 @both_engines
 def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid.upper(), by=TOKEN))
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        outcome = await deployment.quarantine.carry_out(ReleaseOrder(ggrid.upper(), by=TOKEN))
         assert isinstance(outcome, Released)
         assert (outcome.by, outcome.recipients) == ("token:mta", ENVELOPE.recipients)
         assert next_hop.mail == [("ann@x.example", ENVELOPE.recipients, RAW + b"\r\n")]
         # Again, and by somebody else: the same answer, and nothing is sent.
-        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("eve@z.example",))) == outcome
+        assert (
+            await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("eve@z.example",))) == outcome
+        )
         assert len(next_hop.mail) == 1
-        assert await house.raw.get(ggrid) is None
-        assert await house.quarantine.raw(ggrid) is None
-        assert [each.action for each in (await house.store.audit_page(AuditFilter())).rows] == ["quarantine.release"]
+        assert await deployment.raw.get(ggrid) is None
+        assert await deployment.quarantine.raw(ggrid) is None
+        assert [each.action for each in (await deployment.store.audit_page(AuditFilter())).rows] == [
+            "quarantine.release"
+        ]
 
     use(scenario)
 
 
 def test_released_to_others(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold(envelope=Envelope("", ("bob@y.example",)))
-        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("dörte@z.example",)))
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold(envelope=Envelope("", ("bob@y.example",)))
+        outcome = await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("dörte@z.example",)))
         assert isinstance(outcome, Released)
         assert [(sender, recipients) for sender, recipients, _ in next_hop.mail] == [("", ("dörte@z.example",))]
 
@@ -181,28 +185,28 @@ def test_released_to_others(use: Use, next_hop: Any) -> None:
     "answers", [{".": "451 later"}, {".": "550 no"}, {"RCPT TO:<cy": "550 who"}, {"MAIL": "421 x"}]
 )
 def test_what_the_next_hop_refuses_stays_held(use: Use, next_hop: Any, answers: dict[str, str]) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
         next_hop.answers.update(answers)
-        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
+        outcome = await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
         assert isinstance(outcome, NotSent)
         assert outcome.reason.startswith("the next hop answered ")
         assert next_hop.mail == []
-        assert await house.state(ggrid) == "held"
-        assert (await house.store.audit_page(AuditFilter())).rows == ()
+        assert await deployment.state(ggrid) == "held"
+        assert (await deployment.store.audit_page(AuditFilter())).rows == ()
         next_hop.answers.clear()
-        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
+        assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == 1
 
     use(scenario)
 
 
 def test_no_next_hop(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        outcome = await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
         assert isinstance(outcome, NotSent)
-        assert await house.state(ggrid) == "held"
+        assert await deployment.state(ggrid) == "held"
 
     use(scenario, hop=None)
     use(scenario, hop="smtp://127.0.0.1:1")
@@ -220,14 +224,15 @@ def test_no_next_hop(use: Use) -> None:
     ],
 )
 def test_an_envelope_that_would_say_more_than_an_address(use: Use, next_hop: Any, sender: str, recipient: str) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold(envelope=Envelope(sender, (recipient,)))
-        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), NotSent)
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold(envelope=Envelope(sender, (recipient,)))
+        assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), NotSent)
         assert next_hop.commands == []
-        assert await house.state(ggrid) == "held"
+        assert await deployment.state(ggrid) == "held"
         if sender == "a@x.example":
             assert isinstance(
-                await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("b@y.example",))), Released
+                await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("b@y.example",))),
+                Released,
             )
 
     use(scenario)
@@ -235,14 +240,15 @@ def test_an_envelope_that_would_say_more_than_an_address(use: Use, next_hop: Any
 
 @both_engines
 def test_many_releases_at_once_send_once(use: Use, next_hop: Any, storage_url: str, tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
         # Another process has its own connections.
         other = open_store(storage_url, tmp_path)
-        beside = House(other, tmp_path / "q", next_hop.url)
+        beside = Deployment(other, tmp_path / "q", next_hop.url)
         next_hop.open.clear()
         calls = [
-            asyncio.create_task(each.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))) for each in [house, beside] * 10
+            asyncio.create_task(each.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)))
+            for each in [deployment, beside] * 10
         ]
         await asyncio.to_thread(next_hop.seen.wait, 20)
         next_hop.open.set()
@@ -253,25 +259,25 @@ def test_many_releases_at_once_send_once(use: Use, next_hop: Any, storage_url: s
         assert sum(isinstance(each, Released) for each in outcomes) >= 1
         assert {type(each) for each in outcomes} <= {Released, Busy}
         assert len(next_hop.mail) == 1
-        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
+        assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == 1
-        assert len((await house.store.audit_page(AuditFilter())).rows) == 1
+        assert len((await deployment.store.audit_page(AuditFilter())).rows) == 1
 
     use(scenario)
 
 
 def test_a_caller_that_leaves_does_not_stop_a_release(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
         next_hop.open.clear()
-        call = asyncio.create_task(house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)))
+        call = asyncio.create_task(deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)))
         await asyncio.to_thread(next_hop.seen.wait, 20)
         call.cancel()
-        assert await house.state(ggrid) == "releasing"
-        assert not await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
+        assert await deployment.state(ggrid) == "releasing"
+        assert not await deployment.quarantine.delete(DeleteOrder(ggrid, by=CLI))
         next_hop.open.set()
-        await house.quarantine.finish()
-        assert await house.state(ggrid) == "released"
+        await deployment.quarantine.finish()
+        assert await deployment.state(ggrid) == "released"
         assert len(next_hop.mail) == 1
 
     use(scenario)
@@ -334,22 +340,22 @@ def killed(when: str, url: str, folder: Path, hop: str, ggrid: str) -> None:
 def test_killed_between_bytes_and_record(use: Use, storage_url: str, tmp_path: Path, next_hop: Any) -> None:
     ggrid = new_id()
 
-    async def before(_house: House) -> None:
+    async def before(_house: Deployment) -> None:
         return None
 
-    async def after(house: House) -> None:
-        held = await house.hold()
+    async def after(deployment: Deployment) -> None:
+        held = await deployment.hold()
         # No 250 was given, so the sender has it still; what is here are bytes that nobody knows.
-        assert await house.state(ggrid) == "none"
-        assert await house.raw.get(ggrid) is not None
-        assert await house.tidying.sweep() == 0, "young ones may have their record on its way"
-        assert await house.tidying.sweep(0) == 1
-        assert await house.raw.get(ggrid) is None
-        assert await house.quarantine.raw(held) == RAW
+        assert await deployment.state(ggrid) == "none"
+        assert await deployment.raw.get(ggrid) is not None
+        assert await deployment.tidying.sweep() == 0, "young ones may have their record on its way"
+        assert await deployment.tidying.sweep(0) == 1
+        assert await deployment.raw.get(ggrid) is None
+        assert await deployment.quarantine.raw(held) == RAW
         # It comes again, under any id.
         again = request(ggrid=ggrid)
-        await house.quarantine.keep(again, result(again), again.body)
-        assert await house.quarantine.raw(ggrid) == RAW
+        await deployment.quarantine.keep(again, result(again), again.body)
+        assert await deployment.quarantine.raw(ggrid) == RAW
 
     use(before)
     killed("raw", storage_url, tmp_path, next_hop.url, ggrid)
@@ -363,25 +369,25 @@ def test_killed_while_releasing(
 ) -> None:
     ggrids: list[str] = []
 
-    async def before(house: House) -> None:
-        ggrids.append(await house.hold())
+    async def before(deployment: Deployment) -> None:
+        ggrids.append(await deployment.hold())
 
-    async def after(house: House) -> None:
+    async def after(deployment: Deployment) -> None:
         ggrid = ggrids[0]
         assert len(next_hop.mail) == sent
-        assert await house.state(ggrid) == "releasing"
-        mail = await house.store.held(ggrid)
+        assert await deployment.state(ggrid) == "releasing"
+        mail = await deployment.store.held(ggrid)
         assert mail
-        house.now = mail.lease / 1_000
-        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == Busy()
-        assert not await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
+        deployment.now = mail.lease / 1_000
+        assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == Busy()
+        assert not await deployment.quarantine.delete(DeleteOrder(ggrid, by=CLI))
         assert len(next_hop.mail) == sent
         # It is not lost. Only where the next hop had answered already does it come twice (RFC 1047).
-        house.now += 0.002
-        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
+        deployment.now += 0.002
+        assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == sent + 1
-        assert await house.state(ggrid) == "released"
-        assert len((await house.store.audit_page(AuditFilter())).rows) == 1
+        assert await deployment.state(ggrid) == "released"
+        assert len((await deployment.store.audit_page(AuditFilter())).rows) == 1
 
     use(before)
     killed(when, storage_url, tmp_path, next_hop.url, ggrids[0])
@@ -391,19 +397,19 @@ def test_killed_while_releasing(
 def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "RECORD_SECONDS", 0.001)
 
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        mark, failures = house.store.mark_released, [StorageError("gone"), StorageError("gone")]
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        mark, failures = deployment.store.mark_released, [StorageError("gone"), StorageError("gone")]
 
         async def flaky(*arguments: Any) -> Any:
             if failures:
                 raise failures.pop()
             return await mark(*arguments)
 
-        monkeypatch.setattr(house.store, "mark_released", flaky)
+        monkeypatch.setattr(deployment.store, "mark_released", flaky)
         with capture_logs():
-            assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
-        assert await house.state(ggrid) == "released"
+            assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
+        assert await deployment.state(ggrid) == "released"
 
     use(scenario)
 
@@ -416,9 +422,9 @@ def test_a_lease_outlasts_the_longest_delivery() -> None:
 def test_one_tenant_cannot_touch_anothers(use: Use, next_hop: Any) -> None:
     mine, theirs = new_id(), new_id()
 
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold(envelope=msgspec.structs.replace(ENVELOPE, tenant=mine))
-        quarantine = house.quarantine
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold(envelope=msgspec.structs.replace(ENVELOPE, tenant=mine))
+        quarantine = deployment.quarantine
         assert await quarantine.carry_out(ReleaseOrder(ggrid, theirs, by=CLI)) == NotHeld()
         assert not await quarantine.delete(DeleteOrder(ggrid, theirs, by=CLI))
         assert await quarantine.raw(ggrid, theirs) is None
@@ -427,47 +433,47 @@ def test_one_tenant_cannot_touch_anothers(use: Use, next_hop: Any) -> None:
         assert next_hop.mail == []
         assert await quarantine.carry_out(ExportOrder(ggrid, mine, by=CLI)) == RAW
         assert isinstance(await quarantine.carry_out(ReleaseOrder(ggrid, mine, by=CLI)), Released)
-        actions = [each.action for each in (await house.store.audit_page(AuditFilter(scope=mine))).rows]
+        actions = [each.action for each in (await deployment.store.audit_page(AuditFilter(scope=mine))).rows]
         assert actions == ["quarantine.release", "quarantine.export"]
 
     use(scenario)
 
 
 def test_deleted_for_good(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        assert await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
-        assert await house.raw.get(ggrid) is None
-        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
-        assert not await house.quarantine.delete(DeleteOrder(ggrid, by=CLI))
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        assert await deployment.quarantine.delete(DeleteOrder(ggrid, by=CLI))
+        assert await deployment.raw.get(ggrid) is None
+        assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
+        assert not await deployment.quarantine.delete(DeleteOrder(ggrid, by=CLI))
 
     use(scenario)
 
 
 def test_bytes_that_are_missing_are_not_held_here(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        await house.raw.delete(ggrid)
-        assert await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        await deployment.raw.delete(ggrid)
+        assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
         # Another core may have them: nothing was claimed.
-        assert await house.state(ggrid) == "held"
+        assert await deployment.state(ggrid) == "held"
 
     use(scenario)
 
 
 def test_a_release_that_ends_between_two_looks(use: Use, next_hop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        get = house.raw.get
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        get = deployment.raw.get
 
         async def late(name: str) -> bytes | None:
-            monkeypatch.setattr(house.raw, "get", get)
-            assert isinstance(await house.quarantine.carry_out(ReleaseOrder(name, by=TOKEN)), Released)
+            monkeypatch.setattr(deployment.raw, "get", get)
+            assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(name, by=TOKEN)), Released)
             return await get(name)
 
         # Its record said "held", and now the bytes are gone: not because it is unknown.
-        monkeypatch.setattr(house.raw, "get", late)
-        outcome = await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
+        monkeypatch.setattr(deployment.raw, "get", late)
+        outcome = await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
         assert isinstance(outcome, Released)
         assert outcome.by == "token:mta"
         assert len(next_hop.mail) == 1
@@ -477,55 +483,55 @@ def test_a_release_that_ends_between_two_looks(use: Use, next_hop: Any, monkeypa
 
 @both_engines
 def test_retention(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        old = await house.hold()
-        mail = await house.store.held(old)
+    async def scenario(deployment: Deployment) -> None:
+        old = await deployment.hold()
+        mail = await deployment.store.held(old)
         assert mail
         await asyncio.sleep(0.005)
-        young = await house.hold()
-        house.now = (mail.kept + 30 * DAY_MILLISECONDS + 0.5) / 1_000
-        assert await house.tidying.purge() == 0
-        house.now += 0.001
-        assert await house.tidying.purge() == 1
-        assert (await house.state(old), await house.state(young)) == ("none", "held")
-        assert await house.tidying.sweep(0) == 1
-        assert await house.raw.get(old) is None
-        assert await house.quarantine.raw(young) == RAW
+        young = await deployment.hold()
+        deployment.now = (mail.kept + 30 * DAY_MILLISECONDS + 0.5) / 1_000
+        assert await deployment.tidying.purge() == 0
+        deployment.now += 0.001
+        assert await deployment.tidying.purge() == 1
+        assert (await deployment.state(old), await deployment.state(young)) == ("none", "held")
+        assert await deployment.tidying.sweep(0) == 1
+        assert await deployment.raw.get(old) is None
+        assert await deployment.quarantine.raw(young) == RAW
 
     use(scenario)
 
 
 def test_it_tidies_by_itself(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold()
-        house.now += 10_000 * 86_400
-        house.tidying.start()
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        deployment.now += 10_000 * 86_400
+        deployment.tidying.start()
         async with asyncio.timeout(60):
-            while await house.state(ggrid) != "none":  # noqa: ASYNC110  it tidies by itself and tells nobody
+            while await deployment.state(ggrid) != "none":  # noqa: ASYNC110  it tidies by itself and tells nobody
                 await asyncio.sleep(0.005)
-        await house.tidying.stop()
-        assert await house.state(ggrid) == "none"
+        await deployment.tidying.stop()
+        assert await deployment.state(ggrid) == "none"
 
     use(scenario)
 
 
 def test_a_full_quarantine_takes_no_more(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        first = await house.hold(b"x" * 60)
+    async def scenario(deployment: Deployment) -> None:
+        first = await deployment.hold(b"x" * 60)
         with capture_logs() as logs, pytest.raises(StorageError, match="maxSize"):
-            await house.hold(b"x" * 60)
+            await deployment.hold(b"x" * 60)
         assert [each["event"] for each in logs] == ["the quarantine is full"]
-        await house.hold(b"x" * 40)
+        await deployment.hold(b"x" * 40)
         # Room that others make is seen at once where it matters.
-        assert await house.quarantine.delete(DeleteOrder(first, by=CLI))
-        await house.hold(b"x" * 60)
+        assert await deployment.quarantine.delete(DeleteOrder(first, by=CLI))
+        await deployment.hold(b"x" * 60)
 
     use(scenario, max_size=100)
 
 
 def test_undecided_counts(use: Use) -> None:
-    async def scenario(house: House) -> None:
-        assert [await house.quarantine.undecided_before("d") for _ in range(3)] == [0, 1, 2]
+    async def scenario(deployment: Deployment) -> None:
+        assert [await deployment.quarantine.undecided_before("d") for _ in range(3)] == [0, 1, 2]
 
     use(scenario)
 
@@ -547,9 +553,9 @@ def test_line_ends_on_the_wire(raw: bytes, sent: bytes) -> None:
 
 
 def test_smuggling_through_a_kept_rest_scan(use: Use, next_hop: Any) -> None:
-    async def scenario(house: House) -> None:
-        ggrid = await house.hold(b"Subject: x\n\nbody\n.\nMAIL FROM:<eve@z.example>\n")
-        assert isinstance(await house.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold(b"Subject: x\n\nbody\n.\nMAIL FROM:<eve@z.example>\n")
+        assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert [raw for _, _, raw in next_hop.mail] == [b"Subject: x\r\n\r\nbody\r\n.\r\nMAIL FROM:<eve@z.example>\r\n"]
 
     use(scenario)
@@ -585,12 +591,12 @@ class Core:
     ],
 )
 def test_rest_scans_that_are_held_are_kept(use: Use, answer: Report | Full, kept: bool) -> None:
-    async def scenario(house: House) -> None:
-        keeping = HoldingCore(Core(answer), house.quarantine)
+    async def scenario(deployment: Deployment) -> None:
+        keeping = HoldingCore(Core(answer), deployment.quarantine)
         assert (keeping.rest_enabled, keeping.load()) == (True, Load(0, 1, 1))
         asked = request()
         assert await keeping.scan(asked) == (answer if isinstance(answer, Full) else result(asked, answer))
-        assert await house.quarantine.raw(asked.ggrid) == (RAW if kept else None)
+        assert await deployment.quarantine.raw(asked.ggrid) == (RAW if kept else None)
 
     use(scenario)
 

@@ -127,9 +127,9 @@ def test_what_a_kill_left_half_written_goes_when_it_is_old(tmp_path: Path) -> No
     store = RawFolder(tmp_path / "q")
     ggrid = new_id()
     asyncio.run(store.put(ggrid, Bytes(b"x")))
-    shelf = tmp_path / "q" / ggrid[-2:]
-    old, young = shelf / f".{new_id()}.eml.00", shelf / f".{new_id()}.eml.01"
-    for path in (old, young, shelf / "somebody's notes", tmp_path / "q" / "README"):
+    bucket = tmp_path / "q" / ggrid[-2:]
+    old, young = bucket / f".{new_id()}.eml.00", bucket / f".{new_id()}.eml.01"
+    for path in (old, young, bucket / "somebody's notes", tmp_path / "q" / "README"):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 7200,) * 2)
     assert asyncio.run(listed(store, 3600)) == set()
