@@ -17,7 +17,7 @@ from gatepost.auth.results import Authentication, Dmarc
 from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
 from gatepost.report import Report
 from gatepost.sender_history import Facets, history_question, read_history
-from gatepost.settings.keys import SenderHistory
+from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store
 from gatepost.store.sightings import SightingBatch
 from gatepost.store.store import Store
@@ -41,7 +41,7 @@ async def _measured(mail: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store("sqlite:bench.db", Path(folder))
         day = 20_000
-        memory = SenderHistories(store, SenderHistory(min_days=1, min_messages=1), lambda: day * DAY_SECONDS)
+        memory = SenderHistories(store, SenderHistorySettings(min_days=1, min_messages=1), lambda: day * DAY_SECONDS)
         chance = random.Random(1)
         every = [_facets(500 if mail == "known" else MESSAGES, number, chance) for number in range(MESSAGES)]
         if mail != "young":

@@ -13,7 +13,7 @@ from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, SCANNING
 from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import LISTS
-from gatepost.settings.keys import Abby, Guard, Section
+from gatepost.settings.keys import AbbySettings, GuardSettings, Section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = render_pages()
@@ -45,7 +45,7 @@ def keys(model: type[Section]) -> Iterator[tuple[str, bool]]:
                 yield from keys(annotation)
 
 
-@pytest.mark.parametrize("model", [Guard, Abby])
+@pytest.mark.parametrize("model", [GuardSettings, AbbySettings])
 def test_every_key_is_described(model: type[Section]) -> None:
     for key, described in keys(model):
         assert described, key

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from gatepost.logs import configure
-from gatepost.settings.keys import Log
+from gatepost.settings.keys import LogSettings
 
 Logged = Callable[[], list[str]]
 Start = Callable[..., Logged]
@@ -37,7 +37,7 @@ def start() -> Iterator[Start]:
     ) -> Logged:
         written = io.BytesIO()
         streams.append(Terminal(written) if terminal else io.TextIOWrapper(written))
-        configure(Log(level=level, format=form), streams[-1])
+        configure(LogSettings(level=level, format=form), streams[-1])
         return lambda: written.getvalue().decode().splitlines()
 
     yield begin

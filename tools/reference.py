@@ -16,7 +16,7 @@ from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
-from gatepost.settings.keys import Abby, Guard, Section
+from gatepost.settings.keys import AbbySettings, GuardSettings, Section
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 
@@ -41,7 +41,7 @@ def render_configuration() -> Iterator[str]:
     yield "types are errors that name file, line and key; nothing starts on a faulty file. `gatepost config check`"
     yield "reads both files and reports everything at once. Paths in a file are relative to the folder of that file."
     yield "A line `restApi {}` is read as `restApi: {}`."
-    for model in (Guard, Abby):
+    for model in (GuardSettings, AbbySettings):
         title, _, _ = (model.__doc__ or "").partition("\n")
         file, _, rest = title.partition(": ")
         yield from ("", f"## {file}", "", rest.capitalize(), "")

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 import structlog
 
-from gatepost.settings.keys import Log
+from gatepost.settings.keys import LogSettings
 
 BLANKED = frozenset(
     {
@@ -43,7 +43,7 @@ Event = MutableMapping[str, Any]
 Renderer = Callable[[Any, str, Event], bytes]
 
 
-def configure(log: Log, stream: TextIO | None = None) -> None:
+def configure(log: LogSettings, stream: TextIO | None = None) -> None:
     """Configure logging for the whole process; the default stream is standard error."""
     stream = sys.stderr if stream is None else stream
     human = log.format == "human" or (log.format == "auto" and stream.isatty())

@@ -7,12 +7,12 @@ from starlette.requests import Request
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Authenticator, Caller, Guesses, Tokens
 from gatepost.api.errors import Failure
-from gatepost.settings.keys import StaticApiToken
+from gatepost.settings.keys import StaticApiTokenSettings
 
 TOKENS = Tokens(
     [
-        StaticApiToken(name="one", token="secret-one"),
-        StaticApiToken(name="two", token="secret two", permissions=["messages.read"]),
+        StaticApiTokenSettings(name="one", token="secret-one"),
+        StaticApiTokenSettings(name="two", token="secret two", permissions=["messages.read"]),
     ]
 )
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gatepost.abby import lists
-from gatepost.abby.lists import EntryLines
+from gatepost.abby.lists import EntryLineEncoder
 from gatepost.api.lists import PublicListsEntry
 
 ROW = ("key", "Shown", 'a "comment"\n', 0, 1_700_000_000_123, "key:x", None, 3, None)
@@ -12,7 +12,7 @@ ROW = ("key", "Shown", 'a "comment"\n', 0, 1_700_000_000_123, "key:x", None, 3, 
 
 def test_a_row_is_a_line() -> None:
     full = ("k", "\U0001f600", "", 1, 2, "cli", 4_000_000_000_000, 0, 1_700_000_000_123)
-    raw = EntryLines()([ROW, full])
+    raw = EntryLineEncoder()([ROW, full])
     assert raw.count(b"\n") == 2
     assert raw.endswith(b"\n")
     first, second = (msgspec.json.decode(line, type=PublicListsEntry) for line in raw.splitlines())
@@ -25,7 +25,7 @@ def test_a_row_is_a_line() -> None:
 
 def test_times_that_are_all_different_are_not_all_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_TIMES", 10)
-    lines = EntryLines()
+    lines = EntryLineEncoder()
     rows = [("k", "k", "", number, number + 1, "cli", None, 0, None) for number in range(1_000)]
     found = [msgspec.json.decode(line) for line in lines(rows).splitlines()]
     assert [each["created"][-5:] for each in found[:3]] == [".000Z", ".001Z", ".002Z"]

@@ -21,7 +21,7 @@ from gatepost.report import Report
 from gatepost.scanning.held_mail import Busy, DeleteOrder, HeldMailOrder, NotHeld, ReleaseOutcome
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.settings.keys import StaticApiToken
+from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
@@ -32,9 +32,9 @@ from gatepost.workers.jobs import AnalysisJob
 
 RELEASER, READER, BARE = "aa" * 32, "bb" * 32, "cc" * 32
 TOKENS = [
-    StaticApiToken(name="desk", token=RELEASER, permissions=["messages.release", "messages.read"]),
-    StaticApiToken(name="reader", token=READER, permissions=["messages.read"]),
-    StaticApiToken(name="mta", token=BARE),
+    StaticApiTokenSettings(name="desk", token=RELEASER, permissions=["messages.release", "messages.read"]),
+    StaticApiTokenSettings(name="reader", token=READER, permissions=["messages.read"]),
+    StaticApiTokenSettings(name="mta", token=BARE),
 ]
 REPORT = Report("spam", "quarantine", (), 730, "it adds up")
 ENVELOPE = Envelope("ann@x.example", ("bob@y.example",))

@@ -31,7 +31,7 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Line, Report
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.settings.keys import StaticApiToken
+from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store import open_store
 from gatepost.store.messages import MessageRecord
 from gatepost.store.tenants import Tenant
@@ -210,8 +210,8 @@ def launched(
     """Start an abby over these cores."""
     fakes = cores or [FakeCore()]
     tokens = [
-        StaticApiToken(name="mta", token=TOKEN),
-        StaticApiToken(name="reader", token=READER, permissions=["messages.read"]),
+        StaticApiTokenSettings(name="mta", token=TOKEN),
+        StaticApiTokenSettings(name="reader", token=READER, permissions=["messages.read"]),
     ]
     made = Cores(fakes, waiting_limit=waiting_limit, poll_seconds=0.1, grace_seconds=0.5)
     store: Any = FakeStore()

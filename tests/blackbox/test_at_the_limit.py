@@ -31,8 +31,8 @@ from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.service import Guard
 from gatepost.report import Report
 from gatepost.scanning.spool import Spool
-from gatepost.settings.keys import Guard as Settings
-from gatepost.settings.keys import RestApi, ScanSources, StaticApiToken
+from gatepost.settings.keys import GuardSettings as Settings
+from gatepost.settings.keys import RestApiSettings, ScanSourcesSettings, StaticApiTokenSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
@@ -42,7 +42,7 @@ from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.protocol import ViewResult
 
 SLOTS, TOKEN, SECRET = 20, "5f" * 32, "shared"
-SETTINGS = Settings(scan_sources=ScanSources(rest_api=RestApi()))
+SETTINGS = Settings(scan_sources=ScanSourcesSettings(rest_api=RestApiSettings()))
 MAIL = b"Subject: x\r\n\r\ny\r\n"
 
 
@@ -173,7 +173,7 @@ async def gated(folder: Path, certificate: tuple[Path, Path], *, apart: bool) ->
             app = build_rest_app(gate.guard, SECRET, gate.spool, CollectorRegistry())
             core = RemoteCore(await stack.enter_async_context(serving(app, certificate)), SECRET, certificate[0])
         gate.cores = Cores([core], poll_seconds=600)
-        tokens = [StaticApiToken(name="mta", token=TOKEN)]
+        tokens = [StaticApiTokenSettings(name="mta", token=TOKEN)]
         made = create_app(create_services(cores=gate.cores, store=gate.store, spool=gate.spool), tokens=tokens)
         url = await stack.enter_async_context(serving(made, certificate))
         gate.client = await stack.enter_async_context(

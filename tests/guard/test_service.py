@@ -20,8 +20,8 @@ from gatepost.questions import Dns, DnsAnswer
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.settings.keys import Guard as Settings
-from gatepost.settings.keys import RestApi, ScanSources
+from gatepost.settings.keys import GuardSettings as Settings
+from gatepost.settings.keys import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.messages import MessageRecord
@@ -302,7 +302,7 @@ def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
 def test_rest_is_on_where_it_is_named(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
         assert not deployment.guard.rest_enabled
-        named = Settings(scan_sources=ScanSources(rest_api=RestApi()))
+        named = Settings(scan_sources=ScanSourcesSettings(rest_api=RestApiSettings()))
         assert deployment.made(deployment.store, named).rest_enabled
 
     running(tmp_path, test)

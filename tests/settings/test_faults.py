@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
-from gatepost.settings.keys import Abby, Guard, Section
+from gatepost.settings.keys import AbbySettings, GuardSettings, Section
 
-MODELS: list[type[Section]] = [Guard, Abby, *Section.__subclasses__()]
+MODELS: list[type[Section]] = [GuardSettings, AbbySettings, *Section.__subclasses__()]
 KEYS = sorted({str(field.alias) for model in MODELS for field in model.model_fields.values()})
 SCALARS = st.one_of(
     st.none(),
@@ -30,7 +30,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("model", [Guard, Abby])
+@pytest.mark.parametrize("model", [GuardSettings, AbbySettings])
 @given(data=VALUES)
 def test_every_document_has_a_meaning_or_mistakes(model: type[Section], data: Any) -> None:
     document = parse_document(json.dumps(data, indent=1).encode())

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from gatepost.settings import values
-from gatepost.settings.keys import Abby, Guard, Smtp
+from gatepost.settings.keys import AbbySettings, GuardSettings, SmtpSettings
 from gatepost.settings.values import split_address
 
 BAD_HOSTS = ["http://h", "https://", "h:9785", "https://u@h", "https://h/p", "https://h?q", "https://[x"]
@@ -62,18 +62,18 @@ def test_kinds_of_value(kind: Any, good: list[str], bad: list[str]) -> None:
 
 
 def test_limits_follow_the_worker_count() -> None:
-    assert (Guard().maximum, Guard().threshold) == (20, 20)
-    assert Guard(main_worker_count=7).maximum == 7
-    assert Guard(main_worker_count=7, max_guard_requests_in_processing=9).threshold == 7
+    assert (GuardSettings().maximum, GuardSettings().threshold) == (20, 20)
+    assert GuardSettings(main_worker_count=7).maximum == 7
+    assert GuardSettings(main_worker_count=7, max_guard_requests_in_processing=9).threshold == 7
 
 
 def test_nothing_is_coerced_and_nothing_changes() -> None:
     with pytest.raises(ValidationError):
-        Smtp.model_validate({"port": "25"})
+        SmtpSettings.model_validate({"port": "25"})
     with pytest.raises(ValidationError):
-        Guard().main_worker_count = 3  # type: ignore[misc]
+        GuardSettings().main_worker_count = 3  # type: ignore[misc]
 
 
 def test_other_providers_are_accepted() -> None:
     stated = {"serviceProviders": {"core": {"hosts": ["https://h"]}, "search": {"hosts": 3}}}
-    assert Abby.model_validate(stated).service_providers.core.long_request_timeout == 3_600_000
+    assert AbbySettings.model_validate(stated).service_providers.core.long_request_timeout == 3_600_000

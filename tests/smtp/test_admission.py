@@ -12,7 +12,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
-from gatepost.settings.keys import Guard as Settings
+from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.services import MessageHandler
 from gatepost.store import open_store
 from gatepost.view.values import NotShown

@@ -9,7 +9,7 @@ from gatepost.questions import Dns, DnsAnswer
 from gatepost.report import Outcome
 from gatepost.stages import INDISPENSABLE, STAGES
 from gatepost.workers.jobs import LARGE, MAX_RESTARTS, WHAT_HAPPENED, AnalysisJob, Attempt, Reason
-from gatepost.workers.status_page import Stages
+from gatepost.workers.status_page import StageNames
 
 
 class Body:
@@ -45,7 +45,7 @@ def test_the_first_death_skips_its_stage_and_the_second_ends_it(reason: Reason) 
 
 @pytest.mark.parametrize("stage", ["parse", "judge", "receive", "idle"])
 def test_without_these_there_is_nothing_to_judge(stage: str) -> None:
-    end = attempt().blame(stage, "stall", can_skip=Stages(STAGES, INDISPENSABLE).can_skip(stage))
+    end = attempt().blame(stage, "stall", can_skip=StageNames(STAGES, INDISPENSABLE).can_skip(stage))
     assert end is not None
     assert end.decision == "undecided"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from gatepost.stages import INDISPENSABLE, STAGES
-from gatepost.workers.status_page import IDLE, RECEIVE, SIZE, Stages, StatusPage, WorkerState, new_status_page
+from gatepost.workers.status_page import IDLE, RECEIVE, SIZE, StageNames, StatusPage, WorkerState, new_status_page
 
-ALL = Stages(STAGES, INDISPENSABLE)
+ALL = StageNames(STAGES, INDISPENSABLE)
 
 Pair = tuple[StatusPage, StatusPage]
 

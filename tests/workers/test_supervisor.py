@@ -20,7 +20,7 @@ from gatepost.workers import protocol, supervisor
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import HEADER, Ask, Frame, Ready, Spawn
-from gatepost.workers.status_page import Stages, StatusPage
+from gatepost.workers.status_page import StageNames, StatusPage
 
 Evil = Callable[[int, StatusPage], bytes]
 
@@ -28,7 +28,7 @@ READY = protocol.pack_frame(Frame.READY, 0, Ready(("seccomp",), ()))
 REPORT = Report("clean", "deliver", (), 0, "nothing")
 QUESTION = Dns("a.example", "A")
 TURNS = 6
-STAGES = Stages(("parse", "files", "judge"), frozenset({"parse", "judge"}))
+STAGES = StageNames(("parse", "files", "judge"), frozenset({"parse", "judge"}))
 
 
 def ask(number: int, step: int = 1, count: int = 1) -> bytes:

@@ -17,10 +17,10 @@ from gatepost.report import Report
 from gatepost.stages import INDISPENSABLE, STAGES, Context
 from gatepost.workers import protocol, worker
 from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, Job, Snapshot, StepAnswers
-from gatepost.workers.status_page import IDLE, Stages, StatusPage, WorkerState, new_status_page
+from gatepost.workers.status_page import IDLE, StageNames, StatusPage, WorkerState, new_status_page
 
 Analyse = Callable[[bytes, Envelope, Context], Asking[Report]]
-ALL = Stages(STAGES, INDISPENSABLE)
+ALL = StageNames(STAGES, INDISPENSABLE)
 Said = tuple[Frame, int, bytes]
 
 

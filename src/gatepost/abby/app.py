@@ -32,7 +32,7 @@ from gatepost.api.scanning import encode_scanning
 from gatepost.policy.layers import Policies, unchanged_policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
-from gatepost.settings.keys import StaticApiToken
+from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store.store import Store
 
 LONG_REQUEST_SECONDS = 3600.0
@@ -89,7 +89,7 @@ class AbbyApp(Starlette):
 def create_app(
     services: ApiServices,
     *,
-    tokens: Iterable[StaticApiToken],
+    tokens: Iterable[StaticApiTokenSettings],
     ready: ReadinessCheck = always_ready,
     metrics: Callable[[], bytes] = bytes,
     metrics_public: bool = False,

@@ -21,7 +21,7 @@ import structlog
 from starlette.requests import Request
 
 from gatepost.api.errors import FORBIDDEN, UNAUTHORIZED, Failure
-from gatepost.settings.keys import StaticApiToken
+from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store.api_keys import ApiKey, ApiKeyStore
 
 FREE_GUESSES = 5
@@ -53,7 +53,7 @@ class Caller(msgspec.Struct, frozen=True):
 class Tokens:
     """The static tokens of the configuration, as digests."""
 
-    def __init__(self, tokens: Iterable[StaticApiToken]) -> None:
+    def __init__(self, tokens: Iterable[StaticApiTokenSettings]) -> None:
         self._callers = tuple(
             Caller(token.name, frozenset(token.permissions), _hash_token(token.token.encode("utf-8")))
             for token in tokens

@@ -69,7 +69,7 @@ log = structlog.get_logger("gatepost.abby")
 Batches = AsyncGenerator[bytes, None]
 
 
-class EntryLines:
+class EntryLineEncoder:
     """Encodes the rows of one stream as lines of JSON, in the thread that reads them."""
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ class ListsApi:
     async def _stream(self, _key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
         if await self._store.list_definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
-        return await self._exports.stream(scope, body.list_name, EntryLines())
+        return await self._exports.stream(scope, body.list_name, EntryLineEncoder())
 
 
 def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:

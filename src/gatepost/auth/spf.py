@@ -36,7 +36,7 @@ class SpfSender(msgspec.Struct, frozen=True):
     helo: str
 
 
-class SpfOutcome(msgspec.Struct, frozen=True):
+class SpfCheck(msgspec.Struct, frozen=True):
     """The result of `check_host`; `explanation` is the name of the text that a `fail` is explained with."""
 
     result: Result
@@ -50,7 +50,7 @@ class _CheckError(Exception):
 
     def __init__(self, result: Result, reason: str) -> None:
         super().__init__(reason)
-        self.outcome = SpfOutcome(result, reason)
+        self.outcome = SpfCheck(result, reason)
 
 
 class _Check:
@@ -100,17 +100,17 @@ def parse_sender(host: IpAddress, mail_from: str, helo: str) -> SpfSender:
     return SpfSender(host, local[:MAX_LOCAL] or "postmaster", normal_domain(domain), helo)
 
 
-def check_host(sender: SpfSender) -> Asking[SpfOutcome]:
+def check_host(sender: SpfSender) -> Asking[SpfCheck]:
     """Evaluate the sender's domain: the check_host() function of RFC 7208 section 4."""
     if not is_domain(sender.domain):
-        return SpfOutcome("none", "not a domain name")
+        return SpfCheck("none", "not a domain name")
     try:
         return (yield from _evaluate_record(_Check(sender), sender.domain))
     except _CheckError as stop:
         return stop.outcome
 
 
-def explain(sender: SpfSender, outcome: SpfOutcome, now: float = 0, receiver: str = "unknown") -> Asking[str]:
+def explain(sender: SpfSender, outcome: SpfCheck, now: float = 0, receiver: str = "unknown") -> Asking[str]:
     """Return the text with which the domain explains a `fail` (RFC 7208 section 6.2); "" where it gives none."""
     if outcome.result != "fail" or outcome.explanation is None:
         return ""
@@ -134,29 +134,29 @@ def _strip_path(mail_from: str) -> str:
     return path.partition(":")[2] if path.startswith("@") and ":" in path else path
 
 
-def _evaluate_record(check: _Check, domain: str) -> Asking[SpfOutcome]:
+def _evaluate_record(check: _Check, domain: str) -> Asking[SpfCheck]:
     found = yield from _find_record(domain)
-    if isinstance(found, SpfOutcome):
+    if isinstance(found, SpfCheck):
         return found
     for mechanism in found.mechanisms:
         if (yield from _matches(check, mechanism, domain)):
-            return SpfOutcome(mechanism.result, f"matched {mechanism.name}", found.explanation, domain)
+            return SpfCheck(mechanism.result, f"matched {mechanism.name}", found.explanation, domain)
     if found.redirect is None:
-        return SpfOutcome("neutral", "nothing matched")
+        return SpfCheck("neutral", "nothing matched")
     check.count_lookup()
     target = yield from _expand(check, found.redirect, domain)
-    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfOutcome("none")
-    return SpfOutcome("permerror", "redirect leads to no record") if outcome.result == "none" else outcome
+    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfCheck("none")
+    return SpfCheck("permerror", "redirect leads to no record") if outcome.result == "none" else outcome
 
 
-def _find_record(domain: str) -> Asking[SpfRecord | SpfOutcome]:
+def _find_record(domain: str) -> Asking[SpfRecord | SpfCheck]:
     """Find and read the one record of a domain (RFC 7208 sections 4.4 and 4.5)."""
     (answer,) = yield (Dns(domain, "TXT"),)
     if answer.status == "failed":
         raise _CheckError("temperror", f"DNS failed for {domain}")
     records = [text for text in answer.records if spf_record.is_spf(text)]
     if not records:
-        return SpfOutcome("none", "no such name" if answer.status == "no-name" else "no record")
+        return SpfCheck("none", "no such name" if answer.status == "no-name" else "no record")
     if len(records) > 1:
         raise _CheckError("permerror", f"{len(records)} records at {domain}")
     record = spf_record.parse_record(records[0])
@@ -198,7 +198,7 @@ def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
 
 
 def _matches_include(check: _Check, target: str) -> Asking[bool]:
-    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfOutcome("none")
+    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfCheck("none")
     if outcome.result == "none":
         raise _CheckError("permerror", f"include of {target[:80]}, which has no record")
     return outcome.result == "pass"

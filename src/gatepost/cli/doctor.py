@@ -21,10 +21,10 @@ def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOptio
     from gatepost import logs
     from gatepost.cli.printing import print_json
     from gatepost.service.doctor.examination import examine
-    from gatepost.settings.keys import Log
+    from gatepost.settings.keys import LogSettings
 
     # The checks may log; standard output is for the table or for JSON only.
-    logs.configure(Log(level="error"))
+    logs.configure(LogSettings(level="error"))
     place = data_folder(data)
     found = examine(config_folder(config, place), place)
     if json:

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from gatepost.api.list_files import FileRecord, ListFileFormat
 from gatepost.api.lists import MAX_ENTRIES, DryRun, ListChange, NewListEntry
 from gatepost.cli import list_files
-from gatepost.cli.list_service import Service
+from gatepost.cli.list_service import ListService
 from gatepost.cli.printing import console, print_json, rows, safe, table
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
@@ -162,7 +162,7 @@ class Target(msgspec.Struct, frozen=True):
     json: bool
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ChangePlan(msgspec.Struct, frozen=True):
     """The file of an import, and how to read it."""
 
     file: Path
@@ -173,7 +173,7 @@ class Plan(msgspec.Struct, frozen=True):
     source: Source
 
 
-def change_entries(service: Service, target: Target, entries: Sequence[NewListEntry]) -> None:
+def change_entries(service: ListService, target: Target, entries: Sequence[NewListEntry]) -> None:
     """Change entries of the command line."""
     source = Source(target.name, target.tenant, "the command line")
     records = [FileRecord(number, number, entry) for number, entry in enumerate(entries, 1)]
@@ -182,7 +182,7 @@ def change_entries(service: Service, target: Target, entries: Sequence[NewListEn
     _print_total(target, total)
 
 
-def import_file(service: Service, target: Target, plan: Plan) -> None:
+def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
     """Change the entries of a file."""
     start = plan.from_line
     if plan.state and start > 1:
@@ -203,7 +203,7 @@ def import_file(service: Service, target: Target, plan: Plan) -> None:
     _print_total(target, total)
 
 
-def _make_acknowledge(plan: Plan, target: Target, show: Callable[[int], None]) -> Callable[[int], None]:
+def _make_acknowledge(plan: ChangePlan, target: Target, show: Callable[[int], None]) -> Callable[[int], None]:
     def acknowledged(line: int) -> None:
         show(line)
         if plan.state and not target.dry_run:

@@ -14,7 +14,7 @@ import typer
 from gatepost.api import list_files
 from gatepost.api.list_files import FileRecord, ListFileError, ListFileFormat
 from gatepost.api.lists import PublicListsEntry, encode_lists
-from gatepost.cli.list_service import Service
+from gatepost.cli.list_service import ListService
 from gatepost.cli.printing import console, rows, table
 from gatepost.lists import catalogue
 from gatepost.lists.catalogue import ListDefinition, UnfitList
@@ -61,7 +61,7 @@ def render_entries(entries: Iterable[PublicListsEntry], kind: ListFileFormat) ->
     yield from list_files.lines_of(entries, kind)
 
 
-def show_entries(service: Service, name: str, tenant: str | None, contains: str, limit: int, json: bool) -> None:
+def show_entries(service: ListService, name: str, tenant: str | None, contains: str, limit: int, json: bool) -> None:
     """Print the first entries, or the first that contain a text."""
     part = contains.casefold()
     with service.connect() as client:
@@ -85,7 +85,7 @@ def _row(entry: PublicListsEntry) -> tuple[str, ...]:
     return (entry.entry, entry.comment, entry.modified, entry.modified_by, *times)
 
 
-def write_entries(service: Service, name: str, tenant: str | None, file: Path, kind: ListFileFormat) -> None:
+def write_entries(service: ListService, name: str, tenant: str | None, file: Path, kind: ListFileFormat) -> None:
     """Write all entries to standard output or to a file."""
     with service.connect() as client:
         lines = render_entries(client.list_entries(name, tenant=tenant), kind)

@@ -33,7 +33,7 @@ CaOption = Annotated[
 NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Do not verify the certificate of the server.")]
 
 
-class Service(msgspec.Struct, frozen=True):
+class ListService(msgspec.Struct, frozen=True):
     """The connection options of a command."""
 
     url: str | None

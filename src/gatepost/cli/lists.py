@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gatepost.cli.list_service import CaOption, KeyFileOption, NoVerifyOption, Service, UrlOption
+from gatepost.cli.list_service import CaOption, KeyFileOption, ListService, NoVerifyOption, UrlOption
 from gatepost.cli.options import (
     ConfigOption,
     DataOption,
@@ -49,7 +49,7 @@ def show_lists(
     from gatepost.cli.printing import console, print_json, rows, table
 
     uid = parse_tenant_uid(tenant)
-    with Service(url, key_file, cacert, no_verify, config, data).connect() as client:
+    with ListService(url, key_file, cacert, no_verify, config, data).connect() as client:
         infos = client.get_lists(tenant=uid)
     if json:
         print_json(infos)
@@ -85,7 +85,7 @@ def add(
 
     until = render_time(parse_moment(expires, "--expires", end=True)) or None
     stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries)]
-    service = Service(url, key_file, cacert, no_verify, config, data)
+    service = ListService(url, key_file, cacert, no_verify, config, data)
     change_entries(service, Target(name, parse_tenant_uid(tenant), delete=False, dry_run=dry_run, json=json), stated)
 
 
@@ -107,7 +107,7 @@ def delete(
     from gatepost.api.lists import NewListEntry
     from gatepost.cli.list_changes import Target, change_entries
 
-    service = Service(url, key_file, cacert, no_verify, config, data)
+    service = ListService(url, key_file, cacert, no_verify, config, data)
     target = Target(name, parse_tenant_uid(tenant), delete=True, dry_run=dry_run, json=json)
     change_entries(service, target, [NewListEntry(entry) for entry in _read_entries(entries)])
 
@@ -139,11 +139,13 @@ def import_file(
     In a plain file, empty lines and lines that start with # are skipped. CSV has the columns entry, comment and
     expires, in this order or as its first row names them; lines of JSON have fields of these names.
     """
-    from gatepost.cli.list_changes import Plan, Source, Target, import_file
+    from gatepost.cli.list_changes import ChangePlan, Source, Target, import_file
 
     target = Target(name, parse_tenant_uid(tenant), delete=remove, dry_run=dry_run, json=json)
-    plan = Plan(file, _parse_format(kind, file), from_line, state, skip_invalid, Source(name, target.tenant, str(file)))
-    import_file(Service(url, key_file, cacert, no_verify, config, data), target, plan)
+    plan = ChangePlan(
+        file, _parse_format(kind, file), from_line, state, skip_invalid, Source(name, target.tenant, str(file))
+    )
+    import_file(ListService(url, key_file, cacert, no_verify, config, data), target, plan)
 
 
 @app.command("show")
@@ -167,7 +169,7 @@ def show_entries(
     """Print entries of a list; with --json one per line."""
     from gatepost.cli.list_files import show_entries
 
-    service = Service(url, key_file, cacert, no_verify, config, data)
+    service = ListService(url, key_file, cacert, no_verify, config, data)
     show_entries(service, name, parse_tenant_uid(tenant), contains, limit, json)
 
 
@@ -188,7 +190,9 @@ def export(
     from gatepost.cli.list_files import write_entries
 
     wanted = _parse_format(kind, file) if kind or file.suffix else "ndjson"
-    write_entries(Service(url, key_file, cacert, no_verify, config, data), name, parse_tenant_uid(tenant), file, wanted)
+    write_entries(
+        ListService(url, key_file, cacert, no_verify, config, data), name, parse_tenant_uid(tenant), file, wanted
+    )
 
 
 @app.command("create")

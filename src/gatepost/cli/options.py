@@ -15,7 +15,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 
 if TYPE_CHECKING:
     from gatepost.policy.layers import Policies
-    from gatepost.settings.keys import Policy as PolicySettings
+    from gatepost.settings.keys import PolicySettings
     from gatepost.store.errors import NotFound
     from gatepost.store.store import Store
 
@@ -146,12 +146,12 @@ def load_policies(config: Path | None, data: Path | None) -> "Policies":
 def load_policy_settings(config: Path | None, data: Path | None) -> "PolicySettings":
     """Return the policy files of the configuration."""
     from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
-    from gatepost.settings.keys import Policy
+    from gatepost.settings.keys import PolicySettings
 
     folder = config_folder(config, data_folder(data))
     if (folder / GUARD_FILE).exists():
         return load_guard(folder).policy
-    return load_abby(folder).policy if (folder / ABBY_FILE).exists() else Policy()
+    return load_abby(folder).policy if (folder / ABBY_FILE).exists() else PolicySettings()
 
 
 def load_policies_with(file: Path, tenant: str | None, config: Path | None, data: Path | None) -> "Policies":

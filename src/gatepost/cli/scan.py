@@ -65,7 +65,7 @@ def scan(
     _check_address(remote_address)
     envelope = Envelope(sender, tuple(recipients or ()), remote_address, helo, parse_tenant_uid(tenant))
     if url:
-        service = scanners.Service(url, token_file, cacert, not no_verify)
+        service = scanners.ScanService(url, token_file, cacert, not no_verify)
         with scanners.online_scanner(service, envelope, data_folder(data)) as scanner:
             counts = scanners.scan_paths(files, scanner, json, "")
     else:

@@ -37,7 +37,7 @@ from gatepost.report import Report, undecided
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.files import GUARD_FILE, load_guard
-from gatepost.settings.keys import Guard
+from gatepost.settings.keys import GuardSettings
 from gatepost.stages import Context
 from gatepost.store.messages import MessageRecord
 from gatepost.times import now
@@ -210,7 +210,7 @@ class _Job(msgspec.Struct, frozen=True):
 @contextlib.contextmanager
 def offline_scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
     """Yield a scanner that works in this process by the policy and, with `dns`, the name servers of a configuration."""
-    guard = load_guard(config) if (config / GUARD_FILE).exists() else Guard()
+    guard = load_guard(config) if (config / GUARD_FILE).exists() else GuardSettings()
     policy = files.load_policies(guard.policy).of(envelope.tenant).policy
     if not dns:
         yield lambda mail: _analyse_offline(
@@ -266,7 +266,7 @@ PLACEHOLDER_RECIPIENT = "recipient@example.invalid"
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
 
 
-class Service(msgspec.Struct, frozen=True):
+class ScanService(msgspec.Struct, frozen=True):
     """The Gatepost to call, with token and certificate; what is not given is taken from the data folder."""
 
     url: str
@@ -276,7 +276,7 @@ class Service(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def online_scanner(service: Service, envelope: Envelope, data: DataFolder) -> Iterator[Scanner]:
+def online_scanner(service: ScanService, envelope: Envelope, data: DataFolder) -> Iterator[Scanner]:
     """Yield a scanner that sends each message to a running Gatepost."""
     token_file = service.token_file or data.token
     try:
@@ -290,7 +290,7 @@ def online_scanner(service: Service, envelope: Envelope, data: DataFolder) -> It
         yield lambda mail: _analyse_online(client, mail, envelope)
 
 
-def _connect(service: Service, token: str, ca: Path | None) -> Client:
+def _connect(service: ScanService, token: str, ca: Path | None) -> Client:
     try:
         return Client(service.url, token, ca=ca, verify=service.verify)
     except OSError:

@@ -19,7 +19,7 @@ from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.report import Report, undecided
 from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody, sha256
-from gatepost.settings.keys import Guard as Settings
+from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.store.errors import StorageError
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store

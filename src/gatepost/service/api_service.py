@@ -14,8 +14,7 @@ from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
-from gatepost.settings.keys import Abby as AbbySettings
-from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 from gatepost.web.context import Installation

@@ -16,8 +16,7 @@ from gatepost.service import certificates, first_start, plan
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
-from gatepost.settings.keys import Abby as AbbySettings
-from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
 
 if TYPE_CHECKING:
     from gatepost.service.running import Started as Up

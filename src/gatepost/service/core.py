@@ -32,8 +32,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.http_servers import Serves, build_server
 from gatepost.service.metrics import GatewayMetrics
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.settings.keys import Guard as GuardSettings
-from gatepost.settings.keys import Smtp
+from gatepost.settings.keys import GuardSettings, SmtpSettings
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
@@ -213,7 +212,7 @@ def build_core_servers(plan: Plan, core: CoreParts, shared: SharedParts) -> list
     return servers
 
 
-def _build_intake(core: CoreParts, source: Smtp, shared: SharedParts, pair: tuple[Path, Path]) -> Intake:
+def _build_intake(core: CoreParts, source: SmtpSettings, shared: SharedParts, pair: tuple[Path, Path]) -> Intake:
     """Build the SMTP source; `pair` is the certificate and key for STARTTLS."""
     services = Services(
         guard=core.guard,

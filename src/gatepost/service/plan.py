@@ -18,9 +18,7 @@ from gatepost.policy.layers import Policies
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
-from gatepost.settings.keys import Abby as AbbySettings
-from gatepost.settings.keys import Guard as GuardSettings
-from gatepost.settings.keys import Tls
+from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
 from gatepost.settings.values import split_address
 from gatepost.store.store import Store
 
@@ -138,7 +136,7 @@ class Plan(msgspec.Struct, frozen=True):
         tls = self.abby.tls if self.abby else None
         if tls == "off":
             return None
-        return (Path(tls.certificate), Path(tls.key)) if isinstance(tls, Tls) else self.own_certificate
+        return (Path(tls.certificate), Path(tls.key)) if isinstance(tls, TlsSettings) else self.own_certificate
 
     @property
     def own_certificate(self) -> tuple[Path, Path]:

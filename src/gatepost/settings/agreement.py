@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gatepost.settings.document import Key
-from gatepost.settings.keys import Abby, Guard, Policy
+from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
 from gatepost.settings.values import hide_credentials
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -39,7 +39,7 @@ def _is_own_address(family: socket.AddressFamily, host: str) -> bool:
     return True
 
 
-def leads_to(url: str, guard: Guard) -> bool:
+def leads_to(url: str, guard: GuardSettings) -> bool:
     """Return whether a core's base URL is the `restApi` source of this guard."""
     source = guard.scan_sources.rest_api
     host, port = host_and_port(url)
@@ -49,7 +49,7 @@ def leads_to(url: str, guard: Guard) -> bool:
     return host == listening or ((listening in LOOPBACK | ANY) and is_this_machine(host))
 
 
-def find_guard_faults(guard: Guard) -> Iterator[Disagreement]:
+def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `guard.yml`."""
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port and (rest.host, rest.port) == (smtp.host, smtp.port):
@@ -60,7 +60,7 @@ def find_guard_faults(guard: Guard) -> Iterator[Disagreement]:
         yield from ((("yara", "folder"), fault) for fault in find_rule_faults(Path(guard.yara.folder)))
 
 
-def find_abby_faults(abby: Abby) -> Iterator[Disagreement]:
+def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `abby.yml`."""
     yield from _find_repeated_tokens(abby)
     core = abby.service_providers.core
@@ -79,7 +79,7 @@ def _describe_sqlite_fault(url: str) -> str:
     return f"is SQLite, a file on one machine, but {url} is another one: {need}"
 
 
-def _find_repeated_tokens(abby: Abby) -> Iterator[Disagreement]:
+def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
     seen: dict[str, str] = {}
     for index, entry in enumerate(abby.static_api_tokens):
         if entry.token in seen:
@@ -87,7 +87,7 @@ def _find_repeated_tokens(abby: Abby) -> Iterator[Disagreement]:
         seen.setdefault(entry.token, entry.name)
 
 
-def find_shared_faults(guard: Guard, abby: Abby) -> Iterator[Disagreement]:
+def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Disagreement]:
     """Yield faults of `abby.yml` against the `guard.yml` beside it, if that guard is one of its cores."""
     core, source = abby.service_providers.core, guard.scan_sources.rest_api
     if not any(leads_to(url, guard) for url in core.hosts) or source is None:
@@ -99,13 +99,13 @@ def find_shared_faults(guard: Guard, abby: Abby) -> Iterator[Disagreement]:
         )
     if source.secret != core.secret and (source.secret is not None or len(core.hosts) == 1):
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
-    if abby.policy != Policy() and _resolve_files(abby.policy) != _resolve_files(guard.policy):
+    if abby.policy != PolicySettings() and _resolve_files(abby.policy) != _resolve_files(guard.policy):
         yield ("policy",), "differs from policy in guard.yml: leave it out to use that one"
     if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.host, source.host):
         yield ("listen", "port"), "is the port of scanSources.restApi in guard.yml as well"
 
 
-def _resolve_files(policy: Policy) -> dict[str, Path]:
+def _resolve_files(policy: PolicySettings) -> dict[str, Path]:
     """Return the absolute paths of policy files, which the two files may write differently."""
     named = {"": policy.file, **policy.tenants}
     return {uid: Path(file).resolve() for uid, file in named.items() if file}

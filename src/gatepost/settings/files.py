@@ -12,7 +12,7 @@ from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
 from gatepost.settings import agreement
 from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
-from gatepost.settings.keys import Abby, Guard, Policy, Section
+from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings, Section
 
 GUARD_FILE = Path("guard/core/guard.yml")
 ABBY_FILE = Path("abby/abby/abby.yml")
@@ -23,8 +23,8 @@ S = TypeVar("S", bound=Section)
 class Configuration(msgspec.Struct, frozen=True):
     """The settings of both files of one folder."""
 
-    guard: Guard
-    abby: Abby
+    guard: GuardSettings
+    abby: AbbySettings
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -42,8 +42,8 @@ class _File(msgspec.Struct, frozen=True):
 
 def load(folder: Path) -> Configuration:
     """Read both files, for a guard and an abby that run together; raises `ConfigError`."""
-    guard_file, guard, faults = _read_file(folder / GUARD_FILE, Guard)
-    abby_file, abby, more = _read_file(folder / ABBY_FILE, Abby)
+    guard_file, guard, faults = _read_file(folder / GUARD_FILE, GuardSettings)
+    abby_file, abby, more = _read_file(folder / ABBY_FILE, AbbySettings)
     faults += more
     if guard:
         faults += guard_file.disagreements(agreement.find_guard_faults(guard))
@@ -58,9 +58,9 @@ def load(folder: Path) -> Configuration:
     return Configuration(guard, abby)
 
 
-def load_guard(folder: Path) -> Guard:
+def load_guard(folder: Path) -> GuardSettings:
     """Read `guard.yml` alone; raises `ConfigError`."""
-    file, guard, faults = _read_file(folder / GUARD_FILE, Guard)
+    file, guard, faults = _read_file(folder / GUARD_FILE, GuardSettings)
     if guard:
         faults += file.disagreements(agreement.find_guard_faults(guard))
         faults += find_policy_faults(guard.policy)
@@ -69,9 +69,9 @@ def load_guard(folder: Path) -> Guard:
     return guard
 
 
-def load_abby(folder: Path) -> Abby:
+def load_abby(folder: Path) -> AbbySettings:
     """Read `abby.yml` alone; raises `ConfigError`."""
-    file, abby, faults = _read_file(folder / ABBY_FILE, Abby)
+    file, abby, faults = _read_file(folder / ABBY_FILE, AbbySettings)
     if abby:
         faults += file.disagreements(agreement.find_abby_faults(abby))
         faults += find_policy_faults(abby.policy)
@@ -95,7 +95,10 @@ def _read_file(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]
 def find_old_names(folder: Path) -> list[Fault]:
     """Return a warning for every old name in the files of a folder and in the policy files that they name."""
     found: list[Fault] = []
-    models: tuple[tuple[Path, type[Guard | Abby]], ...] = ((GUARD_FILE, Guard), (ABBY_FILE, Abby))
+    models: tuple[tuple[Path, type[GuardSettings | AbbySettings]], ...] = (
+        (GUARD_FILE, GuardSettings),
+        (ABBY_FILE, AbbySettings),
+    )
     for name, model in models:
         if (folder / name).exists():
             file, settings, _ = _read_file(folder / name, model)
@@ -104,7 +107,7 @@ def find_old_names(folder: Path) -> list[Fault]:
     return sorted(set(found))
 
 
-def find_old_policy_names(settings: Policy) -> list[Fault]:
+def find_old_policy_names(settings: PolicySettings) -> list[Fault]:
     """Return a warning for every old name in the policy files; files that cannot be read give none."""
     found: list[Fault] = []
     for file in (settings.file, *settings.tenants.values()):
@@ -119,7 +122,7 @@ def find_old_policy_names(settings: Policy) -> list[Fault]:
     return found
 
 
-def load_policies(settings: Policy) -> Policies:
+def load_policies(settings: PolicySettings) -> Policies:
     """Read the policies of the deployment and its tenants; raises `ConfigError`."""
     policies, found = _read_policies(settings)
     if found:
@@ -127,7 +130,7 @@ def load_policies(settings: Policy) -> Policies:
     return policies
 
 
-def find_policy_faults(settings: Policy) -> list[Fault]:
+def find_policy_faults(settings: PolicySettings) -> list[Fault]:
     """Return all faults of the policy files, with line and key."""
     return _read_policies(settings)[1]
 
@@ -143,7 +146,7 @@ def read_policy_layer(level: Level, path: Path) -> Layer:
     return Layer("tenant" if level == "tenant" else "deployment", str(path), text)
 
 
-def _read_policies(settings: Policy) -> tuple[Policies, list[Fault]]:
+def _read_policies(settings: PolicySettings) -> tuple[Policies, list[Fault]]:
     found: list[Fault] = []
     base = Effective(shipped_policy())
     deployment = _lay_file_over(base, "deployment", settings.file, found) if settings.file else base

@@ -44,7 +44,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class RestApi(Section):
+class RestApiSettings(Section):
     """The HTTPS scan source of a core; only abby may use it."""
 
     host: Host = Field("127.0.0.1", description="address to listen on")
@@ -57,7 +57,7 @@ class RestApi(Section):
     )
 
 
-class Smtp(Section):
+class SmtpSettings(Section):
     """The SMTP scan source of a core."""
 
     host: Host = Field("127.0.0.1", description="address to listen on")
@@ -75,16 +75,16 @@ class Smtp(Section):
     )
 
 
-class ScanSources(Section):
+class ScanSourcesSettings(Section):
     """The sources of messages; a source that is not set is off."""
 
-    rest_api: RestApi | None = Field(
+    rest_api: RestApiSettings | None = Field(
         None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
     )
-    smtp: Smtp | None = Field(None, description="SMTP source; off if not set")
+    smtp: SmtpSettings | None = Field(None, description="SMTP source; off if not set")
 
 
-class Delivery(Section):
+class DeliverySettings(Section):
     """The next hop of delivered mail."""
 
     next_hop: NextHop | None = Field(
@@ -99,7 +99,7 @@ class Delivery(Section):
     )
 
 
-class Dns(Section):
+class DnsSettings(Section):
     """Name servers."""
 
     nameservers: list[Nameserver] = Field(
@@ -108,7 +108,7 @@ class Dns(Section):
     timeout: Milliseconds = Field(2000, description="milliseconds that one query may take")
 
 
-class Quarantine(Section):
+class QuarantineSettings(Section):
     """Storage of held mail."""
 
     url: QuarantineUrl | None = Field(
@@ -121,13 +121,13 @@ class Quarantine(Section):
     )
 
 
-class History(Section):
+class HistorySettings(Section):
     """Results and ledgers of all messages."""
 
     retention: Days = Field(30, description="days after which results and ledgers are deleted")
 
 
-class SenderHistory(Section):
+class SenderHistorySettings(Section):
     """What guard remembers of delivered mail, per tenant: digests of senders and of link targets."""
 
     enabled: bool = Field(True, description="whether senders and sites are remembered and new ones are found")
@@ -139,19 +139,19 @@ class SenderHistory(Section):
     min_messages: Count = Field(200, description="delivered messages that a tenant needs before anything is called new")
 
 
-class Yara(Section):
+class YaraSettings(Section):
     """YARA rules of the operator."""
 
     folder: FolderPath = Field(description="folder with `.yar` files")
 
 
-class Clamd(Section):
+class ClamdSettings(Section):
     """An antivirus beside Gatepost."""
 
     address: str = Field(description="`host:port` or the path of a Unix socket")
 
 
-class Policy(Section):
+class PolicySettings(Section):
     """Policy files of the operator."""
 
     file: FilePath | None = Field(None, description="TOML file that changes the shipped policy, for all tenants")
@@ -160,7 +160,7 @@ class Policy(Section):
     )
 
 
-class Storage(Section):
+class StorageSettings(Section):
     """The database for lists, keys, results and ledgers."""
 
     url: StorageUrl = Field(
@@ -168,14 +168,14 @@ class Storage(Section):
     )
 
 
-class Log(Section):
+class LogSettings(Section):
     """Level and format of the log."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
     format: Literal["auto", "json", "human"] = Field("auto", description="`auto`: human in a terminal, else JSON")
 
 
-class Metrics(Section):
+class MetricsSettings(Section):
     """The address of `/metrics`."""
 
     listen: ListenAddress | None = Field(
@@ -184,7 +184,7 @@ class Metrics(Section):
     )
 
 
-class Guard(Section):
+class GuardSettings(Section):
     """`guard/core/guard.yml`: the core."""
 
     old_names = {"acquaintance": "senderHistory"}
@@ -212,23 +212,23 @@ class Guard(Section):
     stage_limit: Milliseconds = Field(5_000, description="milliseconds that one stage of an analysis may take")
     worker_memory: Bytes = Field(1 << 30, description="maximum memory of one worker process in bytes")
     unsealed: bool = Field(False, description="start even if workers cannot be sealed off from files and network")
-    scan_sources: ScanSources = Field(ScanSources(), description="sources of messages")
-    delivery: Delivery = Field(Delivery(), description="next hop of delivered mail")
-    dns: Dns = Field(Dns(), description="name servers")
-    quarantine: Quarantine = Field(Quarantine(), description="held mail")
-    history: History = Field(History(), description="results and ledgers")
-    sender_history: SenderHistory = Field(
-        SenderHistory(), description="senders and link targets of delivered mail, remembered per tenant"
+    scan_sources: ScanSourcesSettings = Field(ScanSourcesSettings(), description="sources of messages")
+    delivery: DeliverySettings = Field(DeliverySettings(), description="next hop of delivered mail")
+    dns: DnsSettings = Field(DnsSettings(), description="name servers")
+    quarantine: QuarantineSettings = Field(QuarantineSettings(), description="held mail")
+    history: HistorySettings = Field(HistorySettings(), description="results and ledgers")
+    sender_history: SenderHistorySettings = Field(
+        SenderHistorySettings(), description="senders and link targets of delivered mail, remembered per tenant"
     )
-    yara: Yara | None = Field(None, description="YARA rules of the operator; off if not set")
-    clamd: Clamd | None = Field(None, description="ClamAV; off if not set")
+    yara: YaraSettings | None = Field(None, description="YARA rules of the operator; off if not set")
+    clamd: ClamdSettings | None = Field(None, description="ClamAV; off if not set")
     tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
-    policy: Policy = Field(Policy(), description="changes of the shipped policy")
-    storage: Storage = Field(Storage(), description="the database")
-    metrics: Metrics = Field(
-        Metrics(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
+    policy: PolicySettings = Field(PolicySettings(), description="changes of the shipped policy")
+    storage: StorageSettings = Field(StorageSettings(), description="the database")
+    metrics: MetricsSettings = Field(
+        MetricsSettings(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
     )
-    log: Log = Field(Log(), description="logging")
+    log: LogSettings = Field(LogSettings(), description="logging")
 
     @property
     def maximum(self) -> int:
@@ -241,14 +241,14 @@ class Guard(Section):
         return self.guard_request_throttle_threshold or self.main_worker_count
 
 
-class Listen(Section):
+class ListenSettings(Section):
     """An address and a port."""
 
     host: Host = Field("0.0.0.0", description="address to listen on")  # noqa: S104  the interface's default
     port: Port = Field(9081, description="port to listen on")
 
 
-class Tls(Section):
+class TlsSettings(Section):
     """A certificate of the operator."""
 
     certificate: FilePath = Field(description="PEM file with the certificate and its chain")
@@ -261,12 +261,12 @@ def _tls_form(value: Any) -> str:
 
 
 TlsSetting = Annotated[
-    Annotated[Tls, Tag("[files]")] | Annotated[Literal["off"], Tag("[off]")],
+    Annotated[TlsSettings, Tag("[files]")] | Annotated[Literal["off"], Tag("[off]")],
     Discriminator(_tls_form),
 ]
 
 
-class Core(Section):
+class CoreSettings(Section):
     """The cores that abby distributes messages to."""
 
     hosts: Annotated[list[CoreHost], Field(min_length=1)] = Field(
@@ -287,15 +287,15 @@ class Core(Section):
     )
 
 
-class ServiceProviders(Section):
+class ServiceProvidersSettings(Section):
     """The services behind abby. Names other than `core` are accepted and not used."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    core: Core = Field(description="the cores")
+    core: CoreSettings = Field(description="the cores")
 
 
-class StaticApiToken(Section):
+class StaticApiTokenSettings(Section):
     """One user of the Email Scanning API."""
 
     name: Annotated[str, Field(min_length=1)] = Field(description="name of the user")
@@ -305,18 +305,18 @@ class StaticApiToken(Section):
     )
 
 
-class Abby(Section):
+class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
-    listen: Listen = Field(Listen(), description="address and port to listen on")
+    listen: ListenSettings = Field(ListenSettings(), description="address and port to listen on")
     tls: TlsSetting | None = Field(
         None, description="certificate and key, or `off`; by default a self-signed certificate"
     )
-    service_providers: ServiceProviders = Field(description="services behind abby")
-    static_api_tokens: list[StaticApiToken] = Field([], description="users of the Email Scanning API")
-    metrics: Metrics = Field(Metrics(), description="address of `/metrics`")
-    policy: Policy = Field(
-        Policy(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
+    service_providers: ServiceProvidersSettings = Field(description="services behind abby")
+    static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
+    metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
+    policy: PolicySettings = Field(
+        PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )
-    storage: Storage = Field(Storage(), description="the database")
-    log: Log = Field(Log(), description="logging")
+    storage: StorageSettings = Field(StorageSettings(), description="the database")
+    log: LogSettings = Field(LogSettings(), description="logging")

@@ -23,7 +23,7 @@ from gatepost.textmodel.deployed import DeployedModels, load_models, load_shippe
 from gatepost.textmodel.model import ModelError
 from gatepost.workers.protocol import Loaded, Spawn, WorkerStarted
 from gatepost.workers.sandbox import die_with_parent, ignore_signals
-from gatepost.workers.status_page import Stages, StatusPage
+from gatepost.workers.status_page import StageNames, StatusPage
 from gatepost.workers.warmup import warm_up
 from gatepost.workers.worker import WorkerData, run_worker
 
@@ -31,7 +31,7 @@ from gatepost.workers.worker import WorkerData, run_worker
 class Loader:
     """Forks workers and reaps them, until guard closes the control socket."""
 
-    def __init__(self, control: socket.socket, data: WorkerData, stages: Stages) -> None:
+    def __init__(self, control: socket.socket, data: WorkerData, stages: StageNames) -> None:
         self._control = control
         self._data = data
         self._stages = stages
@@ -105,7 +105,7 @@ def main() -> None:
     die_with_parent(guard, signal.SIGKILL)
     warm_up()
     data = WorkerData(_load_rules(rules), _load_models(models))
-    stages = Stages(STAGES, INDISPENSABLE)
+    stages = StageNames(STAGES, INDISPENSABLE)
     if faults:
         data, stages = _load_faults(faults, data, stages)
     gc.disable()
@@ -133,7 +133,7 @@ def _load_models(folder: str) -> DeployedModels:
         sys.exit(f"gatepost: the text models in {folder}: {fault}")
 
 
-def _load_faults(path: str, data: WorkerData, stages: Stages) -> tuple[WorkerData, Stages]:
+def _load_faults(path: str, data: WorkerData, stages: StageNames) -> tuple[WorkerData, StageNames]:
     """A test's own Python file: its `inject(raw, context)` changes the context of an analysis, and its `STAGES` are the
     stages that it adds."""
     spec = importlib.util.spec_from_file_location("fault_injection", path)

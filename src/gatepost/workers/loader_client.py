@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from gatepost.workers.protocol import MAX_LOADED, Loaded, Spawn, WorkerStarted
-from gatepost.workers.status_page import NO_STAGES, Stages
+from gatepost.workers.status_page import NO_STAGES, StageNames
 
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED")
 _ENVIRONMENT = {
@@ -58,7 +58,7 @@ class LoaderClient:
         self._on_started = on_started
         self._on_lost = on_lost
         self._files = files
-        self._loaded: asyncio.Future[Stages] = self._loop.create_future()
+        self._loaded: asyncio.Future[StageNames] = self._loop.create_future()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gatepost.workers.jobs import Attempt, Reason
 from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnapshots
-from gatepost.workers.status_page import IDLE, RECEIVE, Stages, StatusPage, WorkerState
+from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, WorkerState
 
 _READ_SIZE = 64 << 10
 _MAX_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
@@ -91,7 +91,7 @@ class WorkerProcess:
     def out_of_memory(self) -> bool:
         return self._status_page.out_of_memory
 
-    def set_process(self, pid: int, pidfd: int, stages: Stages) -> None:
+    def set_process(self, pid: int, pidfd: int, stages: StageNames) -> None:
         """The process runs: from now on it can be ended, and its status page can be read."""
         self._pid, self._pidfd = pid, pidfd
         self._status_page.stages = stages

@@ -20,7 +20,7 @@ from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Question
 from gatepost.report import Report
 from gatepost.view.values import NotShown, Picture, View
-from gatepost.workers.status_page import Stages
+from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
 ViewResult = View | Picture | NotShown
@@ -242,7 +242,7 @@ class Spawn(msgspec.Struct, frozen=True, tag=True):
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     """Loader to guard: everything is imported and warm; these are the stages of an analysis."""
 
-    stages: Stages
+    stages: StageNames
 
 
 class WorkerStarted(msgspec.Struct, frozen=True, tag=True):

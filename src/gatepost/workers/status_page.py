@@ -20,7 +20,7 @@ IDLE = "idle"
 RECEIVE = "receive"
 
 
-class Stages(msgspec.Struct, frozen=True):
+class StageNames(msgspec.Struct, frozen=True):
     """The stages of an analysis in the order of their numbers, and those that no attempt can do without."""
 
     names: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Stages(msgspec.Struct, frozen=True):
         return stage in self.names and stage not in self.indispensable
 
 
-NO_STAGES = Stages()
+NO_STAGES = StageNames()
 
 
 class WorkerState(msgspec.Struct, frozen=True):
@@ -44,19 +44,19 @@ class WorkerState(msgspec.Struct, frozen=True):
 class StatusPage:
     """One shared page. Only the worker writes. `stages` may be set later, before the first job."""
 
-    def __init__(self, descriptor: int, stages: Stages = NO_STAGES) -> None:
+    def __init__(self, descriptor: int, stages: StageNames = NO_STAGES) -> None:
         self._map = mmap.mmap(descriptor, SIZE)
         self._words = memoryview(self._map).cast("Q")
         self._changes = 0
         self.stages = stages
 
     @property
-    def stages(self) -> Stages:
+    def stages(self) -> StageNames:
         """The stages whose numbers the page holds."""
         return self._stages
 
     @stages.setter
-    def stages(self, stages: Stages) -> None:
+    def stages(self, stages: StageNames) -> None:
         self._stages = stages
         self._names = (IDLE, RECEIVE, *stages.names)
         self._numbers = {name: number for number, name in enumerate(self._names)}

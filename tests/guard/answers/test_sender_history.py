@@ -21,8 +21,8 @@ from gatepost.questions import MAX_FACETS, AskSightings, Dns, DnsAnswer, FacetAg
 from gatepost.report import Report, undecided
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.sender_history import ALL_MAIL, Facet, facet_key
-from gatepost.settings.keys import Guard as Core
-from gatepost.settings.keys import SenderHistory as Settings
+from gatepost.settings.keys import GuardSettings as Core
+from gatepost.settings.keys import SenderHistorySettings as Settings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.sightings import Sighting, SightingBatch, SightingStore

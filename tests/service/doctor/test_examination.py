@@ -11,7 +11,7 @@ from gatepost.service.doctor import examination, machine, mail_path, storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
-from gatepost.settings.keys import Dns
+from gatepost.settings.keys import DnsSettings
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -71,7 +71,7 @@ def test_workers_can_be_sealed_here() -> None:
 
 
 def test_dns_that_does_not_answer() -> None:
-    row = machine.check_dns(Dns(nameservers=["127.0.0.1:1"], timeout=100))
+    row = machine.check_dns(DnsSettings(nameservers=["127.0.0.1:1"], timeout=100))
     assert row.state == "fail"
     assert "127.0.0.1:1" in row.found
 

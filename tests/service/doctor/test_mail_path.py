@@ -16,8 +16,13 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
-from gatepost.settings.keys import Delivery, Quarantine, ScanSources, Smtp
-from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.keys import (
+    DeliverySettings,
+    GuardSettings,
+    QuarantineSettings,
+    ScanSourcesSettings,
+    SmtpSettings,
+)
 
 NOW = datetime.now(UTC)
 
@@ -38,7 +43,7 @@ def test_a_folder_for_what_is_held(data: DataFolder, tmp_path: Path) -> None:
     assert str(data.quarantine) in row.found
     assert not data.quarantine.exists()  # looking changes nothing
     (tmp_path / "file").touch()
-    named = GuardSettings(quarantine=Quarantine(url=f"file:{tmp_path}/file/q"))
+    named = GuardSettings(quarantine=QuarantineSettings(url=f"file:{tmp_path}/file/q"))
     row = mail_path.check_quarantine(named, data)
     assert (row.state, row.found) == ("fail", f"{tmp_path}/file cannot be written")
 
@@ -49,13 +54,15 @@ def test_a_bucket_that_does_not_answer(data: DataFolder, monkeypatch: pytest.Mon
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    row = mail_path.check_quarantine(GuardSettings(quarantine=Quarantine(url="s3://bucket/held")), data)
+    row = mail_path.check_quarantine(GuardSettings(quarantine=QuarantineSettings(url="s3://bucket/held")), data)
     assert (row.what, row.state) == ("quarantine", "fail")
     assert "s3://bucket/held" in row.found
 
 
 def through(url: str | None, **options: Any) -> GuardSettings:
-    return GuardSettings(delivery=Delivery(next_hop=url, **options), scan_sources=ScanSources(smtp=Smtp()))
+    return GuardSettings(
+        delivery=DeliverySettings(next_hop=url, **options), scan_sources=ScanSourcesSettings(smtp=SmtpSettings())
+    )
 
 
 def test_a_next_hop(next_hop: Any) -> None:

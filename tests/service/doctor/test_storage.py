@@ -11,7 +11,7 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
-from gatepost.settings.keys import SenderHistory
+from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store
 from gatepost.store.sightings import SightingBatch
 
@@ -37,5 +37,5 @@ def test_how_much_is_remembered(tmp_path: Path) -> None:
 
     asyncio.run(fill())
     assert found(read, data) == ["2 senders and sites remembered; enough to call one new in 1 of 2 scopes"]
-    off = read.guard.model_copy(update={"sender_history": SenderHistory(enabled=False)})
+    off = read.guard.model_copy(update={"sender_history": SenderHistorySettings(enabled=False)})
     assert found(msgspec.structs.replace(read, guard=off), data) == ["off: senders and sites are not remembered"]

@@ -19,7 +19,7 @@ import structlog
 from gatepost.questions import AskSightings, FacetAge, Sightings
 from gatepost.report import Report
 from gatepost.sender_history import ALL_MAIL, SENDER_FACETS, facet_of
-from gatepost.settings.keys import SenderHistory as Settings
+from gatepost.settings.keys import SenderHistorySettings as Settings
 from gatepost.store.errors import StorageError
 from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
 

@@ -31,7 +31,7 @@ from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
 from gatepost.service.doctor.storage import check_sender_history, check_storage
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import find_old_names
-from gatepost.settings.keys import Dns as DnsSettings
+from gatepost.settings.keys import DnsSettings
 
 SECONDS = 90.0
 

@@ -22,7 +22,7 @@ from gatepost.questions import Dns
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.service.plan import bind, close_sockets, render_address
-from gatepost.settings.keys import Dns as DnsSettings
+from gatepost.settings.keys import DnsSettings
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20

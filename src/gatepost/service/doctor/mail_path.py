@@ -15,9 +15,7 @@ from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.settings.agreement import leads_to
-from gatepost.settings.keys import Abby, Tls
-from gatepost.settings.keys import Abby as AbbySettings
-from gatepost.settings.keys import Guard as GuardSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
 from gatepost.settings.values import hide_credentials
 
 if TYPE_CHECKING:
@@ -38,11 +36,11 @@ def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> 
         yield _check_own_certificate(data, now, "certificate of guard")
 
 
-def _check_abby_certificates(settings: Abby, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+def _check_abby_certificates(settings: AbbySettings, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     tls, core = settings.tls, settings.service_providers.core
     if tls == "off":
         yield DoctorRow("certificate", "ok", "TLS is off; a proxy is expected in front")
-    elif isinstance(tls, Tls):
+    elif isinstance(tls, TlsSettings):
         yield _check_given_certificate("certificate", Path(tls.certificate), now)
     else:
         yield _check_own_certificate(data, now)

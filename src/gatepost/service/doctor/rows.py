@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
-from gatepost.settings.keys import Abby, Guard
+from gatepost.settings.keys import AbbySettings, GuardSettings
 
 DoctorState = Literal["ok", "warn", "fail"]
 
@@ -23,8 +23,8 @@ class DoctorRow(msgspec.Struct, frozen=True):
 class ExaminedFiles(msgspec.Struct, frozen=True):
     """The settings of this machine; None for a file that is not there."""
 
-    guard: Guard | None = None
-    abby: Abby | None = None
+    guard: GuardSettings | None = None
+    abby: AbbySettings | None = None
 
     @property
     def storage(self) -> str:

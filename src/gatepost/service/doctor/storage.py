@@ -11,7 +11,7 @@ from datetime import datetime
 from gatepost.sender_history import ALL_MAIL
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles
-from gatepost.settings.keys import SenderHistory
+from gatepost.settings.keys import SenderHistorySettings
 from gatepost.settings.values import hide_credentials
 
 _DAY_SECONDS = 86_400
@@ -39,7 +39,9 @@ def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -
     yield DoctorRow("sender history", "ok", found)
 
 
-async def _count_sightings(url: str, data: DataFolder, settings: SenderHistory, today: int) -> tuple[int, int, int]:
+async def _count_sightings(
+    url: str, data: DataFolder, settings: SenderHistorySettings, today: int
+) -> tuple[int, int, int]:
     """Return the number of senders and sites, of scopes with enough history, and of scopes."""
     from gatepost.store import open_store
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.responses import Response
 
-from gatepost.abby.lists import EntryLines
+from gatepost.abby.lists import EntryLineEncoder
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.api.list_files import FORMATS, ListFileFormat, heading, lines_of
 from gatepost.api.lists import MAX_COMMENT
@@ -96,7 +96,7 @@ class FileLines:
 
     def __init__(self, kind: ListFileFormat) -> None:
         self._kind = kind
-        self._lines = EntryLines()
+        self._lines = EntryLineEncoder()
 
     def __call__(self, rows: Sequence[EntryRow]) -> bytes:
         if self._kind == "ndjson":
