@@ -23,6 +23,7 @@ from gatepost.kinds import HTML_LATENT_SCRIPT
 from gatepost.mail.html.active import HtmlNotes, has_latent_script
 from gatepost.mail.html.colours import UNKNOWN, parse_colour
 from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, PageBuilder
+from gatepost.mail.html.source import HtmlSource, decode_characters, split_source
 from gatepost.mail.html.style import PLAIN, Appearance, Style, StyleSheets
 from gatepost.mail.links import Links
 
@@ -104,6 +105,9 @@ _OTHER_TAG = ("", None, True)
 _WORTH_READING = ("href", "src=", "action", "url(", "<script", "onload", "onerror")
 _TEXT = re.compile(r">\s*+[^<\s]")
 
+# What is to be done at the end of an element: the appearance before it, what it began, and whether it is a block.
+Opened = tuple[Appearance, Closing | None, bool]
+
 
 class HtmlPage(PageBuilder):
     """One document, read by a walk over its tree. `nodes` counts the work."""
@@ -112,11 +116,12 @@ class HtmlPage(PageBuilder):
         super().__init__(where, links, notes)
         self.nodes = 0
         self._sheet = StyleSheets()
-        self._open: list[tuple[int, Appearance, Closing | None, bool]] = []
         parser = LexborHTMLParser(html)
         self._read_sheets(parser)
-        if parser.root is not None:
-            self._walk(_find_first(parser.root))
+        if source := split_source(parser):
+            self._walk_source(source)
+        elif parser.root is not None:
+            self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
             notes.note(HTML_LATENT_SCRIPT)
         self.is_whole = self.is_whole and self._sheet.is_whole
@@ -127,39 +132,66 @@ class HtmlPage(PageBuilder):
             self._sheet.read(text)
             self.add_css(text)
 
-    def _walk(self, root: LexborNode) -> None:
+    def _walk_source(self, source: HtmlSource) -> None:
+        starts, enter, leave = source.starts, self._enter, self._leave
+        opened: list[Opened | None] = []
+        is_read = True
+        for text, comment, style, tag in source.tokens:
+            if text and is_read:
+                self.add_text(decode_characters(text) if "&" in text else text)
+            if tag:
+                if tag[0] == "/":
+                    if entry := opened.pop():
+                        leave(entry)
+                    is_read = True
+                    continue
+                name, attributes, has_end = starts[tag]
+                entry, is_read = enter(name, attributes, None)
+                if has_end:
+                    opened.append(entry)
+                elif entry:
+                    leave(entry)
+            elif comment:
+                self._read_comment(comment)
+            elif style:
+                entry, _ = enter("style", starts[style].attributes, None)
+                if entry:
+                    leave(entry)
+        self.nodes = 2 * len(source.tokens)
+
+    def _walk_tree(self, root: LexborNode) -> None:
         node: LexborNode | None = root
-        opened = self._open
-        above: list[LexborNode] = []  # climbing by `parent` would make each node anew
-        nodes = depth = 0
+        # Climbing by `parent` would make each node anew.
+        above: list[tuple[LexborNode, Opened | None]] = []
+        nodes = 0
         while node is not None:
             nodes += 1
             tag = node.tag
+            entry = None
             if tag == "-text":
                 self.add_text(node.text_content or "")
             elif tag == "-comment":
                 self._read_comment(node.comment_content or "")
-            elif tag and self._enter(node, tag, depth) and (child := node.first_child) is not None:
-                above.append(node)
-                depth += 1
-                node = child
-                continue
+            elif tag:
+                entry, is_read = self._enter(tag, node.attributes, node)
+                if is_read and (child := node.first_child) is not None:
+                    above.append((node, entry))
+                    node = child
+                    continue
             while True:
-                if opened and opened[-1][0] == depth:
-                    self._leave()
-                if (following := node.next) is not None or not depth:
+                if entry:
+                    self._leave(entry)
+                if (following := node.next) is not None or not above:
                     break
-                node = above.pop()
-                depth -= 1
+                node, entry = above.pop()
             node = following
             if nodes > MAX_NODES:
                 self.is_whole = False
                 break
         self.nodes = nodes
 
-    def _enter(self, node: LexborNode, tag: str, depth: int) -> bool:
-        """Read one element by itself; whether what is inside it is to be read."""
-        attributes: Attributes = node.attributes
+    def _enter(self, tag: str, attributes: Attributes, node: LexborNode | None) -> tuple[Opened | None, bool]:
+        """Read one element by itself; return what is to be done at its end, and whether what is inside it is read."""
         before = appearance = self.appearance
         closing: Closing | None = None
         spacing, element, is_read = _TAGS.get(tag, _OTHER_TAG)
@@ -173,8 +205,8 @@ class HtmlPage(PageBuilder):
         if attributes and not _INERT.issuperset(attributes):
             closing = _chain_closings(self._read_attributes(tag, attributes), closing)
         if closing or spacing is BREAK or appearance is not before:
-            self._open.append((depth, before, closing, spacing is BREAK))
-        return is_read
+            return (before, closing, spacing is BREAK), is_read
+        return None, is_read
 
     def _change_appearance(self, tag: str, attributes: Attributes) -> None:
         own = self._resolve_style(tag, attributes)
@@ -192,8 +224,8 @@ class HtmlPage(PageBuilder):
                 self.notes.note_handler(key, in_svg=self.vectors > 0)
         return closing
 
-    def _leave(self) -> None:
-        _, appearance, closing, is_block = self._open.pop()
+    def _leave(self, opened: Opened) -> None:
+        appearance, closing, is_block = opened
         if is_block:
             (self.hidden if self.appearance.unseen else self.visible).append(BREAK)
         if closing:

@@ -183,16 +183,16 @@ def _read_srcdoc(page: PageBuilder, _tag: str, value: str, _: Attributes) -> Non
     page.add_document(value)
 
 
-def _read_script(page: PageBuilder, attributes: Attributes, node: LexborNode) -> None:
-    text = attributes.get("src") or node.text().strip()
+def _read_script(page: PageBuilder, attributes: Attributes, node: LexborNode | None) -> None:
+    text = attributes.get("src") or (node.text().strip() if node else "")
     page.notes.note_script(attributes.get("type") or "", text, in_svg=page.vectors > 0)
 
 
-def _read_picture(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
+def _read_picture(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
     page.alt = page.alt or attributes.get("alt") or ""
 
 
-def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
+def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
     kind = (attributes.get("type") or "").strip().lower()
     if kind == "password":
         page.notes.note(HTML_PASSWORD_FIELD, attributes.get("name") or "")
@@ -200,19 +200,19 @@ def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode) -> Non
         page.add_text(attributes.get("value") or "")
 
 
-def _read_form(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
+def _read_form(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
     page.notes.note(HTML_FORM, f"action={attributes.get('action') or ''}")
 
 
-def _read_frame(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
+def _read_frame(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
     page.notes.note(HTML_FRAME, attributes.get("src") or "")
 
 
-def _read_object(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
+def _read_object(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
     page.notes.note(HTML_OBJECT, attributes.get("data") or attributes.get("src") or "")
 
 
-def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode) -> Closing:
+def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode | None) -> Closing:
     page.vectors += 1
 
     def closing() -> None:
@@ -221,12 +221,12 @@ def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode) -> Closing:
     return closing
 
 
-def _read_template(page: PageBuilder, _: Attributes, node: LexborNode) -> None:
-    html = node.html or ""
+def _read_template(page: PageBuilder, _: Attributes, node: LexborNode | None) -> None:
+    html = (node.html or "") if node else ""
     page.add_document(html[html.find(">") + 1 :].removesuffix("</template>"))
 
 
-ELEMENTS: dict[str, Callable[[PageBuilder, Attributes, LexborNode], Closing | None]] = {
+ELEMENTS: dict[str, Callable[[PageBuilder, Attributes, LexborNode | None], Closing | None]] = {
     "script": _read_script,
     "img": _read_picture,
     "input": _read_input,
