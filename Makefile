@@ -33,7 +33,7 @@ docs: $(VENV)/dev.ready ## Generate the reference pages and the list of licences
 	$(BIN)/python -m tools.reference docs/reference
 	$(BIN)/python -m tools.licences requirements/run.txt docs/licences.md
 
-check: $(VENV)/dev.ready ## Write the skeleton of a new check (NAME=area/trick, ARGS='--title "…" --strength')
+check: $(VENV)/dev.ready ## Write the skeleton of a new check (NAME=area/module.trick, ARGS='--title "…" --strength')
 	@$(BIN)/python tools/new_check.py "$(NAME)" $(ARGS)
 
 lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/

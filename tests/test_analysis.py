@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.analysis import analyse
-from gatepost.checks.files.eicar import SIGNATURE
+from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.findings import Check, Reading
 from gatepost.kinds import Finding
 from gatepost.lists.catalogue import KINDS
@@ -95,7 +95,7 @@ def test_ordinary_mail_is_clean() -> None:
 
 
 def test_a_virus_two_zips_deep_is_malware_and_says_where() -> None:
-    report = report_on(with_attachment("a.zip", zipped("b.zip", zipped("eicar.com", SIGNATURE))))
+    report = report_on(with_attachment("a.zip", zipped("b.zip", zipped("eicar.com", EICAR_SIGNATURE))))
     assert (report.verdict, report.decision) == ("malware", "quarantine")
     (line,) = [line for line in report.lines if line.kind == "file:eicar"]
     assert line.where == "1.2/a.zip/b.zip/eicar.com"
@@ -181,7 +181,7 @@ PIECES = st.sampled_from(
         b'<a href="http://8.8.8.8/">https://bank.example</a>',
         b"Content-Disposition: attachment; filename=invoice.pdf.exe\r\n",
         zipped("setup.exe", b"MZ\x90\0" + bytes(100)),
-        SIGNATURE,
+        EICAR_SIGNATURE,
         b"\0\xff\r",
     ]
 )

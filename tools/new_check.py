@@ -1,13 +1,17 @@
-"""Write the skeleton of everything that a new check needs: `make check NAME=area/trick`.
+"""Write the skeleton of everything that a new check needs: `make check NAME=area/module.trick`.
 
-    python tools/new_check.py links/data_link --title "A link carries a page" --strength
+    python tools/new_check.py links/urls.data_link --title "A link carries a page" --strength
 
-The area is the folder of the check; the trick names its module, and its kind (`url:data-link`). Nothing is written
+The area and the module say what the check looks at; the trick names its function, and its kind (`url:data-link`). The
+check and its test are appended where the module exists, and start a new module where it does not. Nothing is written
 where a name is bad or taken. What was written fails its tests until the trick is filled in.
 """
 
 import argparse
+import ast
+import keyword
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +28,9 @@ AREAS = {
 }
 VERDICTS = ("malware", "phishing", "fraud", "spoofing", "suspicious", "spam", "bulk")
 NAMELESS = frozenset({"check", "checks", "common", "helpers", "misc", "new", "registry", "tools", "utils"})
-_TRICK = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+# Names that the skeleton itself uses.
+USED = frozenset({"reading", "letter", "text", "kinds", "pytest", "finding", "coefficients"})
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 KINDS = Path("src/gatepost/kinds.py")
 REGISTRY = Path("src/gatepost/checks/registry.py")
@@ -41,6 +47,7 @@ class NewCheck:
     """A check that is to be added, and what the policy shall make of it."""
 
     area: str
+    subject: str
     trick: str
     title: str
     verdict: str = "suspicious"
@@ -61,11 +68,11 @@ class NewCheck:
 
     @property
     def module(self) -> Path:
-        return Path("src/gatepost/checks") / self.area / f"{self.trick}.py"
+        return Path("src/gatepost/checks") / self.area / f"{self.subject}.py"
 
     @property
     def test(self) -> Path:
-        return Path("tests/checks") / self.area / f"test_{self.trick}.py"
+        return Path("tests/checks") / self.area / f"test_{self.subject}.py"
 
     @property
     def attack(self) -> Path:
@@ -76,16 +83,20 @@ class NewCheck:
         return Path("tests/golden/twins") / f"innocent-{self.trick.replace('_', '-')}.eml"
 
 
-def parse_name(name: str) -> tuple[str, str]:
-    """Split `area/trick`; a bad name is refused with the reason."""
-    area, slash, trick = name.partition("/")
-    if not slash or area not in AREAS:
-        raise RefusedError(f"{name!r} is not area/trick, where area is one of {', '.join(AREAS)}.")
-    if not _TRICK.fullmatch(trick):
-        raise RefusedError(f"{trick!r} is no module name: use small letters, digits and single underscores.")
-    if trick in NAMELESS:
-        raise RefusedError(f"{trick!r} says nothing: name the module after the trick that it finds.")
-    return area, trick
+def parse_name(name: str) -> tuple[str, str, str]:
+    """Split `area/module.trick`; a bad name is refused with the reason."""
+    area, slash, rest = name.partition("/")
+    subject, dot, trick = rest.partition(".")
+    if not slash or not dot or area not in AREAS:
+        raise RefusedError(f"{name!r} is not area/module.trick, where area is one of {', '.join(AREAS)}.")
+    for part in (subject, trick):
+        if not _NAME.fullmatch(part) or keyword.iskeyword(part):
+            raise RefusedError(f"{part!r} is no name: use small letters, digits and single underscores.")
+        if part in NAMELESS:
+            raise RefusedError(f"{part!r} says nothing: name the module by its subject and the check by its trick.")
+    if trick in USED:
+        raise RefusedError(f"{trick!r} is a name that the code of a check uses itself.")
+    return area, subject, trick
 
 
 def plan(check: NewCheck, root: Path) -> dict[Path, str]:
@@ -93,11 +104,11 @@ def plan(check: NewCheck, root: Path) -> dict[Path, str]:
     _refuse_taken(check, root)
     texts = {path: (root / path).read_text("utf-8") for path in (KINDS, REGISTRY, POLICY, STRENGTHS)}
     planned = {
-        check.module: _module(check),
+        check.module: _add_check(_read(root / check.module), check),
         KINDS: _add_kind(texts[KINDS], check),
         REGISTRY: _add_to_registry(texts[REGISTRY], check),
         POLICY: _add_rule(texts[POLICY], check),
-        check.test: _test(check),
+        check.test: _add_test(_read(root / check.test), check),
         check.attack: _message(check, check.attack, "What the attacker writes."),
         check.twin: _message(check, check.twin, "What an honest sender writes who does nearly the same."),
     }
@@ -106,15 +117,36 @@ def plan(check: NewCheck, root: Path) -> dict[Path, str]:
     return planned
 
 
+def _read(path: Path) -> str:
+    return path.read_text("utf-8") if path.exists() else ""
+
+
 def _refuse_taken(check: NewCheck, root: Path) -> None:
-    for path in (root / "src/gatepost/checks").rglob(f"{check.trick}.py"):
-        raise RefusedError(f"There is a check called {check.trick} already: {path.relative_to(root)}.")
+    for path in sorted((root / "src/gatepost/checks").rglob("*.py")):
+        if f"\ndef {check.trick}(" in path.read_text("utf-8"):
+            raise RefusedError(f"There is a function {check.trick} already, in {path.relative_to(root)}.")
+    for path in (check.module, check.test):
+        if _names_in(_read(root / path)) & {check.trick, f"test_{check.trick}"}:
+            raise RefusedError(f"There is something called {check.trick} already, in {path}.")
     for path in (KINDS, POLICY, STRENGTHS):
         if f'"{check.kind}"' in (root / path).read_text("utf-8"):
             raise RefusedError(f"There is a kind {check.kind} already, in {path}.")
-    for path in (check.test, check.attack, check.twin):
+    for path in (check.attack, check.twin):
         if (root / path).exists():
             raise RefusedError(f"There is a file {path} already.")
+
+
+def _names_in(text: str) -> set[str]:
+    """Return every name that a module defines or imports at its top level."""
+    names: set[str] = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update(alias.asname or alias.name for alias in node.names)
+        else:
+            names.update(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    return names
 
 
 def _add_kind(text: str, check: NewCheck) -> str:
@@ -133,12 +165,9 @@ def _add_rule(text: str, check: NewCheck) -> str:
 
 
 def _add_to_registry(text: str, check: NewCheck) -> str:
-    """Add the module to the imports of its area and to the end of `CHECKS`."""
-    head, opening, rest = text.partition(f"from gatepost.checks.{check.area} import (\n")
-    names, closing, tail = rest.partition("\n)")
-    modules = sorted([*names.splitlines(), f"    {check.trick},"])
-    tail, end, nothing = tail.rpartition("\n    )\n)\n")
-    return f"{head}{opening}" + "\n".join(modules) + f"{closing}{tail}\n        {check.trick},{end}{nothing}"
+    """Add the check to the imports and to the end of `CHECKS`."""
+    text = text.removesuffix(")\n") + f"    {check.trick},\n)\n"
+    return _format(_import(text, f"from gatepost.checks.{check.area}.{check.subject} import {check.trick}"), REGISTRY)
 
 
 def _add_strength(text: str, check: NewCheck) -> str:
@@ -162,45 +191,69 @@ def _insert(text: str, line: str, pattern: re.Pattern[str], key: str) -> str:
     return "\n".join([*lines[:place], line, *lines[place:]]) + "\n"
 
 
-def _module(check: NewCheck) -> str:
-    numbers = f'\n(_WEAK,) = coefficients({check.constant}, "weak")\n' if check.strength else ""
-    imported = "from gatepost.strengths import coefficients\n" if check.strength else ""
-    strength = "strength=_WEAK, " if check.strength else ""
-    return f'''"""{check.title}: say what the trick is, in one line.
+def _import(text: str, *lines: str) -> str:
+    """Add imports before those that are there; `_format` sorts them."""
+    imports = [node.lineno for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    all_lines = text.splitlines()
+    place = imports[0] - 1 if imports else len(all_lines)
+    return "\n".join([*all_lines[:place], *lines, *all_lines[place:]]) + "\n"
 
-Teach the trick with an example, name the standard that it bends (RFC 0000 section 0), and say why an honest sender does
-not do it.
-"""
 
-from collections.abc import Iterator
+def _format(text: str, path: Path) -> str:
+    """Sort the imports of a module, and put it into its normal form."""
+    # A new module is not on disk yet, so ruff would take it for another project's.
+    own = 'lint.isort.known-first-party = ["gatepost"]'
+    options = ["--config", str(ROOT / "pyproject.toml"), "--config", own, "--stdin-filename", str(path), "-"]
+    for command in (["check", "--quiet", "--select", "I", "--fix"], ["format", "--quiet"]):
+        run = [sys.executable, "-m", "ruff", *command, *options]
+        text = subprocess.run(run, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return text
 
-from gatepost.findings import Reading
-from gatepost.kinds import {check.constant}, Finding
-{imported}
-KINDS = ({check.constant},)
+
+def _add_check(text: str, check: NewCheck) -> str:
+    """Append the check to its module, which may be new."""
+    weak = f"_{check.trick.upper()}_WEAK"
+    numbers = f'({weak},) = coefficients({check.constant}, "weak")\n' if check.strength else ""
+    strength = f"strength={weak}, " if check.strength else ""
+    imports = [
+        "from collections.abc import Iterator",
+        "from gatepost.findings import Reading, check",
+        f"from gatepost.kinds import {check.constant}, Finding",
+    ]
+    if check.strength:
+        imports.append("from gatepost.strengths import coefficients")
+    start = text or f'"""{_phrase(check.subject)}: say what the checks of this module look at."""\n'
+    body = f'''
 {numbers}
+@check({check.constant})
+def {check.trick}(reading: Reading) -> Iterator[Finding]:
+    """{check.title}: say what the trick is, in one line.
 
-def check(reading: Reading) -> Iterator[Finding]:
+    Teach the trick with an example, name the standard that it bends (RFC 0000 section 0), and say why an honest sender
+    does not do it.
+    """
     # Say which honest case is left out.
     if "x-{check.trick.replace("_", "-")}" in reading.fields:
         yield {check.constant}.at("header", {strength}seen=reading.message.subject)
 '''
+    return _format(_import(start, *imports) + body, check.module)
 
 
-def _test(check: NewCheck) -> str:
-    return f'''"""{check.title}: the trick, and what looks like it."""
+def _add_test(text: str, check: NewCheck) -> str:
+    """Append the table of the check to the tests of its module, which may be new."""
+    imports = [
+        "from collections.abc import Callable",
+        "import pytest",
+        f"from gatepost.checks.{check.area}.{check.subject} import {check.trick}",
+        "from gatepost.findings import Reading",
+        f"from gatepost.kinds import {check.constant}",
+    ]
+    title = f'"""The checks of `{check.area}/{check.subject}`: the tricks, and what looks like them."""\n'
+    letter = "" if "Letter" in _names_in(text) else "Letter = Callable[..., Reading]\n"
+    body = f"""
+{letter}
 
-from collections.abc import Callable
-
-import pytest
-
-from gatepost.checks.{check.area}.{check.trick} import check
-from gatepost.findings import Reading
-from gatepost.kinds import {check.constant}
-
-Letter = Callable[..., Reading]
-
-
+# {check.title}.
 @pytest.mark.parametrize(
     ("text", "fields", "kinds"),
     [
@@ -209,8 +262,13 @@ Letter = Callable[..., Reading]
     ],
 )
 def test_{check.trick}(letter: Letter, text: str, fields: str, kinds: list[str]) -> None:
-    assert [finding.kind for finding in check(letter(text, fields=fields))] == kinds
-'''
+    assert [finding.kind for finding in {check.trick}(letter(text, fields=fields))] == kinds
+"""
+    return _format(_import(text or title, *imports) + body, check.test)
+
+
+def _phrase(name: str) -> str:
+    return name.replace("_", " ").capitalize()
 
 
 def _message(check: NewCheck, path: Path, body: str) -> str:
@@ -218,7 +276,7 @@ def _message(check: NewCheck, path: Path, body: str) -> str:
 Received: from mx.notice.example (mx.notice.example [192.0.2.25]) by mail.house.example; Tue, 10 Nov 2026 09:12:00 +0000
 From: Desk <desk@notice.example>
 To: ann@house.example
-Subject: {check.trick.replace("_", " ").capitalize()}
+Subject: {_phrase(check.trick)}
 Date: Tue, 10 Nov 2026 09:12:00 +0000
 Message-ID: <{path.stem}.4711@notice.example>
 MIME-Version: 1.0
@@ -236,8 +294,8 @@ def describe(check: NewCheck, planned: Iterable[Path]) -> str:
 {written}
 
 Next:
-  1. Teach the trick in {check.module} and find it there.
-  2. Fill the table in {check.test}: at least as many innocent rows as guilty ones.
+  1. Teach the trick in the docstring of {check.trick} in {check.module}, and find it there.
+  2. Fill the table of test_{check.trick} in {check.test}: at least as many innocent rows as guilty ones.
   3. Write the attack and its innocent twin in tests/golden (cases.toml has what the border says of them).
   4. Weigh it in {POLICY}{f" and describe its numbers in {STRENGTHS}" if check.strength else ""}.
   5. .venv/bin/python -m pytest {check.test} tests/test_kinds.py tests/test_strengths.py tests/policy
@@ -255,16 +313,16 @@ def write(planned: Mapping[Path, str], root: Path) -> None:
 def main(arguments: list[str], root: Path = ROOT) -> int:
     """Write the skeleton, or say why not."""
     parser = argparse.ArgumentParser(prog="new_check", description="Write the skeleton of a new check.")
-    parser.add_argument("name", metavar="area/trick", help=f"area is one of {', '.join(AREAS)}")
+    parser.add_argument("name", metavar="area/module.trick", help=f"area is one of {', '.join(AREAS)}")
     parser.add_argument("--title", default="", help="what people read in the ledger, in a plain phrase")
     parser.add_argument("--verdict", default="suspicious", choices=VERDICTS)
     parser.add_argument("--weight", type=float, default=1.0)
     parser.add_argument("--strength", action="store_true", help="it has degrees: add a table to strengths.toml")
     options = parser.parse_args(arguments)
     try:
-        area, trick = parse_name(options.name)
-        title = options.title.strip().rstrip(".") or trick.replace("_", " ").capitalize()
-        check = NewCheck(area, trick, title, options.verdict, options.weight, options.strength)
+        area, subject, trick = parse_name(options.name)
+        title = options.title.strip().rstrip(".") or _phrase(trick)
+        check = NewCheck(area, subject, trick, title, options.verdict, options.weight, options.strength)
         planned = plan(check, root)
     except RefusedError as refusal:
         print(f"{refusal} Nothing was written.", file=sys.stderr)

@@ -3,7 +3,7 @@
 A finding states a fact with its evidence. It knows no weight and no action: policy gives those (`policy.toml`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from typing import TypeVar
 
@@ -134,7 +134,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One registered check: `name` is its module's name and the stage that a stall is blamed on.
+    """One check: `name` is the trick that it looks for, and `check:<name>` the stage that a stall is blamed on.
 
     Most messages give most checks nothing to look at, and a check that is not called costs nothing: one with `needs`
     finds something only where one of these `signs` is there, one with `themes` only where the text speaks of one of
@@ -146,3 +146,21 @@ class Check(msgspec.Struct, frozen=True):
     run: Callable[[Reading], Iterable[Finding]]
     needs: frozenset[str] = frozenset()
     themes: frozenset[str] = frozenset()
+
+    def __call__(self, reading: Reading) -> Iterable[Finding]:
+        """Return what the check finds; the analysis calls `run`, which saves a call."""
+        return self.run(reading)
+
+
+def check(
+    *kinds: Kind, needs: Set[str] = frozenset(), themes: Set[str] = frozenset()
+) -> Callable[[Callable[[Reading], Iterator[Finding]]], Check]:
+    """Return a decorator that makes a `Check` of a generator function, whose name is the trick.
+
+    It registers nothing: `checks.registry` lists the checks that run.
+    """
+
+    def make(function: Callable[[Reading], Iterator[Finding]]) -> Check:
+        return Check(function.__name__, kinds, function, frozenset(needs), frozenset(themes))
+
+    return make

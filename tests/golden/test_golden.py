@@ -154,7 +154,7 @@ def test_a_ledger_adds_up(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_check_that_is_not_called_would_find_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`NEEDS` and `THEMES` save work and change nothing: the ledger is the same where every check is called."""
+    """`needs` and `themes` save work and change nothing: the ledger is the same where every check is called."""
     called = report_on(file)
     always = tuple(msgspec.structs.replace(check, needs=frozenset(), themes=frozenset()) for check in CHECKS)
     monkeypatch.setattr(stages, "CHECK_STAGES", stages.name_stages(always))

@@ -6,86 +6,127 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.new_check import KINDS, POLICY, REGISTRY, ROOT, STRENGTHS, main
-
-TOUCHED = (KINDS, REGISTRY, POLICY, STRENGTHS)
+from tools.new_check import KINDS, POLICY, REGISTRY, ROOT, main
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A checkout of what the command reads and writes."""
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignored)
+    shutil.copytree(ROOT / "tests/checks", tmp_path / "tests/checks", ignore=ignored)
     return tmp_path
 
 
+def run_python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    run = [sys.executable, *arguments]
+    return subprocess.run(
+        run, capture_output=True, text=True, env={"PYTHONPATH": str(root / "src")}, check=False, cwd=root
+    )
+
+
+def read_all(root: Path) -> dict[Path, bytes]:
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize(
-    ("name", "kind", "module"),
+    ("name", "kind"),
     [
-        ("sender/zero_width", "sender:zero-width", "sender/zero_width.py"),
-        ("headers/a_first_one", "header:a-first-one", "headers/a_first_one.py"),
-        ("links/zz_last_one", "url:zz-last-one", "links/zz_last_one.py"),
-        ("text/boundary_prefix", "text:boundary-prefix", "text/boundary_prefix.py"),
-        ("files/encrypted_thing", "file:encrypted-thing", "files/encrypted_thing.py"),
+        ("sender/display_names.zero_width", "sender:zero-width"),
+        ("headers/fields.a_first_one", "header:a-first-one"),
+        ("links/urls.zz_last_one", "url:zz-last-one"),
+        ("text/some_subject.boundary_prefix", "text:boundary-prefix"),
+        ("files/traits.encrypted_thing", "file:encrypted-thing"),
     ],
 )
-def test_everything_is_written_and_fits_together(root: Path, name: str, kind: str, module: str) -> None:
+def test_everything_is_written_and_fits_together(root: Path, name: str, kind: str) -> None:
     assert main([name, "--title", "A trick with a title of some length, which people read", "--strength"], root) == 0
-    assert (root / "src/gatepost/checks" / module).exists()
+    module, _, trick = name.partition(".")
     program = (
         "from gatepost.checks.registry import CHECKS\n"
+        f"from gatepost.checks.{module.replace('/', '.')} import {trick}\n"
         "from gatepost.kinds import BY_ID\n"
         "from gatepost.policy.rules import shipped_policy\n"
         "from gatepost.strengths import calculations\n"
         "found = {kind for check in CHECKS for kind in check.kinds}\n"
         f"kind = BY_ID[{kind!r}]\n"
+        f"assert CHECKS[-1] is {trick} and {trick}.name == {trick!r} and {trick}.kinds == (kind,)\n"
         "assert found == set(BY_ID.values()) and set(shipped_policy().kinds) == set(BY_ID)\n"
         "assert list(calculations()[kind.id].coefficients) == ['weak']\n"
         "print(kind.title)\n"
     )
-    run = [sys.executable, "-c", program]
-    said = subprocess.run(run, capture_output=True, text=True, env={"PYTHONPATH": str(root / "src")}, check=False)
+    said = run_python(root, "-c", program)
     assert (said.stdout, said.stderr) == ("A trick with a title of some length, which people read\n", "")
     stem = kind.replace(":", "-")
     assert (root / f"tests/golden/attacks/{stem}.eml").exists()
     assert len(list((root / "tests/golden/twins").glob("*.eml"))) == 1
-    assert len(list((root / "tests/checks").rglob("test_*.py"))) == 1
 
 
-def test_only_lines_are_added(root: Path) -> None:
-    before = {path: (root / path).read_text("utf-8").splitlines() for path in TOUCHED}
-    main(["links/some_trick"], root)
-    for path, lines in before.items():
-        after = (root / path).read_text("utf-8").splitlines()
-        added = [line for line in after if line not in lines]
-        assert [line for line in after if line not in added] == lines
-        assert len(added) == {KINDS: 1, REGISTRY: 2, POLICY: 1, STRENGTHS: 0}[path]
+@pytest.mark.parametrize("name", ["links/shown.some_trick", "text/some_subject.some_trick"])
+def test_the_tests_run_and_the_style_is_right(root: Path, name: str) -> None:
+    main([name, "--strength"], root)
+    area, _, module = name.partition(".")[0].partition("/")
+    test = f"tests/checks/{area}/test_{module}.py"
+    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-k", "some_trick"]
+    said = run_python(root, "-m", "pytest", *options, test)
+    assert "2 passed" in said.stdout, said.stdout + said.stderr
+    files = [f"src/gatepost/checks/{area}/{module}.py", test, str(REGISTRY)]
+    for command in (["check"], ["format", "--check"]):
+        said = run_python(root, "-m", "ruff", *command, "--config", str(ROOT / "pyproject.toml"), *files)
+        assert said.returncode == 0, said.stdout
+
+
+def test_what_is_there_stays(root: Path) -> None:
+    before = read_all(root)
+    main(["links/urls.some_trick"], root)
+    after = read_all(root)
+    changed = {path for path in before if after[path] != before[path]}
+    module, test = Path("src/gatepost/checks/links/urls.py"), Path("tests/checks/links/test_urls.py")
+    assert changed == {KINDS, REGISTRY, POLICY, module, test}
+    for path in changed:
+        lines = set(after[path].splitlines())
+        gone = [line for line in before[path].splitlines() if line not in lines]
+        assert all(line.startswith(b"from gatepost.checks.links.urls import ") for line in gone)
+        assert len(gone) <= 1
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("userinfo", "'userinfo' is not area/trick, where area is one of sender, headers, links, text, files."),
-        ("mime/trick", "is not area/trick"),
-        ("links/Data-Link", "'Data-Link' is no module name"),
-        ("links/../evil", "is no module name"),
-        ("links/", "is no module name"),
-        ("links/utils", "'utils' says nothing"),
-        ("headers/lures", "There is a check called lures already: src/gatepost/checks/text/lures.py."),
-        ("links/userinfo", "There is a kind url:userinfo already, in src/gatepost/kinds.py."),
+        ("userinfo", "is not area/module.trick, where area is one of sender, headers, links, text, files."),
+        ("links/userinfo", "'links/userinfo' is not area/module.trick"),
+        ("mime/parts.trick", "is not area/module.trick"),
+        ("links/urls.Data-Link", "'Data-Link' is no name"),
+        ("links/urls.a.b", "'a.b' is no name"),
+        ("links/../evil.trick", "is no name"),
+        ("links/urls.", "is no name"),
+        ("links/.trick", "is no name"),
+        ("links/urls.class", "'class' is no name"),
+        ("links/utils.trick", "'utils' says nothing"),
+        ("links/urls.new", "'new' says nothing"),
+        ("links/urls.letter", "'letter' is a name that the code of a check uses itself."),
+        ("headers/fields.lures", "There is a function lures already, in src/gatepost/checks/text/lures.py."),
+        (
+            "links/urls.org_domain",
+            "There is something called org_domain already, in src/gatepost/checks/",
+        ),
+        ("links/urls.userinfo", "There is something called userinfo already, in tests/checks/links/test_urls.py."),
+        ("links/hosts.userinfo", "There is a kind url:userinfo already, in src/gatepost/kinds.py."),
     ],
 )
 def test_bad_and_taken_names_are_refused(
     root: Path, capsys: pytest.CaptureFixture[str], name: str, reason: str
 ) -> None:
-    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    before = read_all(root)
     assert main([name], root) == 1
     assert reason in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    assert read_all(root) == before
 
 
 def test_it_says_what_to_do_next(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["text/some_trick"], root)
+    main(["text/lures.some_trick"], root)
     said = capsys.readouterr().out
-    assert "src/gatepost/checks/text/some_trick.py" in said
+    assert "src/gatepost/checks/text/lures.py" in said
+    assert "test_some_trick" in said
     assert "--regold" in said
     assert "make docs" in said

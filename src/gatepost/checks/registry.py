@@ -1,155 +1,93 @@
 """The registry: every check there is, in the order in which they run.
 
-A check is a module with `KINDS`, the things it can find, and `check`, a pure function from a Reading to findings. It
-may have `NEEDS` or `THEMES`, without one of which in the message it finds nothing and is not called.
+A check is a generator function from a Reading to findings under the decorator `check`, which names the kinds that it
+can find, and what the message must have for it to find any. Checks of one subject share a module.
 Nothing registers itself: what runs is what stands in `CHECKS`.
 """
 
-from types import ModuleType
-
-from gatepost.checks.files import (
-    archives,
-    calendar_invitation,
-    commands,
-    eicar,
-    executables,
-    protected_document,
-    scanners,
-    traits,
-)
-from gatepost.checks.headers import (
-    bulk_mail,
-    bulk_tools,
-    date_field,
-    defects,
-    fake_bounce,
-    fake_reply,
-    forged_received,
-    message_id,
-    no_recipients,
-    subject,
-)
-from gatepost.checks.links import (
-    brand_in_path,
-    download,
-    foreign_target,
-    free_names,
-    ip_hosts,
-    link_text,
-    new_hosts,
-    qr_codes,
-    recipient_in_link,
-    redirects,
-    url_form,
-)
-from gatepost.checks.sender import (
-    authentication,
-    brand_name,
-    broken_habit,
-    decorated_name,
-    display_name,
-    envelope,
-    first_contact,
-    freemail_pose,
-    from_field,
-    homograph,
-    host_names,
-    lookalike,
-    own_domain,
-    protected_person,
-    random_name,
-    recipient_domain,
-    reply_to,
-    self_sent,
-    stranger_asks,
-)
-from gatepost.checks.text import (
-    advance_fee,
-    brand_mention,
-    call_back,
-    campaign,
-    credential_lure,
-    extortion,
-    filter_evasion,
-    image_only,
-    lures,
-    payment_requests,
-    spam_vocabulary,
-    text_model,
-    urgency,
-)
+from gatepost.checks.files.malware import archives, commands, eicar, executables, scanners
+from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
+from gatepost.checks.headers.bulk_mail import bulk_mail, bulk_tools
+from gatepost.checks.headers.fields import date_field, defects, forged_received, message_id, no_recipients, subject
+from gatepost.checks.headers.replies import fake_bounce, fake_reply
+from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts
+from gatepost.checks.links.shown import link_text, qr_codes
+from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, url_form
+from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, reply_to
+from gatepost.checks.sender.authentication import authentication
+from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
+from gatepost.checks.sender.envelope import envelope
+from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
+from gatepost.checks.sender.host_names import host_names
+from gatepost.checks.sender.lookalikes import homograph, lookalike
+from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
+from gatepost.checks.text.evasion import filter_evasion, image_only
+from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
+from gatepost.checks.text.learned import campaign, text_model
+from gatepost.checks.text.lures import brand_mention, credential_lure, lures, urgency
+from gatepost.checks.text.spam_vocabulary import spam_vocabulary
 from gatepost.findings import Check
 
-
-def _register(module: ModuleType) -> Check:
-    needs: frozenset[str] = getattr(module, "NEEDS", frozenset())
-    themes: frozenset[str] = getattr(module, "THEMES", frozenset())
-    return Check(module.__name__.rpartition(".")[2], module.KINDS, module.check, needs, themes)
-
-
-CHECKS: tuple[Check, ...] = tuple(
-    _register(module)
-    for module in (
-        defects,
-        authentication,
-        display_name,
-        from_field,
-        brand_name,
-        lookalike,
-        protected_person,
-        own_domain,
-        reply_to,
-        envelope,
-        freemail_pose,
-        self_sent,
-        first_contact,
-        broken_habit,
-        stranger_asks,
-        decorated_name,
-        random_name,
-        free_names,
-        host_names,
-        message_id,
-        date_field,
-        bulk_tools,
-        forged_received,
-        no_recipients,
-        homograph,
-        link_text,
-        ip_hosts,
-        url_form,
-        redirects,
-        recipient_in_link,
-        download,
-        brand_in_path,
-        foreign_target,
-        new_hosts,
-        qr_codes,
-        credential_lure,
-        brand_mention,
-        urgency,
-        payment_requests,
-        extortion,
-        call_back,
-        advance_fee,
-        lures,
-        spam_vocabulary,
-        filter_evasion,
-        image_only,
-        fake_reply,
-        fake_bounce,
-        subject,
-        bulk_mail,
-        campaign,
-        text_model,
-        eicar,
-        archives,
-        executables,
-        scanners,
-        traits,
-        commands,
-        protected_document,
-        calendar_invitation,
-        recipient_domain,
-    )
+CHECKS: tuple[Check, ...] = (
+    defects,
+    authentication,
+    display_name,
+    from_field,
+    brand_name,
+    lookalike,
+    protected_person,
+    own_domain,
+    reply_to,
+    envelope,
+    freemail_pose,
+    self_sent,
+    first_contact,
+    broken_habit,
+    stranger_asks,
+    decorated_name,
+    random_name,
+    free_names,
+    host_names,
+    message_id,
+    date_field,
+    bulk_tools,
+    forged_received,
+    no_recipients,
+    homograph,
+    link_text,
+    ip_hosts,
+    url_form,
+    redirects,
+    recipient_in_link,
+    download,
+    brand_in_path,
+    foreign_target,
+    new_hosts,
+    qr_codes,
+    credential_lure,
+    brand_mention,
+    urgency,
+    payment_requests,
+    extortion,
+    call_back,
+    advance_fee,
+    lures,
+    spam_vocabulary,
+    filter_evasion,
+    image_only,
+    fake_reply,
+    fake_bounce,
+    subject,
+    bulk_mail,
+    campaign,
+    text_model,
+    eicar,
+    archives,
+    executables,
+    scanners,
+    traits,
+    commands,
+    protected_document,
+    calendar_invitation,
+    recipient_domain,
 )

@@ -1,12 +1,23 @@
-"""Tricks that a reader sees and a check states: each trait leads to its kind, and ordinary ones to none."""
+"""The checks of `files/traits`: the tricks, and what looks like them."""
 
 import pytest
 
-from gatepost.checks.files.traits import check
+from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
 from gatepost.files.values import File, Trait
 from gatepost.findings import Reading
+from gatepost.kinds import (
+    FILE_CALENDAR_ORGANIZER,
+    FILE_EMBEDDED_OBJECT,
+    FILE_EXCEL4_MACRO,
+    FILE_MACRO,
+    FILE_MACRO_AUTORUN,
+    FILE_MACRO_CALL,
+)
+from gatepost.mail.message import Message, Part
+from gatepost.names import Address
 
 
+# Tricks that a reader sees and a check states: each trait leads to its kind, and ordinary ones to none.
 @pytest.mark.parametrize(
     ("trait", "kinds"),
     [
@@ -39,6 +50,89 @@ from gatepost.findings import Reading
 )
 def test_traits(trait: Trait, kinds: list[str]) -> None:
     reading = Reading(files=(File("1/a", b"", "data", "0" * 64, traits=(trait,)), File("2/b", b"", "pdf", "1" * 64)))
-    findings = list(check(reading))
+    findings = list(traits(reading))
     assert [finding.kind for finding in findings] == kinds
     assert all(finding.about == "0" * 64 for finding in findings)
+
+
+# Macros: a fact; those that start by themselves or reach out: a sign.
+@pytest.mark.parametrize(
+    ("noted", "kinds"),
+    [
+        ((("macro", "Module1"),), [FILE_MACRO.id]),
+        ((("macro", "Module1"), ("macro", "Module2")), [FILE_MACRO.id]),
+        ((("macro", "M"), ("macro-autorun", "AutoOpen")), [FILE_MACRO.id, FILE_MACRO_AUTORUN.id]),
+        ((("macro", "M"), ("macro-call", "wscript.shell")), [FILE_MACRO.id, FILE_MACRO_CALL.id]),
+        ((("macro", "Excel 4.0"), ("macro-cells", "hidden")), [FILE_MACRO.id, FILE_EXCEL4_MACRO.id]),
+        ((), []),  # a letter
+        ((("embedded-object", "chart"),), [FILE_EMBEDDED_OBJECT.id]),
+        ((("encrypted", "Word"),), []),
+        ((("pdf-form", "AcroForm"),), []),
+    ],
+)
+def test_macro(noted: tuple[tuple[str, str], ...], kinds: list[str]) -> None:
+    file = File("1/a.doc", b"", "ole", "0" * 64, traits=tuple(Trait(*trait) for trait in noted))
+    assert [finding.kind for finding in traits(Reading(files=(file,)))] == kinds
+
+
+def test_a_part_stands_for_its_document() -> None:
+    file = File("1/a.docm/x.bin", b"", "ole", "0" * 64, traits=(Trait("macro", "M"),), within="d" * 64)
+    assert [finding.about for finding in traits(Reading(files=(file,)))] == ["d" * 64]
+
+
+# What is encrypted for its recipient is stated; what is only signed is not.
+ENVELOPED = bytes.fromhex("308006092a864886f70d010703a080")
+SIGNED = bytes.fromhex("308006092a864886f70d010702a080")
+
+
+@pytest.mark.parametrize(
+    ("part", "forms"),
+    [
+        (Part("1", content_type="application/pkcs7-mime", content=ENVELOPED), ["S/MIME"]),
+        (Part("1", content_type="application/x-pkcs7-mime", content=ENVELOPED), ["S/MIME"]),
+        (Part("1", content_type="multipart/encrypted"), ["OpenPGP"]),
+        (Part("1", content=b"-----BEGIN PGP MESSAGE-----\n\nhQ"), ["OpenPGP"]),
+        (Part("1", content_type="application/pkcs7-mime", content=SIGNED), []),
+        (Part("1", content_type="multipart/signed"), []),
+        (Part("1", content=b"-----BEGIN PGP SIGNED MESSAGE-----\n\nHello"), []),
+        (Part("1", content=b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n"), []),
+    ],
+)
+def test_encrypted_parts(part: Part, forms: list[str]) -> None:
+    findings = list(protected_document(Reading(Message(parts=(part,)))))
+    assert [finding.facts["form"] for finding in findings] == forms
+    assert {finding.kind for finding in findings} <= {"limit:encrypted"}
+
+
+def test_protected_documents() -> None:
+    protected = File("1/a.docx", b"", "ole", "0" * 64, traits=(Trait("encrypted", "Office"),))
+    opened = File("3/c.xlsx", b"", "ole", "2" * 64, traits=(Trait("default-password"),))
+    given = File("4/d.pdf", b"", "pdf", "3" * 64, traits=(Trait("document-password", "123"),))
+    plain = File("2/b.docx", b"", "zip", "1" * 64)
+    findings = list(protected_document(Reading(files=(protected, plain, opened, given))))
+    assert [(finding.where, finding.kind) for finding in findings] == [
+        ("1/a.docx", "limit:encrypted"),
+        ("3/c.xlsx", "file:default-password"),
+        ("4/d.pdf", "file:document-password"),
+    ]
+
+
+# Invitations in another's name, beside those of colleagues, assistants and one's own.
+@pytest.mark.parametrize(
+    ("method", "organiser", "kinds"),
+    [
+        ("REQUEST", "boss@bank.example", [FILE_CALENDAR_ORGANIZER.id]),
+        ("PUBLISH", "boss@bank.example", [FILE_CALENDAR_ORGANIZER.id]),
+        ("REQUEST", "ann@sender.test", []),
+        ("REQUEST", "room@rooms.sender.test", []),  # same owner
+        ("REQUEST", "bob@receiver.test", []),  # an invitation of one's own, forwarded
+        ("REPLY", "boss@bank.example", []),  # an answer names the organiser who asked
+        ("CANCEL", "boss@bank.example", []),
+        ("", "boss@bank.example", []),  # a calendar file, no invitation
+    ],
+)
+def test_organiser(method: str, organiser: str, kinds: list[str]) -> None:
+    traits = [Trait("calendar-organizer", organiser)] + ([Trait("calendar-method", method)] if method else [])
+    file = File("1/a.ics", b"", "ics", "0" * 64, traits=tuple(traits))
+    message = Message(senders=(Address("", "ann", "sender.test"),), recipients=(Address("", "bob", "receiver.test"),))
+    assert [finding.kind for finding in calendar_invitation(Reading(message, files=(file,)))] == kinds

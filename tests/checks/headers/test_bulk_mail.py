@@ -1,8 +1,8 @@
-"""Mail that went to many."""
+"""The checks of `headers/bulk_mail`: the tricks, and what looks like them."""
 
 import pytest
 
-from gatepost.checks.headers.bulk_mail import check
+from gatepost.checks.headers.bulk_mail import bulk_mail, bulk_tools
 from gatepost.findings import Reading
 from gatepost.kinds import (
     BULK_DISCUSSION_LIST,
@@ -10,10 +10,14 @@ from gatepost.kinds import (
     BULK_PRECEDENCE,
     BULK_UNSUBSCRIBE,
     BULK_UNSUBSCRIBE_LINK,
+    HEADER_FORGED_MAILER,
+    HEADER_ODD_MAILER,
+    HEADER_UNFILLED_TEMPLATE,
 )
 from gatepost.mail.message import Field, Headers, Link, Message
 
 
+# Mail that went to many.
 @pytest.mark.parametrize(
     ("fields", "kinds"),
     [
@@ -31,7 +35,7 @@ from gatepost.mail.message import Field, Headers, Link, Message
 )
 def test_newsletter(fields: dict[str, str], kinds: list[str]) -> None:
     headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
-    assert [finding.kind for finding in check(Reading(Message(headers=headers)))] == kinds
+    assert [finding.kind for finding in bulk_mail(Reading(Message(headers=headers)))] == kinds
 
 
 @pytest.mark.parametrize(
@@ -45,4 +49,64 @@ def test_newsletter(fields: dict[str, str], kinds: list[str]) -> None:
 )
 def test_a_link_to_unsubscribe(shown: str, kinds: list[str]) -> None:
     link = Link("https://shop.example/u", "https://shop.example/u", "shop.example", shown, "1", "html")
-    assert [finding.kind for finding in check(Reading(Message(links=(link,))))] == kinds
+    assert [finding.kind for finding in bulk_mail(Reading(Message(links=(link,))))] == kinds
+
+
+# Mail programs that are only claimed.
+EXPRESS = {"x-mailer": "Microsoft Outlook Express 6.00.2800.1106"}
+OLE = {"x-mimeole": "Produced By Microsoft MimeOLE V6.00"}
+BAT = {"x-mailer": "The Bat! (v2.00.9) Personal"}
+APPLE = {"x-mailer": "Apple Mail (2.3654.120.0.1.13)"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds"),
+    [
+        (EXPRESS, [HEADER_FORGED_MAILER.id]),
+        (EXPRESS | OLE | {"message-id": "<45a6b20$e8dea3c9@x>"}, [HEADER_FORGED_MAILER.id]),
+        (BAT | {"message-id": "<817.60667578265184@thebat.net>"}, [HEADER_FORGED_MAILER.id]),
+        (APPLE | {"message-id": "<12345@evil.test>"}, [HEADER_FORGED_MAILER.id]),
+        ({"x-mailer": "6pHng"}, [HEADER_ODD_MAILER.id]),
+        ({"x-mailer": "2"}, [HEADER_ODD_MAILER.id]),
+        (EXPRESS | OLE | {"message-id": "<001a01c1a2b3$c4d5e6f0$0100007f@host>"}, []),
+        (EXPRESS | OLE | {"message-id": "<BAY1-DAV123@phx.gbl>"}, []),  # through Hotmail
+        (BAT | {"message-id": "<1234567.20030714123456@corp.example>"}, []),
+        (APPLE | {"message-id": "<9A2B4C6D-1234-5678-9ABC-DEF012345678@corp.example>"}, []),
+        (EXPRESS | {"list-post": "<mailto:l@l.example>"}, []),  # lists take fields away
+        ({"x-mailer": "Microsoft Office Outlook 11", "thread-index": "AcY"}, []),
+        ({"x-mailer": "MailUp"}, []),
+        ({"x-mailer": "Mutt/1.5"}, []),
+        ({"x-mailer": "exmh"}, []),
+        ({"user-agent": "VM"}, []),
+        ({}, []),
+    ],
+)
+def test_forged_mailer(fields: dict[str, str], kinds: list[str]) -> None:
+    headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
+    assert [finding.kind for finding in bulk_tools(Reading(Message(headers=headers)))] == kinds
+
+
+# Templates that show through.
+@pytest.mark.parametrize(
+    ("name", "value", "kinds"),
+    [
+        ("x-mailer", "%XMAILER", [HEADER_UNFILLED_TEMPLATE.id]),
+        ("message-id", "<%MSGIDNemo@camf.example>", [HEADER_UNFILLED_TEMPLATE.id]),
+        ("reply-to", "reply-[nu_24]@shop.example", [HEADER_UNFILLED_TEMPLATE.id]),
+        ("from", "{{sender.name}} <x@shop.example>", [HEADER_UNFILLED_TEMPLATE.id]),
+        ("to", "##email##", [HEADER_UNFILLED_TEMPLATE.id]),
+        ("from", "Ann <ann%corp@relay.example>", []),  # percent routing of old
+        ("to", "[dev] list <dev@lists.example>", []),
+        ("from", "[name] changed <x@shop.example>", [HEADER_UNFILLED_TEMPLATE.id]),
+        ("message-id", "<a{b}c$d@corp.example>", []),
+        ("message-id", "<000a$b1c2$d3@corp.example>", []),
+        ("message-id", "<{4F2A-99}@corp.example>", []),
+        ("subject", "Dear {First Name}", []),
+        ("from", "Ann 100% <ann@corp.example>", []),
+        ("x-mailer", "Foo [version 1.73]", []),
+        ("to", "#general <general@corp.example>", []),
+    ],
+)
+def test_template(name: str, value: str, kinds: list[str]) -> None:
+    headers = Headers((Field(name, value, b""),))
+    assert [finding.kind for finding in bulk_tools(Reading(Message(headers=headers)))] == kinds

@@ -1,15 +1,17 @@
-"""The words of advertising, in advertising and elsewhere."""
+"""The checks of `text/spam_vocabulary`: the tricks, and what looks like them."""
 
 from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.spam_vocabulary import check
+from gatepost.checks.text.spam_vocabulary import spam_vocabulary
 from gatepost.findings import Reading
 from gatepost.kinds import TEXT_SPAM_VOCABULARY
 
 Letter = Callable[..., Reading]
 
+
+# The words of advertising, in advertising and elsewhere.
 AWAY = "https://elsewhere.example/x"
 HOME = "https://www.sender.example/x"
 
@@ -69,4 +71,4 @@ HOME = "https://www.sender.example/x"
 )
 def test_spam_vocabulary(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in check(reading) if finding.strength >= 0.5] == kinds
+    assert [finding.kind for finding in spam_vocabulary(reading) if finding.strength >= 0.5] == kinds

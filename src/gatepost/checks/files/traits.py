@@ -1,27 +1,14 @@
-"""What a document, page or package can do by itself: one kind for each trait that the readers of files note.
-
-- Macros: companies do mail each other spreadsheets with macros, so a macro alone is a fact. One that starts by itself,
-  and one that reaches out of its document (a shell, a download, foreign memory), makes a document a program.
-- Actions: a slide runs a program when the mouse moves over a shape; a packaged object is a command line under the icon
-  of a letter. An installer runs as a program does.
-- Remote parts: the mailed document is harmless; its template or object comes from the attacker's server
-  (CVE-2017-0199, CVE-2021-40444, CVE-2022-30190). Templates on the author's own disk are left out by the readers.
-- Embedded objects: a chart in a letter is an embedded spreadsheet, and what is embedded is judged as a file of its own.
-  Nothing new is written with the old equation editor; what brings an object for it is mostly CVE-2017-11882.
-- PDF (ISO 32000-1 section 12.6): forms calculate with JavaScript and electronic invoices embed their data; a PDF that
-  starts a program is not ordinary, and a script that runs at once is rarely a form's.
-- HTML smuggling (ATT&CK T1027.006): a page holds a file as a literal and saves it by script, behind every scanner. An
-  honest sender attaches the file.
-- Attached pages: the browser runs what the mail program would not. A page that asks for a password brings the phishing
-  site along, so that no link gives it away.
-"""
+"""What the readers of files note about a document, page, invitation or encrypted part."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from gatepost.findings import Reading
+from gatepost.findings import Reading, check
 from gatepost.kinds import (
+    FILE_CALENDAR_ORGANIZER,
+    FILE_DEFAULT_PASSWORD,
+    FILE_DOCUMENT_PASSWORD,
     FILE_EMBEDDED_OBJECT,
     FILE_EQUATION_EDITOR,
     FILE_EXCEL4_MACRO,
@@ -44,9 +31,12 @@ from gatepost.kinds import (
     FILE_REMOTE_OBJECT,
     FILE_REMOTE_TEMPLATE,
     FILE_SVG_SCRIPT,
+    LIMIT_ENCRYPTED,
     Finding,
     Kind,
 )
+from gatepost.mail.message import Part
+from gatepost.names import org_domain
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -83,11 +73,28 @@ BY_TRAIT: dict[str, Stated] = {
     "page-svg-script": Stated(FILE_SVG_SCRIPT, joined=False),
     "page-meta-refresh": Stated(FILE_HTML_REDIRECT, joined=False),
 }
-KINDS = tuple(dict.fromkeys(stated.kind for stated in BY_TRAIT.values()))
-NEEDS = frozenset({"trait"})
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+@check(*dict.fromkeys(stated.kind for stated in BY_TRAIT.values()), needs={"trait"})
+def traits(reading: Reading) -> Iterator[Finding]:
+    """What a document, page or package can do by itself: one kind for each trait that the readers of files note.
+
+    - Macros: companies do mail each other spreadsheets with macros, so a macro alone is a fact. One that starts by
+      itself, and one that reaches out of its document (a shell, a download, foreign memory), makes a document a
+      program.
+    - Actions: a slide runs a program when the mouse moves over a shape; a packaged object is a command line under the
+      icon of a letter. An installer runs as a program does.
+    - Remote parts: the mailed document is harmless; its template or object comes from the attacker's server
+      (CVE-2017-0199, CVE-2021-40444, CVE-2022-30190). Templates on the author's own disk are left out by the readers.
+    - Embedded objects: a chart in a letter is an embedded spreadsheet, and what is embedded is judged as a file of its
+      own. Nothing new is written with the old equation editor; what brings an object for it is mostly CVE-2017-11882.
+    - PDF (ISO 32000-1 section 12.6): forms calculate with JavaScript and electronic invoices embed their data; a PDF
+      that starts a program is not ordinary, and a script that runs at once is rarely a form's.
+    - HTML smuggling (ATT&CK T1027.006): a page holds a file as a literal and saves it by script, behind every scanner.
+      An honest sender attaches the file.
+    - Attached pages: the browser runs what the mail program would not. A page that asks for a password brings the
+      phishing site along, so that no link gives it away.
+    """
     for file in reading.files:
         for name in dict.fromkeys(trait.name for trait in file.traits):
             stated = BY_TRAIT.get(name)
@@ -97,3 +104,63 @@ def check(reading: Reading) -> Iterator[Finding]:
             for detail in [", ".join(details)] if stated.joined else details:
                 facts = {stated.fact: detail}
                 yield stated.kind.at(file.path, strength=1.0, about=file.document, **facts)
+
+
+_SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
+# The object identifiers id-envelopedData and id-ct-authEnvelopedData, as they stand in the first bytes.
+_ENVELOPED_IDENTIFIERS = (
+    bytes.fromhex("06092a864886f70d010703"),
+    bytes.fromhex("060b2a864886f70d0109100117"),
+)
+
+
+@check(LIMIT_ENCRYPTED, FILE_DEFAULT_PASSWORD, FILE_DOCUMENT_PASSWORD)
+def protected_document(reading: Reading) -> Iterator[Finding]:
+    """Content that only its recipient can read: password-protected documents, S/MIME (RFC 8551) and OpenPGP (RFC 9580).
+
+    Doctors, lawyers and banks send such mail every day, so it is stated and weighs nothing. (An encrypted archive is
+    another matter: it is how programs travel.) A workbook under the password that Excel tries by itself is hidden from
+    scanners only; old write-protected ones look the same. So is a document whose password stands beside it.
+    """
+    for part in reading.message.parts:
+        if form := _encryption_of(part):
+            yield LIMIT_ENCRYPTED.at(part.path, form=form)
+    for file in reading.files:
+        for form in dict.fromkeys(file.seen("encrypted")):
+            yield LIMIT_ENCRYPTED.at(file.path, about=file.document, form=form)
+        if file.seen("default-password"):
+            yield FILE_DEFAULT_PASSWORD.at(file.path, about=file.document, type=file.type)
+        for password in file.seen("document-password"):
+            yield FILE_DOCUMENT_PASSWORD.at(file.path, about=file.document, type=file.type, password=password)
+
+
+def _encryption_of(part: Part) -> str:
+    """Return how a part is encrypted, "" where it is not: signed S/MIME looks the same from outside."""
+    if part.content_type in _SMIME_TYPES and any(mark in part.content[:64] for mark in _ENVELOPED_IDENTIFIERS):
+        return "S/MIME"
+    if part.content_type == "multipart/encrypted" or part.content.startswith(b"-----BEGIN PGP MESSAGE-----"):
+        return "OpenPGP"
+    return ""
+
+
+_INVITING_METHODS = (("REQUEST",), ("PUBLISH",))
+
+
+@check(FILE_CALENDAR_ORGANIZER, needs={"trait"})
+def calendar_invitation(reading: Reading) -> Iterator[Finding]:
+    """Invitations in another's name (RFC 5546): the calendar shows the organiser that the file names, not who sent it.
+
+    Calendar services and assistants do send for others, so it weighs little. A calendar program enters the invitation
+    by itself, with its links, even where the mail itself was moved to junk.
+    """
+    invitations = [file for file in reading.files if file.traits and file.seen("calendar-method") in _INVITING_METHODS]
+    if not invitations:
+        return
+    message = reading.message
+    own = {org_domain(address.domain) for address in (*message.senders, *message.reply_to)}
+    # Invitations of one's own come back as answers of those who were invited.
+    own |= {org_domain(recipient.domain) for recipient in message.recipients}
+    for file in invitations:
+        for organiser in file.seen("calendar-organizer"):
+            if org_domain(organiser.rpartition("@")[2]) not in own:
+                yield FILE_CALENDAR_ORGANIZER.at(file.path, about=file.document, organiser=organiser)

@@ -1,23 +1,22 @@
-"""Mail that says itself it went to many: lists and newsletters (RFC 2369, RFC 2919, RFC 8058).
+"""Mail that was sent to many: what says so openly, and the traces of mass-mailing tools."""
 
-This is no fault. It names the mail `bulk`, which is delivered; only together with bad signs does it matter. Besides the
-fields of the standards there are older and private ones: `Precedence: bulk`, `Feedback-ID`, the marks of mailing
-services, and a link to unsubscribe in the text.
-"""
+import re
+from collections.abc import Iterator, Mapping
 
-from collections.abc import Iterator
+import msgspec
 
-from gatepost.findings import Reading
+from gatepost.findings import Reading, check
 from gatepost.kinds import (
     BULK_DISCUSSION_LIST,
     BULK_MAILING_SERVICE,
     BULK_PRECEDENCE,
     BULK_UNSUBSCRIBE,
     BULK_UNSUBSCRIBE_LINK,
+    HEADER_FORGED_MAILER,
+    HEADER_ODD_MAILER,
+    HEADER_UNFILLED_TEMPLATE,
     Finding,
 )
-
-KINDS = (BULK_UNSUBSCRIBE, BULK_DISCUSSION_LIST, BULK_PRECEDENCE, BULK_MAILING_SERVICE, BULK_UNSUBSCRIBE_LINK)
 
 # Fields by which mailing services recognise their own campaigns when complaints come back.
 _SERVICE_FIELDS = frozenset(
@@ -53,7 +52,14 @@ _FAREWELLS = (
 )
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+@check(BULK_UNSUBSCRIBE, BULK_DISCUSSION_LIST, BULK_PRECEDENCE, BULK_MAILING_SERVICE, BULK_UNSUBSCRIBE_LINK)
+def bulk_mail(reading: Reading) -> Iterator[Finding]:
+    """Mail that says itself it went to many: lists and newsletters (RFC 2369, RFC 2919, RFC 8058).
+
+    This is no fault. It names the mail `bulk`, which is delivered; only together with bad signs does it matter. Besides
+    the fields of the standards there are older and private ones: `Precedence: bulk`, `Feedback-ID`, the marks of
+    mailing services, and a link to unsubscribe in the text.
+    """
     fields = reading.fields
     if reading.is_discussion:
         yield BULK_DISCUSSION_LIST.at("List-Post", list=fields.get("list-id", ""))
@@ -78,3 +84,94 @@ def _find_unsubscribe_link(reading: Reading) -> str:
             if any(word in shown for word in _FAREWELLS):
                 return link.shown
     return ""
+
+
+_UUID = r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
+
+
+class _Habit(msgspec.Struct, frozen=True):
+    """What a program writes: the form of its Message-ID, and fields of which at least one is there."""
+
+    claim: re.Pattern[str]
+    identifier: re.Pattern[str] | None
+    fields: tuple[str, ...] = ()
+
+
+def _make_habit(claim: str, identifier: str | None, *fields: str) -> _Habit:
+    return _Habit(re.compile(claim), re.compile(identifier) if identifier else None, fields)
+
+
+_HABITS = (
+    # Hotmail and MSN, through which Outlook Express sent as well, write their own identifiers.
+    _make_habit(
+        r"Microsoft Outlook Express \d", r"<(?:[0-9a-f]{12}\$[0-9a-f]{8}\$[0-9a-f]{8}@|[^@$]{1,200}@)", "x-mimeole"
+    ),
+    _make_habit(r"Microsoft Office Outlook,? ", None, "x-mimeole", "thread-index"),
+    _make_habit(r"Microsoft Outlook,? Build ", None, "x-mimeole", "thread-index"),
+    _make_habit(
+        r"The Bat! \(", r"<\d{1,12}\.(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d@"
+    ),
+    _make_habit(r"Apple Mail \(|(?:iPhone|iPad) Mail \(", rf"<{_UUID}(?:\.\w+)?@"),
+    _make_habit(r"(?:Mozilla )?Thunderbird[ /]\d", rf"<(?:[0-9A-Fa-f]{{8}}\.\d{{6,8}}|{_UUID}|[\w.-]{{1,80}})@"),
+    _make_habit(r"QUALCOMM Windows Eudora", r"<[\d.]{10,}[\w.]*@|<v0\d+[a-z0-9]+@"),
+)
+# "6pHng", "SufxM" and "2" are filled in by a machine: no program is named so.
+_RANDOM_MAILER = re.compile(
+    r"(?:\d{1,6}|(?=[A-Za-z0-9]{2,6}\Z)(?:\d+[A-Za-z]|[A-Za-z]+\d+[A-Za-z]).*|[A-Za-z]{1,3}[a-z][A-Z])\Z"
+)
+_WRITTEN_BY_MACHINE = ("from", "reply-to", "message-id", "x-mailer", "to", "sender", "return-path", "date")
+_PLACEHOLDER = re.compile(
+    r"%(?:MSGID|MESSAGEID|XMAILER|RANDOM|RND|CUSTOM|SUBJECT|BOUNDARY|EMAIL|[A-Z_]{4,20}(?![A-Za-z%]))"
+    r"|(?i:\{\{?[%#$]?[A-Za-z][\w. ]{1,30}\}|\[\[[\w.]{2,30}\]\]|%%[\w.]{2,30}%%|##[\w.]{2,30}##"
+    r"|\[(?:nu|num|rnd|rand|random|an|al|email|e?mail_?user|domain|name|firstname|fromname|user)(?:_?\d{1,4})?\]"
+    r"|\$\{?(?:rand|email|name|domain|subject)\w{0,20}\}?)"
+)
+_PLACEHOLDER_MARKS = frozenset("%{[#$")
+
+
+@check(HEADER_FORGED_MAILER, HEADER_ODD_MAILER, HEADER_UNFILLED_TEMPLATE)
+def bulk_tools(reading: Reading) -> Iterator[Finding]:
+    """Traces of mass-mailing tools: a mail program that is only claimed, and placeholders that were not filled in.
+
+    `X-Mailer: Microsoft Outlook Express 6.00` comes with an X-MimeOLE field and a Message-ID of three groups of hex
+    digits; The Bat! puts the time into its Message-ID; Apple's programs use a UUID. Mass-mailing tools copy the name of
+    the program and not its habits. Lists and gateways may take fields away, so mail of discussion lists is left out.
+
+    In `Reply-To: reply-[nu_24]@example.com` or `X-Mailer: %XMAILER` the template shows through. Honest mailers also
+    send "Dear {first name}" now and then, but in the subject; addresses and identifiers are written by their system.
+    """
+    yield from _find_forged_program(reading)
+    yield from _find_placeholder(reading)
+
+
+def _find_forged_program(reading: Reading) -> Iterator[Finding]:
+    claimed = reading.fields.get("x-mailer") or reading.fields.get("user-agent")
+    if not claimed or reading.is_discussion:
+        return
+    claimed = claimed.strip()
+    for habit in _HABITS:
+        if habit.claim.match(claimed):
+            missing = _find_missing_habit(habit, reading.fields)
+            if missing:
+                yield HEADER_FORGED_MAILER.at("X-Mailer", claimed=claimed, missing=missing)
+            return
+    if _RANDOM_MAILER.match(claimed):
+        yield HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
+
+
+def _find_missing_habit(habit: _Habit, fields: Mapping[str, str]) -> str:
+    """Return what the program always writes and this mail has not, "" for nothing."""
+    identifier = fields.get("message-id")
+    if habit.identifier and identifier and not habit.identifier.match(identifier.strip()):
+        return "its form of Message-ID"
+    if habit.fields and not any(name in fields for name in habit.fields):
+        return habit.fields[0]
+    return ""
+
+
+def _find_placeholder(reading: Reading) -> Iterator[Finding]:
+    for name in _WRITTEN_BY_MACHINE:
+        value = reading.fields.get(name, "")
+        if not _PLACEHOLDER_MARKS.isdisjoint(value) and (match := _PLACEHOLDER.search(value[:1000])):
+            yield HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())
+            return

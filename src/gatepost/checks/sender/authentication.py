@@ -1,19 +1,9 @@
-"""What SPF, DKIM and DMARC say, where it is bad (RFC 7208, RFC 6376, RFC 9989), and that DMARC passed.
-
-None of SPF and DKIM is proof by itself: forwarding breaks SPF, mailing lists break DKIM. A failure of DNS is stated, so
-that the ledger is whole, and weighs nothing: an outage must not hold the world's mail. An owner who publishes
-`p=reject` asks for unauthenticated mail in its name to be refused; `quarantine` and `none` claim less. A domain without
-a DMARC record claims nothing.
-
-Some signatures prove less than they seem (RFC 6376 sections 3.5, 3.6.1 and 8.2): `l=` signs only the first bytes of the
-body, and anybody may add the rest; a key in test mode asks to be ignored; a short key can be computed. What counts is
-whether another signature does better.
-"""
+"""The results of SPF, DKIM and DMARC."""
 
 from collections.abc import Iterator
 
 from gatepost.auth.results import Authentication, Dkim
-from gatepost.findings import Reading
+from gatepost.findings import Reading, check
 from gatepost.kinds import (
     AUTH_DKIM_FAIL,
     AUTH_DKIM_PARTIAL,
@@ -29,7 +19,11 @@ from gatepost.kinds import (
     Finding,
 )
 
-KINDS = (
+_SPF = {"fail": AUTH_SPF_FAIL, "softfail": AUTH_SPF_SOFTFAIL, "permerror": AUTH_PERMERROR, "temperror": AUTH_TEMPERROR}
+_DKIM = {"fail": AUTH_DKIM_FAIL, "permerror": AUTH_PERMERROR, "temperror": AUTH_TEMPERROR}
+
+
+@check(
     AUTH_SPF_FAIL,
     AUTH_SPF_SOFTFAIL,
     AUTH_DKIM_FAIL,
@@ -42,12 +36,18 @@ KINDS = (
     AUTH_DKIM_TESTING,
     AUTH_DKIM_WEAK_KEY,
 )
+def authentication(reading: Reading) -> Iterator[Finding]:
+    """What SPF, DKIM and DMARC say, where it is bad (RFC 7208, RFC 6376, RFC 9989), and that DMARC passed.
 
-_SPF = {"fail": AUTH_SPF_FAIL, "softfail": AUTH_SPF_SOFTFAIL, "permerror": AUTH_PERMERROR, "temperror": AUTH_TEMPERROR}
-_DKIM = {"fail": AUTH_DKIM_FAIL, "permerror": AUTH_PERMERROR, "temperror": AUTH_TEMPERROR}
+    None of SPF and DKIM is proof by itself: forwarding breaks SPF, mailing lists break DKIM. A failure of DNS is
+    stated, so that the ledger is whole, and weighs nothing: an outage must not hold the world's mail. An owner who
+    publishes `p=reject` asks for unauthenticated mail in its name to be refused; `quarantine` and `none` claim less. A
+    domain without a DMARC record claims nothing.
 
-
-def check(reading: Reading) -> Iterator[Finding]:
+    Some signatures prove less than they seem (RFC 6376 sections 3.5, 3.6.1 and 8.2): `l=` signs only the first bytes of
+    the body, and anybody may add the rest; a key in test mode asks to be ignored; a short key can be computed. What
+    counts is whether another signature does better.
+    """
     seen = reading.authentication
     if seen.spf.result in _SPF:
         yield _SPF[seen.spf.result].at("SPF", domain=seen.spf.domain, host=seen.host, reason=seen.spf.reason)

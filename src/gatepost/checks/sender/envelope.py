@@ -1,17 +1,9 @@
-"""Envelope senders that have nothing to do with From, or are missing (RFC 5321 section 3.6.3 and 4.5.5).
-
-Bulk senders, lists and forwarders use bounce addresses of their own, so a difference alone says little: such addresses
-are left out where they show what they are. A company that writes through a free mailbox, or through the own account of
-a web server (`nobody@`, `www-data@`: a script on a site that was broken into), is another matter.
-
-The empty reverse path `<>` is for reports on delivery and receipt, so that they cause no others. It also escapes SPF
-and every block list of senders, so spam uses it for letters.
-"""
+"""The sender of the envelope (MAIL FROM), compared with From."""
 
 from collections.abc import Iterator
 
 from gatepost.checks.known_names import is_freemail, is_tenant
-from gatepost.findings import Reading
+from gatepost.findings import Reading, check
 from gatepost.kinds import (
     SENDER_ENVELOPE_FREEMAIL,
     SENDER_ENVELOPE_SCRIPT,
@@ -20,8 +12,6 @@ from gatepost.kinds import (
     Finding,
 )
 from gatepost.names import normal_domain, org_domain
-
-KINDS = (SENDER_ENVELOPE_FREEMAIL, SENDER_ENVELOPE_SCRIPT, SENDER_NULL_SENDER, SENDER_RETURN_PATH_MISMATCH)
 
 # Addresses that are made for bounces: VERP, SRS and BATV have = or + in them, the others say so.
 _BOUNCE_MARKS = ("=", "+", "bounce", "return", "owner-", "-request", "-errors", "noreply", "no-reply", "mailer")
@@ -66,7 +56,17 @@ def is_report(reading: Reading) -> bool:
     return any(part.content_type in _STATUS_TYPES for part in reading.message.parts)
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+@check(SENDER_ENVELOPE_FREEMAIL, SENDER_ENVELOPE_SCRIPT, SENDER_NULL_SENDER, SENDER_RETURN_PATH_MISMATCH)
+def envelope(reading: Reading) -> Iterator[Finding]:
+    """Envelope senders that have nothing to do with From, or are missing (RFC 5321 section 3.6.3 and 4.5.5).
+
+    Bulk senders, lists and forwarders use bounce addresses of their own, so a difference alone says little: such
+    addresses are left out where they show what they are. A company that writes through a free mailbox, or through the
+    own account of a web server (`nobody@`, `www-data@`: a script on a site that was broken into), is another matter.
+
+    The empty reverse path `<>` is for reports on delivery and receipt, so that they cause no others. It also escapes
+    SPF and every block list of senders, so spam uses it for letters.
+    """
     if reading.envelope.sender.strip("<> "):
         yield from _compare_with_from(reading)
     # Without the border MTA's word the envelope is simply not known.

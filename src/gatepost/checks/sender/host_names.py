@@ -1,15 +1,4 @@
-"""The names of the sending host: the one that it gives itself (HELO, RFC 5321 section 4.1.1.1) and its name in DNS
-(iprev, RFC 8601 section 3).
-
-Mail servers give their full name. Programs on home computers give what comes first: a bare address, a word without a
-dot, a name under an ending that does not exist, the line's own name with the address in it
-(`125-24-153-65.adsl.example`), or the name of the domain that they send to. Large senders put the address into the
-names of their own hosts, too, but say what those are for (`o65113.smtp.sender.example`); a host that only reports that
-mail could not be delivered is believed more.
-
-Every provider gives its mail servers a name in DNS that leads back to their address; many receivers refuse mail
-otherwise. Home lines have names made from their address. A failure of DNS says nothing.
-"""
+"""The names of the sending host, in HELO and in DNS."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +6,7 @@ from functools import lru_cache
 
 from gatepost.checks.known_names import ending_exists, is_under
 from gatepost.checks.sender.envelope import is_report
-from gatepost.findings import Reading
+from gatepost.findings import Reading, check
 from gatepost.kinds import (
     HELO_BARE_IP,
     HELO_DYNAMIC_NAME,
@@ -33,19 +22,6 @@ from gatepost.kinds import (
 )
 from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.strengths import coefficients
-
-KINDS = (
-    HELO_BARE_IP,
-    HELO_NO_DOT,
-    HELO_FREEMAIL,
-    HELO_UNKNOWN_ENDING,
-    HELO_DYNAMIC_NAME,
-    HELO_OWN_DOMAIN,
-    HELO_LOCAL_NAME,
-    HOST_NO_NAME,
-    HOST_FALSE_NAME,
-    HOST_DYNAMIC_NAME,
-)
 
 _INSIDE = re.compile(
     r"\[?(?:10\.|127\.|192\.168\.|169\.254\.|172\.(?:1[6-9]|2\d|3[01])\.|::1|f[cd]|fe80)", re.IGNORECASE
@@ -70,7 +46,31 @@ _DOCUMENTED = "example"
 (_HOME_LINE_NAME,) = coefficients(HELO_DYNAMIC_NAME, "home_line")
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+@check(
+    HELO_BARE_IP,
+    HELO_NO_DOT,
+    HELO_FREEMAIL,
+    HELO_UNKNOWN_ENDING,
+    HELO_DYNAMIC_NAME,
+    HELO_OWN_DOMAIN,
+    HELO_LOCAL_NAME,
+    HOST_NO_NAME,
+    HOST_FALSE_NAME,
+    HOST_DYNAMIC_NAME,
+)
+def host_names(reading: Reading) -> Iterator[Finding]:
+    """The names of the sending host: the one that it gives itself (HELO, RFC 5321 section 4.1.1.1) and its name in DNS
+    (iprev, RFC 8601 section 3).
+
+    Mail servers give their full name. Programs on home computers give what comes first: a bare address, a word without
+    a dot, a name under an ending that does not exist, the line's own name with the address in it
+    (`125-24-153-65.adsl.example`), or the name of the domain that they send to. Large senders put the address into the
+    names of their own hosts, too, but say what those are for (`o65113.smtp.sender.example`); a host that only reports
+    that mail could not be delivered is believed more.
+
+    Every provider gives its mail servers a name in DNS that leads back to their address; many receivers refuse mail
+    otherwise. Home lines have names made from their address. A failure of DNS says nothing.
+    """
     yield from _check_helo(reading)
     yield from _check_reverse_name(reading)
 

@@ -1,29 +1,27 @@
-"""Lures of one form: a story that concerns most people, a reason to follow a link, and a link away from the sender.
-
-A parcel waits for a fee, a tax office owes a refund, a prize is to be claimed, pay or benefits changed, a document was
-shared, a mailbox is full. Those who could honestly write so (the carrier, the tax office, the shop, the employer, the
-sharing service, the mail provider) link to a site of their own; the lure links to wherever its form is. One phrase of a
-story is ordinary: it needs a second one, or a phrase that presses or tells to follow. A long text says less than a
-short one with the same phrases.
-"""
+"""Texts that bring their reader to follow a link or to give away a password."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from gatepost.checks.link_away import find_link_away
+from gatepost.checks.known_names import Brand, find_brands, owns
+from gatepost.checks.links.hosts import find_link_away
 from gatepost.checks.phrases import Phrases, find_phrases, quote
-from gatepost.findings import Reading
+from gatepost.findings import Reading, check
 from gatepost.kinds import (
+    TEXT_BRAND_WITHOUT_LINK,
+    TEXT_CREDENTIAL_LURE,
     TEXT_DOCUMENT_LURE,
     TEXT_MAILBOX_LURE,
     TEXT_PARCEL_LURE,
     TEXT_PRIZE_LURE,
     TEXT_REFUND_LURE,
     TEXT_SALARY_LURE,
+    TEXT_URGENCY,
     Finding,
     Kind,
 )
+from gatepost.names import normal_domain
 from gatepost.strengths import coefficients
 
 
@@ -65,22 +63,22 @@ class Lure(msgspec.Struct, frozen=True):
 
 
 _SUBJECT: frozenset[str] = frozenset()
-_URGENCY = frozenset({"urgency"})
-(_LEAST,) = coefficients("lure", "least")
+_URGENCY_THEMES = frozenset({"urgency"})
+(_LEAST_LURE,) = coefficients("lure", "least")
 
 LURES = (
     Lure(
         kind=TEXT_PARCEL_LURE,
         theme="parcel",
         numbers=coefficients(TEXT_PARCEL_LURE, "per_phrase", "full_length", "urgency"),
-        raised_by=(_URGENCY,),
+        raised_by=(_URGENCY_THEMES,),
         beside=frozenset({"follow", "urgency"}),
     ),
     Lure(
         kind=TEXT_REFUND_LURE,
         theme="refund",
         numbers=coefficients(TEXT_REFUND_LURE, "per_phrase", "full_length", "urgency"),
-        raised_by=(_URGENCY,),
+        raised_by=(_URGENCY_THEMES,),
         beside=frozenset({"follow", "urgency", "credential", "limitation"}),
         two_phrases=False,
     ),
@@ -88,7 +86,7 @@ LURES = (
         kind=TEXT_PRIZE_LURE,
         theme="prize",
         numbers=coefficients(TEXT_PRIZE_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
-        raised_by=(_SUBJECT, _URGENCY),
+        raised_by=(_SUBJECT, _URGENCY_THEMES),
         in_subject=True,
     ),
     Lure(
@@ -111,15 +109,22 @@ LURES = (
         kind=TEXT_MAILBOX_LURE,
         theme="mailbox",
         numbers=coefficients(TEXT_MAILBOX_LURE, "per_phrase", "full_length", "credential", "urgency"),
-        raised_by=(frozenset({"credential"}), _URGENCY),
+        raised_by=(frozenset({"credential"}), _URGENCY_THEMES),
         beside=frozenset({"credential", "limitation", "urgency"}),
     ),
 )
-KINDS = tuple(lure.kind for lure in LURES)
-THEMES = frozenset(lure.theme for lure in LURES)
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+@check(*(lure.kind for lure in LURES), themes={lure.theme for lure in LURES})
+def lures(reading: Reading) -> Iterator[Finding]:
+    """Lures of one form: a story that concerns most people, a reason to follow a link, and a link away from the sender.
+
+    A parcel waits for a fee, a tax office owes a refund, a prize is to be claimed, pay or benefits changed, a document
+    was shared, a mailbox is full. Those who could honestly write so (the carrier, the tax office, the shop, the
+    employer, the sharing service, the mail provider) link to a site of their own; the lure links to wherever its form
+    is. One phrase of a story is ordinary: it needs a second one, or a phrase that presses or tells to follow. A long
+    text says less than a short one with the same phrases.
+    """
     phrases = find_phrases(reading)
     for lure in LURES:
         if lure.theme not in phrases.themes or not lure.is_told(phrases):
@@ -128,6 +133,109 @@ def check(reading: Reading) -> Iterator[Finding]:
         if away is None:
             return
         strength = lure.strength_of(phrases, away.distance)
-        if strength >= _LEAST:
+        if strength >= _LEAST_LURE:
             words = quote(phrases.of(lure.theme))
             yield lure.kind.at(away.link.where, strength=strength, about=away.link.url, words=words)
+
+
+_ALARM_LETTER = 3_000
+_LONG_REQUEST = 6_000
+_PER_REQUEST, _PER_THREAT, _REQUEST_URGENCY, _REQUEST_EXPLAINED, _LEAST_REQUEST = coefficients(
+    TEXT_CREDENTIAL_LURE, "per_request", "per_threat", "urgency", "explained", "least"
+)
+
+
+@check(TEXT_CREDENTIAL_LURE, themes={"credential", "limitation"})
+def credential_lure(reading: Reading) -> Iterator[Finding]:
+    """Lures for passwords: the account is in danger, so prove here that it is yours.
+
+    `Your mailbox has been limited. Verify your account within 24 hours: Sign in`. Three things come together: a request
+    to confirm an identity or a secret, a reason to be afraid or in haste, and a link that leads away from the sender. A
+    real password-reset mail has the first one only, and its link leads home; a bank that warns of such mail has no such
+    link.
+    """
+    phrases = find_phrases(reading)
+    asks, fears = phrases.of("credential"), phrases.of("limitation")
+    alarm = len(fears) > 1 and phrases.length < _ALARM_LETTER
+    if not alarm and not (asks and (fears or phrases.count_of("urgency", "follow"))):
+        return
+    away = find_link_away(reading)
+    if away is None:
+        return
+    degree = min(
+        1.0, _PER_REQUEST * len(asks) + _PER_THREAT * len(fears) + _REQUEST_URGENCY * ("urgency" in phrases.themes)
+    )
+    # Warnings that explain how such mail looks use its words, too.
+    if phrases.count_of("warning") > 1 or phrases.length > _LONG_REQUEST:
+        degree *= _REQUEST_EXPLAINED
+    strength = round(degree * away.distance, 2)
+    if strength >= _LEAST_REQUEST:
+        yield TEXT_CREDENTIAL_LURE.at(
+            away.link.where, strength=strength, about=away.link.url, words=quote((*asks, *fears))
+        )
+
+
+_URGENT_LETTER = 4_000
+_PER_URGENT_PHRASE, _LONG_URGENT = coefficients(TEXT_URGENCY, "per_phrase", "long")
+
+
+@check(TEXT_URGENCY, themes={"urgency"})
+def urgency(reading: Reading) -> Iterator[Finding]:
+    """Haste: within 24 hours, final notice, or else.
+
+    Every lure needs it, so that its reader does not stop to think. Reminders and sales need it as well: alone it weighs
+    next to nothing, and beside other signs it says that the reader is being pressed.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of("urgency")
+    if len(words) >= 2 or (words and "urgency" in phrases.in_subject):
+        strength = min(1.0, _PER_URGENT_PHRASE * len(words)) * (
+            _LONG_URGENT if phrases.length > _URGENT_LETTER else 1.0
+        )
+        yield TEXT_URGENCY.at("text", strength=round(strength, 2), words=quote(words))
+
+
+_BRAND_THEMES = ("credential", "limitation", "parcel", "refund", "mailbox", "charge")
+_BRAND_OPENING = 200
+_BRAND_LETTER = 5_000
+_BRAND_BASE, _PER_BRAND_PHRASE = coefficients(TEXT_BRAND_WITHOUT_LINK, "base", "per_phrase")
+
+
+@check(TEXT_BRAND_WITHOUT_LINK, themes=set(_BRAND_THEMES))
+def brand_mention(reading: Reading) -> Iterator[Finding]:
+    """Texts that speak for a well-known company and never lead to it.
+
+    `Your Netflix membership is on hold`, from anywhere, with links to anywhere but Netflix. A company that writes about
+    an account of its own links to itself. Others name companies all the time, in news and offers: only together with
+    talk of accounts, payments or parcels does the name say whose account is meant.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of(*_BRAND_THEMES)
+    away = find_link_away(reading) if words and phrases.length < _BRAND_LETTER and not reading.is_discussion else None
+    if away is None:
+        return
+    for brand in _find_companies(reading):
+        if not _is_company_involved(brand, reading):
+            strength = min(1.0, _BRAND_BASE + _PER_BRAND_PHRASE * len(words)) * away.distance
+            yield TEXT_BRAND_WITHOUT_LINK.at(
+                away.link.where,
+                strength=round(strength, 2),
+                about=away.link.url,
+                company=brand.name,
+                words=quote(words),
+            )
+            return
+
+
+def _find_companies(reading: Reading) -> Iterator[Brand]:
+    """Companies named in the subject or where the text begins."""
+    message = reading.message
+    openings = [text.visible[:_BRAND_OPENING] for text in message.texts[:2] if not text.attached]
+    for text in (message.subject[:_BRAND_OPENING], *openings):
+        yield from (mention.brand for mention in find_brands(text) if not mention.brand.ordinary)
+
+
+def _is_company_involved(brand: Brand, reading: Reading) -> bool:
+    """Return whether the company sent it, or is linked to at all."""
+    senders = (normal_domain(sender.domain) for sender in reading.message.senders)
+    return any(owns(brand, domain) for domain in (*senders, *reading.sender_domains, *reading.sites))

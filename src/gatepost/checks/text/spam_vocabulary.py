@@ -1,22 +1,14 @@
-"""The vocabulary of unsolicited advertising: pills, casinos, loans, fake watches, penny stocks, quick money.
-
-One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
-ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a long
-text; an advertisement has nothing else. Talk on discussion lists counts less.
-"""
+"""The vocabulary of unsolicited advertising."""
 
 from collections.abc import Iterator
 
 from gatepost.checks.phrases import WARES, Phrases, find_phrases, quote
-from gatepost.findings import Reading
+from gatepost.findings import Reading, check
 from gatepost.kinds import TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY, Finding
 from gatepost.strengths import coefficients
 
-KINDS = (TEXT_SPAM_VOCABULARY, TEXT_SPAM_EXCUSE)
-
 _NO_WARE = frozenset({"excuse", "pitch"})
 _WARES = tuple(theme for theme in WARES if theme not in _NO_WARE)
-THEMES = frozenset({*_WARES, "excuse"})
 _NOTE = 500
 (
     _SCALE,
@@ -45,7 +37,14 @@ _NOTE = 500
 (_PER_EXCUSE,) = coefficients(TEXT_SPAM_EXCUSE, "per_phrase")
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+@check(TEXT_SPAM_VOCABULARY, TEXT_SPAM_EXCUSE, themes={*_WARES, "excuse"})
+def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
+    """The vocabulary of unsolicited advertising: pills, casinos, loans, fake watches, penny stocks, quick money.
+
+    One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
+    ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a
+    long text; an advertisement has nothing else. Talk on discussion lists counts less.
+    """
     phrases = find_phrases(reading)
     ware = max(_WARES, key=phrases.count_of)
     degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_discussion else 1.0)

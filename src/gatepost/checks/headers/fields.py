@@ -1,0 +1,249 @@
+"""Single header fields that are missing, faulty, forged or conspicuous, and defects of the MIME structure."""
+
+import re
+from calendar import timegm
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    BY_ID,
+    HEADER_BAD_MESSAGE_ID,
+    HEADER_BORROWED_MESSAGE_ID,
+    HEADER_DATE_AHEAD,
+    HEADER_DATE_BEHIND,
+    HEADER_FORGED_RECEIVED,
+    HEADER_INVISIBLE_SUBJECT,
+    HEADER_MONEY_SUBJECT,
+    HEADER_NO_DATE,
+    HEADER_NO_MESSAGE_ID,
+    HEADER_NO_RECIPIENTS,
+    HEADER_SHOUTING_SUBJECT,
+    HEADER_STYLED_SUBJECT,
+    HEADER_SUBJECT_TAIL,
+    Finding,
+)
+from gatepost.mail.defects import DEFECTS
+from gatepost.strengths import coefficients
+
+_HOUR = 3600.0
+# Clocks are wrong by a time zone often, queues hold mail for up to five days; more than that is no accident.
+_DATE_AHEAD = 26 * _HOUR
+_DATE_BEHIND = 7 * 24 * _HOUR
+_SHORTEST_DATE = 20
+_DATE_MONTHS = {
+    name: index for index, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1)
+}
+_DATE_FORM = re.compile(
+    r"\s{0,5}(?:[A-Za-z]{2,9},?\s{1,5}|[A-Za-z]{3},)?(\d{1,2})[\s-]{1,5}([A-Za-z]{3})[a-z]{0,6}[\s,-]{1,5}(\d{2,4})\s{1,5}(\d{1,2}):(\d{2})(?::(\d{2}))?"
+    r"(?:\s{0,5}([+-]\d{4}))?"
+)
+
+
+@check(HEADER_DATE_AHEAD, HEADER_DATE_BEHIND, HEADER_NO_DATE)
+def date_field(reading: Reading) -> Iterator[Finding]:
+    """Dates that are far from when the mail was taken in (RFC 5322 section 3.6.1).
+
+    A date in the future keeps a mail on top of the list; one years ago hides it or comes from a wrong clock. The Date
+    is compared with the newest Received field, which a server of ours or of the provider wrote, else with the clock.
+    """
+    value, received = reading.fields.get("date"), reading.fields.get("received")
+    tail = received.rpartition(";")[2][:100] if received else ""
+    # Nearly all mail arrives on the day it was written: `Tue, 10 Mar 2026`.
+    if value and value[3:5] == ", " and value[5:16] in tail and len(value) > _SHORTEST_DATE:
+        return
+    taken = _parse_date(tail)
+    if value is None or (written := _parse_date(value[:100])) is None:
+        if received or reading.envelope.remote_address:
+            yield HEADER_NO_DATE.at("Date", value=value or "")
+        return
+    if taken is None and not reading.now:
+        return
+    apart = written - (taken if taken is not None else reading.now)
+    if apart > _DATE_AHEAD:
+        yield HEADER_DATE_AHEAD.at("Date", date=value, hours=round(apart / _HOUR))
+    # Without a Received field this is old mail that is looked at again.
+    elif taken is not None and apart < -_DATE_BEHIND:
+        yield HEADER_DATE_BEHIND.at("Date", date=value, hours=round(-apart / _HOUR))
+
+
+def _parse_date(text: str) -> float | None:
+    match = _DATE_FORM.match(text)
+    if not match or match[2].lower() not in _DATE_MONTHS:
+        return None
+    year = int(match[3])
+    year += (2000 if year < 50 else 1900) if year < 1000 else 0
+    offset = match[7] or "+0000"
+    east = (int(offset[1:3]) * 60 + int(offset[3:])) * (-60 if offset[0] == "-" else 60)
+    moment = (year, _DATE_MONTHS[match[2].lower()], int(match[1]), int(match[4]), int(match[5]), int(match[6] or 0))
+    return timegm((*moment, 0, 0, 0)) - east if 1 <= moment[2] <= 31 and 1900 < year < 9999 else None
+
+
+_IDENTIFIER_FORM = re.compile(r"\s*<[^<>\s@]{1,400}@[^<>\s@]{1,255}>")
+_SPACES = re.compile(r"\s+")
+# Each of these providers signs all that it sends, for its own domain or for the customer's.
+_PROVIDER_IDENTIFIER = re.compile(
+    r"\s{0,9}<[^<>\s@]{10,200}@(mail\.gmail\.com|mail\.yahoo\.com|[\w.-]{1,80}\.prod\.outlook\.com)>",
+    re.IGNORECASE,
+)
+
+
+@check(HEADER_NO_MESSAGE_ID, HEADER_BAD_MESSAGE_ID, HEADER_BORROWED_MESSAGE_ID)
+def message_id(reading: Reading) -> Iterator[Finding]:
+    """Message identifiers that no mail program writes, or that are copied (RFC 5322 section 3.6.4: `<left@right>`,
+    unique).
+
+    Every mail program and nearly every script gives its messages one. Mass-mailing tools leave it out, or fill it
+    badly, or write it in the manner of a large provider. `<CAF…@mail.gmail.com>` is written by Google's servers, which
+    sign whatever they send: mail that has the identifier and no signature copied it, to look like a person's mail.
+    Lists and gateways take signatures away, and old mail had none, so a copied identifier weighs little.
+    """
+    value = reading.fields.get("message-id")
+    if value is None:
+        # A draft in a file has neither envelope nor Received: nothing was left out, it was never sent.
+        if reading.envelope.remote_address or reading.fields.get("received"):
+            yield HEADER_NO_MESSAGE_ID.at("Message-ID")
+        return
+    # Long ones are folded, and some old servers put a comment after.
+    if not _IDENTIFIER_FORM.match(value[:1000]) and not _IDENTIFIER_FORM.match(_SPACES.sub("", value[:1000])):
+        yield HEADER_BAD_MESSAGE_ID.at("Message-ID", value=value)
+    found = _PROVIDER_IDENTIFIER.match(value[:400])
+    if found and not reading.is_discussion and reading.authentication.host and not _may_be_genuine_identifier(reading):
+        yield HEADER_BORROWED_MESSAGE_ID.at("Message-ID", provider=found[1])
+
+
+def _may_be_genuine_identifier(reading: Reading) -> bool:
+    """Return whether there is a signature, or a list or forwarder that may have taken one away."""
+    return (
+        "dkim-signature" in reading.fields or "list-id" in reading.fields or bool(reading.authentication.arc.instances)
+    )
+
+
+@check(HEADER_NO_RECIPIENTS)
+def no_recipients(reading: Reading) -> Iterator[Finding]:
+    """Mail that names no recipient: neither To nor Cc holds an address (RFC 5322 section 3.6.3 allows it).
+
+    Senders who write to thousands at once put them all into the envelope. Clubs and families do so, too; a letter to
+    one person names that person.
+    """
+    message = reading.message
+    if message.senders and not any(recipient.domain for recipient in message.recipients) and not reading.is_discussion:
+        yield HEADER_NO_RECIPIENTS.at("To", value=reading.fields.get("to", ""))
+
+
+@check(*sorted(DEFECTS, key=lambda kind: kind.id), needs={"defect"})
+def defects(reading: Reading) -> Iterator[Finding]:
+    """Oddities of the message itself: broken or ambiguous MIME, and budgets that ran out while it was read.
+
+    The readers note what was odd (`Message.defects`); this check turns each note into a finding. Honest mailers make
+    some of these faults, so most weigh little; a budget that ran out means that something was not read.
+    """
+    for defect in reading.message.defects:
+        kind = BY_ID[defect.kind]
+        yield kind.at(defect.where, detail=defect.detail) if defect.detail else kind.at(defect.where)
+
+
+MAX_SUBJECT = 500
+_MANY_MARKS = 3
+_MANY_CAPITALS = 10
+_FEW_STYLED = 2
+_STYLED_SHARE = 0.2
+_MONEY_AMOUNT = re.compile(
+    r"(?:[$€£]|usd|eur|us\$|r\$)\s?\d{1,3}(?:[.,\s]?\d{3}){0,4}|\d{2,9}(?:[.,]\d{2,3})?\s?(?:€|\$|£|eur|euro|usd|dollar)",
+    re.IGNORECASE,
+)
+_STYLED_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff\uff21-\uff5a\u24b6-\u24e9]")
+_INVISIBLE_INSIDE = re.compile(r"(?<=[A-Za-z])[\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufeff]+(?=[A-Za-z])")
+_TAIL_BLANKS = "      "
+_TAIL = re.compile(r"[ \t]{6}([^\s]{2,24})$")
+
+
+@check(
+    HEADER_SHOUTING_SUBJECT, HEADER_MONEY_SUBJECT, HEADER_STYLED_SUBJECT, HEADER_INVISIBLE_SUBJECT, HEADER_SUBJECT_TAIL
+)
+def subject(reading: Reading) -> Iterator[Finding]:
+    """Subjects that shout or carry marks: capitals, exclamation marks, money, styled letters, a number far behind.
+
+    `!!! YOU WON $1,000,000 !!!` and `𝗗𝗼𝗻'𝘁 𝗺𝗶𝘀𝘀 𝗼𝘂𝘁`. Styled letters exist in Unicode for formulas; in a subject they
+    escape filters and stand out. Shops shout as well, a little: each sign weighs next to nothing. In
+    `All channels free !!                     18441` the number makes each subject a different one, and a row of blanks
+    pushes it out of sight; mail programs and people write one blank.
+    """
+    subject = reading.message.subject[:MAX_SUBJECT]
+    marks = subject.count("!") + subject.count("！")
+    if marks >= _MANY_MARKS or "$$" in subject or _is_capitals(subject):
+        yield HEADER_SHOUTING_SUBJECT.at("Subject", subject=subject)
+    if match := _MONEY_AMOUNT.search(subject):
+        yield HEADER_MONEY_SUBJECT.at("Subject", amount=match.group())
+    if not subject.isascii():
+        if len(_STYLED_LETTERS.findall(subject)) > max(_FEW_STYLED, _STYLED_SHARE * len(subject)):
+            yield HEADER_STYLED_SUBJECT.at("Subject", subject=ascii(subject))
+        if _INVISIBLE_INSIDE.search(subject):
+            yield HEADER_INVISIBLE_SUBJECT.at("Subject", subject=ascii(subject))
+    if tail := _find_subject_tail(reading):
+        yield HEADER_SUBJECT_TAIL.at("Subject", mark=tail)
+
+
+def _is_capitals(subject: str) -> bool:
+    """Return whether there are words in capitals only, and enough of them for capitals to be a choice: digits and most
+    scripts have no case."""
+    return " " in subject and subject.upper() == subject and sum(map(str.isupper, subject)) >= _MANY_CAPITALS
+
+
+def _find_subject_tail(reading: Reading) -> str:
+    """Return the mark behind a row of blanks at the end of the subject, "" for none."""
+    subject = reading.fields.get("subject", "").rstrip()[-200:]
+    mark = _TAIL.search(subject) if _TAIL_BLANKS in subject else None
+    # A word behind blanks is layout; a mark has digits.
+    return mark.group(1) if mark and any(character.isdigit() for character in mark.group(1)) else ""
+
+
+MAX_HOPS = 12
+MAX_HOP_TEXT = 600
+_SHORTEST_HOP = 40
+# An address in brackets with a number over 255.
+_IMPOSSIBLE_ADDRESS = re.compile(
+    r"\[(?=\d{1,3}(?:\.\d{1,3}){3}\])[\d.]{0,12}?(?<!\d)(?:25[6-9]|2[6-9]\d|[3-9]\d\d)[.\]]"
+)
+_HOP_DATE = re.compile(r"\s{0,9}(?:[A-Z][a-z]{2},\s{1,3})?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) ")
+_HOP_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())}
+# Days by which clocks and time zones may disagree, with months taken for 31 days.
+_HOP_LEEWAY = 4
+_HOP_REPEATED, _HOP_OUT_OF_ORDER = coefficients(HEADER_FORGED_RECEIVED, "repeated", "out_of_order")
+
+
+@check(HEADER_FORGED_RECEIVED)
+def forged_received(reading: Reading) -> Iterator[Finding]:
+    """Traces that no server left: Received fields that were made up (RFC 5321 section 4.4).
+
+    A mass mailer puts a few Received fields under its mail, so that it seems to come from far away through well-known
+    providers. Servers write what they see, so what they write can be true. Made-up fields have addresses that do not
+    exist (`[302.17.4.9]`), stand there twice word for word, or were stamped days after the hop that came later. Clocks
+    that are off by hours are common; the same hop in front of itself never is.
+    """
+    # The fields that are next to us were written by servers on our side.
+    hops = [value[:MAX_HOP_TEXT] for value in reading.message.headers.all("received")[:MAX_HOPS]]
+    if len(hops) < 2:
+        return
+    if impossible := next(filter(_IMPOSSIBLE_ADDRESS.search, hops), None):
+        yield HEADER_FORGED_RECEIVED.at("Received", why="an address that cannot be", field=impossible)
+        return
+    twice = [hop for hop, next_hop in pairwise(hops) if len(hop) > _SHORTEST_HOP and hop == next_hop]
+    if twice:
+        yield HEADER_FORGED_RECEIVED.at("Received", strength=_HOP_REPEATED, why="the same hop twice", field=twice[0])
+        return
+    days = [_parse_hop_day(hop) for hop in hops]
+    for (later, earlier), hop in zip(pairwise(days), hops[1:], strict=True):
+        if later and earlier - later > _HOP_LEEWAY:
+            yield HEADER_FORGED_RECEIVED.at(
+                "Received", strength=_HOP_OUT_OF_ORDER, why="stamped days after the hop that followed it", field=hop
+            )
+            return
+
+
+def _parse_hop_day(hop: str) -> int:
+    """Return the day on which a server says it had the message, as a number that grows; 0 where it says none."""
+    found = _HOP_DATE.match(hop, hop.rfind(";") + 1)
+    if not found or found[2] not in _HOP_MONTHS:
+        return 0
+    return (int(found[3]) * 12 + _HOP_MONTHS[found[2]]) * 31 + int(found[1])

@@ -1,0 +1,210 @@
+"""The hosts that links lead to: what they are called, who runs them, and whether they are known."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from ipaddress import ip_address
+
+import msgspec
+
+from gatepost.checks.known_names import (
+    ending_strength,
+    is_form_service,
+    is_freemail,
+    is_genuine,
+    is_hosted_page,
+    is_tenant,
+    is_under,
+)
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    SENDER_CHEAP_ENDING,
+    SENDER_FREE_HOSTING,
+    SENDER_MACHINE_NAME,
+    URL_CHEAP_ENDING,
+    URL_FOREIGN_TARGET,
+    URL_FORM_SERVICE,
+    URL_FREE_HOSTING,
+    URL_IP_HOST,
+    URL_MACHINE_NAME,
+    URL_NEW_HOST,
+    Finding,
+)
+from gatepost.mail.message import Link
+from gatepost.names import normal_domain, org_domain
+from gatepost.strengths import coefficients
+
+
+@check(URL_CHEAP_ENDING, SENDER_CHEAP_ENDING, URL_FREE_HOSTING, URL_FORM_SERVICE, SENDER_FREE_HOSTING)
+def free_names(reading: Reading) -> Iterator[Finding]:
+    """Names and pages that cost next to nothing: free hosting, form services, cheap top-level domains.
+
+    Anybody can put a page or form up on such a service within minutes; the service's good name passes every check of
+    reputation, and the page is gone tomorrow. Attackers who need a thousand domains for a week buy them under the
+    top-level domains where names are given away or nearly so. Much honest mail leads to both (a survey, a shared
+    document, a small shop), so the services are few, and all of this weighs little by itself.
+    """
+    for sender in reading.message.senders[:1]:
+        domain = normal_domain(sender.domain)
+        if strength := ending_strength(domain):
+            yield SENDER_CHEAP_ENDING.at("From", strength=strength, domain=sender.domain)
+        if is_hosted_page(domain) and not is_freemail(domain) and org_domain(domain) == domain:
+            yield SENDER_FREE_HOSTING.at("From", domain=domain)
+    yield from _find_cheap_link(reading)
+    yield from _find_hosted_links(reading)
+
+
+def _find_cheap_link(reading: Reading) -> Iterator[Finding]:
+    strength, host = max(((ending_strength(host), host) for host in reading.sites), default=(0.0, ""))
+    if strength:
+        link = reading.sites[host]
+        yield URL_CHEAP_ENDING.at(link.where, strength=strength, about=link.url, host=host)
+
+
+def _find_hosted_links(reading: Reading) -> Iterator[Finding]:
+    pages = forms = False
+    for host, link in reading.sites.items():
+        if org_domain(host) in reading.sender_domains:
+            continue
+        if not forms and is_form_service(host):
+            forms = True
+            yield URL_FORM_SERVICE.at(link.where, about=link.url, host=host)
+        elif not pages and is_hosted_page(host):
+            pages = True
+            yield URL_FREE_HOSTING.at(link.where, about=link.url, host=host)
+
+
+_ADDRESS_IN_NAME = re.compile(r"(?:^|[.-])[a-z]{0,8}(\d{1,3})([.-])(\d{1,3})\2(\d{1,3})\2(\d{1,3})(?=[.-]|$)(?![.-]\d)")
+_PRIVATE_ADDRESSES = ("10.", "127.", "192.168.", "169.254.", "172.", "0.")
+(_IP_HOST_MENTION,) = coefficients(URL_IP_HOST, "mention")
+
+
+@check(URL_IP_HOST, URL_MACHINE_NAME, SENDER_MACHINE_NAME)
+def ip_hosts(reading: Reading) -> Iterator[Finding]:
+    """Hosts that are an IP address: bare, or in the name that a provider gives every rented machine.
+
+    Sites that people are asked to visit have names; a bare address hides who runs them. A page under
+    `142.132.167.72.host.provider.example` or `ip-203-0-113-9.…` is a bare address in disguise (RFC 3986 section 3.2.2):
+    an owner who has a site or sends mail gives a machine a name of its own. Routers and printers write links to
+    addresses in their reports, and automatic names are used for trying things out, so private addresses are left out.
+    """
+    bare = [host for host in reading.sites if (host[0].isdigit() or host[0] == "[") and _is_public_address(host)]
+    for host in bare:
+        link = reading.sites[host]
+        # One among many sites is a mention, as in the digest of a list.
+        strength = 1.0 if 2 * len(bare) >= len(reading.sites) else _IP_HOST_MENTION
+        yield URL_IP_HOST.at(link.where, strength=strength, about=link.url, host=host)
+    for host, link in reading.sites.items():
+        if address := _address_in(host):
+            yield URL_MACHINE_NAME.at(link.where, about=link.url, host=host, address=address)
+    for sender in reading.message.senders:
+        if address := _address_in(normal_domain(sender.domain)):
+            yield SENDER_MACHINE_NAME.at("From", domain=sender.domain, address=address)
+
+
+def _is_public_address(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_global
+    except ValueError:
+        return False
+
+
+@lru_cache(4096)
+def _address_in(host: str) -> str:
+    """Return the IPv4 address that a host's name is made from, "" for none."""
+    below = host.removesuffix(org_domain(host)).rstrip(".")
+    found = _ADDRESS_IN_NAME.search(below) if below else None
+    if not found:
+        return ""
+    address = ".".join(found.group(1, 3, 4, 5))
+    if any(int(octet) > 255 for octet in address.split(".")) or address.startswith(_PRIVATE_ADDRESSES):
+        return ""
+    return address
+
+
+MAX_NEW_HOSTS = 3
+
+
+@check(URL_NEW_HOST, needs={"remembered"})
+def new_hosts(reading: Reading) -> Iterator[Finding]:
+    """Links to sites that no delivered mail of the tenant led to before today.
+
+    Phishing pages live for hours, shops and partners for years. The site of a sender who is new as well is no more news
+    than the sender, so its own site is left out; what remains is a link to a third party that no earlier mail had. New
+    things are linked to every day: it weighs little by itself.
+    """
+    for host, link in list(find_new_hosts(reading).items())[:MAX_NEW_HOSTS]:
+        yield URL_NEW_HOST.at(link.where, host=host, about=link.url)
+
+
+def find_new_hosts(reading: Reading) -> dict[str, Link]:
+    """One link for each organisation that is new to the tenant and not the sender's own."""
+    return reading.once(_find_new_hosts)
+
+
+def _find_new_hosts(reading: Reading) -> dict[str, Link]:
+    met = reading.sender_history
+    strange = {host for host, known in met.hosts.items() if not known.days}
+    if not strange or reading.is_discussion:
+        return {}
+    ours = reading.protected.own_domains | reading.protected.partner_domains
+    strange -= reading.sender_domains | {host for host in strange if is_under(host, ours)}
+    found: dict[str, Link] = {}
+    for link in reading.sites.values():
+        owner = org_domain(link.host)
+        if owner in strange and not link.hidden:
+            found.setdefault(owner, link)
+    return found
+
+
+@check(URL_FOREIGN_TARGET, needs={"link"})
+def foreign_target(reading: Reading) -> Iterator[Finding]:
+    """Where all links of a mail lead, taken together.
+
+    Mail in a company's name that has one link, and that to a stranger, is what phishing looks like; so is what a friend
+    sends who found something. It says a little, and only beside other signs.
+    """
+    if not reading.sites or reading.is_discussion:
+        return
+    owners = {org_domain(host) for host in reading.sites}
+    if len(owners) != 1 or owners & reading.sender_domains:
+        return
+    (host, link), *_ = reading.sites.items()
+    senders = reading.message.senders
+    if is_genuine(host) or is_tenant(host) or not senders or is_freemail(normal_domain(senders[0].domain)):
+        return
+    if link.source != "text":
+        yield URL_FOREIGN_TARGET.at(link.where, about=link.url, host=host, sender=senders[0])
+
+
+_LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "home", "proven_home", "discussion")
+
+
+class LinkAway(msgspec.Struct, frozen=True):
+    """The link that a reader is told to follow, and how surely it leads away from the sender: 1 is surely."""
+
+    link: Link
+    distance: float
+
+
+def find_link_away(reading: Reading) -> LinkAway | None:
+    """Return the first link that leads away from the sender, else the first link; None where there is none.
+
+    All lures have such a link. A company that asks its customers to sign in links to its own site, most often beside
+    others. A lure has no page there, so none of its links leads to the domain of its sender. Posts on discussion lists
+    quote and link all sorts of things.
+    """
+    return reading.once(_find_link_away)
+
+
+def _find_link_away(reading: Reading) -> LinkAway | None:
+    links = [link for link in reading.web_links if not link.hidden]
+    if not links:
+        return None
+    foreign = [link for link in links if org_domain(link.host) not in reading.sender_domains]
+    distance = 1.0 if len(foreign) == len(links) else _LINKS_HOME
+    if reading.authentication.aligned and len(foreign) < len(links):
+        distance = _PROVEN_LINKS_HOME
+    if reading.is_discussion:
+        distance *= _LINKS_IN_DISCUSSION
+    return LinkAway(foreign[0] if foreign else links[0], distance)

@@ -1,0 +1,275 @@
+"""The form of a URL: its parts, its path, redirections, and what it carries or downloads."""
+
+import base64
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from gatepost.checks.known_names import (
+    BY_LABEL,
+    ending_exists,
+    is_genuine,
+    is_guard,
+    is_hosted_page,
+    is_shortener,
+    is_tenant,
+    is_under,
+)
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    URL_BRAND_IN_PATH,
+    URL_DEEP_SUBDOMAIN,
+    URL_DOUBLE_EXTENSION,
+    URL_DOWNLOAD,
+    URL_MANY_HYPHENS,
+    URL_ODD_PORT,
+    URL_OPEN_REDIRECT,
+    URL_RECIPIENT_ADDRESS,
+    URL_SHORTENER,
+    URL_USERINFO,
+    Finding,
+)
+from gatepost.mail.message import Link
+from gatepost.names import is_ip, org_domain
+from gatepost.strengths import coefficients
+
+_DEEP_LEVELS = 4
+_MANY_HYPHENS = 4
+_PORT = re.compile(r"[a-z]{2,5}://[^/?#]{0,400}:(\d{1,5})(?=[/?#]|\Z)")
+_TEST_PORTS = frozenset(
+    {"8000", "8008", "8080", "8081", "8443", "8888", "3000", "5000", "9000", "9090", "2082", "2083"}
+)
+(_TEST_PORT,) = coefficients(URL_ODD_PORT, "test_port")
+(_PLAIN_USER_NAME,) = coefficients(URL_USERINFO, "plain_name")
+
+
+@check(URL_ODD_PORT, URL_DEEP_SUBDOMAIN, URL_MANY_HYPHENS, URL_USERINFO, needs={"link"})
+def url_form(reading: Reading) -> Iterator[Finding]:
+    """URLs in forms that people do not choose: a name before the host, an unusual port, a host many levels deep or
+    strung together by hyphens.
+
+    In `https://bank.example@evil.example/` (RFC 3986 section 3.2.1) what stands before the @ is a user name to a
+    browser and looks like the host to a person; old FTP sites had such links, so those are left out. Kits run on
+    another port of a broken-into machine, beside the real site; administrators do mail links with ports to each other,
+    so a port weighs little, and less where test servers use it. `secure.login.account.update.example.com` fills the
+    address bar, so that its end is not seen. Content networks and click counters are deep as well, so depth counts from
+    the registered name, and services with customers below are left out.
+    """
+    yield from _find_port(reading)
+    yield from _find_userinfo(reading)
+    for host, link in reading.sites.items():
+        depth, hyphens = _measure_host(host)
+        if depth >= _DEEP_LEVELS:
+            yield URL_DEEP_SUBDOMAIN.at(link.where, about=link.url, host=host, levels=depth)
+        if hyphens >= _MANY_HYPHENS:
+            yield URL_MANY_HYPHENS.at(link.where, about=link.url, host=host)
+
+
+def _find_port(reading: Reading) -> Iterator[Finding]:
+    for link in reading.web_links:
+        # A colon after the scheme's own is needed.
+        if link.url.find(":", 7) > 0 and (match := _PORT.match(link.url)):
+            strength = _TEST_PORT if match[1] in _TEST_PORTS else 1.0
+            yield URL_ODD_PORT.at(link.where, strength=strength, about=link.url, host=link.host, port=match[1])
+            return
+
+
+def _find_userinfo(reading: Reading) -> Iterator[Finding]:
+    for link in reading.web_links:
+        if "@" in link.url and link.url.startswith("http"):
+            authority = link.url.partition("://")[2].partition("/")[0]
+            user, at, _ = authority.rpartition("@")
+            if at:
+                strength = 1.0 if "." in user else _PLAIN_USER_NAME
+                yield URL_USERINFO.at(link.where, strength=strength, about=link.url, host=link.host)
+                return
+
+
+@lru_cache(8192)
+def _measure_host(host: str) -> tuple[int, int]:
+    """Return how many levels stand below the registered name, and how many hyphens are in one label."""
+    if is_ip(host) or is_genuine(host) or is_tenant(host):
+        return 0, 0
+    below = host.removesuffix(org_domain(host)).rstrip(".")
+    # An internationalised label is one word to its reader; hosted pages are named by machines.
+    hyphens = (
+        max(label.count("-") for label in host.split(".")) if not is_hosted_page(host) and "xn--" not in host else 0
+    )
+    return below.count(".") + 1 if below else 0, hyphens
+
+
+# Click counters of the well-known themselves, for their customers.
+_CLICK_COUNTERS = frozenset({"l.facebook.com", "lm.facebook.com", "l.instagram.com", "awstrack.me"})
+
+
+@check(URL_SHORTENER, URL_OPEN_REDIRECT, needs={"link"})
+def redirects(reading: Reading) -> Iterator[Finding]:
+    """Links that do not show where they end: through a shortener, or through a well-known site that redirects.
+
+    `https://www.google.com/url?q=https://evil.example`: the eye, and many a filter, stops at the first host. Wrappers
+    of mail security products and click counters of mailing services redirect openly, and are left out; so is a site
+    that redirects in its own mail. Newsletters and people use shorteners, too, so those weigh little by themselves;
+    mail that claims to be a company and hides its own site behind one has a reason.
+    """
+    yield from _find_shortener(reading)
+    yield from _find_redirect(reading)
+
+
+def _find_shortener(reading: Reading) -> Iterator[Finding]:
+    for host, link in reading.sites.items():
+        # Twitter's own mail links through t.co.
+        if is_shortener(host) and org_domain(host) not in reading.sender_domains:
+            yield URL_SHORTENER.at(link.where, about=link.url, host=host)
+            return
+
+
+def _find_redirect(reading: Reading) -> Iterator[Finding]:
+    for link in reading.web_links:
+        if not link.wrapped:
+            continue
+        start = next((host for host in link.wrapped if not is_guard(host) and not is_under(host, _CLICK_COUNTERS)), "")
+        if start and is_genuine(start) and not is_genuine(link.host):
+            if org_domain(start) in reading.sender_domains or org_domain(start) == org_domain(link.host):
+                continue
+            yield URL_OPEN_REDIRECT.at(link.where, about=link.url, starts=start, leads_to=link.host)
+            return
+
+
+_PROGRAM_ENDINGS = frozenset(
+    "exe scr pif cpl bat cmd js jse vbs vbe wsf hta ps1 lnk msi msix appx jar apk iso img vhd xll".split()
+)
+_ARCHIVE_ENDINGS = frozenset("zip rar 7z ace cab arj".split())
+_FILE_NAME = re.compile(
+    r"://[^/?#]+/(?:[^?#]*/)?[^/?#]*?(?:\.([a-z0-9]{2,5}))?\.([a-z0-9]{2,5})(?=[?#]|\Z)", re.IGNORECASE
+)
+_DOWNLOAD_ENDINGS = _PROGRAM_ENDINGS | _ARCHIVE_ENDINGS | {"htm", "html"}
+_DOCUMENT_ENDINGS = frozenset("pdf doc docx xls xlsx jpg jpeg png txt rtf mp3 mp4".split())
+(_ARCHIVE_DOWNLOAD,) = coefficients(URL_DOWNLOAD, "archive")
+
+
+@check(URL_DOWNLOAD, URL_DOUBLE_EXTENSION, needs={"link"})
+def download(reading: Reading) -> Iterator[Finding]:
+    """Links that download a program, or an archive that may hold one.
+
+    What a mail system refuses as an attachment comes as a link. Software is offered by link for good reasons, too, on
+    lists above all; an archive weighs less than a program, and a name with two endings (`invoice.pdf.exe`) has no good
+    reason.
+    """
+    if reading.is_discussion:
+        return
+    for link in reading.web_links:
+        if link.url.partition("?")[0].rpartition(".")[2].partition("#")[0].lower() not in _DOWNLOAD_ENDINGS:
+            continue
+        match = _FILE_NAME.search(link.url[:2000])
+        if not match:
+            continue
+        inner, ending = (match[1] or "").lower(), match[2].lower()
+        if inner in _DOCUMENT_ENDINGS and (ending in _PROGRAM_ENDINGS or ending in ("htm", "html", "zip")):
+            yield URL_DOUBLE_EXTENSION.at(link.where, about=link.url, ending=f".{inner}.{ending}")
+        if ending not in _PROGRAM_ENDINGS and ending not in _ARCHIVE_ENDINGS:
+            continue
+        # A vendor's own programs on its own site are news, not a trick.
+        if org_domain(link.host) not in reading.sender_domains:
+            yield URL_DOWNLOAD.at(
+                link.where,
+                strength=1.0 if ending in _PROGRAM_ENDINGS else _ARCHIVE_DOWNLOAD,
+                about=link.url,
+                ending=ending,
+            )
+            return
+
+
+MAX_PATH = 300
+_NAMED_BY_PATH = frozenset({"web.archive.org", "archive.org", "validator.w3.org", "github.com", "gitlab.com"})
+_LURE_WORD_OR_DOMAIN = re.compile(r"login|signin|secure|verify|account|update|webscr|confirm|\.com?/|\.com?\.|\.com$")
+_LURE_WORD = re.compile(r"login|signin|secure|verify|account|update|webscr|confirm")
+_BRAND_LABELS = [
+    label for label, brand in BY_LABEL.items() if not brand.ordinary and len(label) >= 5 and label.isascii()
+]
+_BRAND_NAME = re.compile("|".join(map(re.escape, _BRAND_LABELS)))
+
+
+@check(URL_BRAND_IN_PATH, needs={"link"})
+def brand_in_path(reading: Reading) -> Iterator[Finding]:
+    """Links with a trusted site's name in the path of a foreign one:
+    `http://broken-into.example/~x/www.paypal.com/login`.
+
+    Kits are unpacked into a folder that bears the victim's name. Archives, proxies and news carry names in paths, too:
+    only a whole domain as a folder counts, or the brand's name in one with a word like "login".
+    """
+    for link in reading.web_links:
+        start = link.url.find("/", 8) + 1
+        path = link.url[start : start + MAX_PATH].partition("?")[0].lower() if start else ""
+        if not _LURE_WORD_OR_DOMAIN.search(path) or link.host in _NAMED_BY_PATH or is_genuine(link.host):
+            continue
+        if found := _find_brand(path.partition("#")[0]):
+            yield URL_BRAND_IN_PATH.at(link.where, about=link.url, host=link.host, named=found)
+            return
+
+
+def _find_brand(path: str) -> str:
+    folders = path.split("/")
+    for folder in folders:
+        name = folder.removeprefix("www.")
+        # Archives of mail name their folders by Message-ID.
+        if "." in name and "@" not in name and ending_exists(name) and is_genuine(name):
+            return name
+    match = _BRAND_NAME.search(path) if _LURE_WORD.search(path) else None
+    # The name by itself or with the lure: "paypal/login", "paypal-login"; in a headline it stands among other words.
+    return match.group() if match and any(_is_about_brand(folder, match.group()) for folder in folders) else ""
+
+
+def _is_about_brand(folder: str, name: str) -> bool:
+    rest = folder.replace(name, "", 1)
+    return name in folder and (not rest.strip("-_.") or (_LURE_WORD.search(rest) is not None and rest.count("-") < 3))
+
+
+MAX_RECIPIENTS = 5
+_FAREWELLS = (
+    "unsub optout opt-out opt_out remove preference abmeld desinscri desabon subscri descadastr cancelar baja disiscri "
+    "afmeld profile leave"
+).split()
+(_RECIPIENT_ELSEWHERE,) = coefficients(URL_RECIPIENT_ADDRESS, "elsewhere")
+
+
+@check(URL_RECIPIENT_ADDRESS, needs={"link"})
+def recipient_in_link(reading: Reading) -> Iterator[Finding]:
+    """Links that carry the recipient's address: in the path, the query, the fragment, plain or in base64.
+
+    A phishing page shows the victim's own address in its form, and takes it from the link; the fragment, as in
+    `#ann@example.com`, does not even reach the server's log. Newsletters carry it in their links to unsubscribe, and
+    those lead to the sender's own domain or to its mailing service.
+    """
+    if not reading.web_links or reading.is_discussion:
+        return
+    text = "\n".join(link.url for link in reading.web_links)
+    needles = [
+        needle for address in _recipient_addresses(reading) for needle in _spell_address(address) if needle in text
+    ]
+    for link in reading.web_links if needles else ():
+        if not any(needle in link.url for needle in needles):
+            continue
+        if org_domain(link.host) not in reading.sender_domains and not _is_unsubscribe_link(link):
+            in_fragment = any(needle in link.url.partition("#")[2] for needle in needles)
+            yield URL_RECIPIENT_ADDRESS.at(
+                link.where, strength=1.0 if in_fragment else _RECIPIENT_ELSEWHERE, about=link.url, host=link.host
+            )
+            return
+
+
+def _recipient_addresses(reading: Reading) -> set[str]:
+    addresses = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
+    return {text.strip("<>").casefold() for text in addresses[: 2 * MAX_RECIPIENTS] if "@" in text}
+
+
+def _spell_address(address: str) -> Iterator[str]:
+    yield address
+    yield address.replace("@", "%40")
+    # Cut where the last group of three bytes is whole: what follows would change the rest.
+    digits = base64.b64encode(address.encode("utf-8")).decode("ascii").rstrip("=")
+    yield digits[: len(address.encode("utf-8")) // 3 * 4]
+
+
+def _is_unsubscribe_link(link: Link) -> bool:
+    text = f"{link.url} {link.shown}".casefold()
+    return any(mark in text for mark in _FAREWELLS)

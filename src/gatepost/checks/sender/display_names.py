@@ -1,0 +1,174 @@
+"""The names that are shown beside a sender's address: an address of another domain, decoration, a brand, a person.
+
+Mail programs show the display name and often hide the address. RFC 5322 section 3.4 makes the name free text, so a
+sender can write anything there.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from gatepost.checks.known_names import Brand, Mention, find_brands, is_freemail, is_tenant, is_under, owns, words_of
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    SENDER_BRAND_IMPERSONATION,
+    SENDER_DECORATED_NAME,
+    SENDER_DISGUISED_NAME,
+    SENDER_DISPLAY_NAME_SPOOF,
+    SENDER_INVISIBLE_CHARACTERS,
+    SENDER_PROTECTED_PERSON,
+    Finding,
+)
+from gatepost.names import Address, addresses_in, normal_address, normal_domain, org_domain, skeleton
+from gatepost.strengths import coefficients
+
+MAX_NAME = 200
+(_ADDRESS_BY_SERVICE,) = coefficients(SENDER_DISPLAY_NAME_SPOOF, "service")
+
+
+@check(SENDER_DISPLAY_NAME_SPOOF)
+def display_name(reading: Reading) -> Iterator[Finding]:
+    """Display names that show an address of another domain.
+
+    `"billing@bank.example" <x@evil.example>` is legal (RFC 5322 section 3.4: a display name is free text), and most
+    mail programs show only the quoted part. Lists and services that write for a person say so ("ann@example.com via
+    list").
+    """
+    for sender in reading.message.senders:
+        for shown in addresses_in(sender.name):
+            # Same owner, other host (mail.bank.example and bank.example) is ordinary.
+            if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
+                strength = _ADDRESS_BY_SERVICE if is_tenant(sender.domain) or reading.is_discussion else 1.0
+                yield SENDER_DISPLAY_NAME_SPOOF.at("From", strength=strength, shown=shown, actual=sender)
+
+
+_INVISIBLE_BETWEEN_LETTERS = re.compile(r"[A-Za-z][\u00ad\u200b-\u200f\u2060\ufeff\U000e0100-\U000e01ef]+[A-Za-z]")
+_MATHEMATICAL_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff]")
+_LETTERLIKE = frozenset("™®©°№")
+
+
+@check(SENDER_INVISIBLE_CHARACTERS, SENDER_DECORATED_NAME)
+def decorated_name(reading: Reading) -> Iterator[Finding]:
+    """Names dressed up to be seen, or to be read by people only.
+
+    Emoji and arrows around a sender's name draw the eye in a full mailbox; invisible characters between its letters and
+    letters from the mathematical alphabets keep filters from reading it. Shops put an emoji into a subject, seldom into
+    their own name, and never an invisible character; joiners inside emoji and scripts that need them are left out.
+    """
+    for sender in reading.message.senders[:1]:
+        name = sender.name[:MAX_NAME]
+        if name.isascii():
+            return
+        if _INVISIBLE_BETWEEN_LETTERS.search(name) or _MATHEMATICAL_LETTERS.search(name):
+            yield SENDER_INVISIBLE_CHARACTERS.at("From", name=ascii(name))
+        elif any(unicodedata.category(char) in ("So", "Sm") and char not in _LETTERLIKE for char in name):
+            yield SENDER_DECORATED_NAME.at("From", name=name)
+
+
+# Words that a company puts beside its own name.
+OFFICE_WORDS = frozenset(
+    "the a an of from by for your my our and at in on to via inc llc ltd co corp corporation company com net org gmbh "
+    "ag sa plc account accounts team support service services customer client care help desk helpdesk center centre "
+    "security secure alert alerts notice notification notifications notify update updates billing payment payments "
+    "invoice invoices order orders shipping delivery deliveries package packages parcel tracking member members "
+    "membership rewards reward loyalty bonus gift giveaway surprise card cards online official info information mail "
+    "email noreply reply no do not admin administrator department dept verification verify id login message messages "
+    "recovery product products opinion survey voucher coupon express prime plus pay bank wallet web app insights user "
+    "protection renewal subscription team confirmation status konto kundenservice kundendienst kundencenter dienst "
+    "sicherheit paket sendung lieferung rechnung zahlung gewinn gewinnspiel praemie belohnung aktion mitteilung "
+    "nachricht supermarket supermarkt markt servicio servicios cliente clientes atencion cuenta equipo seguridad "
+    "aviso envio paquete premio soporte servico servicos atendimento conta equipe seguranca aviso entrega encomenda "
+    "premio suporte pontos client clients compte equipe securite avis livraison colis message cadeau servizio clienti "
+    "conto sicurezza pacco spedizione premio klantenservice pakket us uk de fr br eu usa".split()
+)
+_BRAND_FROM_WORD, _BRAND_FEW_WORDS, _BRAND_MANY_WORDS, _BRAND_NO_NAME, _BRAND_BY_SERVICE, _BRAND_OWN_LINKS = (
+    coefficients(SENDER_BRAND_IMPERSONATION, "from_word", "few_words", "many_words", "no_name", "service", "own_links")
+)
+
+
+@check(SENDER_BRAND_IMPERSONATION, SENDER_DISGUISED_NAME)
+def brand_name(reading: Reading) -> Iterator[Finding]:
+    """Senders who use the name of a well-known company or office and write from somewhere else.
+
+    `PayPal Service <info@tradestars.example>`: mail programs show the name and hide the address. Where the name is the
+    brand and nothing but words of office ("support", "account team"), it claims to be the brand. Where other words
+    stand around it ("Apple Insider", "Books on Amazon") it may be about the brand, and says less.
+    """
+    senders = reading.message.senders[:5]
+    # `PayPal, Inc <service@paypal.com>` without quotes is two mailboxes by the grammar, and one to its writer.
+    domain = next((normal_domain(sender.domain) for sender in senders if sender.domain), "")
+    for sender in senders:
+        shown = sender.name[:MAX_NAME]
+        # A sender without a name is read by the part before the @.
+        for mention in find_brands(shown or sender.local[:MAX_NAME]):
+            if _is_brands_own(mention.brand, domain) or _says_on_behalf(shown):
+                continue
+            if mention.disguised:
+                yield SENDER_DISGUISED_NAME.at("From", shown=ascii(shown), company=mention.brand.name, domain=domain)
+            if strength := _measure_mention(mention) * _measure_brand_doubt(mention.brand, domain, shown, reading):
+                yield SENDER_BRAND_IMPERSONATION.at(
+                    "From", strength=strength, shown=shown or sender.local, company=mention.brand.name, domain=domain
+                )
+
+
+def _is_brands_own(brand: Brand, domain: str) -> bool:
+    """Return the brand's own domain; not a free mailbox, even where the brand runs the service."""
+    if is_freemail(domain):
+        return False
+    # The brand's name as the whole registered name, under another ending: judged as a look-alike.
+    return owns(brand, domain) or org_domain(domain).partition(".")[0] == brand.label
+
+
+def _says_on_behalf(name: str) -> bool:
+    """`Ann via DocuSign`, `Google Ann (via Docs)`: a list or service that says for whom it writes."""
+    return " via " in f" {name.casefold().replace('(', ' ')} "
+
+
+def _measure_brand_doubt(brand: Brand, domain: str, shown: str, reading: Reading) -> float:
+    """Return how little speaks for an honest sender. A mailing service may write in its own domain for the company,
+    and where most links lead to the company's own sites its agency may have written; a fraud needs a site of its
+    own."""
+    doubt = (1.0 if shown else _BRAND_NO_NAME) * (_BRAND_BY_SERVICE if is_tenant(domain) else 1.0)
+    home = sum(owns(brand, host) for host in reading.sites)
+    return doubt * _BRAND_OWN_LINKS if domain and home and 2 * home >= len(reading.sites) else doubt
+
+
+def _measure_mention(mention: Mention) -> float:
+    beside = [word for word in mention.rest if word not in OFFICE_WORDS and not word.isdigit()]
+    if not beside:
+        return 1.0
+    # "Ann from Ledger"
+    if len(beside) == 1 and "from" in mention.rest:
+        return _BRAND_FROM_WORD
+    if mention.brand.ordinary:
+        return 0.0
+    return _BRAND_FEW_WORDS if len(beside) <= 2 else _BRAND_MANY_WORDS
+
+
+@check(SENDER_PROTECTED_PERSON, needs={"protected"})
+def protected_person(reading: Reading) -> Iterator[Finding]:
+    """Outsiders who use the name of a person whom the operator protects.
+
+    `Ann Director <ann.director.office@gmail.com>` asks the accountant for a payment. The name is compared folded, in
+    any order of its words, and with look-alike letters made plain; the address must be the person's own.
+    """
+    people = reading.protected.people
+    if not people:
+        return
+    for sender in reading.message.senders:
+        name = _sort_words(sender.name)
+        bearers = [person for person in people if name and _sort_words(person.name) == name]
+        if bearers and not _is_insider(sender, bearers, reading):
+            yield SENDER_PROTECTED_PERSON.at("From", person=bearers[0].name, known_as=bearers[0], actual=sender)
+
+
+def _sort_words(name: str) -> tuple[str, ...]:
+    """Return the words of a name, sorted: "Director, Ann" is "Ann Director"."""
+    return tuple(sorted(words_of(skeleton(name))))
+
+
+def _is_insider(sender: Address, bearers: list[Address], reading: Reading) -> bool:
+    """Return the person's own address, or any of the own domains: a namesake there is a colleague, and a forged own
+    domain is found as such."""
+    known = {normal_address(str(person)) for person in bearers}
+    return normal_address(str(sender)) in known or is_under(normal_domain(sender.domain), reading.protected.own_domains)

@@ -1,0 +1,133 @@
+"""What a sender did before today, as the tenant's sender history has it.
+
+Whether somebody wrote before says how much to believe of the rest of the message.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.auth.results import Authentication
+from gatepost.checks.known_names import is_freemail, is_under
+from gatepost.checks.links.hosts import find_link_away, find_new_hosts
+from gatepost.checks.phrases import find_phrases, quote
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    SENDER_BROKEN_HABIT,
+    SENDER_FIRST_CONTACT,
+    SENDER_NEW_REPLY_TO,
+    SENDER_STRANGER_ASKS,
+    URL_NEW_HOST_ASKS,
+    Finding,
+)
+from gatepost.names import normal_domain, org_domain
+from gatepost.sender_history import Standing
+from gatepost.strengths import coefficients
+
+
+@check(SENDER_FIRST_CONTACT, needs={"remembered"})
+def first_contact(reading: Reading) -> Iterator[Finding]:
+    """Senders from whom the tenant never had mail before today.
+
+    Every sender writes for a first time, so it is next to nothing by itself. It says how much else to believe: most
+    attacks come from strangers, and most mail does not. A colleague of a known sender is no stranger, except at
+    providers of free mail, where all customers have the same domain; nor are partners, own domains, and posts on
+    discussion lists.
+    """
+    if is_first_contact(reading):
+        yield SENDER_FIRST_CONTACT.at("From", sender=reading.message.senders[0])
+
+
+def is_first_contact(reading: Reading) -> bool:
+    """Is the sender new to the tenant? No, where too little is remembered to tell."""
+    return reading.once(_is_first_contact)
+
+
+def _is_first_contact(reading: Reading) -> bool:
+    met, senders = reading.sender_history, reading.message.senders
+    if not met.ready or not senders or met.address.known or reading.is_discussion or reading.protected.host_trusted:
+        return False
+    domain = normal_domain(senders[0].domain)
+    ours = reading.protected.own_domains | reading.protected.partner_domains
+    if not domain or is_under(domain, ours):
+        return False
+    return is_freemail(domain) or not met.domain.known
+
+
+_ASKING_LETTER = 3_000
+_MONEY_THEMES = ("payment", "errand", "gift")
+_SECRET_THEMES = ("credential", "limitation", "mailbox", "document", "salary")
+(_PER_MONEY_PHRASE,) = coefficients(SENDER_STRANGER_ASKS, "per_phrase")
+(_PER_SECRET_PHRASE,) = coefficients(URL_NEW_HOST_ASKS, "per_phrase")
+
+
+@check(SENDER_STRANGER_ASKS, URL_NEW_HOST_ASKS, needs={"remembered"}, themes={*_MONEY_THEMES, *_SECRET_THEMES})
+def stranger_asks(reading: Reading) -> Iterator[Finding]:
+    """Strangers who ask at once for money or a secret.
+
+    What the text wants and who wants it are two findings of their own; together they say more than their sum. A
+    supplier who has written for years may announce a new bank account. A sender who never wrote before has no account
+    that could be new, and an honest page that asks for a password is one that earlier mail of the tenant linked to.
+    """
+    if not reading.sender_history.ready:
+        return
+    phrases = find_phrases(reading)
+    if phrases.length > _ASKING_LETTER or phrases.count_of("warning") > 1:
+        return
+    money = phrases.of(*_MONEY_THEMES)
+    if money and is_first_contact(reading):
+        yield SENDER_STRANGER_ASKS.at("text", strength=min(1.0, _PER_MONEY_PHRASE * len(money)), words=quote(money))
+    secrets = phrases.of(*_SECRET_THEMES)
+    away = find_link_away(reading) if secrets and find_new_hosts(reading) else None
+    if away and org_domain(away.link.host) in find_new_hosts(reading):
+        strength = round(min(1.0, _PER_SECRET_PHRASE * len(secrets)) * away.distance, 2)
+        yield URL_NEW_HOST_ASKS.at(away.link.where, strength=strength, about=away.link.url, words=quote(secrets))
+
+
+HABIT_DAYS = 5
+HABIT_AGE = 14
+# One day without proof among so many with it does not end a habit.
+HABIT_RATIO = 10
+(_HABIT_VIA_LIST,) = coefficients(SENDER_BROKEN_HABIT, "via_list")
+
+
+@check(SENDER_BROKEN_HABIT, SENDER_NEW_REPLY_TO, needs={"remembered"})
+def broken_habit(reading: Reading) -> Iterator[Finding]:
+    """Senders who do not behave as they always did.
+
+    A domain whose mail proved its sender on every day for weeks (an aligned SPF or DKIM pass), and now does not, is
+    most likely forged, whatever its owner publishes about it in DNS. Lists and forwarders break signatures too: a
+    domain that came through some of them before has no such habit, and one that comes through a list today weighs
+    little.
+
+    A known sender whose answers never went elsewhere, and now do, may write from a mailbox that was taken over: the
+    thief wants to read the answers. Services that send in the name of others do it all the time, so they have no habit.
+    """
+    met = reading.sender_history
+    if not met.ready or not reading.message.senders or reading.protected.host_trusted:
+        return
+    sender = reading.message.senders[0]
+    proven = met.domain.proven
+    if _always_authenticated(met.domain) and _is_unauthenticated(reading.authentication):
+        via_list = reading.is_discussion or "list-id" in reading.fields
+        strength = _HABIT_VIA_LIST if via_list else 1.0
+        yield SENDER_BROKEN_HABIT.at(
+            "From", strength=strength, sender=sender, proven_days=proven.days, since_days=proven.age
+        )
+    if met.redirection and not met.redirection.days and _is_long_known(met.address) and not reading.is_discussion:
+        yield SENDER_NEW_REPLY_TO.at("Reply-To", answers=reading.message.reply_to[0], sender=sender)
+
+
+def _always_authenticated(standing: Standing) -> bool:
+    proven, claimed = standing.proven, standing.claimed
+    return proven.days >= HABIT_DAYS and proven.age >= HABIT_AGE and claimed.days * HABIT_RATIO <= proven.days
+
+
+def _is_long_known(standing: Standing) -> bool:
+    return any(known.days >= HABIT_DAYS and known.age >= HABIT_AGE for known in (standing.proven, standing.claimed))
+
+
+def _is_unauthenticated(seen: Authentication) -> bool:
+    """Return whether nothing is proven, although DNS answered and no forwarder vouches for the mail (ARC)."""
+    if seen.aligned or seen.arc.result == "pass":
+        return False
+    results = (seen.dmarc.result, seen.spf.result, *(each.result for each in seen.dkim))
+    return bool(seen.host) and "temperror" not in results

@@ -1,0 +1,255 @@
+"""Host and sender domains that look like a domain that people trust."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+import msgspec
+
+from gatepost.checks.known_names import BY_LABEL, NEARBY, is_genuine, is_tenant, is_under
+from gatepost.findings import Reading, check
+from gatepost.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGRAPH, URL_LOOKALIKE_DOMAIN, Finding
+from gatepost.names import is_ip, is_mixed_script, normal_domain, org_domain, skeleton, unicode_domain
+from gatepost.strengths import coefficients
+
+_SHORTEST_TYPO = 6
+_SHORTEST_INSIDE = 6
+_LURE_WORDS = (
+    "login signin logon secure security account verify verif update support service help alert billing payment refund "
+    "bonus reward gift winner claim wallet auth confirm customer portal access recover unlock track parcel paket "
+    "delivery resgate premio konto kunden cliente client compte suporte atendimento online mail web"
+).split()
+_DOMAIN_ENDS = frozenset("com net org co gov br uk de fr".split())
+
+(
+    _LOOKALIKE_LETTERS,
+    _ONE_LETTER_OFF,
+    _OTHER_ENDING,
+    _HYPHENS_LURE,
+    _HYPHENS,
+    _INSIDE_LURE,
+    _INSIDE,
+    _DOMAIN_BELOW,
+    _NAME_BELOW,
+) = coefficients(
+    "imitation",
+    "look_alike_letters",
+    "one_letter_off",
+    "other_ending",
+    "between_hyphens_lure",
+    "between_hyphens",
+    "inside_lure",
+    "inside",
+    "domain_as_subdomain",
+    "name_as_subdomain",
+)
+
+
+class Imitation(msgspec.Struct, frozen=True):
+    """What a host imitates, by which trick, and how sure that is."""
+
+    of: str
+    trick: str
+    strength: float
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """Labels that may be imitated, by label, by skeleton, and by what is left when one letter is taken out."""
+
+    labels: dict[str, str]
+    skeletons: dict[str, str]
+    shortened: dict[str, tuple[str, ...]]
+    distinct: frozenset[str]
+    inside: re.Pattern[str] | None
+
+
+def _index_labels(labels: dict[str, str], distinct: frozenset[str]) -> _Names:
+    shortened: dict[str, tuple[str, ...]] = {}
+    for label in distinct:
+        if len(label) >= _SHORTEST_TYPO:
+            for left in {label, *_drop_one_letter(label)}:
+                shortened[left] = (*shortened.get(left, ()), label)
+    long = sorted((label for label in distinct if len(label) >= _SHORTEST_INSIDE), key=len, reverse=True)
+    inside = re.compile("|".join(map(re.escape, long))) if long else None
+    looks = {skeleton(label).replace("-", ""): label for label in labels if len(label) > 3}
+    return _Names(labels, looks, shortened, distinct, inside)
+
+
+def _drop_one_letter(label: str) -> set[str]:
+    return {label[:at] + label[at + 1 :] for at in range(len(label))}
+
+
+def _index_known() -> _Names:
+    labels = {label: brand.name for label, brand in BY_LABEL.items()}
+    distinct = frozenset(label for label, brand in BY_LABEL.items() if not brand.ordinary and label.isascii())
+    return _index_labels({label: labels[label] for label in labels if label.isascii()}, distinct)
+
+
+_KNOWN = _index_known()
+
+
+@check(SENDER_LOOKALIKE_DOMAIN, URL_LOOKALIKE_DOMAIN)
+def lookalike(reading: Reading) -> Iterator[Finding]:
+    """Domains that look like, or contain, a domain that people trust.
+
+    `paypa1.com`, `paypall.com`, `secure-paypal-login.com`, `paypal.com.evil.example`: the eye stops at the name it
+    knows. Compared are the tenant's own and partner domains and the well-known ones; a name that stands under a service
+    with customers (`github.zendesk.com`) is a customer.
+    """
+    trusted = reading.protected.own_domains | reading.protected.partner_domains
+    for sender in reading.message.senders:
+        domain = normal_domain(sender.domain)
+        if seen := _find_imitation(domain, trusted):
+            yield SENDER_LOOKALIKE_DOMAIN.at(
+                "From", strength=seen.strength, domain=domain, imitates=seen.of, trick=seen.trick
+            )
+    for host, link in reading.sites.items():
+        if seen := _find_imitation(host, trusted):
+            yield URL_LOOKALIKE_DOMAIN.at(
+                link.where, strength=seen.strength, about=link.url, host=host, imitates=seen.of, trick=seen.trick
+            )
+
+
+def _find_imitation(host: str, trusted: frozenset[str]) -> Imitation | None:
+    if trusted and (seen := _find_trusted_imitation(host, trusted)):
+        return seen
+    return find_known_imitation(host)
+
+
+@lru_cache(8192)
+def find_known_imitation(host: str) -> Imitation | None:
+    """Return the well-known name that a host imitates, if any."""
+    return None if "." not in host or is_ip(host) or is_genuine(host) else _compare(host, _KNOWN)
+
+
+@lru_cache(1024)
+def _find_trusted_imitation(host: str, trusted: frozenset[str]) -> Imitation | None:
+    """Return the own or partner domain that a host imitates, if any."""
+    if "." not in host or is_ip(host) or is_under(host, trusted):
+        return None
+    return _compare(host, _index_trusted(trusted))
+
+
+@lru_cache(64)
+def _index_trusted(trusted: frozenset[str]) -> _Names:
+    labels = {_registered_label(domain): domain for domain in trusted}
+    return _index_labels(labels, frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE))
+
+
+def _registered_label(domain: str) -> str:
+    return org_domain(domain).partition(".")[0]
+
+
+def _compare(host: str, names: _Names) -> Imitation | None:
+    label = _registered_label(host)
+    if label in NEARBY:
+        return None
+    if label in names.labels:
+        return _match_other_ending(host, label, names)
+    return (
+        _match_look(label, names)
+        or _match_typo(label, names)
+        or _match_inside(label, names)
+        or _match_below(host, label, names)
+    )
+
+
+def _match_other_ending(host: str, label: str, names: _Names) -> Imitation | None:
+    """Companies own their name in many countries; the cheap endings are for the others."""
+    ending = host.rpartition(".")[2]
+    common = len(ending) == 2 or ending in ("com", "net", "org")
+    return None if common or len(label) <= 3 else Imitation(names.labels[label], "other ending", _OTHER_ENDING)
+
+
+def _match_look(label: str, names: _Names) -> Imitation | None:
+    seen = skeleton(unicode_domain(label)).replace("-", "")
+    if found := names.skeletons.get(seen):
+        return Imitation(names.labels[found], "look-alike letters", _LOOKALIKE_LETTERS)
+    return None
+
+
+def _match_typo(label: str, names: _Names) -> Imitation | None:
+    if len(label) < _SHORTEST_TYPO - 1 or len(label) > 40:
+        return None
+    for left in {label, *_drop_one_letter(label)}:
+        for near in names.shortened.get(left, ()):
+            # The first letter is the one that every reader sees.
+            if near[0] == label[0] and abs(len(near) - len(label)) <= 1 and _is_one_edit(label, near):
+                return Imitation(names.labels[near], "one letter off", _ONE_LETTER_OFF)
+    return None
+
+
+def _is_one_edit(one: str, other: str) -> bool:
+    """One letter added, dropped, changed, or two neighbours swapped."""
+    if len(one) != len(other):
+        return True  # they share a form with one letter less, and differ by one in length
+    differing = [at for at in range(len(one)) if one[at] != other[at]]
+    if len(differing) == 1:
+        return True
+    first, *rest = differing
+    return rest == [first + 1] and one[first] == other[first + 1] and one[first + 1] == other[first]
+
+
+def _match_inside(label: str, names: _Names) -> Imitation | None:
+    """`secure-paypal-login`, `paypalsupport`: the name with something around it."""
+    tokens = label.split("-") if "-" in label else ()
+    for token in tokens:
+        if token in names.labels:
+            lured = _is_lure(label)
+            if lured or token in names.distinct:
+                return Imitation(names.labels[token], "name between hyphens", _HYPHENS_LURE if lured else _HYPHENS)
+    if names.inside and (match := names.inside.search(label)) and not any(near in label for near in NEARBY):
+        return Imitation(
+            names.labels[match.group()], "name inside another", _INSIDE_LURE if _is_lure(label) else _INSIDE
+        )
+    return None
+
+
+def _is_lure(label: str) -> bool:
+    return any(lure in label for lure in _LURE_WORDS)
+
+
+def _match_below(host: str, label: str, names: _Names) -> Imitation | None:
+    """`paypal.com.evil.example`, `paypal.evil.example`: the name as a part that costs nothing."""
+    if is_tenant(host):
+        return None
+    above = host.removesuffix(org_domain(host)).rstrip(".").split(".")
+    for at, part in enumerate(above):
+        if part not in names.labels or len(part) <= 3:
+            continue
+        if at + 1 < len(above) and above[at + 1] in _DOMAIN_ENDS:
+            return Imitation(names.labels[part], "domain as a subdomain", _DOMAIN_BELOW)
+        if part in names.distinct and part != label:
+            return Imitation(names.labels[part], "name as a subdomain", _NAME_BELOW)
+    return None
+
+
+@check(URL_HOMOGRAPH, SENDER_HOMOGRAPH)
+def homograph(reading: Reading) -> Iterator[Finding]:
+    """Host names written in look-alike letters.
+
+    `аpple.com` with a Cyrillic а is another domain than `apple.com` and looks the same (UTS 39). Whole-script names in
+    other languages are ordinary: only names that mix scripts within one label, or whose every letter looks Latin and is
+    not, are reported.
+    """
+    for host, link in {link.host: link for link in reading.links if "xn--" in link.host}.items():
+        if imitated := _find_latin_lookalike(host):
+            yield URL_HOMOGRAPH.at(link.where, about=link.url, shown=unicode_domain(host), imitates=imitated)
+    for sender in reading.message.senders:
+        if imitated := _find_latin_lookalike(sender.domain):
+            yield SENDER_HOMOGRAPH.at("From", shown=unicode_domain(sender.domain), imitates=imitated)
+
+
+def _find_latin_lookalike(host: str) -> str:
+    """Return the Latin name that this one looks like, or nothing."""
+    if "xn--" not in host:
+        return ""
+    for label in unicode_domain(host).split("."):
+        seen = skeleton(label)
+        if not label.isascii() and seen.isascii() and (is_mixed_script(label) or not _has_latin(label)):
+            return skeleton(unicode_domain(host))
+    return ""
+
+
+def _has_latin(label: str) -> bool:
+    return any("a" <= letter <= "z" for letter in label.lower())

@@ -1,0 +1,229 @@
+"""Text that is written for people and not for filters: disguised words, word salad, pictures of text."""
+
+import re
+from collections.abc import Iterator
+from string import ascii_lowercase, digits
+
+from gatepost.checks.phrases import MAX_TEXTS, WARES, find_phrases, quote
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    TEXT_BARE_LINK,
+    TEXT_DISGUISED_WORDS,
+    TEXT_IMAGE_ONLY,
+    TEXT_MIXED_SCRIPT_WORDS,
+    TEXT_WORD_SALAD,
+    Finding,
+)
+from gatepost.names import skeleton
+from gatepost.strengths import coefficients
+
+MAX_MIXED = 8_000
+MAX_SPELLED = 2_500
+_LEAST_MIXED_WORDS = 3
+_SHORTEST_MIXED_WORD = 5
+(_PER_MIXED_WORD,) = coefficients(TEXT_MIXED_SCRIPT_WORDS, "per_word")
+(_PER_DISGUISED_WORD,) = coefficients(TEXT_DISGUISED_WORDS, "per_word")
+
+
+def _sorts(sorts: dict[str, str]) -> bytes:
+    """Return a table that turns each byte into its sort, a space for those that have none."""
+    table = bytearray(b" " * 256)
+    for sort, characters in sorts.items():
+        for character in characters:
+            table[ord(character)] = ord(sort)
+    return bytes(table)
+
+
+# A Cyrillic or Greek letter beside a Latin one, with the word around them.
+_FOREIGN = re.compile(r"[\u0370-\u052f]")
+_SEAM = re.compile(r"[A-Za-z]{0,20}(?:[A-Za-z][\u0370-\u052f]|[\u0370-\u052f][A-Za-z])[A-Za-z\u0370-\u052f]{0,20}")
+_MOST_FIRST = 12
+_LEET = re.compile(r"(?<![\w@./:=&?%#$!|-])[a-z]{1,12}[0-9@!$|][a-z0-9@!$|]{0,12}[a-z](?![\w@./=&?%#-])")
+_SPACED = re.compile(r"(?<![\w.])(?:[a-z0-9][ .\-_*~]{1,2}){4,14}[a-z0-9](?!\w)")
+# A text with every character replaced by its sort is searched many times faster than by the expressions above: `a` for
+# a letter, `m` for a mark, `g` for a gap.
+_LETTERS_AND_MARKS = _sorts({"a": ascii_lowercase, "m": digits + "@!$|"})
+_LETTERS_AND_GAPS = _sorts({"a": ascii_lowercase + digits, "g": " .-_*~"})
+# Three single letters with gaps around them: what every spelled word has.
+_GAPS = re.compile(rb"gagg?agg?ag")
+_PLAIN_LETTERS = str.maketrans("0134579@!$|", "oieastgaisl")
+_PLAIN_WORD = re.compile(r"(?<![\w ])[a-z]{5,14}(?![\w ])")
+_DISGUISED_WARES = ("pharmacy", "potency", "adult", "casino", "loan", "replica", "software")
+_DISGUISED_BOOK = frozenset(
+    word for ware in _DISGUISED_WARES for phrase in WARES[ware] for word in _PLAIN_WORD.findall(phrase)
+) | frozenset("account password paypal invoice security verify bitcoin viagra cialis winner urgent".split())
+
+SALAD_RUN = 30
+MAX_TAIL = 1_500
+MAX_HEAD = 1_000
+_LEAST_SMALL_WORDS = 4
+# Thirty words with their spaces are hardly ever shorter.
+_SHORTEST_RUN = 5 * SALAD_RUN
+_RUN_BREAKS = re.compile(r"[^a-zà-ÿ \n\t]+")
+_BROKEN_RUNS = bytes(code if not _RUN_BREAKS.match(chr(code)) else ord(".") for code in range(256))
+_SMALL_WORDS = frozenset(
+    "the of and to in is it you that for on with as are be this have from or not your we our at by was will can if all"
+    " an has they my me do us but which so he she his her their there been were would about more one no what when who"
+    " der die das und ist zu den mit von auf für nicht ein eine sie wir ich es im dem des sich auch wie als ihr bei"
+    " le la les de des et un une est pas pour que qui dans sur vous nous avec au du en ce se il elle ne par plus votre"
+    " el los las y una por con para del es se su al lo como más pero sus no si te tu mi"
+    " il di che non per sono una gli le con si da del della è in ti mi lei"
+    " o os as do da em um uma não com para que é se na no por mais dos você seu sua"
+    " het een van en op te dat niet voor met zijn er aan om ook als maar je ik".split()
+)
+
+
+@check(TEXT_MIXED_SCRIPT_WORDS, TEXT_DISGUISED_WORDS, TEXT_WORD_SALAD)
+def filter_evasion(reading: Reading) -> Iterator[Finding]:
+    """Text made unreadable for filters: look-alike letters, digits for letters, gaps between letters, and word salad.
+
+    In `V1agra`, `Раypal` with a Cyrillic `Р` and `V-I-A-G-R-A` a person reads the word, a filter does not. People do
+    not spell so by accident. Names of products and passwords mix digits and letters, so only words that are on the book
+    of wares count as disguised, and one stray letter from another keyboard does not count as a look-alike.
+
+    `lantern gravel marmot oblique tundra …`, at the end of the text or hidden, makes advertising look like a letter to
+    a machine that counts words. Every language is held together by small words: a third of what people write is `the`,
+    `of`, `und`, `de`. Thirty words of running text without one are not written by a person. Lists of goods and footers
+    are, but they have capitals, commas and lines of their own; and where the rest of the text has no known small words
+    either, its language is unknown.
+    """
+    yield from _find_disguised(reading)
+    yield from _find_salad(reading)
+
+
+def _find_disguised(reading: Reading) -> Iterator[Finding]:
+    subject = reading.message.subject
+    texts = [text.visible[:MAX_MIXED] for text in reading.message.texts[:MAX_TEXTS] if not text.attached]
+    mixed = {word for text in (subject, *texts) if not text.isascii() for word in _mixed_words(text)}
+    if len(mixed) >= _LEAST_MIXED_WORDS or any(word in subject for word in mixed):
+        yield TEXT_MIXED_SCRIPT_WORDS.at(
+            "text", strength=min(1.0, _PER_MIXED_WORD * len(mixed)), words=ascii(quote(sorted(mixed)))
+        )
+    disguised = dict.fromkeys(_spelled_words(find_phrases(reading).text[:MAX_SPELLED]))
+    if disguised:
+        yield TEXT_DISGUISED_WORDS.at(
+            "text", strength=min(1.0, _PER_DISGUISED_WORD * len(disguised)), words=quote(disguised)
+        )
+
+
+def _mixed_words(text: str) -> Iterator[str]:
+    if _FOREIGN.search(text):
+        for word in _SEAM.findall(text):
+            if len(word) >= _SHORTEST_MIXED_WORD and skeleton(word).isascii():
+                yield word
+
+
+def _spelled_words(text: str) -> Iterator[str]:
+    characters = text.encode("ascii", "replace")
+    for word in _marked_words(text, characters.translate(_LETTERS_AND_MARKS)):
+        if word.translate(_PLAIN_LETTERS) in _DISGUISED_BOOK:
+            yield word
+    gaps = characters.translate(_LETTERS_AND_GAPS)
+    for match in _SPACED.finditer(text) if _GAPS.search(gaps) else ():
+        letters = "".join(char for char in match.group() if char.isalnum())
+        if letters.translate(_PLAIN_LETTERS) in _DISGUISED_BOOK:
+            yield match.group()
+
+
+def _marked_words(text: str, shapes: bytes) -> Iterator[str]:
+    """Yield words with a mark right after their first letters."""
+    end, at = 0, shapes.find(b"am")
+    while at >= 0:
+        earliest = max(0, at - _MOST_FIRST)
+        start = earliest + len(shapes[earliest : at + 1].rstrip(b"a"))
+        if start >= end and (match := _LEET.match(text, start)):
+            yield match.group()
+            end = match.end()
+        at = shapes.find(b"am", at + 1)
+
+
+def _find_salad(reading: Reading) -> Iterator[Finding]:
+    for text in reading.message.texts[:4]:
+        if text.attached:
+            continue
+        for place, words in (("the end", text.visible[-MAX_TAIL:]), ("hidden text", text.hidden[:MAX_TAIL])):
+            found = _first_salad(words)
+            if found and _is_known_language(text.visible[:MAX_HEAD]):
+                yield TEXT_WORD_SALAD.at(text.where, place=place, words=found)
+                return
+
+
+def _first_salad(text: str) -> str:
+    """Return the first run of words without small ones."""
+    # One byte for each character, and one splitting: most texts have no run that is long enough.
+    if len(max(text.encode("latin-1", "replace").translate(_BROKEN_RUNS).split(b"."), key=len)) < _SHORTEST_RUN:
+        return ""
+    for chunk in _RUN_BREAKS.split(text):
+        if len(chunk) < _SHORTEST_RUN:
+            continue
+        words = chunk.split()
+        for start in range(0, len(words) - SALAD_RUN + 1, SALAD_RUN // 2):
+            run = words[start : start + SALAD_RUN]
+            if len(set(run)) > SALAD_RUN // 2 and sum(word in _SMALL_WORDS for word in run) <= 1:
+                return " ".join(run[:12])
+    return ""
+
+
+def _is_known_language(text: str) -> bool:
+    """Return whether a text is in a language whose small words are known."""
+    return sum(word in _SMALL_WORDS for word in text.lower().split()) >= _LEAST_SMALL_WORDS
+
+
+_WRITTEN_ADDRESS = re.compile(r"\w{1,10}://[^\s<>\"]{0,3000}")
+_LITTLE_TEXT = 300
+_ONE_LINE = 200
+# With written-out links, which are long.
+_MUCH_TEXT = 3_000
+(_PICTURE_WITH_TEXT,) = coefficients(TEXT_IMAGE_ONLY, "some_text")
+(_CAN_UNSUBSCRIBE,) = coefficients("single-link", "unsubscribe")
+
+
+@check(TEXT_IMAGE_ONLY, TEXT_BARE_LINK, needs={"link"})
+def image_only(reading: Reading) -> Iterator[Finding]:
+    """Mail that is a picture, or a line and a link: nothing for a filter to read.
+
+    The text of an advertisement or of a lure is drawn, and the picture is the link. People send pictures, too, but
+    those do not link anywhere; newsletters made of pictures have at least an address and a way to unsubscribe in their
+    header.
+    """
+    message = reading.message
+    if not reading.web_links or reading.is_discussion:
+        return
+    texts = [text.visible for text in message.texts if not text.attached]
+    if any(len(text) > _MUCH_TEXT for text in texts) or any(map(_is_letter, texts)):
+        return
+    size = max(map(_count_letters, texts), default=0)
+    if size <= _LITTLE_TEXT and _has_picture(reading):
+        strength = 1.0 if size <= _LITTLE_TEXT / 2 else _PICTURE_WITH_TEXT
+        yield TEXT_IMAGE_ONLY.at(
+            "text", strength=strength * _newsletter_factor(reading), letters=size, link=reading.web_links[0].host
+        )
+    elif size <= _ONE_LINE and len(reading.sites) <= 2 and not message.headers.first("in-reply-to"):
+        yield TEXT_BARE_LINK.at(
+            "text", strength=_newsletter_factor(reading), letters=size, link=reading.web_links[0].host
+        )
+
+
+def _newsletter_factor(reading: Reading) -> float:
+    """Return the factor for mail that offers to unsubscribe (RFC 2369): it is more likely a newsletter."""
+    return _CAN_UNSUBSCRIBE if "list-unsubscribe" in reading.fields else 1.0
+
+
+def _has_picture(reading: Reading) -> bool:
+    if any(link.source == "image" for link in reading.message.links):
+        return True
+    return any(part.content_type.startswith("image/") for part in reading.message.parts)
+
+
+def _is_letter(text: str) -> bool:
+    """Return whether the words that are no address are enough by themselves, which is sooner told than how many
+    there are."""
+    return len(" ".join([word for word in text.split() if "://" not in word])) > _LITTLE_TEXT
+
+
+def _count_letters(text: str) -> int:
+    """Characters of words; a written-out address is none."""
+    words = text.split()
+    if "://" in text:
+        words = " ".join(_WRITTEN_ADDRESS.sub(" ", word) if "://" in word else word for word in words).split()
+    return len(" ".join(words))

@@ -1,0 +1,127 @@
+"""What is known from other messages: the text model, and near-copies of other mail."""
+
+from collections.abc import Iterator
+
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    CAMPAIGN_BURST,
+    CAMPAIGN_MARKED,
+    TEXT_MODEL_FRAUD,
+    TEXT_MODEL_PHISHING,
+    TEXT_MODEL_SPAM,
+    TEXT_MODEL_SURE,
+    Finding,
+)
+from gatepost.names import org_domain
+from gatepost.near_duplicates import compute_signature
+from gatepost.strengths import coefficients
+from gatepost.textmodel.features import Features, extract_features
+
+SPEAKS, SAYS_ALL, ENOUGH_WORDS, MANY_WORDS, LEAVABLE, OWN_SITE, SIGNED, LEAST = coefficients(
+    "text-model", "speaks", "says_all", "enough_words", "many_words", "leavable", "own_site", "signed", "least"
+)
+(PROVEN,) = coefficients(TEXT_MODEL_SURE, "proven")
+
+_OWN_SITE_MARKS = frozenset({"#own-links all", "#own-links some"})
+_TALK_MARKS = frozenset({"#answers", "#list"})
+_MAIL_SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon", "mdaemon"})
+
+
+@check(TEXT_MODEL_SPAM, TEXT_MODEL_PHISHING, TEXT_MODEL_FRAUD, TEXT_MODEL_SURE)
+def text_model(reading: Reading) -> Iterator[Finding]:
+    """What the text model thinks: mail that reads like unwanted mail, and which kind of it.
+
+    The model has read much mail and knows no single trick, so its points are capped below every threshold. It speaks
+    more softly where its word is worth less. Wanted and unwanted advertising use the same words, so mail that offers to
+    end a subscription (RFC 2369, RFC 8058), is signed by its sender's own domain (RFC 6376) or links to that domain
+    gets part of the strength. So does a short note, the more so without a link or a file. About a bounce, which holds
+    the text of another mail, it says nothing.
+
+    Only where it was proven right does it decide alone: at odds of twenty to one, on mail of some length that is no
+    reply, comes through no list, is not signed by its sender, cannot be ended and leads to strangers
+    (docs/accuracy.md).
+    """
+    if _is_bounce(reading):
+        return
+    seen = extract_features(reading.message, reading.files, reading.written)
+    trust = _measure_trust(seen, reading)
+    if trust < LEAST:  # whatever it says, it is not worth asking
+        return
+    models = reading.models.for_tenant(reading.envelope.tenant)
+    hits = models.hits(seen)
+    score = models.weigh(hits)
+    strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
+    if strength < LEAST:
+        return
+    probability = f"{score.unwanted:.2f}"
+    yield TEXT_MODEL_SPAM.at(
+        "text", strength=strength, probability=probability, weighed=", ".join(models.reasons(hits))
+    )
+    for kind, share in ((TEXT_MODEL_PHISHING, score.phishing), (TEXT_MODEL_FRAUD, score.fraud)):
+        if share > score.unwanted / 2:
+            yield kind.at("text", strength=strength, probability=f"{share:.2f}")
+    if score.logit >= PROVEN and trust == 1.0 and not _is_conversation(seen):
+        yield TEXT_MODEL_SURE.at("text", probability=probability)
+
+
+def _is_conversation(seen: Features) -> bool:
+    """Return whether the mail is part of a conversation: it is a reply, or a list passed it on."""
+    return not _TALK_MARKS.isdisjoint(seen.marks)
+
+
+def _measure_trust(seen: Features, reading: Reading) -> float:
+    """Return how much the model's word is worth on such a mail."""
+    leads = bool(reading.links) or any(mark.startswith("#file") for mark in seen.marks)
+    trust: float = min(1.0, (len(seen.text) + len(seen.rest)) / (ENOUGH_WORDS if leads else MANY_WORDS)) ** 2
+    if "list-unsubscribe" in reading.fields and not reading.is_discussion:
+        trust *= LEAVABLE
+    if not _OWN_SITE_MARKS.isdisjoint(seen.marks):
+        trust *= OWN_SITE
+    if _is_signed(reading):
+        trust *= SIGNED
+    return trust
+
+
+def _is_signed(reading: Reading) -> bool:
+    """Return whether the sender's own domain signed the mail; a key that cannot be had now does not speak against
+    it."""
+    own = {org_domain(sender.domain) for sender in reading.message.senders if sender.domain}
+    return any(each.result != "fail" and org_domain(each.domain) in own for each in reading.authentication.dkim)
+
+
+def _is_bounce(reading: Reading) -> bool:
+    """Return whether the mail says that another could not be delivered (RFC 3464), in whatever form."""
+    message = reading.message
+    if any(part.content_type in ("multipart/report", "message/delivery-status") for part in message.parts):
+        return True
+    mailboxes = {sender.local.lower() for sender in message.senders}
+    mailboxes.add(reading.envelope.sender.strip("<>").partition("@")[0].lower())
+    return not _MAIL_SYSTEMS.isdisjoint(mailboxes)
+
+
+MANY_RECIPIENTS = 20
+_BULK_FIELDS = frozenset({"list-unsubscribe", "list-id", "list-post"})
+
+
+@check(CAMPAIGN_MARKED, CAMPAIGN_BURST)
+def campaign(reading: Reading) -> Iterator[Finding]:
+    """Near-copies: of mail that the operator marked as unwanted, and of mail that many others got within hours.
+
+    A campaign is the same text to many, with a name or a number changed. That alone is no crime: newsletters, lists and
+    notes to all staff are campaigns too, so mail that names itself as bulk, and that of the operator's own domains,
+    makes no burst.
+    """
+    marked = reading.models.marked
+    if marked.by_hash and marked.has_near_duplicate(compute_signature(reading.written)):
+        yield CAMPAIGN_MARKED.at("text")
+    if (
+        reading.campaign.recipients >= MANY_RECIPIENTS
+        and _BULK_FIELDS.isdisjoint(reading.fields)
+        and not _is_own_campaign(reading)
+    ):
+        yield CAMPAIGN_BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)
+
+
+def _is_own_campaign(reading: Reading) -> bool:
+    own = {org_domain(domain) for domain in reading.protected.own_domains}
+    return not own.isdisjoint(reading.sender_domains) and reading.authentication.aligned

@@ -1,0 +1,235 @@
+"""The checks of `headers/fields`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.auth.results import Arc, Authentication
+from gatepost.checks.headers.fields import date_field, forged_received, message_id, no_recipients, subject
+from gatepost.findings import Reading
+from gatepost.kinds import (
+    HEADER_BAD_MESSAGE_ID,
+    HEADER_BORROWED_MESSAGE_ID,
+    HEADER_DATE_AHEAD,
+    HEADER_DATE_BEHIND,
+    HEADER_INVISIBLE_SUBJECT,
+    HEADER_MONEY_SUBJECT,
+    HEADER_NO_DATE,
+    HEADER_NO_MESSAGE_ID,
+    HEADER_NO_RECIPIENTS,
+    HEADER_SHOUTING_SUBJECT,
+    HEADER_STYLED_SUBJECT,
+    HEADER_SUBJECT_TAIL,
+)
+from gatepost.mail.message import Envelope, Field, Headers, Message
+from gatepost.mail.reader import read
+
+Letter = Callable[..., Reading]
+
+
+# Dates far from the truth.
+TAKEN = "from a by b; Tue, 10 Mar 2026 12:00:00 +0000"
+NOW = 1_773_144_000.0  # the same moment
+
+
+def dated(date: str | None, received: str | None = TAKEN, now: float = NOW) -> Reading:
+    fields = [Field(name, value, b"") for name, value in (("received", received), ("date", date)) if value is not None]
+    return Reading(Message(headers=Headers(tuple(fields))), now=now)
+
+
+@pytest.mark.parametrize(
+    ("date", "kinds"),
+    [
+        ("Thu, 12 Mar 2026 12:00:00 +0000", [HEADER_DATE_AHEAD.id]),
+        ("Tue, 19 Jan 2038 03:14:07 +0000", [HEADER_DATE_AHEAD.id]),
+        ("Sun, 1 Mar 2026 12:00:00 +0000", [HEADER_DATE_BEHIND.id]),
+        ("Thu, 1 Jan 1970 00:00:00 +0000", [HEADER_DATE_BEHIND.id]),
+        ("yesterday", [HEADER_NO_DATE.id]),
+        ("Tue, 99 Foo 2026 12:00:00 +0000", [HEADER_NO_DATE.id]),
+        (None, [HEADER_NO_DATE.id]),
+        ("Tue, 10 Mar 2026 11:59:00 +0000", []),
+        ("Tue, 10 Mar 2026 23:59:00 +1200", []),
+        ("10 Mar 2026 12:00 -0800", []),
+        ("Wed, 11 Mar 2026 09:00:00 +0000 (UTC)", []),  # a clock in the wrong time zone
+        ("Thu, 5 Mar 2026 12:00:00 +0000", []),  # five days in a queue
+        ("Tuesday, 10-Mar-26 12:00:00", []),
+    ],
+)
+def test_date_field(date: str | None, kinds: list[str]) -> None:
+    assert [finding.kind for finding in date_field(dated(date))] == kinds
+
+
+def test_old_mail_without_received_is_old_mail() -> None:
+    assert list(date_field(dated("Mon, 1 Jan 2001 00:00:00 +0000", None))) == []
+    assert [finding.kind for finding in date_field(dated("Tue, 19 Jan 2038 03:14:07 +0000", None))] == [
+        HEADER_DATE_AHEAD.id
+    ]
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_date_is_read(date: str, received: str) -> None:
+    list(date_field(dated(date, received)))
+
+
+@given(st.from_regex(r"\d{1,2} (Jan|Feb|Dec) \d{2,4} \d{1,2}:\d{2}:\d{2} [+-]\d{4}", fullmatch=True))
+def test_any_numbers_are_read(date: str) -> None:
+    list(date_field(dated(date)))
+
+
+# Message identifiers.
+@pytest.mark.parametrize(
+    ("value", "kinds"),
+    [
+        (None, [HEADER_NO_MESSAGE_ID.id]),
+        ("", [HEADER_BAD_MESSAGE_ID.id]),
+        ("<@>", [HEADER_BAD_MESSAGE_ID.id]),
+        ("%MSGID", [HEADER_BAD_MESSAGE_ID.id]),
+        ("<a@b@c>", [HEADER_BAD_MESSAGE_ID.id]),
+        ("<a@b>", []),
+        ("<a.b$c=d@mail.corp.example>", []),
+        ("  <a@b>  ", []),
+        ("<long-\r\n part@b>", []),
+        ("<a@b> (added by postmaster@b)", []),
+    ],
+)
+def test_message_id(value: str | None, kinds: list[str]) -> None:
+    headers = Headers(() if value is None else (Field("message-id", value, b""),))
+    reading = Reading(Message(headers=headers), Envelope(remote_address="192.0.2.1"))
+    assert [finding.kind for finding in message_id(reading)] == kinds
+
+
+def test_a_draft_was_never_sent() -> None:
+    assert list(message_id(Reading(Message()))) == []
+
+
+# Identifiers in the manner of somebody else.
+SENT = Authentication("192.0.2.1")
+GOOGLE = "Message-ID: <CAFx7Qw+o2Qd0bqkz9@mail.gmail.com>\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds"),
+    [
+        (GOOGLE, [HEADER_BORROWED_MESSAGE_ID.id]),
+        ("Message-ID: <AM0PR01MB4711A@AM0PR01MB4711.eurprd01.prod.outlook.com>\n", [HEADER_BORROWED_MESSAGE_ID.id]),
+        (GOOGLE + "DKIM-Signature: v=1; d=customer.example\n", []),
+        (GOOGLE + "List-Id: <l.lists.example>\n", []),
+        (GOOGLE + "List-Post: <mailto:l@lists.example>\n", []),
+        ("Message-ID: <4711@sender.example>\n", []),
+        ("Message-ID: <x@notmail.gmail.com.example>\n", []),
+        ("", [HEADER_NO_MESSAGE_ID.id]),  # nothing is borrowed where there is none
+    ],
+)
+def test_borrowed_id(letter: Letter, fields: str, kinds: list[str]) -> None:
+    reading = msgspec.structs.replace(letter("Hello", fields=fields), authentication=SENT)
+    assert [finding.kind for finding in message_id(reading)] == kinds
+
+
+def test_without_a_sending_host_nothing_is_claimed(letter: Letter) -> None:
+    reading = letter("Hello", fields=GOOGLE)
+    assert not list(message_id(reading))
+    forwarded = Authentication("192.0.2.1", arc=Arc("fail", 1))
+    assert not list(message_id(msgspec.structs.replace(reading, authentication=forwarded)))
+
+
+# Mail to nobody.
+@pytest.mark.parametrize(
+    ("field", "kinds"),
+    [
+        ("", [HEADER_NO_RECIPIENTS.id]),
+        ("To: undisclosed-recipients:;\n", [HEADER_NO_RECIPIENTS.id]),
+        ("To: ann@corp.example\n", []),
+        ("Cc: ann@corp.example\n", []),
+        ("List-Post: <mailto:l@lists.example>\n", []),
+    ],
+)
+def test_unnamed_recipient(field: str, kinds: list[str]) -> None:
+    message = read(f"From: x@shop.example\n{field}Subject: x\n\ntext\n".encode())
+    assert [finding.kind for finding in no_recipients(Reading(message))] == kinds
+
+
+# Subjects that shout.
+@pytest.mark.parametrize(
+    ("text", "title", "link", "kinds"),
+    [
+        ("x", "YOU HAVE BEEN CHOSEN TODAY", "", [HEADER_SHOUTING_SUBJECT.id]),
+        ("x", "Free!!! Now!!!", "", [HEADER_SHOUTING_SUBJECT.id]),
+        ("x", "Claim your $1,000,000", "", [HEADER_MONEY_SUBJECT.id]),
+        ("x", "𝗗𝗼𝗻'𝘁 𝗺𝗶𝘀𝘀", "", [HEADER_STYLED_SUBJECT.id]),
+        ("x", "Pay\u200bPal no\u200btice", "", [HEADER_INVISIBLE_SUBJECT.id]),
+        ("x", "Minutes of the NATO seminar", "", []),
+        ("x", "Great news!", "", []),
+        ("x", "RFC 5322", "", []),
+        ("x", "Budget 2026", "", []),
+        ("x", "Grüße aus Köln", "", []),
+    ],
+)
+def test_loud_subject(letter: Letter, text: str, title: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, title, link=link)
+    assert [finding.kind for finding in subject(reading) if finding.strength >= 0.5] == kinds
+
+
+# Marks behind a row of blanks.
+@pytest.mark.parametrize(
+    ("title", "found"),
+    [
+        ("All channels free !!                     18441", [HEADER_SUBJECT_TAIL.id]),
+        ("Get what you deserve            11.180", [HEADER_SUBJECT_TAIL.id]),
+        ("Hello      x7", [HEADER_SUBJECT_TAIL.id]),
+        ("Minutes   of 10 November,  version 2", []),
+        ("Agenda            tomorrow", []),  # a word is a layout
+        ("Invoice 18441", []),
+        ("            18441", []),  # nothing before it: the blanks end with the field's name
+        ("Hello      ", []),
+        ("", []),
+    ],
+)
+def test_subject_tail(title: str, found: list[str]) -> None:
+    reading = Reading(read(f"From: a@b.example\nSubject: {title}\n\nHello\n".encode()))
+    assert [finding.kind for finding in subject(reading)] == found
+
+
+def test_a_folded_subject_is_one_line() -> None:
+    reading = Reading(read(b"From: a@b.example\nSubject: Quarterly figures and an outlook,\n\t part 2\n\nHello\n"))
+    assert list(subject(reading)) == []
+
+
+# Traces that no server left, and odd ones that some did.
+NEAR = "Received: from mx.a.example (mx.a.example [192.0.2.1]) by mail.house.example; Tue, 10 Nov 2026 09:12:00 +0000\n"
+
+
+def hop(address: str = "198.51.100.7", number: int = 1, date: str = "Tue, 10 Nov 2026 09:11:00 +0000") -> str:
+    return f"Received: from desk (desk [{address}])\n by mx.a.example with ESMTPS id {number}; {date}\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (NEAR + hop("302.17.4.9"), "an address that cannot be"),
+        (NEAR + hop("10.0.0.256"), "an address that cannot be"),
+        (NEAR + hop("1.2.999.4"), "an address that cannot be"),
+        (NEAR + hop() + hop(), "the same hop twice"),
+        (NEAR + hop(date="Tue, 17 Nov 2026 09:11:00 +0000"), "stamped days after the hop that followed it"),
+        (NEAR + hop(date="1 Jan 2031 00:00:00 +0000"), "stamped days after the hop that followed it"),
+        (NEAR + hop(), ""),
+        (NEAR + hop("255.255.255.255"), ""),
+        (NEAR + hop("2001:db8::300"), ""),
+        (NEAR + hop(number=1) + hop(number=2), ""),  # two hops on one machine
+        (NEAR + hop(date="Wed, 11 Nov 2026 05:11:00 +0900"), ""),  # another time zone, and a clock that is off
+        (NEAR.replace("10 Nov", "2 Nov") + hop(date="Sat, 31 Oct 2026 23:59:00 +0000"), ""),
+        (NEAR + hop(date="Mon, 2 Nov 2026 09:11:00 +0000"), ""),  # lay in a queue for a week
+        (NEAR + hop(date="no date"), ""),
+        (hop("302.17.4.9"), ""),  # the only one is that of the border, which sees what it sees
+        ("", ""),
+    ],
+)
+def test_forged_trace(letter: Letter, fields: str, why: str) -> None:
+    assert [finding.facts["why"] for finding in forged_received(letter("Hello", fields=fields))] == [why] * bool(why)
+
+
+def test_a_thousand_hops_are_not_read(letter: Letter) -> None:
+    reading = letter("Hello", fields="".join(hop(number=number) for number in range(1_000)) + hop("999.1.1.1"))
+    assert not list(forged_received(reading))

@@ -1,0 +1,243 @@
+"""The checks of `links/hosts`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from gatepost.auth.results import Authentication, Dmarc
+from gatepost.checks.links.hosts import MAX_NEW_HOSTS, find_link_away, foreign_target, free_names, ip_hosts, new_hosts
+from gatepost.findings import Check, Protected, Reading
+from gatepost.kinds import (
+    SENDER_CHEAP_ENDING,
+    SENDER_FREE_HOSTING,
+    SENDER_MACHINE_NAME,
+    URL_CHEAP_ENDING,
+    URL_FOREIGN_TARGET,
+    URL_FORM_SERVICE,
+    URL_FREE_HOSTING,
+    URL_IP_HOST,
+    URL_MACHINE_NAME,
+    URL_NEW_HOST,
+)
+from gatepost.mail.message import Link, Message
+from gatepost.names import Address
+from gatepost.questions import FacetAge
+from gatepost.sender_history import SenderHistory
+
+Letter = Callable[..., Reading]
+
+
+def link(url: str, shown: str = "", source: str = "html", wrapped: tuple[str, ...] = ()) -> Link:
+    host = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2].partition(":")[0]
+    return Link(url, url, host, shown, "1", source, wrapped)  # type: ignore[arg-type]
+
+
+def kinds(check: Check, *links: Link, sender: str = "x@shop.com") -> list[str]:
+    local, _, domain = sender.partition("@")
+    reading = Reading(Message(senders=(Address("", local, domain),), links=links))
+    return [finding.kind for finding in check(reading)]
+
+
+# Endings where names cost nothing.
+@pytest.mark.parametrize(
+    ("url", "sender", "found"),
+    [
+        ("https://x.icu/", "x@shop.com", [URL_CHEAP_ENDING.id]),
+        ("https://shop.com/", "x@x.click", [SENDER_CHEAP_ENDING.id]),
+        ("https://x.top/", "x@x.top", [SENDER_CHEAP_ENDING.id, URL_CHEAP_ENDING.id]),
+        ("https://shop.com/", "x@shop.com", []),
+        ("https://top.com/", "x@click.com", []),
+        ("https://shop.de/xyz.top", "x@shop.co.uk", []),
+        ("https://192.0.2.1/", "x", []),
+    ],
+)
+def test_cheap_domain(url: str, sender: str, found: list[str]) -> None:
+    assert kinds(free_names, link(url), sender=sender) == found
+
+
+def test_some_endings_say_less() -> None:
+    (finding,) = free_names(Reading(Message(senders=(Address("", "x", "a.shop"),))))
+    assert 0 < finding.strength < 1
+
+
+# Pages, forms and senders on services for anybody.
+@pytest.mark.parametrize(
+    ("url", "sender", "found"),
+    [
+        ("https://x.web.app/login", "x@shop.com", [URL_FREE_HOSTING.id]),
+        ("https://storage.googleapis.com/b/x.html", "x@shop.com", [URL_FREE_HOSTING.id]),
+        ("https://forms.office.com/r/x", "x@shop.com", [URL_FORM_SERVICE.id]),
+        ("https://shop.com/", "noreply@x-1.firebaseapp.com", [SENDER_FREE_HOSTING.id]),
+        ("https://x-1.firebaseapp.com/", "noreply@x-1.firebaseapp.com", [SENDER_FREE_HOSTING.id]),
+        ("https://shop.com/", "x@shop.com", []),
+        ("https://www.google.com/", "x@shop.com", []),
+        ("https://notweb.app/", "x@shop.com", []),
+        ("https://form.typeform.com/x", "x@typeform.com", []),  # the service itself
+        ("https://shop.com/", "ann@yandex.ru", []),
+    ],
+)
+def test_hosted_page(url: str, sender: str, found: list[str]) -> None:
+    assert kinds(free_names, link(url), sender=sender) == found
+
+
+# Names that providers make from addresses.
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("142.132.167.72.host.provider.com", "142.132.167.72"),
+        ("ip-203-0-113-9.vps.provider.co.uk", "203.0.113.9"),
+        ("ec2-203-0-113-9.compute.provider.com", "203.0.113.9"),
+        ("vps203-0-113-9.provider.com", "203.0.113.9"),
+        ("static.203-0-113-9.provider.com", "203.0.113.9"),
+        ("www.provider.com", ""),
+        ("v10-0-22-4.docs.provider.com", ""),  # a version, or an address of nobody outside
+        ("192-168-1-20.local.provider.com", ""),
+        ("2026-11-10-2.files.provider.com", ""),  # a date
+        ("203-0-113.provider.com", ""),
+        ("1-800-555-1234.provider.com", ""),  # a telephone number
+        ("203-0-113-9.com", ""),  # somebody bought that name
+        ("203.0.113.9", ""),  # a bare address is another finding
+    ],
+)
+def test_machine_names(host: str, address: str) -> None:
+    link = Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html", ())
+    reading = Reading(Message(senders=(Address("", "x", "shop.com"),), links=(link,)))
+    found = [(finding.kind, finding.facts["address"], finding.about) for finding in ip_hosts(reading)]
+    assert found == ([(URL_MACHINE_NAME.id, address, f"https://{host}/")] if address else [])
+
+
+@pytest.mark.parametrize(
+    ("domain", "found"),
+    [("ip-203-0-113-9.provider.com", [SENDER_MACHINE_NAME.id]), ("db-3.provider.com", []), ("", [])],
+)
+def test_machine_names_of_senders(domain: str, found: list[str]) -> None:
+    reading = Reading(Message(senders=(Address("", "root", domain),)))
+    assert [finding.kind for finding in ip_hosts(reading)] == found
+
+
+# Links to bare addresses.
+@pytest.mark.parametrize(
+    ("host", "kinds"),
+    [
+        ("8.8.8.8", [URL_IP_HOST.id]),
+        ("[2606:4700::1111]", [URL_IP_HOST.id]),
+        ("192.168.1.1", []),  # a router's own report
+        ("127.0.0.1", []),
+        ("[fe80::1]", []),
+        ("4chan.example", []),
+        ("1.2.3.4.example", []),
+        ("", []),
+    ],
+)
+def test_numeric_host(host: str, kinds: list[str]) -> None:
+    link = Link(f"http://{host}/", f"http://{host}/", host, "", "1", "text")
+    assert [finding.kind for finding in ip_hosts(Reading(Message(links=(link, link))))] == kinds
+
+
+def test_one_among_many_says_less() -> None:
+    hosts = ("8.8.8.8", "a.example", "b.example", "c.example")
+    links = tuple(Link(f"http://{host}/", f"http://{host}/", host, "", "1", "html") for host in hosts)
+    assert [finding.strength for finding in ip_hosts(Reading(Message(links=links)))] == [0.5]
+
+
+# Sites that nobody was sent to before.
+NEVER, OFTEN = FacetAge(), FacetAge(9, 30)
+
+
+def find_sites(reading: Reading, hosts: dict[str, FacetAge], protected: Protected | None = None) -> list[str]:
+    met = SenderHistory(ready=True, hosts=hosts)
+    reading = msgspec.structs.replace(reading, sender_history=met, protected=protected or Protected())
+    return [finding.facts["host"] for finding in new_hosts(reading)]
+
+
+@pytest.mark.parametrize(
+    ("link", "hosts", "found"),
+    [
+        ("https://a.pages.example/x", {"pages.example": NEVER}, ["pages.example"]),
+        ("https://a.pages.example/x", {"pages.example": OFTEN}, []),
+        ("https://www.sender.example/x", {"sender.example": NEVER}, []),  # as new as the sender
+        ("https://a.pages.example/x", {}, []),  # was not asked for
+    ],
+)
+def test_new_hosts(letter: Letter, link: str, hosts: dict[str, FacetAge], found: list[str]) -> None:
+    assert find_sites(letter("See", link=link), hosts) == found
+
+
+def test_the_finding_is_about_its_link(letter: Letter) -> None:
+    reading = letter("See", link="https://a.pages.example/x")
+    met = SenderHistory(ready=True, hosts={"pages.example": NEVER})
+    (finding,) = new_hosts(msgspec.structs.replace(reading, sender_history=met))
+    assert (finding.kind, finding.about) == (URL_NEW_HOST.id, "https://a.pages.example/x")
+
+
+def test_own_and_partner_sites_are_not_new(letter: Letter) -> None:
+    reading = letter("See", link="https://a.pages.example/x")
+    for protected in (Protected(frozenset({"pages.example"})), Protected(partner_domains=frozenset({"pages.example"}))):
+        assert find_sites(reading, {"pages.example": NEVER}, protected) == []
+
+
+def test_a_list_links_to_all_sorts_of_things(letter: Letter) -> None:
+    reading = letter("See", link="https://a.pages.example/x", fields="List-Post: <mailto:l@lists.example>\n")
+    assert find_sites(reading, {"pages.example": NEVER}) == []
+
+
+def test_a_few_are_enough(letter: Letter) -> None:
+    hosts = {f"p{number}.example": NEVER for number in range(10)}
+    reading = letter(" ".join(f"https://www.{host}/" for host in hosts))
+    assert len(find_sites(reading, hosts)) == MAX_NEW_HOSTS
+
+
+# All links to one stranger.
+@pytest.mark.parametrize(
+    ("urls", "sender", "found"),
+    [
+        (["https://evil.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),
+        (["https://a.evil.com/", "https://b.evil.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),
+        (["https://evil.com/", "https://shop.com/"], "x@shop.com", []),
+        (["https://www.shop.com/"], "x@mail.shop.com", []),
+        (["https://www.youtube.com/"], "x@shop.com", []),
+        (["https://shop.us1.list-manage.com/"], "x@shop.com", []),
+        (["https://news.com/"], "ann@gmail.com", []),  # what friends send
+        ([], "x@shop.com", []),
+    ],
+)
+def test_link_domains(urls: list[str], sender: str, found: list[str]) -> None:
+    assert kinds(foreign_target, *map(link, urls), sender=sender) == found
+
+
+def test_an_address_in_plain_text_says_nothing() -> None:
+    assert kinds(foreign_target, link("https://evil.com/", source="text")) == []
+
+
+# Where a lure leads.
+LIST = "List-Post: <mailto:l@lists.example>\n"
+
+
+@pytest.mark.parametrize(
+    ("link", "fields", "distance"),
+    [
+        ("https://elsewhere.example/x", "", 1.0),
+        ("https://www.sender.example/x", "", 0.35),
+        ("https://elsewhere.example/x", LIST, 0.3),
+        ("https://www.sender.example/x", LIST, 0.105),
+    ],
+)
+def test_how_far_it_leads(letter: Letter, link: str, fields: str, distance: float) -> None:
+    way = find_link_away(letter("text", link=link, fields=fields))
+    assert way is not None
+    assert way.distance == pytest.approx(distance)
+    assert way.link.url == link
+
+
+@pytest.mark.parametrize("link", ["", "mailto:ann@elsewhere.example"])
+def test_nothing_to_follow(letter: Letter, link: str) -> None:
+    assert find_link_away(letter("text", link=link)) is None
+
+
+def test_a_proven_sender_who_links_home_is_hardly_a_lure(letter: Letter) -> None:
+    reading = letter("text", link="https://www.sender.example/x")
+    proven = Authentication(dmarc=Dmarc(dkim_aligned=True))
+    way = find_link_away(Reading(reading.message, reading.envelope, proven))
+    assert way is not None
+    assert way.distance == 0.15

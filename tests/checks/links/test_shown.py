@@ -1,0 +1,109 @@
+"""The checks of `links/shown`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gatepost.checks.links.shown import link_text, qr_codes
+from gatepost.files.values import File
+from gatepost.findings import Reading
+from gatepost.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH
+from gatepost.mail.links import Source
+from gatepost.mail.message import Link, Message
+
+Letter = Callable[..., Reading]
+
+
+# Links that show one site and lead to another.
+@pytest.mark.parametrize(
+    ("shown", "host", "wrapped", "kinds"),
+    [
+        ("https://bank.example/login", "evil.test", (), [URL_TEXT_MISMATCH.id]),
+        ("www.bank.example", "evil.test", (), [URL_TEXT_MISMATCH.id]),
+        ("bank.example", "evil.test", (), [URL_TEXT_MISMATCH.id]),
+        ("https://bank.example/login", "bank.example", (), []),
+        ("www.bank.example", "login.bank.example", (), []),  # same owner
+        ("www.bank.example", "bank.example", ("safelinks.protection.outlook.com",), []),
+        ("shop.example", "click.mailer.test", ("shop.example",), []),
+        ("Read more at bank.example today", "evil.test", (), []),  # prose
+        ("Log in", "evil.test", (), []),
+        ("www.bank.example", "url.za.m.mimecastprotect.com", (), []),  # a mail security product
+        ("report.pdf", "files.test", (), []),  # a file name, not a site
+        ("co.uk", "evil.test", (), []),
+        ("", "evil.test", (), []),
+    ],
+)
+def test_link_text(shown: str, host: str, wrapped: tuple[str, ...], kinds: list[str]) -> None:
+    link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html", wrapped)
+    assert [finding.kind for finding in link_text(Reading(Message(links=(link,))))] == kinds
+
+
+@pytest.mark.parametrize(
+    ("shown", "host", "strength"),
+    [
+        ("www.paypal.com", "evil.test", 1.0),  # a name that is imitated
+        ("www.paypal.com", "click.mailer.test", 0.6),
+        ("www.bank.example", "evil.test", 0.6),
+        ("www.shop.example", "click.mailer.test", 0.3),  # a click counter
+        ("www.shop.example", "shop.us1.list-manage.com", 0.3),
+    ],
+)
+def test_strength_of_a_mismatch(shown: str, host: str, strength: float) -> None:
+    link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html")
+    assert [finding.strength for finding in link_text(Reading(Message(links=(link,))))] == [strength]
+
+
+# Links in QR codes.
+def picture(source: Source, *hosts: str) -> Reading:
+    links = tuple(Link(host, f"https://{host}/" if host else "", host, "", "1/a.png", source) for host in hosts)
+    return Reading(files=(File("1/a.png", b"x", "png", "0" * 64, links=links),))
+
+
+@pytest.mark.parametrize(
+    ("reading", "hosts"),
+    [
+        (picture("qr", "evil.example"), ["evil.example"]),
+        (picture("qr", "evil.example", "evil.example"), ["evil.example"]),
+        (picture("qr", "a.example", "b.example"), ["a.example", "b.example"]),
+        (picture("qr", ""), []),  # a code for a telephone number or an address book
+        (picture("file", "a.example"), []),  # a link in a document is no code
+        (picture("qr"), []),
+        (Reading(), []),
+    ],
+)
+def test_qr_code(reading: Reading, hosts: list[str]) -> None:
+    found = list(qr_codes(reading))
+    assert [finding.facts["leads_to"] for finding in found] == hosts
+    assert {finding.kind for finding in found} <= {URL_QR_CODE.id}
+    assert all(finding.where == "1/a.png" and finding.about.startswith("https://") for finding in found)
+
+
+# Codes to scan.
+HOME = "https://www.sender.example/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "Your password will expire. Scan the QR code with your phone to verify your account.",
+            "Two-factor update",
+            "",
+            [TEXT_QR_LURE.id],
+        ),
+        (
+            (
+                "Scannen Sie den QR-Code mit dem Handy: Dokument anzeigen. Ihr Konto wurde gesperrt. Bestätigen "
+                "Sie Ihre Daten."
+            ),
+            "Wichtig",
+            "",
+            [TEXT_QR_LURE.id],
+        ),
+        ("Your ticket: scan the code at the entrance.", "Your ticket", HOME, []),
+        ("The scanner in room 3 is broken.", "Scanner", "", []),
+    ],
+)
+def test_qr_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in qr_codes(reading) if finding.strength >= 0.5] == kinds

@@ -1,0 +1,207 @@
+"""The checks of `links/urls`: the tricks, and what looks like them."""
+
+import base64
+
+import pytest
+
+from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, url_form
+from gatepost.findings import Check, Reading
+from gatepost.kinds import (
+    URL_BRAND_IN_PATH,
+    URL_DEEP_SUBDOMAIN,
+    URL_DOUBLE_EXTENSION,
+    URL_DOWNLOAD,
+    URL_MANY_HYPHENS,
+    URL_ODD_PORT,
+    URL_OPEN_REDIRECT,
+    URL_RECIPIENT_ADDRESS,
+    URL_SHORTENER,
+    URL_USERINFO,
+)
+from gatepost.mail.message import Envelope, Link, Message
+from gatepost.names import Address
+
+
+def link(url: str, shown: str = "", source: str = "html", wrapped: tuple[str, ...] = ()) -> Link:
+    host = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2].partition(":")[0]
+    return Link(url, url, host, shown, "1", source, wrapped)  # type: ignore[arg-type]
+
+
+def kinds(check: Check, *links: Link, sender: str = "x@shop.com") -> list[str]:
+    local, _, domain = sender.partition("@")
+    reading = Reading(Message(senders=(Address("", local, domain),), links=links))
+    return [finding.kind for finding in check(reading)]
+
+
+# Shapes of host names.
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://a.b.c.d.evil.com/", [URL_DEEP_SUBDOMAIN.id]),
+        ("https://secure-login-for-your-account.com/", [URL_MANY_HYPHENS.id]),
+        ("https://www.corp.com/", []),
+        ("https://a.b.corp.co.uk/", []),
+        ("https://my-other-shop.com/", []),
+        ("https://a.b.c.d.google.com/", []),
+        ("https://a.b.c.d.akamaihd.net/", []),
+        ("https://us-east1-team-one-386404.cloudfunctions.net/", []),  # hosted pages are named by machines
+        ("https://192.0.2.1/", []),
+        ("https://xn--a-b-c-d-e-1ga.com/", []),
+    ],
+)
+def test_host_shape(url: str, found: list[str]) -> None:
+    assert kinds(url_form, link(url)) == found
+
+
+# Links to unusual doors.
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://evil.com:4080/login", [URL_ODD_PORT.id]),
+        ("https://evil.com:8443/", [URL_ODD_PORT.id]),
+        ("http://evil.com:81?x", [URL_ODD_PORT.id]),
+        ("https://corp.com/", []),
+        ("https://corp.com/a:80/b", []),
+        ("https://corp.com/?x=a:8080", []),
+        ("https://corp.com/#:8080", []),
+    ],
+)
+def test_odd_port(url: str, found: list[str]) -> None:
+    assert kinds(url_form, link(url)) == found
+
+
+# False hosts before the real one.
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://bank.com@evil.com/", [URL_USERINFO.id]),
+        ("http://user:secret@evil.com/", [URL_USERINFO.id]),
+        ("https://medium.com/@ann/story", []),
+        ("https://corp.com/?mail=ann@corp.com", []),
+        ("https://corp.com/", []),
+        ("ftp://anonymous@ftp.corp.com/", []),
+    ],
+)
+def test_userinfo(url: str, found: list[str]) -> None:
+    assert kinds(url_form, link(url)) == found
+
+
+# Links that start at a well-known site.
+@pytest.mark.parametrize(
+    ("host", "wrapped", "sender", "found"),
+    [
+        ("evil.com", ("www.google.com",), "x@shop.com", [URL_OPEN_REDIRECT.id]),
+        (
+            "evil.com",
+            ("nam01.safelinks.protection.outlook.com", "www.google.com"),
+            "x@shop.com",
+            [URL_OPEN_REDIRECT.id],
+        ),
+        ("evil.com", (), "x@shop.com", []),
+        ("evil.com", ("nam01.safelinks.protection.outlook.com",), "x@shop.com", []),
+        ("shop.com", ("click.mailer.com",), "x@shop.com", []),  # a click counter
+        ("news.com", ("www.google.com",), "alerts@google.com", []),
+        ("accounts.google.com", ("www.google.com",), "x@shop.com", []),
+        ("www.youtube.com", ("www.facebook.com",), "x@shop.com", []),
+    ],
+)
+def test_redirect(host: str, wrapped: tuple[str, ...], sender: str, found: list[str]) -> None:
+    assert kinds(redirects, link(f"https://{host}/", wrapped=wrapped), sender=sender) == found
+
+
+# Links through shorteners.
+@pytest.mark.parametrize(
+    ("url", "sender", "found"),
+    [
+        ("https://bit.ly/x", "x@shop.com", [URL_SHORTENER.id]),
+        ("https://go.short.io/x", "x@shop.com", [URL_SHORTENER.id]),
+        ("https://t.co/x", "x@shop.com", [URL_SHORTENER.id]),
+        ("https://t.co/x", "x@t.co", []),
+        ("https://habit.ly/x", "x@shop.com", []),
+        ("https://bit.ly.corp.com/x", "x@shop.com", []),
+        ("https://corp.com/bit.ly/x", "x@shop.com", []),
+    ],
+)
+def test_shortener(url: str, sender: str, found: list[str]) -> None:
+    assert kinds(redirects, link(url), sender=sender) == found
+
+
+def test_a_picture_is_not_followed() -> None:
+    assert kinds(redirects, link("https://bit.ly/x", source="image")) == []
+
+
+# Links that download.
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://evil.com/setup.exe", [URL_DOWNLOAD.id]),
+        ("https://evil.com/a/invoice.zip?x=1", [URL_DOWNLOAD.id]),
+        ("https://evil.com/invoice.pdf.js", [URL_DOUBLE_EXTENSION.id, URL_DOWNLOAD.id]),
+        ("https://evil.com/invoice.pdf.html", [URL_DOUBLE_EXTENSION.id]),
+        ("https://corp.com/report.pdf", []),
+        ("https://shop.com/tool.exe", []),  # the sender's own
+        ("https://corp.com/", []),
+        ("https://exe.zip/", []),
+        ("https://corp.com/exe", []),
+        ("https://corp.com/page?file=setup.exe", []),
+        ("https://corp.com/jquery.min.html", []),
+    ],
+)
+def test_download(url: str, found: list[str]) -> None:
+    assert kinds(download, link(url)) == found
+
+
+# Trusted names in foreign paths.
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://evil.com/~x/www.paypal.com/login", [URL_BRAND_IN_PATH.id]),
+        ("http://evil.com/paypal.com/", [URL_BRAND_IN_PATH.id]),
+        ("http://evil.com/paypal/login.php", [URL_BRAND_IN_PATH.id]),
+        ("http://evil.com/paypal-login/index.html", [URL_BRAND_IN_PATH.id]),
+        ("https://www.paypal.com/login", []),
+        ("https://web.archive.org/web/www.paypal.com/", []),
+        ("https://lists.com/archive/x1@mail.gmail.com/", []),
+        ("https://news.com/2026/paypal-raises-its-fees-again-account-holders-angry", []),
+        ("https://shop.com/brands/dewalt/", []),
+        ("https://evil.com/?u=paypal.com/login", []),
+        ("https://corp.com/login", []),
+        ("https://corp.com/", []),
+    ],
+)
+def test_brand_in_path(url: str, found: list[str]) -> None:
+    assert kinds(brand_in_path, link(url)) == found
+
+
+# Links that carry the recipient's address.
+ENCODED = base64.b64encode(b"ann@corp.example").decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("url", "strength"),
+    [
+        ("https://evil.com/login#ann@corp.example", 1.0),
+        (f"https://evil.com/x#{ENCODED}", 1.0),
+        ("https://evil.com/login?e=ann@corp.example", 0.3),
+        ("https://evil.com/login?e=ann%40corp.example", 0.3),
+        (f"https://evil.com/{ENCODED}/x", 0.3),
+        ("https://shop.com/login#ann@corp.example", 0.0),  # the sender's own site
+        ("https://mailer.com/unsubscribe?e=ann@corp.example", 0.0),
+        ("https://evil.com/login#bob@corp.example", 0.0),
+        ("https://evil.com/ann", 0.0),
+        ("https://evil.com/", 0.0),
+    ],
+)
+def test_recipient_in_link(url: str, strength: float) -> None:
+    host = url.partition("://")[2].partition("/")[0]
+    link = Link(url, url, host, "", "1", "html")
+    message = Message(senders=(Address("", "x", "shop.com"),), links=(link,))
+    found = list(recipient_in_link(Reading(message, Envelope("x@shop.com", ("<Ann@corp.example>",)))))
+    assert [(finding.kind, finding.strength) for finding in found] == (
+        [(URL_RECIPIENT_ADDRESS.id, strength)] if strength else []
+    )
+
+
+def test_without_recipients_there_is_nothing_to_find() -> None:
+    link = Link("https://evil.com/@", "https://evil.com/@", "evil.com", "", "1", "html")
+    assert list(recipient_in_link(Reading(Message(links=(link,)), Envelope("x@shop.com", ("", "<>"))))) == []

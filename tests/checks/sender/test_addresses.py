@@ -1,0 +1,167 @@
+"""The checks of `sender/addresses`: the tricks, and what looks like them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, randomness, reply_to
+from gatepost.findings import Reading
+from gatepost.kinds import (
+    SENDER_FREEMAIL_POSE,
+    SENDER_INVALID_FROM,
+    SENDER_MISSING_FROM,
+    SENDER_RANDOM_DOMAIN,
+    SENDER_RANDOM_MAILBOX,
+    SENDER_REPLY_TO_FREEMAIL,
+    SENDER_REPLY_TO_MISMATCH,
+    SENDER_SEVERAL_FROM,
+    URL_RANDOM_HOST,
+)
+from gatepost.mail.message import Envelope, Field, Headers, Link, Message
+from gatepost.mail.reader import read
+from gatepost.names import Address
+
+
+# Answers that go elsewhere.
+def address(text: str) -> Address:
+    local, _, domain = text.partition("@")
+    return Address("", local, domain)
+
+
+@pytest.mark.parametrize(
+    ("sender", "reply", "kinds"),
+    [
+        ("ceo@corp.example", "ceo.private.office@gmail.com", [SENDER_REPLY_TO_FREEMAIL.id]),
+        ("info@corp.example", "someone@yahoo.com", [SENDER_REPLY_TO_FREEMAIL.id]),
+        ("ann@gmail.com", "bob@outlook.com", [SENDER_REPLY_TO_FREEMAIL.id]),
+        ("info@shop.example", "help@other.example", [SENDER_REPLY_TO_MISMATCH.id]),
+        ("info@shop.example", "help@shop.example", []),
+        ("info@mail.shop.example", "help@shop.example", []),
+        ("info@shop.example", "bounce@relay.example", []),  # the envelope's organisation
+        ("info@shop.example", "me@recipient.example", []),  # back to the recipient's own
+        ("ann.example@corp.example", "annexample@gmail.com", []),  # the same person
+        ("info@shop.example", "info@shop.example", []),
+        ("info@shop.example", "nowhere", []),
+    ],
+)
+def test_reply_to(sender: str, reply: str, kinds: list[str]) -> None:
+    message = Message(
+        senders=(address(sender),), reply_to=(address(reply),), recipients=(address("x@recipient.example"),)
+    )
+    reading = Reading(message, Envelope("b@relay.example"))
+    assert [finding.kind for finding in reply_to(reading)] == kinds
+
+
+def test_a_list_may_set_it() -> None:
+    headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
+    message = Message(headers=headers, senders=(address("ann@corp.example"),), reply_to=(address("ann@gmail.com"),))
+    assert list(reply_to(Reading(message))) == []
+
+
+# Offices at free mailboxes.
+@pytest.mark.parametrize(
+    ("name", "domain", "kinds"),
+    [
+        ("Federal Bank Head Office", "gmail.com", [SENDER_FREEMAIL_POSE.id]),
+        ("FBI", "outlook.com", [SENDER_FREEMAIL_POSE.id]),
+        ("Payment Department", "yahoo.com", [SENDER_FREEMAIL_POSE.id]),
+        ("Account Support", "mail.ru", [SENDER_FREEMAIL_POSE.id]),
+        ("Federal Bank Head Office", "bank.example", []),
+        ("Ann Court Example", "corp.example", []),
+        ("Ann Example", "gmail.com", []),
+        ("Ann Service", "gmail.com", []),  # one such word may be a name
+        ("Flower Shop Studio", "gmail.com", []),
+        ("", "gmail.com", []),
+    ],
+)
+def test_freemail_pose(name: str, domain: str, kinds: list[str]) -> None:
+    assert [finding.kind for finding in freemail_pose(Reading(Message(senders=(Address(name, "x", domain),))))] == kinds
+
+
+# Names that a machine made up.
+@pytest.mark.parametrize(
+    ("label", "made_up"),
+    [
+        ("bqtirvjmdsvqgksnuycjuw", True),
+        ("62nwxj8mam1", True),
+        ("dhvow214r6dr", True),
+        ("aLaZFLJt", True),
+        ("rsrpcdskjp", True),
+        ("cbsnews", False),
+        ("freshrpms", False),
+        ("sbcglobal", False),
+        ("northstream", False),
+        ("schmidtchen", False),
+        ("angstschweiss", False),
+        ("lightsout2024", False),
+        ("FOXSportsFLASH", False),
+        ("JohnMcGregorSmith", False),
+        ("4chan", False),
+        ("", False),
+    ],
+)
+def test_randomness(label: str, made_up: bool) -> None:
+    assert (randomness(label) > 0) == made_up
+
+
+@given(st.text(max_size=300))
+def test_randomness_is_a_share(label: str) -> None:
+    assert 0.0 <= randomness(label) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("sender", "host", "kinds"),
+    [
+        ("info@bqtirvjmdsvqg.com", "corp.com", [SENDER_RANDOM_DOMAIN.id]),
+        ("dhvow214r6dr@corp.com", "corp.com", [SENDER_RANDOM_MAILBOX.id]),
+        ("info@corp.com", "www.bqtirvjmdsvqg.com", [URL_RANDOM_HOST.id]),
+        ("info@corp.com", "a2g2xrfuyfg45sslfsa3xsss.corp.com", [URL_RANDOM_HOST.id]),
+        ("info@corp.com", "www.corp.com", []),
+        ("ticket-dhvow214r6dr@corp.com", "corp.com", []),  # a ticket
+        ("info+dhvow214r6dr@corp.com", "corp.com", []),
+        ("info@corp.com", "d15k2d11r6t6rl.cloudfront.net", []),  # a service's customers are named by it
+        ("info@corp.com", "u26476144.ct.sendgrid.net", []),
+    ],
+)
+def test_random_name(sender: str, host: str, kinds: list[str]) -> None:
+    local, _, domain = sender.partition("@")
+    link = Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html")
+    reading = Reading(Message(senders=(Address("", local, domain),), links=(link,)))
+    assert [finding.kind for finding in random_name(reading)] == kinds
+
+
+# From fields that name nobody, or several.
+@pytest.mark.parametrize(
+    ("field", "kinds"),
+    [
+        ("Microsoft account team", [SENDER_INVALID_FROM.id]),
+        ("Correios <x@correios>", [SENDER_INVALID_FROM.id]),
+        ("Temu <x@temu,com>", [SENDER_INVALID_FROM.id]),
+        ("x <x@bank.nosuchending>", [SENDER_INVALID_FROM.id]),
+        ("Kundenservice, <x@shop.com>", [SENDER_INVALID_FROM.id]),
+        ("a@one.com, b@two.com", [SENDER_SEVERAL_FROM.id]),
+        ("", [SENDER_MISSING_FROM.id]),
+        ("Ann <ann@corp.com>", []),
+        ("ann@corp.co.za", []),  # names are given out two levels deep there
+        ("ann@mail.corp.com, bob@corp.com", []),
+        ("root@server.local", []),
+        ("root", []),
+        ("Mail Delivery System <MAILER-DAEMON@mailhub0>", []),
+        ("MAILER-DAEMON", []),
+        ("Ann <ann@xn--bcher-kva.com>", []),
+    ],
+)
+def test_from_field(field: str, kinds: list[str]) -> None:
+    message = read(f"From: {field}\nTo: b@corp.com\nSubject: x\n\ntext\n".encode())
+    assert [finding.kind for finding in from_field(Reading(message, Envelope("x@corp.com")))] == kinds
+
+
+def test_a_forgotten_quote_says_less() -> None:
+    message = read(b"From: Doe, Ann <ann@corp.com>\n\ntext\n")
+    assert [(finding.kind, finding.strength) for finding in from_field(Reading(message))] == [
+        (SENDER_INVALID_FROM.id, 0.3)
+    ]
+
+
+def test_a_report_may_have_no_sender() -> None:
+    assert list(from_field(Reading(read(b"Subject: Undelivered\n\ntext\n")))) == []

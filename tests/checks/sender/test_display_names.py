@@ -1,0 +1,157 @@
+"""The checks of `sender/display_names`: the tricks, and what looks like them."""
+
+import pytest
+
+from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import (
+    SENDER_BRAND_IMPERSONATION,
+    SENDER_DECORATED_NAME,
+    SENDER_DISGUISED_NAME,
+    SENDER_DISPLAY_NAME_SPOOF,
+    SENDER_INVISIBLE_CHARACTERS,
+    SENDER_PROTECTED_PERSON,
+)
+from gatepost.mail.message import Link, Message
+from gatepost.names import Address
+
+
+# Names that show another address.
+@pytest.mark.parametrize(
+    ("name", "domain", "kinds"),
+    [
+        ("billing@bank.example", "evil.test", [SENDER_DISPLAY_NAME_SPOOF.id]),
+        ("Billing <billing@bank.example>", "evil.test", [SENDER_DISPLAY_NAME_SPOOF.id]),
+        ("billing@bank.example", "bank.example", []),
+        ("billing@bank.example", "mail.bank.example", []),  # same owner
+        ("ann@bank.example via list", "lists.test", []),  # a list that says for whom it writes
+        ("Ann Example", "evil.test", []),
+        ("Ann @ Example", "evil.test", []),
+        ("", "evil.test", []),
+        ("ann@bank.example", "", []),
+    ],
+)
+def test_display_name(name: str, domain: str, kinds: list[str]) -> None:
+    reading = Reading(Message(senders=(Address(name, "x", domain),)))
+    assert [finding.kind for finding in display_name(reading)] == kinds
+
+
+# Names dressed up.
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("V\u200be\u200bh\u200bicle", [SENDER_INVISIBLE_CHARACTERS.id]),
+        ("\U0001d5db\U0001d5fc\U0001d5fa\U0001d5f2", [SENDER_INVISIBLE_CHARACTERS.id]),
+        ("✅ BONUS", [SENDER_DECORATED_NAME.id]),
+        ("➥➥ Vehicle", [SENDER_DECORATED_NAME.id]),
+        ("Ann Example", []),
+        ("Jörg Müller", []),
+        ("Иван Иванов", []),
+        ("日本郵便", []),
+        ("می\u200cخواهم", []),  # Persian needs its joiner
+        ("Shop™ – Café", []),
+        ("", []),
+    ],
+)
+def test_name_dress(name: str, kinds: list[str]) -> None:
+    assert [
+        finding.kind for finding in decorated_name(Reading(Message(senders=(Address(name, "x", "a.example"),))))
+    ] == kinds
+
+
+# Company names on foreign senders.
+def brand_kinds(name: str, address: str, *hosts: str) -> dict[str, float]:
+    local, _, domain = address.partition("@")
+    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
+    reading = Reading(Message(senders=(Address(name, local, domain),), links=links))
+    return {finding.kind: finding.strength for finding in brand_name(reading)}
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "strength"),
+    [
+        ("PayPal", "x@evil.test", 1.0),
+        ("PayPal Service", "x@evil.test", 1.0),
+        ("Microsoft account team", "x@evil.test", 1.0),
+        ("Mcafee™", "x@evil.test", 1.0),
+        ("Chase", "x@evil.test", 1.0),
+        ("Ann from Ledger", "x@evil.test", 0.7),
+        ("PayPal Team", "paypal.team@gmail.com", 1.0),
+        ("Gmail Support", "gmail.support@gmail.com", 1.0),  # the brand's own free mail service is anybody's
+        ("", "paypal@evil.test", 0.5),
+        ("PayPal Invoices Fan Club Newsletter", "x@evil.test", 0.3),
+        ("PayPal", "x@mail.paypal.com", 0.0),
+        ("PayPal", "x@paypal.co.uk", 0.0),
+        ("Amazon.co.jp", "x@amazon.co.jp", 0.0),
+        ("Apple Card Support", "no_reply@post.applecard.apple", 0.0),
+        ("Chase Jones", "chase@evil.test", 0.0),  # a person
+        ("Apple Tree Nursery", "x@nursery.test", 0.0),
+        ("Visa for Travellers", "x@travel.test", 0.0),
+        ("Ann via DocuSign", "x@evil.test", 0.0),
+        ("Ann Example", "ann@evil.test", 0.0),
+        ("", "ann@evil.test", 0.0),
+    ],
+)
+def test_brand_name(name: str, address: str, strength: float) -> None:
+    assert brand_kinds(name, address).get(SENDER_BRAND_IMPERSONATION.id, 0.0) == pytest.approx(strength)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("PayPaI", True),
+        ("РауРаl", True),
+        ("P\u200bay\u200bPal", True),
+        ("\U0001d5db\U0001d5fc\U0001d5fa\U0001d5f2 \U0001d5d7\U0001d5f2\U0001d5fd\U0001d5fc\U0001d601", True),
+        ("PayPal", False),
+        ("PAYPAL", False),
+        ("Crédit Agricole", False),
+        ("Credit Agricole", False),
+        ("Пейпал", False),
+    ],
+)
+def test_disguise(name: str, found: bool) -> None:
+    assert (SENDER_DISGUISED_NAME.id in brand_kinds(name, "x@evil.test")) == found
+
+
+def test_an_agency_that_leads_to_the_company_says_less() -> None:
+    assert brand_kinds("PayPal", "x@agency.test", "www.paypal.com")[SENDER_BRAND_IMPERSONATION.id] == pytest.approx(0.3)
+    assert brand_kinds("PayPal", "x@agency.test", "evil.test")[SENDER_BRAND_IMPERSONATION.id] == 1.0
+    assert brand_kinds("PayPal", "x@u1.ct.sendgrid.net", "evil.test")[SENDER_BRAND_IMPERSONATION.id] == pytest.approx(
+        0.4
+    )
+
+
+def test_a_comma_without_quotes_is_one_sender() -> None:
+    senders = (Address("PayPal", "", ""), Address("Inc", "service", "paypal.com"))
+    assert list(brand_name(Reading(Message(senders=senders)))) == []
+
+
+# Outsiders with the names of people who are protected.
+PROTECTED = Protected(own_domains=frozenset({"corp.example"}), people=(Address("Ann Director", "ann", "corp.example"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "kinds"),
+    [
+        ("Ann Director", "ann.director@gmail.com", [SENDER_PROTECTED_PERSON.id]),
+        ("Director, Ann", "x@evil.test", [SENDER_PROTECTED_PERSON.id]),
+        ("ANN  DIRECTOR", "x@evil.test", [SENDER_PROTECTED_PERSON.id]),
+        ("Аnn Dirеctor", "x@evil.test", [SENDER_PROTECTED_PERSON.id]),  # Cyrillic letters
+        ("Ann Director", "ann@corp.example", []),
+        ("Ann Director", "Ann@Corp.Example", []),
+        ("Ann Director", "ann.director@mail.corp.example", []),  # a namesake inside
+        ("Ann Director-Smith", "x@evil.test", []),
+        ("Ann", "x@evil.test", []),
+        ("Bob Example", "x@evil.test", []),
+        ("", "x@evil.test", []),
+    ],
+)
+def test_protected_person(name: str, address: str, kinds: list[str]) -> None:
+    local, _, domain = address.partition("@")
+    reading = Reading(Message(senders=(Address(name, local, domain),)), protected=PROTECTED)
+    assert [finding.kind for finding in protected_person(reading)] == kinds
+
+
+def test_nobody_is_protected_by_default() -> None:
+    assert list(protected_person(Reading(Message(senders=(Address("Ann Director", "x", "evil.test"),))))) == []

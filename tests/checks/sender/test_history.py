@@ -1,0 +1,193 @@
+"""The checks of `sender/history`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
+from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import (
+    SENDER_BROKEN_HABIT,
+    SENDER_FIRST_CONTACT,
+    SENDER_NEW_REPLY_TO,
+    SENDER_STRANGER_ASKS,
+    URL_NEW_HOST_ASKS,
+    Finding,
+)
+from gatepost.questions import FacetAge
+from gatepost.sender_history import NO_HISTORY, SenderHistory, Standing
+
+Letter = Callable[..., Reading]
+
+
+# Strangers, and who is none.
+NO_STANDING, KNOWN_STANDING = Standing(), Standing(proven=FacetAge(3, 9))
+CLAIMED = Standing(claimed=FacetAge(1, 1))
+
+
+def met(address: Standing = NO_STANDING, domain: Standing = NO_STANDING) -> SenderHistory:
+    return SenderHistory(ready=True, address=address, domain=domain)
+
+
+@pytest.mark.parametrize(
+    ("sender", "known", "kinds"),
+    [
+        ("a@new.example", met(), [SENDER_FIRST_CONTACT.id]),
+        ("a@known.example", met(domain=KNOWN_STANDING), []),  # a colleague of somebody who is known
+        ("a@gmail.com", met(domain=KNOWN_STANDING), [SENDER_FIRST_CONTACT.id]),  # everybody has that domain
+        ("a@gmail.com", met(KNOWN_STANDING, KNOWN_STANDING), []),
+        ("a@known.example", met(CLAIMED), []),
+        ("a@new.example", NO_HISTORY, []),  # too little is remembered to tell
+    ],
+)
+def test_first_contact(letter: Letter, sender: str, known: SenderHistory, kinds: list[str]) -> None:
+    reading = msgspec.structs.replace(letter("Hello", sender=sender), sender_history=known)
+    assert [finding.kind for finding in first_contact(reading)] == kinds
+
+
+@pytest.mark.parametrize(
+    "protected",
+    [
+        Protected(own_domains=frozenset({"new.example"})),
+        Protected(partner_domains=frozenset({"new.example"})),
+        Protected(host_trusted=True),
+    ],
+)
+def test_the_own_house_and_partners_are_no_strangers(letter: Letter, protected: Protected) -> None:
+    reading = letter("Hello", sender="a@mail.new.example")
+    assert not list(first_contact(msgspec.structs.replace(reading, sender_history=met(), protected=protected)))
+
+
+def test_people_on_lists_are_no_strangers(letter: Letter) -> None:
+    reading = letter("Hello", sender="a@new.example", fields="List-Post: <mailto:l@lists.example>\n")
+    assert not list(first_contact(msgspec.structs.replace(reading, sender_history=met())))
+
+
+def test_no_sender_is_no_stranger() -> None:
+    assert not list(first_contact(Reading(sender_history=met())))
+
+
+# Who asks, and for what.
+PAY = "Our bank details have changed. Please send all future payments to our new bank account."
+LURE = "Your mailbox has been limited. Verify your account within 24 hours."
+PAGE = "https://sign-in.example/x"
+NEVER_MET = SenderHistory(ready=True, hosts={"sign-in.example": FacetAge(), "sender.example": FacetAge()})
+LONG_MET = SenderHistory(
+    ready=True,
+    address=Standing(FacetAge(9, 90)),
+    domain=Standing(FacetAge(9, 90)),
+    hosts={"sign-in.example": FacetAge(9, 90), "sender.example": FacetAge(9, 90)},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "link", "met", "kinds"),
+    [
+        (PAY, "", NEVER_MET, [SENDER_STRANGER_ASKS.id]),
+        (PAY, "", LONG_MET, []),
+        (PAY, "", NO_HISTORY, []),
+        (LURE, PAGE, NEVER_MET, [URL_NEW_HOST_ASKS.id]),
+        (LURE, PAGE, LONG_MET, []),
+        (LURE, PAGE, NO_HISTORY, []),
+        (LURE, "https://sender.example/x", NEVER_MET, []),  # at home
+        ("Here is the programme of the fair.", PAGE, NEVER_MET, []),
+        ("Thank you for your order. The invoice is attached, payable within 30 days.", "", NEVER_MET, []),
+        (PAY + "\n" + "We have written about this at length. " * 100, "", NEVER_MET, []),  # no letter
+    ],
+)
+def test_stranger_asks(letter: Letter, text: str, link: str, met: SenderHistory, kinds: list[str]) -> None:
+    reading = msgspec.structs.replace(letter(text, link=link), sender_history=met)
+    assert [finding.kind for finding in stranger_asks(reading)] == kinds
+
+
+def test_a_known_sender_with_a_page_that_is_new(letter: Letter) -> None:
+    """A mailbox that was taken over: the sender is known, where it leads to is not."""
+    met = msgspec.structs.replace(LONG_MET, hosts={"sign-in.example": FacetAge()})
+    reading = msgspec.structs.replace(letter(LURE, link=PAGE), sender_history=met)
+    assert [finding.kind for finding in stranger_asks(reading)] == [URL_NEW_HOST_ASKS.id]
+
+
+# Habits that are broken, and habits that never were.
+HOST = "192.0.2.1"
+FAILS = Authentication(HOST, spf=Spf("softfail"), dmarc=Dmarc("fail"))
+ALWAYS = Standing(proven=FacetAge(40, 90))
+
+
+def find_broken(
+    reading: Reading, met: SenderHistory, authentication: Authentication = FAILS, **more: Any
+) -> list[Finding]:
+    return list(
+        broken_habit(msgspec.structs.replace(reading, sender_history=met, authentication=authentication, **more))
+    )
+
+
+@pytest.mark.parametrize(
+    ("standing", "broken"),
+    [
+        (ALWAYS, True),
+        (
+            Standing(FacetAge(40, 90), FacetAge(4, 80)),
+            True,
+        ),  # now and then through somebody who breaks signatures
+        (Standing(FacetAge(40, 90), FacetAge(5, 80)), False),
+        (Standing(FacetAge(4, 90)), False),
+        (Standing(FacetAge(8, 13)), False),
+        (Standing(claimed=FacetAge(40, 90)), False),  # never proved anything
+        (Standing(), False),
+    ],
+)
+def test_a_domain_that_always_proved_itself(letter: Letter, standing: Standing, broken: bool) -> None:
+    findings = find_broken(letter("Hello"), SenderHistory(ready=True, domain=standing))
+    assert [finding.kind for finding in findings] == [SENDER_BROKEN_HABIT.id] * broken
+
+
+@pytest.mark.parametrize(
+    "authentication",
+    [
+        Authentication(HOST, dmarc=Dmarc("pass", dkim_aligned=True)),
+        Authentication(HOST, dmarc=Dmarc("none", spf_aligned=True)),
+        Authentication(HOST, arc=Arc("pass", 1)),
+        Authentication(HOST, spf=Spf("temperror")),
+        Authentication(HOST, dkim=(Dkim("fail"), Dkim("temperror"))),
+        Authentication(HOST, dmarc=Dmarc("temperror")),
+        Authentication(),  # nobody knows who sent it
+    ],
+)
+def test_proof_is_proof_and_no_answer_is_none(letter: Letter, authentication: Authentication) -> None:
+    assert not find_broken(letter("Hello"), SenderHistory(ready=True, domain=ALWAYS), authentication)
+
+
+def test_lists_break_signatures(letter: Letter) -> None:
+    met = SenderHistory(ready=True, domain=ALWAYS)
+    for field in ("List-Id: <l.lists.example>\n", "List-Post: <mailto:l@lists.example>\n"):
+        (finding,) = find_broken(letter("Hello", fields=field), met)
+        assert finding.strength == 0.3
+    assert not find_broken(letter("Hello"), met, protected=Protected(host_trusted=True))
+
+
+@pytest.mark.parametrize(
+    ("address", "redirection", "broken"),
+    [
+        (ALWAYS, FacetAge(), True),
+        (Standing(claimed=FacetAge(9, 30)), FacetAge(), True),
+        (ALWAYS, FacetAge(1, 3), False),  # it did so before
+        (ALWAYS, None, False),  # answers go to the sender
+        (Standing(proven=FacetAge(2, 30)), FacetAge(), False),  # hardly known
+        (Standing(), FacetAge(), False),
+    ],
+)
+def test_answers_that_never_went_elsewhere(
+    letter: Letter, address: Standing, redirection: FacetAge | None, broken: bool
+) -> None:
+    reading = letter("Hello", fields="Reply-To: me@elsewhere.example\n")
+    met = SenderHistory(ready=True, address=address, redirection=redirection)
+    findings = find_broken(reading, met, Authentication(HOST, dmarc=Dmarc("pass", dkim_aligned=True)))
+    assert [finding.kind for finding in findings] == [SENDER_NEW_REPLY_TO.id] * broken
+
+
+def test_a_young_memory_has_no_habits(letter: Letter) -> None:
+    assert not find_broken(letter("Hello"), SenderHistory(domain=ALWAYS))
+    assert not find_broken(Reading(), SenderHistory(ready=True, domain=ALWAYS))

@@ -1,0 +1,114 @@
+"""The checks of `sender/host_names`: the tricks, and what looks like them."""
+
+import pytest
+
+from gatepost.auth.results import Authentication, Iprev
+from gatepost.checks.sender.host_names import carries_address, host_names
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import (
+    HELO_BARE_IP,
+    HELO_DYNAMIC_NAME,
+    HELO_FREEMAIL,
+    HELO_LOCAL_NAME,
+    HELO_NO_DOT,
+    HELO_OWN_DOMAIN,
+    HELO_UNKNOWN_ENDING,
+    HOST_DYNAMIC_NAME,
+    HOST_FALSE_NAME,
+    HOST_NO_NAME,
+)
+from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
+
+# What hosts say of themselves.
+HOST = "203.0.113.65"
+
+
+@pytest.mark.parametrize(
+    ("helo", "kinds"),
+    [
+        (HOST, [HELO_BARE_IP.id]),
+        ("friend", [HELO_NO_DOT.id]),
+        ("localhost.localdomain", [HELO_LOCAL_NAME.id]),
+        ("gate.house.lan", [HELO_LOCAL_NAME.id]),
+        ("mx.notice.example", []),  # a name for documentation
+        ("203-0-113-65.smtp.provider.com", []),  # large senders name their hosts so
+        ("o20301136500.static.reverse.provider.com", []),
+        ("qktfx.whstt5", [HELO_UNKNOWN_ENDING.id]),
+        ("203-0-113-65.adsl.provider.com", [HELO_DYNAMIC_NAME.id]),
+        ("cb007141.dip.provider.com", [HELO_DYNAMIC_NAME.id]),
+        ("xdsl-3720.town.provider.com", [HELO_DYNAMIC_NAME.id]),
+        ("aol.com", [HELO_FREEMAIL.id]),
+        ("corp.example.com", [HELO_OWN_DOMAIN.id]),
+        ("mail.provider.com", []),
+        (f"[{HOST}]", []),
+        ("mail-yw1-f195.google.com", []),
+        ("a8-43.smtp-out.amazonses.com", []),
+        ("mta65.provider.com", []),
+        ("mail.corp.co.za", []),
+        ("MX1.Provider.COM.", []),
+        ("mx.xn--bcher-kva.de", []),
+        ("dynamics.provider.com", []),
+        ("relay.corp.example.com", []),
+        ("", []),
+    ],
+)
+def test_helo(helo: str, kinds: list[str]) -> None:
+    reading = Reading(envelope=Envelope("x@shop.com", ("ann@corp.example.com",), HOST, helo))
+    assert [finding.kind for finding in host_names(reading)] == kinds
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "192.168.1.2", "127.0.0.1", "172.20.0.1", "::1", "fd00::1"])
+def test_hosts_inside_say_what_they_like(host: str) -> None:
+    assert list(host_names(Reading(envelope=Envelope("x@shop.com", ("a@b.com",), host, "printer")))) == []
+
+
+@pytest.mark.parametrize(("trusted", "kinds"), [(False, [HELO_OWN_DOMAIN.id]), (True, [])])
+def test_own_domains(trusted: bool, kinds: list[str]) -> None:
+    protected = Protected(own_domains=frozenset({"corp.com"}), host_trusted=trusted)
+    reading = Reading(envelope=Envelope("x@shop.com", ("a@b.com",), HOST, "mail.corp.com"), protected=protected)
+    assert [finding.kind for finding in host_names(reading)] == kinds
+
+
+@pytest.mark.parametrize("host", ["", "x", "2001:db8::1", "1.2.3.4.5", "a.b.c.d", "1..2.3", "9999.1.1.1"])
+def test_any_address_is_read(host: str) -> None:
+    assert not carries_address("mail.provider.com", host)
+
+
+@pytest.mark.parametrize(
+    ("sender", "kind", "strength"),
+    [
+        ("", "multipart/report; boundary=x", 0.5),
+        ("", "text/plain", 1.0),  # says that it is a report, in words only
+        ("x@shop.com", "multipart/report; boundary=x", 1.0),
+    ],
+)
+def test_reports_on_delivery_are_believed_more(sender: str, kind: str, strength: float) -> None:
+    body = "--x\n\nNo such user.\n--x\nContent-Type: message/delivery-status\n\nAction: failed\n--x--\n"
+    message = read(f"From: MAILER-DAEMON@shop.com\nSubject: failure notice\nContent-Type: {kind}\n\n{body}".encode())
+    (found,) = host_names(Reading(message, Envelope(sender, ("a@b.com",), HOST, HOST)))
+    assert (found.kind, found.strength) == (HELO_BARE_IP.id, strength)
+
+
+# Names of hosts in DNS.
+@pytest.mark.parametrize(
+    ("iprev", "kinds"),
+    [
+        (Iprev("permerror"), [HOST_NO_NAME.id]),
+        (Iprev("fail", "mail.bank.example"), [HOST_FALSE_NAME.id]),
+        (Iprev("pass", "203-0-113-65.dsl.provider.example"), [HOST_DYNAMIC_NAME.id]),
+        (Iprev("pass", "mail.provider.example"), []),
+        (Iprev("temperror"), []),  # an outage says nothing
+        (Iprev("none"), []),
+    ],
+)
+def test_reverse_name(iprev: Iprev, kinds: list[str]) -> None:
+    reading = Reading(authentication=Authentication("203.0.113.65", "border", iprev=iprev))
+    assert [finding.kind for finding in host_names(reading)] == kinds
+
+
+def test_a_host_from_received_is_not_judged() -> None:
+    assert (
+        list(host_names(Reading(authentication=Authentication("203.0.113.65", "received", iprev=Iprev("permerror")))))
+        == []
+    )

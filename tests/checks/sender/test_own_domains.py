@@ -1,0 +1,106 @@
+"""The checks of `sender/own_domains`: the tricks, and what looks like them."""
+
+import pytest
+
+from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
+from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import SENDER_OWN_DOMAIN_SPOOF, SENDER_RECIPIENT_DOMAIN, SENDER_SELF_SENT
+from gatepost.mail.message import Envelope, Message
+from gatepost.names import Address
+
+# Own domains that are forged.
+HOST = "8.8.8.8"
+NONE = Authentication(HOST)
+
+
+@pytest.mark.parametrize(
+    ("domain", "seen", "trusted", "kinds"),
+    [
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("fail")), False, [SENDER_OWN_DOMAIN_SPOOF.id]),
+        ("mail.corp.example", Authentication(HOST, spf=Spf("fail")), False, [SENDER_OWN_DOMAIN_SPOOF.id]),
+        ("corp.example", NONE, False, [SENDER_OWN_DOMAIN_SPOOF.id]),
+        ("corp.example", Authentication("10.0.0.1", dmarc=Dmarc("fail")), False, [SENDER_OWN_DOMAIN_SPOOF.id]),
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("pass", dkim_aligned=True)), False, []),
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("none", spf_aligned=True)), False, []),
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("fail")), True, []),
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("temperror")), False, []),  # an outage proves nothing
+        ("corp.example", Authentication(HOST, spf=Spf("temperror")), False, []),
+        ("corp.example", Authentication(HOST, dkim=(Dkim("temperror"),)), False, []),
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("fail"), arc=Arc("pass")), False, []),
+        ("corp.example", Authentication("10.0.0.1"), False, []),  # inside, and nothing published
+        ("corp.example", Authentication(), False, []),  # a file: nobody knows who sent it
+        ("other.example", Authentication(HOST, dmarc=Dmarc("fail")), False, []),
+        ("", NONE, False, []),
+    ],
+)
+def test_own_domain(domain: str, seen: Authentication, trusted: bool, kinds: list[str]) -> None:
+    protected = Protected(own_domains=frozenset({"corp.example"}), host_trusted=trusted)
+    reading = Reading(Message(senders=(Address("", "ann", domain),)), authentication=seen, protected=protected)
+    assert [finding.kind for finding in own_domain(reading)] == kinds
+
+
+# Mail from its own recipient.
+PROVEN = Authentication(dmarc=Dmarc("pass", dkim_aligned=True))
+
+
+@pytest.mark.parametrize(
+    ("envelope", "recipient", "authentication", "kinds"),
+    [
+        ("x@evil.test", "ann@corp.example", Authentication(), [SENDER_SELF_SENT.id]),
+        ("x@evil.test", "ANN@corp.example", Authentication(), [SENDER_SELF_SENT.id]),
+        ("ann@corp.example", "ann@corp.example", Authentication(), []),
+        ("x@evil.test", "ann@corp.example", PROVEN, []),
+        ("x@evil.test", "bob@corp.example", Authentication(), []),
+        ("", "ann@corp.example", Authentication(), []),  # the envelope is not known
+    ],
+)
+def test_self_sent(envelope: str, recipient: str, authentication: Authentication, kinds: list[str]) -> None:
+    message = Message(senders=(Address("", "ann", "corp.example"),), recipients=(Address("", "x", "other.example"),))
+    reading = Reading(message, Envelope(envelope, (recipient,)), authentication)
+    assert [finding.kind for finding in self_sent(reading)] == kinds
+
+
+# Sender names that show the recipient's own domain, and those that may.
+def shown_as(name: str, sender: str, recipient: str = "ann@house.com", envelope: str = "") -> Reading:
+    local, _, domain = sender.partition("@")
+    message = Message(senders=(Address(name, local, domain),))
+    return Reading(message, Envelope(envelope or sender, (recipient,), "192.0.2.1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sender", "strength"),
+    [
+        ("house.com Webmail", "x@evil.com", 1.0),
+        ("IT Support (HOUSE.COM)", "x@evil.com", 1.0),
+        ("Voicemail | mail.house.com", "x@evil.com", 1.0),
+        ("Mailbox: <house.com>", "x@evil.com", 1.0),
+        ("house.com Tickets", "house@shop.zendesk.com", 0.4),  # a help desk that the company has hired
+        ("Ann House", "x@evil.com", None),
+        ("house.com", "carl@house.com", None),  # a colleague
+        ("house.com alerts", "alerts@mail.house.com", None),
+        ("house.com via Docs", "noreply@docs.com", None),
+        ("other.com Webmail", "x@evil.com", None),
+        ("house.company", "x@evil.com", None),
+        ("warehouse.com", "sales@evil.com", None),
+        ("ann@house.com", "x@evil.com", None),  # an address is found as such
+        ("Dr. Ann House, M.D.", "x@evil.com", None),
+        ("", "x@evil.com", None),
+    ],
+)
+def test_recipient_domain(name: str, sender: str, strength: float | None) -> None:
+    found = [(finding.kind, finding.strength) for finding in recipient_domain(shown_as(name, sender))]
+    assert found == ([(SENDER_RECIPIENT_DOMAIN.id, strength)] if strength else [])
+
+
+def test_free_mail_is_not_the_recipients_own() -> None:
+    assert not list(recipient_domain(shown_as("gmail.com Team", "x@evil.com", "ann@gmail.com")))
+
+
+def test_a_recipient_in_the_header_counts_as_well() -> None:
+    message = Message(senders=(Address("house.com", "x", "evil.com"),), recipients=(Address("", "ann", "house.com"),))
+    assert [finding.kind for finding in recipient_domain(Reading(message))] == [SENDER_RECIPIENT_DOMAIN.id]
+
+
+def test_the_own_domain_in_the_envelope_is_for_authentication_to_judge() -> None:
+    assert not list(recipient_domain(shown_as("house.com", "x@evil.com", envelope="bounces@house.com")))

@@ -1,0 +1,121 @@
+"""The checks of `text/evasion`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gatepost.checks.text.evasion import filter_evasion, image_only
+from gatepost.findings import Reading
+from gatepost.kinds import TEXT_BARE_LINK, TEXT_DISGUISED_WORDS, TEXT_IMAGE_ONLY, TEXT_MIXED_SCRIPT_WORDS
+from gatepost.mail.reader import read
+
+Letter = Callable[..., Reading]
+AWAY = "https://elsewhere.example/x"
+
+
+# Words that only people can read.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        ("Buy v1agra and c1al1s here", "Offer", AWAY, [TEXT_DISGUISED_WORDS.id]),
+        ("Confirm your pa$$word", "Access", AWAY, [TEXT_DISGUISED_WORDS.id]),
+        ("Best C-A-S-I-N-O and V I A G R A offers", "Offer", AWAY, [TEXT_DISGUISED_WORDS.id]),
+        ("Your Pаypаl аccоunt is lосkеd, vеrify yоur pаsswоrd nоw", "Nоtiсe", AWAY, [TEXT_MIXED_SCRIPT_WORDS.id]),
+        ("My password is h4rd2guess and the part is x86-64.", "Access", "", []),
+        ("Встреча с компанией Gatepost в четверг, привет.", "Встреча", "", []),
+        ("The angle α and the length β are given; 5µm is enough.", "Physics", "", []),
+        ("A B C D E F G are letters.", "School", "", []),
+    ],
+)
+def test_salting(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in filter_evasion(reading) if finding.strength >= 0.5] == kinds
+
+
+# Words without a sentence, and lists that make sense.
+SPOKEN = "This is the best of all the offers that we have for you.\n\n"
+WORDS = (
+    "lantern gravel marmot oblique tundra kettle burnish flannel turnip gazette hollow mitten quarry saddle tinder "
+    "velvet walnut anchor bramble cinder drapery ember fathom gimlet hamper inkwell jigsaw kernel lattice mantle "
+    "nettle orchard pewter quiver ramble sorrel thimble umber"
+)
+FINNISH = (
+    "kiitos viestistäsi olemme vastaanottaneet tilauksesi ja lähetämme tuotteet huomenna ystävällisin terveisin "
+    "asiakaspalvelu tilausnumero löytyy liitteestä voit seurata lähetystä verkkosivuillamme palvelemme arkisin "
+    "kello yhdeksästä viiteen lisätietoja saat puhelimitse mikäli olet tyytymätön palautamme rahasi viikon kuluessa"
+)
+PROSE = (
+    "we met at the fair in spring and you asked for the prices of the presses that we showed there so here they are "
+    "with the discount that we spoke about and it holds until the end of the month if you order more than one of them"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (SPOKEN + WORDS, True),
+        (SPOKEN + WORDS.replace(" ", "\n"), True),
+        (SPOKEN + "Yours, the team.\n" + WORDS + "\n", True),
+        (SPOKEN + WORDS.replace(" ", ", "), False),  # a list
+        (SPOKEN + WORDS.title(), False),  # names
+        (SPOKEN + " ".join(WORDS.split()[:20]), False),  # too short to tell
+        (SPOKEN + "spam " * 200, False),  # nonsense of another kind
+        (WORDS, False),  # may be a language that we do not know
+        (FINNISH, False),
+        (PROSE, False),
+        ("", False),
+    ],
+)
+def test_word_salad(letter: Letter, text: str, found: bool) -> None:
+    assert bool(list(filter_evasion(letter(text)))) is found
+
+
+def test_where_nobody_sees_it() -> None:
+    page = f"<p>{SPOKEN}</p><div style='display:none'>{WORDS}</div><p>Yours, the team of the shop.</p>"
+    raw = f"From: a@b.example\nContent-Type: text/html\n\n{page}\n"
+    (finding,) = filter_evasion(Reading(read(raw.encode())))
+    assert finding.facts["place"] == "hidden text"
+
+
+def test_an_endless_text_costs_no_more_than_its_end(letter: Letter) -> None:
+    assert not list(filter_evasion(letter("word " * 200_000)))
+
+
+# Pictures and bare links.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        ("Look", "Look", AWAY, [TEXT_BARE_LINK.id]),
+        ("", "Deal", AWAY, [TEXT_BARE_LINK.id]),
+        (
+            (
+                "Here are the minutes of the meeting on Tuesday. We agreed on the budget for the coming year and "
+                "on the dates of the next three meetings, which are listed on the page below. Please write to me "
+                "if anything is missing or wrong, so that it can be corrected before Friday."
+            ),
+            "Minutes",
+            AWAY,
+            [],
+        ),
+        ("See you on Friday.", "Dinner", "", []),
+    ],
+)
+def test_image_only(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in image_only(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_a_picture_that_links(letter: Letter) -> None:
+    (found,) = image_only(letter("", "Look", link=AWAY, picture=True))
+    assert (found.kind, found.strength) == (TEXT_IMAGE_ONLY.id, 1.0)
+
+
+def test_a_newsletter_of_pictures_counts_less(letter: Letter) -> None:
+    (found,) = image_only(
+        letter("", "News", link=AWAY, picture=True, fields="List-Unsubscribe: <https://x.example/u>\n")
+    )
+    assert found.strength < 0.5
+
+
+def test_a_picture_that_links_nowhere_is_a_picture(letter: Letter) -> None:
+    assert list(image_only(letter("", "The garden", picture=True))) == []

@@ -1,0 +1,243 @@
+"""The checks of `text/fraud`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.checks.text.fraud import (
+    MAX_WALLETS_TRIED,
+    advance_fee,
+    call_back,
+    extortion,
+    find_wallets,
+    payment_requests,
+)
+from gatepost.findings import Reading
+from gatepost.kinds import (
+    TEXT_ADVANCE_FEE,
+    TEXT_CALL_BACK,
+    TEXT_ERRAND,
+    TEXT_EXTORTION,
+    TEXT_GIFT_CARDS,
+    TEXT_PAYMENT_CHANGE,
+    TEXT_WALLET_ADDRESS,
+)
+
+Letter = Callable[..., Reading]
+HOME = "https://www.sender.example/x"
+
+
+# Fortunes for a helper, and charities.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            (
+                "Dear friend, I am the barrister of a late client who left 12 million dollars. You will be the "
+                "beneficiary as next of kin. I need your assistance to transfer the fund. Send your full name "
+                "and bank account. Strictly 100% risk free."
+            ),
+            "Business proposal",
+            "",
+            [TEXT_ADVANCE_FEE.id],
+        ),
+        (
+            (
+                "Greetings to you. My late husband deposited millions US dollars; I am a widow dying of cancer "
+                "and want to donate to charity. Reply with your telephone number. God bless."
+            ),
+            "From Mrs Ada",
+            "",
+            [TEXT_ADVANCE_FEE.id],
+        ),
+        ("Please donate to our charity run against cancer. Every donation helps.", "Charity run", HOME, []),
+        ("The barrister will call about the inheritance of aunt Mary next week.", "Aunt Mary", "", []),
+        ("We met in Ghana last year; I hope you are well.", "Hello", "", []),
+    ],
+)
+def test_advance_fee(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in advance_fee(reading) if finding.strength >= 0.3] == kinds
+
+
+# Demands, and talk about money that is no threat.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            (
+                "I have hacked your device and recorded you through your webcam on adult sites. Send $900 to my "
+                "bitcoin wallet within 48 hours or I share the video with all your contacts: "
+                "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
+            ),
+            "I know your password",
+            "",
+            [TEXT_WALLET_ADDRESS.id, TEXT_EXTORTION.id],
+        ),
+        (
+            (
+                "Ich habe Ihr Gerät gehackt und Sie mit der Webcam gefilmt. Porno und Masturbation. Überweisen "
+                "Sie an diese Bitcoin-Adresse, sonst an alle Ihre Kontakte: "
+                "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"
+            ),
+            "Ihr Konto",
+            "",
+            [TEXT_WALLET_ADDRESS.id, TEXT_EXTORTION.id],
+        ),
+        (
+            "You can donate to the wallet of our project: 1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2",
+            "Donations",
+            "",
+            [TEXT_WALLET_ADDRESS.id],
+        ),
+        ("The new webcam works; the old camera had a virus in its software.", "Webcam", "", []),
+        ("Bitcoin fell by five percent, the bitcoin wallet software was updated.", "Market news", HOME, []),
+    ],
+)
+def test_extortion(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in extortion(reading) if finding.strength >= 0.5] == kinds
+
+
+# Wallet addresses, and long words that are none.
+BASE58 = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
+BECH32 = "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"
+TAPROOT = "bc1p5cyxnuxmeuwuvkwfem96lqzszd02n6xdcjrs20cac6yqjjwudpxqkedrcr"
+ETHEREUM = "0x52908400098527886E0F7030069857D2E4169EE7"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"Pay to {BASE58}.", [BASE58]),
+        (f"({BECH32})", [BECH32]),
+        (BECH32.upper(), [BECH32.upper()]),
+        (TAPROOT, [TAPROOT]),
+        (ETHEREUM, [ETHEREUM]),
+        ("4" + "B" * 46 + "9" * 48, ["4" + "B" * 46 + "9" * 48]),
+        (BASE58[:-1] + "3", []),  # the checksum is wrong
+        (BECH32[:-1] + "p", []),
+        (f"x{BASE58}", []),  # inside a longer word
+        ("3aa2b0ba2b1d4f8e9c0d1e2f3a4b5c6d", []),  # a hash
+        ("1234567890123456789012345678901234", []),
+        ("", []),
+    ],
+)
+def test_wallets(text: str, found: list[str]) -> None:
+    assert list(find_wallets(text)) == found
+
+
+def test_the_work_is_bounded() -> None:
+    assert len(list(find_wallets(f"{ETHEREUM} " * 1000))) == MAX_WALLETS_TRIED
+
+
+@given(st.text(alphabet="bc10xBCLMT348qpzry9aA ", max_size=300))
+def test_any_text_is_read(text: str) -> None:
+    assert all(wallet in text for wallet in find_wallets(text))
+
+
+# Numbers to call, and honest invoices.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            (
+                "Your Norton subscription has been renewed. $399.99 will be debited from your account. If you "
+                "did not authorize this, call us at +1 (888) 555-0100 to cancel the order."
+            ),
+            "Invoice",
+            "",
+            [TEXT_CALL_BACK.id],
+        ),
+        (
+            (
+                "Your antivirus plan is renewed; renewal amount $349. To cancel this subscription call our toll "
+                "free helpline 888-555-0100. Invoice number 77."
+            ),
+            "Renewal",
+            "",
+            [TEXT_CALL_BACK.id],
+        ),
+        ("Thank you for your order 4711. See its state in our shop. Questions? 0800 555 0100", "Order 4711", HOME, []),
+        ("Call me on 030 555 0100 when you are there.", "Dinner", "", []),
+        ("The minutes are attached. My number is 020 7946 0100.", "Minutes", "", []),
+    ],
+)
+def test_call_back(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in call_back(reading) if finding.strength >= 0.5] == kinds
+
+
+# Gift cards as money, and as gifts.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "I need you to get me some gift cards from the nearest store. Scratch the back and send me the pictures.",
+            "Favor",
+            "",
+            [TEXT_GIFT_CARDS.id],
+        ),
+        (
+            (
+                "Bitte besorgen Sie Gutscheinkarten. Kaufen Sie Geschenkkarten und senden: Codes senden Sie mir. "
+                "Rubbeln Sie die Karten."
+            ),
+            "Bitte",
+            "",
+            [TEXT_GIFT_CARDS.id],
+        ),
+        ("Gift cards make a great present. Order now at our shop.", "Gift cards", HOME, []),
+        ("Thank you for your gift card order. The codes are in your account.", "Order 12", HOME, []),
+    ],
+)
+def test_gift_cards(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in payment_requests(reading) if finding.strength >= 0.5] == kinds
+
+
+# Payments led astray, and honest talk about money.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            (
+                "Please note that our bank details have changed. Kindly update your records; all future payments "
+                "should go to the new bank account below. IBAN: DE02"
+            ),
+            "Invoice 4711",
+            "",
+            [TEXT_PAYMENT_CHANGE.id],
+        ),
+        (
+            (
+                "Unsere Bankverbindung hat sich geändert. Künftige Zahlungen bitte nur auf die neue "
+                "Kontoverbindung, dringend."
+            ),
+            "Rechnung",
+            "",
+            [TEXT_PAYMENT_CHANGE.id],
+        ),
+        (
+            "Nos coordonnées bancaires ont changé. Merci de faire le virement urgent sur le nouveau compte bancaire.",
+            "Facture",
+            "",
+            [TEXT_PAYMENT_CHANGE.id],
+        ),
+        (
+            "Are you available? I need you to handle a task. I am in a meeting and can't talk, keep this confidential.",
+            "Quick request",
+            "",
+            [TEXT_ERRAND.id],
+        ),
+        ("Please find the invoice for October attached. Payment is due in 30 days. IBAN: DE02", "Invoice 4712", "", []),
+        ("Are you in the office on Monday?", "Monday", "", []),
+        ("I will be in a meeting until three.", "Later", "", []),
+        ("Die Rechnung ist bezahlt, danke.", "Rechnung", "", []),
+    ],
+)
+def test_payment_change(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in payment_requests(reading) if finding.strength >= 0.5] == kinds

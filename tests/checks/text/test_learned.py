@@ -1,0 +1,184 @@
+"""The checks of `text/learned`: the tricks, and what looks like them."""
+
+import msgspec
+import pytest
+
+from gatepost.auth.results import Authentication, Dkim, Dmarc, Result
+from gatepost.checks.text.learned import MANY_RECIPIENTS, campaign, text_model
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import (
+    CAMPAIGN_BURST,
+    CAMPAIGN_MARKED,
+    TEXT_MODEL_FRAUD,
+    TEXT_MODEL_PHISHING,
+    TEXT_MODEL_SPAM,
+    TEXT_MODEL_SURE,
+)
+from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
+from gatepost.near_duplicates import compute_signature, index_marked
+from gatepost.questions import Campaign
+from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
+from gatepost.textmodel.features import body_words
+
+# The model speaks with degrees, softly where its word is worth less, and not about returned mail.
+OFFER = (
+    "Buy cheap viagra and cialis now! Save 80% on all pills, no prescription needed! We ship worldwide, best price"
+    " guaranteed or your money back. Click here and order today! http://pills.test/buy"
+)
+LETTER = (
+    "Hi Bob,\n\nthanks for the patch. I think the second hunk needs a test; can you look at it before the meeting?\n"
+)
+NIGERIA = (
+    "Dear friend, I am a barrister. My late client died and left the sum of ten million dollars. I want you to stand as"
+    " the next of kin and beneficiary of the inheritance. This is strictly confidential. Reply with your bank details."
+)
+BANK = (
+    "Dear customer, unusual activity: your account has been suspended. Please verify your account and confirm your"
+    " password: log in at http://bank.test/login and update your billing information."
+)
+
+
+def model_reading(body: str, *fields: str, subject: str = "hello", envelope: str = "a@b.example") -> Reading:
+    head = "\r\n".join(["From: A <a@b.example>", "To: c@d.example", f"Subject: {subject}", *fields])
+    return Reading(read(f"{head}\r\n\r\n{body}\r\n".encode()), Envelope(envelope))
+
+
+def model_strength(given: Reading) -> float:
+    return max((finding.strength for finding in text_model(given)), default=0.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "fields", "kinds"),
+    [
+        (OFFER, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_SURE.id}),
+        (BANK, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_PHISHING.id}),
+        (NIGERIA, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_FRAUD.id}),
+        (LETTER, ["In-Reply-To: <1@d.example>"], set()),
+        ("See you at noon.", [], set()),
+        ("", [], set()),
+    ],
+)
+def test_what_is_said(body: str, fields: list[str], kinds: set[str]) -> None:
+    found = [finding for finding in text_model(model_reading(body, *fields)) if finding.strength > 0.3]
+    assert {finding.kind for finding in found} == kinds
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ["In-Reply-To: <1@d.example>"],
+        ["List-Post: <mailto:l@b.example>"],
+        ["List-Unsubscribe: <https://b.example/u>"],
+    ],
+)
+def test_it_does_not_decide_alone_where_somebody_vouches_for_the_mail(fields: list[str]) -> None:
+    assert TEXT_MODEL_SURE.id in {finding.kind for finding in text_model(model_reading(OFFER))}
+    assert TEXT_MODEL_SURE.id not in {finding.kind for finding in text_model(model_reading(OFFER, *fields))}
+
+
+def test_it_does_not_decide_alone_on_a_few_words() -> None:
+    short = model_reading("Buy cheap viagra now! http://pills.test/buy", subject="")
+    assert TEXT_MODEL_SURE.id not in {finding.kind for finding in text_model(short)}
+
+
+def test_the_finding_shows_what_weighed() -> None:
+    first = next(iter(text_model(model_reading(OFFER))))
+    assert float(first.facts["probability"]) > 0.8
+    assert first.facts["weighed"]
+
+
+def test_mail_that_can_be_ended_gets_part_of_the_strength() -> None:
+    assert (
+        0
+        < model_strength(model_reading(OFFER, "List-Unsubscribe: <https://b.example/u>"))
+        < model_strength(model_reading(OFFER))
+    )
+
+
+def test_mail_that_links_to_its_own_site_gets_part_of_the_strength() -> None:
+    own = OFFER.replace("pills.test", "b.example")
+    assert 0 < model_strength(model_reading(own)) < model_strength(model_reading(OFFER))
+
+
+@pytest.mark.parametrize(("result", "quieter"), [("pass", True), ("permerror", True), ("fail", False)])
+@pytest.mark.parametrize("domain", ["b.example", "mail.b.example"])
+def test_mail_that_its_sender_signed_gets_part_of_the_strength(domain: str, result: Result, quieter: bool) -> None:
+    plain = model_reading(OFFER)
+    signed = msgspec.structs.replace(plain, authentication=Authentication(dkim=(Dkim(result, domain),)))
+    assert (model_strength(signed) < model_strength(plain)) == quieter
+    assert (TEXT_MODEL_SURE.id in {finding.kind for finding in text_model(signed)}) != quieter
+
+
+def test_the_signature_of_somebody_else_counts_for_nothing() -> None:
+    plain = model_reading(OFFER)
+    signed = msgspec.structs.replace(plain, authentication=Authentication(dkim=(Dkim("pass", "other.example"),)))
+    assert model_strength(signed) == model_strength(plain)
+
+
+def test_a_mail_daemon_in_any_case_is_one() -> None:
+    raw = f"From: MAILER-DAEMON@b.example\r\nSubject: Failure Notice\r\n\r\n{OFFER}\r\n".encode()
+    assert model_strength(Reading(read(raw), Envelope("a@b.example"))) == 0
+
+
+@pytest.mark.parametrize("sender", ["MAILER-DAEMON@b.example", "postmaster@b.example"])
+def test_returned_mail_is_not_judged(sender: str) -> None:
+    assert model_strength(model_reading(OFFER, envelope=sender)) == 0
+
+
+def test_a_report_is_not_judged() -> None:
+    raw = f"From: x@b.example\r\nContent-Type: multipart/report; boundary=b\r\n\r\n--b\r\n\r\n{OFFER}\r\n--b--\r\n"
+    assert model_strength(Reading(read(raw.encode()), Envelope("a@b.example"))) == 0
+
+
+# Near-copies of what an operator marked, and bursts; lists, newsletters and the own domain make none.
+OFFERED_WORK = (
+    "Our company looks for a representative in your region who works from home for a few hours each week and receives "
+    "payments of our customers for us. No experience is needed, you keep ten percent of every transfer as your wage. "
+    "Please answer with your name, your address and your age, and our manager will call you at once, dear {}."
+)
+
+
+def work_mail(name: str = "Ann", *fields: str) -> bytes:
+    head = "\r\n".join(["From: A <a@b.example>", "Subject: work", *fields])
+    return f"{head}\r\n\r\n{OFFERED_WORK.format(name)}\r\n".encode()
+
+
+def campaign_kinds(raw: bytes, burst: Campaign = Campaign(), **more: object) -> list[str]:  # noqa: B008
+    reading = Reading(read(raw), Envelope("a@b.example"), campaign=burst, **more)  # type: ignore[arg-type]
+    return [finding.kind for finding in campaign(reading)]
+
+
+@pytest.fixture(scope="module")
+def models() -> DeployedModels:
+    known = index_marked([compute_signature(body_words(read(work_mail()).texts))])
+    return DeployedModels(load_shipped_models().all_tenants, marked=known)
+
+
+def test_a_near_copy_of_marked_mail_is_found(models: DeployedModels) -> None:
+    assert campaign_kinds(work_mail("Bob"), models=models) == [CAMPAIGN_MARKED.id]
+    assert campaign_kinds(work_mail("Bob")) == []
+
+
+def test_other_mail_is_not(models: DeployedModels) -> None:
+    assert campaign_kinds(b"From: a@b.example\r\n\r\nSee you at noon.\r\n", models=models) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "recipients", "found"),
+    [
+        ([], MANY_RECIPIENTS, [CAMPAIGN_BURST.id]),
+        ([], MANY_RECIPIENTS - 1, []),
+        (["List-Unsubscribe: <https://b.example/u>"], MANY_RECIPIENTS, []),
+        (["List-Id: <dev.b.example>"], MANY_RECIPIENTS, []),
+    ],
+)
+def test_a_burst(fields: list[str], recipients: int, found: list[str]) -> None:
+    assert campaign_kinds(work_mail("Ann", *fields), Campaign(30, recipients)) == found
+
+
+def test_a_note_to_all_staff_is_no_burst() -> None:
+    own = Protected(own_domains=frozenset({"b.example"}))
+    proven = Authentication(dmarc=Dmarc("pass", spf_aligned=True))
+    assert campaign_kinds(work_mail(), Campaign(30, 500), protected=own, authentication=proven) == []
+    assert campaign_kinds(work_mail(), Campaign(30, 500), protected=own) == [CAMPAIGN_BURST.id]

@@ -1,0 +1,352 @@
+"""The checks of `text/lures`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gatepost.checks.text.lures import brand_mention, credential_lure, lures, urgency
+from gatepost.findings import Reading
+from gatepost.kinds import (
+    TEXT_BRAND_WITHOUT_LINK,
+    TEXT_CREDENTIAL_LURE,
+    TEXT_DOCUMENT_LURE,
+    TEXT_MAILBOX_LURE,
+    TEXT_PARCEL_LURE,
+    TEXT_PRIZE_LURE,
+    TEXT_REFUND_LURE,
+    TEXT_SALARY_LURE,
+    TEXT_URGENCY,
+)
+
+Letter = Callable[..., Reading]
+AWAY = "https://elsewhere.example/x"
+HOME = "https://www.sender.example/x"
+
+
+# Documents that somebody shared.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            (
+                "You have received a secure document. A new document has been shared with you. View document "
+                "below: click the button."
+            ),
+            "Secure document",
+            AWAY,
+            [TEXT_DOCUMENT_LURE.id],
+        ),
+        (
+            "You have a new voicemail. Caller ID: unknown. Call duration 00:32. Play voicemail here.",
+            "New voice message",
+            AWAY,
+            [TEXT_DOCUMENT_LURE.id],
+        ),
+        ("I put the minutes on the share, have a look.", "Minutes", AWAY, []),
+        ("Ann shared the file with you.", "Ann shared budget.xlsx", HOME, []),
+    ],
+)
+def test_document_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Mailboxes in trouble.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            (
+                "Your mailbox quota has been exceeded. 7 pending messages are held. Upgrade your mailbox to "
+                "release messages."
+            ),
+            "Mailbox full",
+            AWAY,
+            [TEXT_MAILBOX_LURE.id],
+        ),
+        (
+            "Ihr Postfach ist voll. Zurückgehaltene Nachrichten warten. Ihr Passwort läuft heute ab, umgehend handeln.",
+            "Postfach",
+            AWAY,
+            [TEXT_MAILBOX_LURE.id],
+        ),
+        (
+            "Su buzón está lleno. Mensajes pendientes retenidos. Verifique su cuenta urgente.",
+            "Buzón",
+            AWAY,
+            [TEXT_MAILBOX_LURE.id],
+        ),
+        ("Your mailbox is at 80 percent; see the settings.", "Storage", HOME, []),
+        ("My inbox is full, I will answer next week.", "Re: plans", "", []),
+        ("The mailbox at the corner was painted red.", "Walk", AWAY, []),
+    ],
+)
+def test_mailbox_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Parcels that wait, and parcels that come.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "Your package is on hold. Pay the customs fee of 1.99 within 24 hours to reschedule your delivery.",
+            "Delivery problem",
+            AWAY,
+            [TEXT_PARCEL_LURE.id],
+        ),
+        (
+            "Ihr Paket konnte nicht zugestellt werden. Bitte die Zollgebühr zahlen und die Lieferadresse bestätigen.",
+            "Ihr Paket",
+            AWAY,
+            [TEXT_PARCEL_LURE.id],
+        ),
+        (
+            "Votre colis est en attente. Réglez les frais de livraison et confirmer votre livraison.",
+            "Colis",
+            AWAY,
+            [TEXT_PARCEL_LURE.id],
+        ),
+        (
+            "Sua encomenda foi retida. Pague a taxa de importação e liberar sua encomenda.",
+            "Correios",
+            AWAY,
+            [TEXT_PARCEL_LURE.id],
+        ),
+        (
+            "Your package arrives tomorrow between 2 and 4. Track your package.",
+            "Delivery tomorrow",
+            HOME,
+            [],
+        ),  # a carrier's own notice
+        ("Your order has been shipped.", "Order 4711", HOME, []),
+        ("Das Paket kam gestern an, vielen Dank!", "Paket", "", []),
+        ("Merci pour le colis, il est arrivé hier.", "Colis", AWAY, []),
+    ],
+)
+def test_parcel_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Prizes for nothing, and real ones.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "Congratulations! You have been selected. Answer a few questions and claim your reward today.",
+            "You have won",
+            AWAY,
+            [TEXT_PRIZE_LURE.id],
+        ),
+        (
+            "Herzlichen Glückwunsch! Sie haben gewonnen. Jetzt teilnehmen und Gutschein sichern.",
+            "Gewinnspiel",
+            AWAY,
+            [TEXT_PRIZE_LURE.id],
+        ),
+        ("Félicitations, vous avez gagné un cadeau. Réclamez votre cadeau.", "Gagnant", AWAY, [TEXT_PRIZE_LURE.id]),
+        ("Parabéns! Você ganhou um prêmio. Resgate seu prêmio agora.", "Prêmio", AWAY, [TEXT_PRIZE_LURE.id]),
+        ("Congratulations on your new job! See you on Friday.", "Your news", "", []),
+        ("Congratulations to Nathan for the release, notes are here.", "Release 2.0", AWAY, []),
+        ("Your points: 120. Redeem them in our shop.", "Your points", HOME, []),
+        ("The prize for the best paper went to Ann.", "Workshop", AWAY, []),
+    ],
+)
+def test_prize_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Refunds and fines that wait for a click.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "You are eligible for a tax refund. Claim your refund now, click here.",
+            "Tax refund notification",
+            AWAY,
+            [TEXT_REFUND_LURE.id],
+        ),
+        (
+            "Hiermit erhalten Sie Ihre Steuererstattung vom Finanzamt. Klicken Sie hier, dringend.",
+            "Steuererstattung",
+            AWAY,
+            [TEXT_REFUND_LURE.id],
+        ),
+        ("The tax return is due in July; talk to your accountant.", "Taxes", AWAY, []),
+        ("Your refund for order 4711 was sent to your card.", "Refund", HOME, []),
+    ],
+)
+def test_refund_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Pay and benefits.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "Your salary adjustment and the revised employee handbook are ready. View document now.",
+            "HR Department",
+            AWAY,
+            [TEXT_SALARY_LURE.id],
+        ),
+        (
+            "Ihre Gehaltsanpassung der Personalabteilung: Dokument anzeigen. Klicken Sie hier.",
+            "Gehaltserhöhung",
+            AWAY,
+            [TEXT_SALARY_LURE.id],
+        ),
+        ("The payroll run is on Thursday.", "Payroll", "", []),
+        ("Your payslip is ready in the staff portal.", "Payslip", HOME, []),
+    ],
+)
+def test_salary_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Lures for passwords, and mail that only sounds like them.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        (
+            "Your account has been limited. Please verify your account within 24 hours.",
+            "Account limited",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        (
+            "Ihr Konto wurde vorübergehend gesperrt. Bestätigen Sie Ihre Daten innerhalb von 24 Stunden.",
+            "Konto gesperrt",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        (
+            "Votre compte a été suspendu. Vérifiez votre compte sous 24 heures, cliquez ici.",
+            "Urgent",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        ("Su cuenta ha sido suspendida. Verifique su cuenta en 24 horas.", "Aviso", AWAY, [TEXT_CREDENTIAL_LURE.id]),
+        (
+            "Sua conta foi bloqueada. Atualize seus dados imediatamente, clique aqui.",
+            "Aviso",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        (
+            "Il tuo conto è stato sospeso. Verifica il tuo account entro 24 ore.",
+            "Avviso",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        (
+            "Uw account is tijdelijk geblokkeerd. Bevestig uw gegevens binnen 24 uur.",
+            "Actie vereist",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        (
+            "Konto zostało zablokowane. Zweryfikuj swoje konto w ciągu 24 godzin.",
+            "Pilne",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        (
+            "Ваш аккаунт был заблокирован. Подтвердите ваш аккаунт в течение 24 часов.",
+            "Срочно",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        ("Hesabınız askıya alındı. Hesabınızı doğrulayın, 24 saat içinde.", "Uyarı", AWAY, [TEXT_CREDENTIAL_LURE.id]),
+        ("您的账户已被冻结。请点击这里验证您的账户。", "通知", AWAY, [TEXT_CREDENTIAL_LURE.id]),
+        (
+            "アカウントが停止されました。24時間以内にアカウントの確認をお願いします。",
+            "重要なお知らせ",
+            AWAY,
+            [TEXT_CREDENTIAL_LURE.id],
+        ),
+        (
+            "You asked to reset your password. If it was you, choose a new one here.",
+            "Reset your password",
+            HOME,
+            [],
+        ),  # a real password reset
+        (
+            "You asked to reset your password. If it was you, choose a new one here.",
+            "Reset your password",
+            AWAY,
+            [],
+        ),  # through a mailing service
+        (
+            "Beware of phishing emails: we will never ask you to verify your account by email. Report phishing to us.",
+            "How to spot phishing",
+            HOME,
+            [],
+        ),  # a bank's warning
+        ("Your account has been limited. Please verify your account.", "Limited", HOME, []),  # leads home
+        ("Your account has been limited. Please verify your account.", "Limited", "", []),  # nothing to follow
+        ("Konto und Rechnung liegen bei.", "Rechnung", AWAY, []),
+        ("The account of the battle was limited to what he saw.", "A book", AWAY, []),
+        ("Подтвердите участие во встрече в четверг.", "Встреча", AWAY, []),  # confirms a meeting
+        ("会议时间已确认，请准时参加。", "会议", AWAY, []),
+        ("明日の会議の資料を添付します。", "会議資料", AWAY, []),
+        ("Please confirm your attendance by Friday.", "Seminar", AWAY, []),
+        ("Merci de confirmer votre présence au dîner.", "Dîner", AWAY, []),
+    ],
+)
+def test_credential_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in credential_lure(reading) if finding.strength >= 0.5] == kinds
+
+
+# Haste, and letters that only mention it.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        ("Act now! This offer expires today. Don't delay.", "Final notice", "", [TEXT_URGENCY.id]),
+        (
+            "Handeln Sie jetzt, nur noch heute, sonst läuft es heute ab. Dringend!",
+            "Letzte Mahnung",
+            "",
+            [TEXT_URGENCY.id],
+        ),
+        ("Please send me the minutes as soon as possible.", "Minutes", "", []),
+        ("We will answer within 24 hours.", "Your ticket", "", []),
+    ],
+)
+def test_urgency(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in urgency(reading) if finding.strength >= 0.5] == kinds
+
+
+# Companies that are spoken for, and companies that are spoken of.
+LIMITED = "Your account has been limited. Please verify your account."
+
+
+@pytest.mark.parametrize(
+    ("subject", "text", "link", "sender", "kinds"),
+    [
+        ("Your Netflix account", LIMITED, AWAY, "x@sender.example", [TEXT_BRAND_WITHOUT_LINK.id]),
+        (
+            "PayPal: Konto gesperrt",
+            "Bestätigen Sie Ihre Daten.",
+            AWAY,
+            "x@sender.example",
+            [TEXT_BRAND_WITHOUT_LINK.id],
+        ),
+        ("Notice", f"Netflix\n{LIMITED}", AWAY, "x@sender.example", [TEXT_BRAND_WITHOUT_LINK.id]),
+        ("Your Netflix account", LIMITED, "https://www.netflix.com/x", "x@sender.example", []),  # leads there
+        ("Your Netflix account", LIMITED, AWAY, "info@netflix.com", []),  # comes from there
+        ("Netflix has a new film", "Shall we watch it?", AWAY, "x@sender.example", []),  # speaks of it
+        ("Your account", LIMITED, AWAY, "x@sender.example", []),
+        ("Your Netflix account", LIMITED, "", "x@sender.example", []),
+    ],
+)
+def test_brand_mention(letter: Letter, subject: str, text: str, link: str, sender: str, kinds: list[str]) -> None:
+    reading = letter(text, subject, link=link, sender=sender, envelope=sender)
+    assert [finding.kind for finding in brand_mention(reading)] == kinds
