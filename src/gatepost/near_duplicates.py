@@ -14,6 +14,8 @@ from zlib import crc32
 
 import msgspec
 
+from gatepost.speedups import native
+
 Signature: TypeAlias = tuple[int, ...]
 
 RUN = 5
@@ -32,6 +34,14 @@ def compute_signature(words: Sequence[str]) -> Signature:
 
 def smallest_hashes(words: Sequence[str], count: int) -> list[int]:
     """Return the smallest hashes of the runs of words."""
+    if native:
+        smallest: list[int] = native.smallest_hashes(list(words), RUN, count)
+        return smallest
+    return compute_smallest_hashes(words, count)
+
+
+def compute_smallest_hashes(words: Sequence[str], count: int) -> list[int]:
+    """The Python twin of `smallest_hashes` in `_speedups.c`."""
     text = " ".join(words).encode()
     sizes = map(len, words if text.isascii() else map(str.encode, words))
     # Where each word begins; runs are cut out of the whole text, which is much cheaper than joining each anew.

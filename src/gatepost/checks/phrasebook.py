@@ -11,15 +11,19 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain, product
+from typing import Any
 
 import ahocorasick_rs
 import msgspec
 
 from gatepost.names import remove_accents
+from gatepost.speedups import native
 
 MAX_CHARS = 60_000
 MAX_EXPANDED = 5_000
 SHORT = 4
+# The native index tells words apart by their first characters.
+SHORTEST = 3
 
 _MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufeff]+")
 _PLAIN = (("’", "'"), ("‘", "'"), ("“", '"'), ("”", '"'), ("\u2010", "-"), ("\u2011", "-"), ("–", "-"))
@@ -87,9 +91,12 @@ class Phrasebook:
         for theme, phrases in themes.items():
             for text in phrases:
                 self._add(theme, text)
-        self._words = list(self._known)
-        self._by_word = list(self._known.values())
-        self._search = ahocorasick_rs.AhoCorasick(self._words)
+        self._native = _index_natively(self._known) if native else None
+        words = [word for word in self._known if self._native is None or not _is_indexed(word)]
+        self._by_word = [self._known[word] for word in words]
+        self._is_foreign = all(not word.isascii() for word in words)
+        self._search = ahocorasick_rs.AhoCorasick(words)
+        self._phrases = [phrase for word, phrases in self._known.items() if _is_indexed(word) for phrase in phrases]
 
     def _add(self, theme: str, text: str) -> None:
         before, known_by, after = _split(_parse_slots(text))
@@ -110,26 +117,57 @@ class Phrasebook:
 
     def warm(self) -> None:
         """Compile every pattern that is otherwise compiled when it is first needed."""
-        for phrase in chain.from_iterable(self._by_word):
+        for phrase in chain.from_iterable(self._known.values()):
             for pattern in filter(None, (phrase.before, phrase.after)):
                 _compile(pattern)
 
     def find(self, text: str) -> Iterator[Cue]:
         """Yield every phrase in a folded text, as often as it stands there."""
         reverse = ""
-        by_word, length = self._by_word, len(text)
-        for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
-            for phrase in by_word[index]:
-                if phrase.right and (end >= length or text[end] not in phrase.right):
+        if self._native is not None:
+            for entry, first, end, is_sure in self._native.find(text):
+                phrase = self._phrases[entry]
+                if is_sure:
+                    yield Cue(phrase.theme, text[first:end].strip(), first)
                     continue
-                first = start + phrase.skip
                 if phrase.before:
-                    if phrase.left and (first == 0 or text[first - 1] not in phrase.left):
-                        continue
                     reverse = reverse or text[::-1]
-                span = _find_span(phrase, text, reverse, first, end)
-                if span:
+                if _may_stand(phrase, text, first, end) and (span := _find_span(phrase, text, reverse, first, end)):
                     yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
+            if not self._by_word or (self._is_foreign and text.isascii()):
+                return
+        for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
+            for phrase in self._by_word[index]:
+                first = start + phrase.skip
+                if not _may_stand(phrase, text, first, end):
+                    continue
+                if phrase.before:
+                    reverse = reverse or text[::-1]
+                if span := _find_span(phrase, text, reverse, first, end):
+                    yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
+
+
+def _is_indexed(word: str) -> bool:
+    return len(word) >= SHORTEST and word.isascii()
+
+
+def _index_natively(known: Mapping[str, list[Phrase]]) -> Any:
+    """Return the native index of the phrases that are known by ASCII words, which finds where one may stand."""
+    return native.PhraseIndex(
+        [
+            (word, each.skip, bool(each.before), bool(each.after), each.open_end, each.left, each.right)
+            for word, phrases in known.items()
+            if _is_indexed(word)
+            for each in phrases
+        ]
+    )
+
+
+def _may_stand(phrase: Phrase, text: str, first: int, end: int) -> bool:
+    """Return whether the characters right before and after the words allow the phrase."""
+    if phrase.right and (end >= len(text) or text[end] not in phrase.right):
+        return False
+    return not (phrase.before and phrase.left) or (first > 0 and text[first - 1] in phrase.left)
 
 
 def _find_span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tuple[int, int] | None:

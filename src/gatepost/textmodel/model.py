@@ -16,6 +16,7 @@ The probability is that score put through the sigmoid that was fitted on collect
 import json
 import math
 import zlib
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from importlib.resources import files
 from io import BytesIO
@@ -29,9 +30,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from gatepost.speedups import native
 from gatepost.textmodel.features import MARK, Features, normalise_word
 
-Numbers: TypeAlias = NDArray[np.int64]
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32]
+Sums: TypeAlias = tuple[float, float, float]
 Floats: TypeAlias = NDArray[np.float32]
 
 FORMAT = 2
@@ -64,11 +67,62 @@ class ModelScore(msgspec.Struct, frozen=True):
 
 
 class Hits(msgspec.Struct, frozen=True):
-    """The rows of the weights that one message has: words and pairs, and marks; of a long one also those of windows."""
+    """The rows of the weights that one message has, words and pairs (`text`) and `marks`, with the sums of their
+    weights; of a long text also the number of rows of each window, and the sum of their first column."""
 
     text: Numbers
     marks: Numbers
-    windows: tuple[Numbers, ...] = ()
+    sums: Sums = (0.0, 0.0, 0.0)
+    mark_sums: Sums = (0.0, 0.0, 0.0)
+    windows: tuple[tuple[int, float], ...] = ()
+
+
+class RowTable:
+    """Words and pairs by their rows: the Python twin of `RowTable` in `_speedups.c`."""
+
+    def __init__(self, words: tuple[str, ...], pairs: Numbers, weights: Floats) -> None:
+        self._words = {word: row for row, word in enumerate(words)}
+        self._pairs = {key: row for row, key in enumerate(pairs.tolist(), len(words))}
+        self._base = len(words) + 1
+        self._weights = weights
+
+    def find(
+        self, text: list[str], rest: list[str], marks: list[str], normalise: Callable[[str], str], window: int
+    ) -> tuple[bytes, bytes, Sums, Sums, tuple[tuple[int, float], ...]]:
+        """Return the rows of text and marks, each once, their sums, and number and sum of the rows of each window."""
+        sequence, others = find_rows(self._words, text, normalise), find_rows(self._words, rest, normalise)
+        pairs = list(map(self._pairs.get, pair_keys(sequence, self._base), repeat(NOWHERE)))
+        noted = _unite_rows([self._words.get(mark, NOWHERE) for mark in marks])
+        windows = [_unite_rows(sequence[a:b], pairs[a : b - 1], others) for a, b in _cut_windows(len(sequence), window)]
+        whole = _unite_rows(sequence, pairs, others)
+        return (
+            whole.tobytes(),
+            noted.tobytes(),
+            self._sum(whole),
+            self._sum(noted),
+            tuple((len(rows), self._sum(rows)[0]) for rows in windows),
+        )
+
+    def _sum(self, rows: Numbers) -> Sums:
+        first, second, third = self._weights[rows].sum(axis=0, dtype=np.float64).tolist()
+        return first, second, third
+
+
+def find_rows(known: Mapping[str, int], words: list[str], normalise: Callable[[str], str]) -> list[int]:
+    """Return the row of each word, or of what it may stand for; -1 where there is none."""
+    found = list(map(known.get, words, repeat(NOWHERE)))
+    place = -1
+    for _ in range(found.count(NOWHERE)):
+        place = found.index(NOWHERE, place + 1)
+        word = words[place]
+        if not (word.isalpha() and word.isascii()) and (form := normalise(word)):
+            found[place] = known.get(form, NOWHERE)
+    return found
+
+
+def pair_keys(sequence: list[int], base: int) -> list[int]:
+    """Return the keys of all neighbours. `base` is one more than there are words, so that -1 finds nothing."""
+    return list(map(add, map(mul, sequence, repeat(base)), islice(sequence, 1, None)))
 
 
 class Model(msgspec.Struct, frozen=True, dict=True):
@@ -84,41 +138,26 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     about: dict[str, Any] = {}
 
     @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {word: row for row, word in enumerate(self.words)}
+    def _table(self) -> RowTable:
+        table: RowTable = (native.RowTable if native else RowTable)(self.words, self.pairs, self.weights)
+        return table
 
     @cached_property
-    def _pair_rows(self) -> dict[int, int]:
-        return {key: row for row, key in enumerate(self.pairs.tolist(), len(self.words))}
+    def _biases(self) -> list[float]:
+        biases: list[float] = self.bias.tolist()
+        return biases
 
     @property
     def base(self) -> int:
-        """What the row of a pair's first word is multiplied with; one more than there are, so that -1 finds nothing."""
+        """What the row of a pair's first word is multiplied with to make the key of the pair."""
         return len(self.words) + 1
 
     def hits(self, seen: Features) -> Hits:
         """Return which rows a message has, each once."""
-        sequence, rest = self.rows(seen.text), self.rows(seen.rest)
-        pairs = list(map(self._pair_rows.get, self.keys(sequence), repeat(NOWHERE)))
-        marks = [row for row in map(self._rows.get, seen.marks) if row is not None]
-        windows = tuple(_unite_rows(sequence[a:b], pairs[a : b - 1], rest) for a, b in _cut_windows(len(sequence)))
-        return Hits(_unite_rows(sequence, pairs, rest), np.array(marks, np.int64), windows)
-
-    def rows(self, words: list[str]) -> list[int]:
-        """Return the row of each word, or of what it may stand for; -1 where there is none."""
-        known = self._rows
-        found = list(map(known.get, words, repeat(NOWHERE)))
-        place = -1
-        for _ in range(found.count(NOWHERE)):
-            place = found.index(NOWHERE, place + 1)
-            word = words[place]
-            if not (word.isalpha() and word.isascii()) and (form := normalise_word(word)):
-                found[place] = known.get(form, NOWHERE)
-        return found
-
-    def keys(self, sequence: list[int]) -> list[int]:
-        """Return the keys of all neighbours."""
-        return list(map(add, map(mul, sequence, repeat(self.base)), islice(sequence, 1, None)))
+        text, marks, sums, mark_sums, windows = self._table.find(
+            seen.text, seen.rest, seen.marks, normalise_word, WINDOW
+        )
+        return Hits(np.frombuffer(text, np.int32), np.frombuffer(marks, np.int32), sums, mark_sums, windows)
 
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
@@ -126,19 +165,23 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
     def weigh(self, hits: Hits) -> ModelScore:
         """Return what the model thinks of these rows."""
-        marks = self.bias + self.weights[hits.marks].sum(axis=0) * MARK_SCALE
-        whole, phishing, fraud = (marks + self.weights[hits.text].sum(axis=0) / math.sqrt(len(hits.text) or 1)).tolist()
-        raw = whole * evidence_share(len(hits.text))
-        for window in hits.windows:
-            part = float(marks[0] + self.weights[window, 0].sum() / math.sqrt(len(window) or 1))
-            raw = max(raw, (part - CHOSEN) * evidence_share(len(window)))
+        count = len(hits.text)
+        root = math.sqrt(count or 1)
+        marks = [bias + MARK_SCALE * total for bias, total in zip(self._biases, hits.mark_sums, strict=True)]
+        whole, phishing, fraud = (mark + total / root for mark, total in zip(marks, hits.sums, strict=True))
+        raw = whole * evidence_share(count)
+        for rows, total in hits.windows:
+            part = marks[0] + total / math.sqrt(rows or 1)
+            raw = max(raw, (part - CHOSEN) * evidence_share(rows))
         return share_probability(max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset)), phishing, fraud)
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
         """Return the words and marks that weighed most for unwanted mail, heaviest first."""
-        text = self.weights[hits.text, 0] / math.sqrt(len(hits.text) or 1)
-        marks = self.weights[hits.marks, 0] * MARK_SCALE
-        rows = np.concatenate((hits.text, hits.marks))
+        # In the order of rows, so that of two that weigh the same the same one comes first.
+        in_text, noted = np.sort(hits.text), np.sort(hits.marks)
+        text = self.weights[in_text, 0] / math.sqrt(len(in_text) or 1)
+        marks = self.weights[noted, 0] * MARK_SCALE
+        rows = np.concatenate((in_text, noted))
         weights = np.concatenate((text, marks))
         order = np.argsort(-weights, kind="stable")[:MAX_SHOWN]
         return tuple(self.name(int(rows[place])) for place in order if weights[place] > 0)
@@ -169,13 +212,13 @@ def _unite_rows(*rows: list[int]) -> Numbers:
     """Return each known row once."""
     found: set[int] = set().union(*rows)
     found.discard(NOWHERE)
-    return np.fromiter(found, np.int64, len(found))
+    return np.fromiter(found, np.int32, len(found))
 
 
-def _cut_windows(length: int) -> list[tuple[int, int]]:
+def _cut_windows(length: int, window: int) -> list[tuple[int, int]]:
     """Return where the windows of a text begin and end: none for one that is hardly longer than a window."""
-    count = round(length / WINDOW)
-    if length < WINDOW * 3 // 2:
+    count = round(length / window)
+    if length < window * 3 // 2:
         return []
     return [(length * part // count, length * (part + 1) // count) for part in range(count)]
 

@@ -13,7 +13,7 @@ install gatepost[train]`.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gatepost.textmodel.deployed import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.labels import UNWANTED, find_kind
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence_share
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence_share, find_rows, pair_keys
 
 T = TypeVar("T", str, int)
 
@@ -50,8 +50,8 @@ _LISTS = frozenset("mailman listinfo majordomo listserv yahoogroups ezmlm".split
 def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> Model:
     """Return a model that knows its words and pairs and gives none of them any weight."""
     words = tuple(sorted(_select_used((_collect_words(message) for message in messages), families)))
-    empty = Model(words, np.empty(0, np.int64), _make_zeros(0), np.zeros(3, np.float32))
-    keys = [_collect_pairs(empty, message) for message in messages]
+    known = {word: row for row, word in enumerate(words)}
+    keys = [_collect_pairs(known, message) for message in messages]
     pairs = np.array(sorted(_select_used(keys, families)), np.int64)
     return Model(words, pairs, _make_zeros(len(words) + len(pairs)), np.zeros(3, np.float32))
 
@@ -73,12 +73,11 @@ def _is_trace(word: str) -> bool:
     return word.removeprefix(SUBJECT) in _DATES or word in _LISTS
 
 
-def _collect_pairs(empty: Model, message: Features) -> set[int]:
+def _collect_pairs(known: Mapping[str, int], message: Features) -> set[int]:
     """Return the pairs of a message, both of whose words are known."""
-    rows = empty.rows(message.text)
-    return {
-        key for key, (first, second) in zip(empty.keys(rows), pairwise(rows), strict=True) if min(first, second) >= 0
-    }
+    rows = find_rows(known, message.text, normalise_word)
+    keys = pair_keys(rows, len(known) + 1)
+    return {key for key, (first, second) in zip(keys, pairwise(rows), strict=True) if min(first, second) >= 0}
 
 
 def _select_used(messages: Iterable[set[T]], families: Sequence[str]) -> list[T]:

@@ -136,7 +136,9 @@ class HtmlPage(PageBuilder):
         starts, enter, leave = source.starts, self._enter, self._leave
         opened: list[Opened | None] = []
         is_read = True
+        nodes = 0
         for text, comment, style, tag in source.tokens:
+            nodes += 2 if text else 1
             if text and is_read:
                 self.add_text(decode_characters(text) if "&" in text else text)
             if tag:
@@ -144,6 +146,7 @@ class HtmlPage(PageBuilder):
                     if entry := opened.pop():
                         leave(entry)
                     is_read = True
+                    nodes -= 1
                     continue
                 name, attributes, has_end = starts[tag]
                 entry, is_read = enter(name, attributes, None)
@@ -157,7 +160,10 @@ class HtmlPage(PageBuilder):
                 entry, _ = enter("style", starts[style].attributes, None)
                 if entry:
                     leave(entry)
-        self.nodes = 2 * len(source.tokens)
+            if nodes > MAX_NODES:
+                self.is_whole = False
+                break
+        self.nodes = nodes
 
     def _walk_tree(self, root: LexborNode) -> None:
         node: LexborNode | None = root

@@ -1,9 +1,9 @@
 """An HTML document as lexbor writes it out: the same tree as text, in which ordinary pages are walked.
 
 A walk over the tree makes several Python objects for every node, and that was the largest part of reading a newsletter.
-lexbor's own serialisation of its tree (HTML section 13.3) is made in one native call: every element has its end tag, every
-attribute stands in double quotes, and `<` and `>` occur only where a tag or a comment begins and ends. One regular
-expression splits it into tags and the text before each.
+lexbor's own serialisation of its tree (HTML section 13.3) is made in one native call: every element has its end tag,
+every attribute stands in double quotes, and `<` and `>` occur only where a tag or a comment begins and ends. One
+regular expression splits it into tags and the text before each.
 
 The serialisation says the same as the tree only for ordinary elements. A script may hold its own end tag, foreign
 content (SVG, MathML) has style elements that are not raw text, and names of tags and attributes may hold quotes.

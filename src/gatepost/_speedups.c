@@ -1,0 +1,857 @@
+/* Native twins of the hottest functions of an analysis.
+
+Each function here does what a Python function of the same name does (`near_duplicates.smallest_hashes`,
+`textmodel.model.RowTable`, `checks.phrasebook.PhraseIndex`), and tests hold the two equal. Nothing here keeps state
+between two messages, calls the system, or reads beyond the length that an object states. All integers that come from
+a message are bounded before they are used as a size. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ITEMS (1 << 24)
+
+/* ---------------------------------------------------------------- near-duplicate signatures */
+
+static uint32_t crc_table[256];
+
+static void fill_crc_table(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t value = byte;
+        for (int bit = 0; bit < 8; bit++)
+            value = (value >> 1) ^ (0xEDB88320u & (0u - (value & 1u)));
+        crc_table[byte] = value;
+    }
+}
+
+/* CRC-32 as zlib computes it (RFC 1952 section 8). */
+static uint32_t crc32_of(const unsigned char *bytes, size_t size)
+{
+    uint32_t value = 0xFFFFFFFFu;
+    for (size_t i = 0; i < size; i++)
+        value = crc_table[(value ^ bytes[i]) & 0xFF] ^ (value >> 8);
+    return value ^ 0xFFFFFFFFu;
+}
+
+/* Put a hash into a sorted array of the smallest ones, each once. */
+static size_t keep_smallest(uint32_t *smallest, size_t kept, size_t count, uint32_t hash)
+{
+    size_t at = kept;
+    while (at > 0 && smallest[at - 1] >= hash)
+        at--;
+    if (at < kept && smallest[at] == hash)
+        return kept;
+    if (kept == count && at == count)
+        return kept;
+    size_t moved = (kept == count ? count - 1 : kept) - at;
+    memmove(smallest + at + 1, smallest + at, moved * sizeof *smallest);
+    smallest[at] = hash;
+    return kept < count ? kept + 1 : kept;
+}
+
+#define MAX_SMALLEST 64
+
+static PyObject *smallest_hashes(PyObject *self, PyObject *args)
+{
+    PyObject *words;
+    int run, count;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!ii", &PyList_Type, &words, &run, &count))
+        return NULL;
+    Py_ssize_t length = PyList_GET_SIZE(words);
+    if (run < 1 || count < 1 || count > MAX_SMALLEST || length > MAX_ITEMS) {
+        PyErr_SetString(PyExc_ValueError, "run, count or the number of words is out of range");
+        return NULL;
+    }
+    size_t total = 0;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        Py_ssize_t size;
+        if (!PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(words, i), &size))
+            return NULL;
+        total += (size_t)size + 1;
+    }
+    unsigned char *text = PyMem_Malloc(total + 1);
+    size_t *starts = PyMem_Malloc(((size_t)length + 1) * sizeof *starts);
+    if (!text || !starts) {
+        PyMem_Free(text);
+        PyMem_Free(starts);
+        return PyErr_NoMemory();
+    }
+    size_t at = 0;
+    starts[0] = 0;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        Py_ssize_t size;
+        const char *word = PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(words, i), &size);
+        memcpy(text + at, word, (size_t)size);
+        at += (size_t)size;
+        text[at++] = ' ';
+        starts[i + 1] = at;
+    }
+    uint32_t smallest[MAX_SMALLEST + 1];
+    size_t kept = 0;
+    for (Py_ssize_t i = 0; i + run <= length; i++) {
+        uint32_t hash = crc32_of(text + starts[i], starts[i + run] - 1 - starts[i]);
+        if (kept < (size_t)count || hash < smallest[kept - 1])
+            kept = keep_smallest(smallest, kept, (size_t)count, hash);
+    }
+    PyMem_Free(text);
+    PyMem_Free(starts);
+    PyObject *found = PyList_New((Py_ssize_t)kept);
+    for (size_t i = 0; found && i < kept; i++) {
+        PyObject *hash = PyLong_FromUnsignedLong(smallest[i]);
+        if (!hash) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        PyList_SET_ITEM(found, (Py_ssize_t)i, hash);
+    }
+    return found;
+}
+
+/* ---------------------------------------------------------------- rows of the text model */
+
+typedef struct {
+    uint32_t hash;
+    int32_t row;
+} WordSlot;
+
+typedef struct {
+    int64_t key;
+    int32_t row;
+} PairSlot;
+
+typedef struct {
+    PyObject_HEAD
+    WordSlot *slots;
+    uint32_t mask;
+    char *letters;
+    uint32_t *offsets;
+    PairSlot *pairs;
+    uint32_t pair_mask;
+    int32_t words;
+    int32_t rows;
+    Py_buffer weights;
+    int has_weights;
+} RowTable;
+
+static uint32_t hash_bytes(const char *bytes, size_t size)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 16777619u;
+    hash ^= hash >> 15;
+    hash *= 0x2C1B3C6Du;
+    return hash ^ (hash >> 13);
+}
+
+static uint32_t hash_key(int64_t key)
+{
+    uint64_t hash = (uint64_t)key * 0x9E3779B97F4A7C15u;
+    return (uint32_t)(hash >> 32);
+}
+
+static uint32_t table_size(size_t items)
+{
+    uint32_t size = 16;
+    while (size < items * 2)
+        size <<= 1;
+    return size;
+}
+
+static int32_t find_word(const RowTable *table, const char *word, size_t size)
+{
+    uint32_t hash = hash_bytes(word, size);
+    for (uint32_t at = hash & table->mask;; at = (at + 1) & table->mask) {
+        const WordSlot *slot = &table->slots[at];
+        if (slot->row < 0)
+            return -1;
+        uint32_t start = table->offsets[slot->row];
+        if (slot->hash == hash && table->offsets[slot->row + 1] - start == size
+            && !memcmp(table->letters + start, word, size))
+            return slot->row;
+    }
+}
+
+static int32_t find_pair(const RowTable *table, int64_t key)
+{
+    for (uint32_t at = hash_key(key) & table->pair_mask;; at = (at + 1) & table->pair_mask) {
+        const PairSlot *slot = &table->pairs[at];
+        if (slot->row < 0)
+            return -1;
+        if (slot->key == key)
+            return slot->row;
+    }
+}
+
+static void RowTable_dealloc(RowTable *self)
+{
+    PyMem_Free(self->slots);
+    PyMem_Free(self->letters);
+    PyMem_Free(self->offsets);
+    PyMem_Free(self->pairs);
+    if (self->has_weights)
+        PyBuffer_Release(&self->weights);
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+static int fill_words(RowTable *self, PyObject *words)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(words);
+    size_t total = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t size;
+        if (!PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(words, i), &size))
+            return -1;
+        total += (size_t)size;
+    }
+    uint32_t size = table_size((size_t)count);
+    self->slots = PyMem_Malloc(size * sizeof *self->slots);
+    self->letters = PyMem_Malloc(total + 1);
+    self->offsets = PyMem_Malloc(((size_t)count + 1) * sizeof *self->offsets);
+    if (!self->slots || !self->letters || !self->offsets || total > UINT32_MAX) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->mask = size - 1;
+    self->words = (int32_t)count;
+    for (uint32_t i = 0; i < size; i++)
+        self->slots[i].row = -1;
+    uint32_t end = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t length;
+        const char *word = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(words, i), &length);
+        memcpy(self->letters + end, word, (size_t)length);
+        self->offsets[i] = end;
+        end += (uint32_t)length;
+        self->offsets[i + 1] = end;
+        uint32_t hash = hash_bytes(word, (size_t)length);
+        uint32_t at = hash & self->mask;
+        /* Of a word that stands twice, the last row counts, as in a Python dictionary. */
+        while (self->slots[at].row >= 0) {
+            int32_t row = self->slots[at].row;
+            if (self->slots[at].hash == hash && self->offsets[row + 1] - self->offsets[row] == (uint32_t)length
+                && !memcmp(self->letters + self->offsets[row], word, (size_t)length))
+                break;
+            at = (at + 1) & self->mask;
+        }
+        self->slots[at].hash = hash;
+        self->slots[at].row = (int32_t)i;
+    }
+    return 0;
+}
+
+static int fill_pairs(RowTable *self, PyObject *keys)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(keys, &view, PyBUF_C_CONTIGUOUS) < 0)
+        return -1;
+    size_t count = view.itemsize == 8 ? (size_t)(view.len / 8) : 0;
+    if (view.itemsize != 8 || count > MAX_ITEMS) {
+        PyBuffer_Release(&view);
+        PyErr_SetString(PyExc_ValueError, "pairs must be 64-bit integers");
+        return -1;
+    }
+    uint32_t size = table_size(count);
+    self->pairs = PyMem_Malloc(size * sizeof *self->pairs);
+    if (!self->pairs) {
+        PyBuffer_Release(&view);
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->pair_mask = size - 1;
+    for (uint32_t i = 0; i < size; i++)
+        self->pairs[i].row = -1;
+    for (size_t i = 0; i < count; i++) {
+        int64_t key;
+        memcpy(&key, (const char *)view.buf + i * 8, 8);
+        uint32_t at = hash_key(key) & self->pair_mask;
+        while (self->pairs[at].row >= 0 && self->pairs[at].key != key)
+            at = (at + 1) & self->pair_mask;
+        self->pairs[at].key = key;
+        self->pairs[at].row = self->words + (int32_t)i;
+    }
+    self->rows = self->words + (int32_t)count;
+    PyBuffer_Release(&view);
+    return 0;
+}
+
+static PyObject *RowTable_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+    static char *names[] = {"words", "pairs", "weights", NULL};
+    PyObject *words, *pairs, *weights;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O!OO", names, &PyTuple_Type, &words, &pairs, &weights))
+        return NULL;
+    if (PyTuple_GET_SIZE(words) > MAX_ITEMS) {
+        PyErr_SetString(PyExc_ValueError, "too many words");
+        return NULL;
+    }
+    RowTable *self = (RowTable *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    if (fill_words(self, words) < 0 || fill_pairs(self, pairs) < 0
+        || PyObject_GetBuffer(weights, &self->weights, PyBUF_C_CONTIGUOUS) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->has_weights = 1;
+    if (self->weights.itemsize != 4 || self->weights.len != (Py_ssize_t)self->rows * 12) {
+        Py_DECREF(self);
+        PyErr_SetString(PyExc_ValueError, "weights must be three 32-bit floats for each row");
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+/* The row of a word, or of what it may stand for as `normalise` says; -1 for none, -2 for an error. */
+static int32_t look_up(const RowTable *table, PyObject *word, PyObject *normalise)
+{
+    Py_ssize_t size;
+    const char *bytes = PyUnicode_AsUTF8AndSize(word, &size);
+    if (!bytes)
+        return -2;
+    int32_t row = find_word(table, bytes, (size_t)size);
+    if (row >= 0 || !normalise)
+        return row;
+    int is_plain = size > 0;
+    for (Py_ssize_t i = 0; is_plain && i < size; i++)
+        is_plain = (bytes[i] >= 'a' && bytes[i] <= 'z') || (bytes[i] >= 'A' && bytes[i] <= 'Z');
+    if (is_plain)
+        return -1;
+    PyObject *form = PyObject_CallOneArg(normalise, word);
+    if (!form)
+        return -2;
+    bytes = PyUnicode_AsUTF8AndSize(form, &size);
+    row = !bytes ? -2 : size ? find_word(table, bytes, (size_t)size) : -1;
+    Py_DECREF(form);
+    return row;
+}
+
+/* A set of rows for the time of one call. */
+typedef struct {
+    int32_t *slots;
+    uint32_t mask;
+    int32_t *order;
+    size_t count;
+} RowSet;
+
+static void clear_set(RowSet *set, size_t items)
+{
+    set->mask = table_size(items) - 1;
+    memset(set->slots, 0xFF, ((size_t)set->mask + 1) * sizeof *set->slots);
+    set->count = 0;
+}
+
+static void add_row(RowSet *set, int32_t row)
+{
+    if (row < 0)
+        return;
+    for (uint32_t at = ((uint32_t)row * 0x9E3779B1u >> 7) & set->mask;; at = (at + 1) & set->mask) {
+        if (set->slots[at] == row)
+            return;
+        if (set->slots[at] < 0) {
+            set->slots[at] = row;
+            set->order[set->count++] = row;
+            return;
+        }
+    }
+}
+
+static void sum_weights(const RowTable *table, const RowSet *set, double sums[3])
+{
+    const float *weights = table->weights.buf;
+    sums[0] = sums[1] = sums[2] = 0.0;
+    for (size_t i = 0; i < set->count; i++) {
+        const float *row = weights + (size_t)set->order[i] * 3;
+        sums[0] += row[0];
+        sums[1] += row[1];
+        sums[2] += row[2];
+    }
+}
+
+/* `normalise` is Python code that could change the list, so its size is looked at again for every word. */
+static int fill_rows(const RowTable *table, PyObject *words, size_t count, PyObject *normalise, int32_t *rows)
+{
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = -1;
+        if ((Py_ssize_t)i >= PyList_GET_SIZE(words))
+            continue;
+        PyObject *word = PyList_GET_ITEM(words, (Py_ssize_t)i);
+        Py_INCREF(word);
+        int32_t row = look_up(table, word, normalise);
+        Py_DECREF(word);
+        if (row == -2)
+            return -1;
+        rows[i] = row;
+    }
+    return 0;
+}
+
+/* Everything that has been worked out about one message: freed in one place. */
+typedef struct {
+    int32_t *rows, *pairs, *rest, *marks;
+    RowSet set;
+} Work;
+
+static void free_work(Work *work)
+{
+    PyMem_Free(work->rows);
+    PyMem_Free(work->pairs);
+    PyMem_Free(work->rest);
+    PyMem_Free(work->marks);
+    PyMem_Free(work->set.slots);
+    PyMem_Free(work->set.order);
+}
+
+static PyObject *rows_as_bytes(const RowSet *set)
+{
+    return PyBytes_FromStringAndSize((const char *)set->order, (Py_ssize_t)(set->count * sizeof *set->order));
+}
+
+static PyObject *sum_windows(const RowTable *table, Work *work, size_t length, size_t rest, size_t window)
+{
+    size_t count = length < window * 3 / 2 ? 0 : (length * 2 + window) / (window * 2);
+    /* Python rounds a half to the even number. */
+    if (count && (length * 2 + window) % (window * 2) == 0 && count % 2)
+        count--;
+    PyObject *found = PyTuple_New((Py_ssize_t)count);
+    for (size_t part = 0; found && part < count; part++) {
+        size_t start = length * part / count, end = length * (part + 1) / count;
+        clear_set(&work->set, (end - start) * 2 + rest);
+        for (size_t i = start; i < end; i++)
+            add_row(&work->set, work->rows[i]);
+        for (size_t i = start; i + 1 < end; i++)
+            add_row(&work->set, work->pairs[i]);
+        for (size_t i = 0; i < rest; i++)
+            add_row(&work->set, work->rest[i]);
+        double sums[3];
+        sum_weights(table, &work->set, sums);
+        PyObject *pair = Py_BuildValue("(nd)", (Py_ssize_t)work->set.count, sums[0]);
+        if (!pair) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(found, (Py_ssize_t)part, pair);
+    }
+    return found;
+}
+
+static PyObject *RowTable_find(RowTable *self, PyObject *args)
+{
+    PyObject *text, *rest, *marks, *normalise;
+    Py_ssize_t window;
+    if (!PyArg_ParseTuple(args, "O!O!O!On", &PyList_Type, &text, &PyList_Type, &rest, &PyList_Type, &marks, &normalise,
+                          &window))
+        return NULL;
+    size_t length = (size_t)PyList_GET_SIZE(text), others = (size_t)PyList_GET_SIZE(rest);
+    size_t noted = (size_t)PyList_GET_SIZE(marks);
+    size_t most = length * 2 + others + noted + 16;
+    if (length > MAX_ITEMS || others > MAX_ITEMS || noted > MAX_ITEMS || window < 2 || window > MAX_ITEMS) {
+        PyErr_SetString(PyExc_ValueError, "too many words");
+        return NULL;
+    }
+    Work work = {
+        PyMem_Malloc((length + 1) * 4), PyMem_Malloc((length + 1) * 4), PyMem_Malloc((others + 1) * 4),
+        PyMem_Malloc((noted + 1) * 4),
+        {PyMem_Malloc((size_t)table_size(most) * 4), 0, PyMem_Malloc(most * 4), 0},
+    };
+    PyObject *result = NULL, *windows = NULL, *text_rows = NULL, *mark_rows = NULL;
+    if (!work.rows || !work.pairs || !work.rest || !work.marks || !work.set.slots || !work.set.order) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    if (fill_rows(self, text, length, normalise, work.rows) < 0 || fill_rows(self, rest, others, normalise, work.rest) < 0
+        || fill_rows(self, marks, noted, NULL, work.marks) < 0)
+        goto end;
+    int64_t base = (int64_t)self->words + 1;
+    for (size_t i = 0; i + 1 < length; i++) {
+        int32_t first = work.rows[i], second = work.rows[i + 1];
+        work.pairs[i] = first < 0 || second < 0 ? -1 : find_pair(self, first * base + second);
+    }
+    double sums[3], mark_sums[3];
+    clear_set(&work.set, noted);
+    for (size_t i = 0; i < noted; i++)
+        add_row(&work.set, work.marks[i]);
+    sum_weights(self, &work.set, mark_sums);
+    mark_rows = rows_as_bytes(&work.set);
+    windows = sum_windows(self, &work, length, others, (size_t)window);
+    clear_set(&work.set, length * 2 + others);
+    for (size_t i = 0; i < length; i++)
+        add_row(&work.set, work.rows[i]);
+    for (size_t i = 0; i + 1 < length; i++)
+        add_row(&work.set, work.pairs[i]);
+    for (size_t i = 0; i < others; i++)
+        add_row(&work.set, work.rest[i]);
+    sum_weights(self, &work.set, sums);
+    text_rows = rows_as_bytes(&work.set);
+    if (windows && text_rows && mark_rows)
+        result = Py_BuildValue("(OO(ddd)(ddd)O)", text_rows, mark_rows, sums[0], sums[1], sums[2], mark_sums[0],
+                               mark_sums[1], mark_sums[2], windows);
+end:
+    Py_XDECREF(windows);
+    Py_XDECREF(text_rows);
+    Py_XDECREF(mark_rows);
+    free_work(&work);
+    return result;
+}
+
+/* ---------------------------------------------------------------- places of phrases */
+
+/* One phrase at the words by which it is known. A mask has a bit for each ASCII character that may stand beside them. */
+typedef struct {
+    uint64_t left[2], right[2];
+    int32_t next;
+    uint32_t word, size;
+    uint8_t skip, has_left, has_right, has_before, has_after, is_open;
+} PhraseEntry;
+
+typedef struct {
+    PyObject_HEAD
+    PhraseEntry *entries;
+    int32_t count;
+    char *letters;
+    uint64_t seen[2][1024];
+    int32_t *heads[2];
+    uint32_t mask;
+} PhraseIndex;
+
+#define FOREIGN 0x80
+
+static uint32_t prefix_of(const unsigned char *text, int size)
+{
+    uint32_t prefix = (uint32_t)text[0] | (uint32_t)text[1] << 8 | (uint32_t)text[2] << 16;
+    return size == 4 ? prefix | (uint32_t)text[3] << 24 : prefix;
+}
+
+static uint32_t hash_prefix(uint32_t prefix)
+{
+    return prefix * 0x9E3779B1u >> 16;
+}
+
+static int is_word_character(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+}
+
+static void PhraseIndex_dealloc(PhraseIndex *self)
+{
+    PyMem_Free(self->entries);
+    PyMem_Free(self->letters);
+    PyMem_Free(self->heads[0]);
+    PyMem_Free(self->heads[1]);
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+/* Set the bits of the ASCII characters of a string; whether there are any characters at all. */
+static int fill_mask(PyObject *characters, uint64_t mask[2])
+{
+    Py_ssize_t length = PyUnicode_GET_LENGTH(characters);
+    for (Py_ssize_t i = 0; i < length; i++) {
+        Py_UCS4 c = PyUnicode_READ_CHAR(characters, i);
+        if (c < 128)
+            mask[c >> 6] |= (uint64_t)1 << (c & 63);
+    }
+    return length > 0;
+}
+
+static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+    static char *names[] = {"entries", NULL};
+    PyObject *entries;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O!", names, &PyList_Type, &entries))
+        return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(entries);
+    if (count > MAX_ITEMS) {
+        PyErr_SetString(PyExc_ValueError, "too many phrases");
+        return NULL;
+    }
+    PhraseIndex *self = (PhraseIndex *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    uint32_t size = table_size((size_t)count);
+    self->mask = size - 1;
+    self->count = (int32_t)count;
+    self->entries = PyMem_Calloc((size_t)count + 1, sizeof *self->entries);
+    self->heads[0] = PyMem_Malloc(size * 4);
+    self->heads[1] = PyMem_Malloc(size * 4);
+    size_t total = 0, end = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *entry = PyList_GET_ITEM(entries, i);
+        if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 7 || !PyUnicode_Check(PyTuple_GET_ITEM(entry, 0))) {
+            Py_DECREF(self);
+            PyErr_SetString(PyExc_TypeError, "an entry is a tuple of seven, a word first");
+            return NULL;
+        }
+        total += (size_t)PyUnicode_GET_LENGTH(PyTuple_GET_ITEM(entry, 0));
+    }
+    self->letters = PyMem_Malloc(total + 1);
+    if (!self->entries || !self->heads[0] || !self->heads[1] || !self->letters) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    memset(self->heads[0], 0xFF, size * 4);
+    memset(self->heads[1], 0xFF, size * 4);
+    /* From the last to the first, so that the phrases of one word are chained in their order. */
+    for (Py_ssize_t i = count - 1; i >= 0; i--) {
+        PhraseEntry *entry = &self->entries[i];
+        PyObject *word, *left, *right;
+        int skip, has_before, has_after, is_open;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "UipppUU", &word, &skip, &has_before, &has_after, &is_open,
+                              &left, &right)) {
+            Py_DECREF(self);
+            return NULL;
+        }
+        Py_ssize_t length = PyUnicode_GET_LENGTH(word);
+        if (!PyUnicode_IS_ASCII(word) || length < 3 || skip < 0 || skip >= length || end + (size_t)length > total) {
+            Py_DECREF(self);
+            PyErr_SetString(PyExc_ValueError, "a word has at least three ASCII characters, and more than are skipped");
+            return NULL;
+        }
+        memcpy(self->letters + end, PyUnicode_1BYTE_DATA(word), (size_t)length);
+        entry->word = (uint32_t)end;
+        entry->size = (uint32_t)length;
+        end += (size_t)length;
+        entry->skip = (uint8_t)(skip > 255 ? 255 : skip);
+        entry->has_before = (uint8_t)has_before;
+        entry->has_after = (uint8_t)has_after;
+        entry->is_open = (uint8_t)is_open;
+        entry->has_left = (uint8_t)fill_mask(left, entry->left);
+        entry->has_right = (uint8_t)fill_mask(right, entry->right);
+        int is_long = length > 3;
+        uint32_t hash = hash_prefix(prefix_of((unsigned char *)self->letters + entry->word, 3 + is_long));
+        self->seen[is_long][hash >> 6] |= (uint64_t)1 << (hash & 63);
+        int32_t *head = &self->heads[is_long][hash & self->mask];
+        entry->next = *head;
+        *head = (int32_t)i;
+    }
+    return (PyObject *)self;
+}
+
+/* Whether the character at a place may be one of the mask: 1 for yes, 0 for no. A foreign one may be. */
+static int may_be(const unsigned char *text, size_t length, size_t at, const uint64_t mask[2])
+{
+    if (at >= length)
+        return 0;
+    unsigned char c = text[at];
+    return c == FOREIGN || (mask[c >> 6] >> (c & 63) & 1);
+}
+
+/* Whether a cut at this place goes through a word: 1 for yes, 0 for no, 2 where a foreign character decides. */
+static int cuts_word(const unsigned char *text, size_t length, size_t at)
+{
+    if (at == 0 || at >= length)
+        return 0;
+    unsigned char left = text[at - 1], right = text[at];
+    if (left == FOREIGN)
+        return right == FOREIGN || is_word_character(right) ? 2 : 0;
+    if (right == FOREIGN)
+        return is_word_character(left) ? 2 : 0;
+    return is_word_character(left) && is_word_character(right);
+}
+
+/* What is known of an entry at a place: 0 not there, 1 there (`end` is set), 2 the rest must be compared. */
+static int judge_place(const PhraseEntry *entry, const unsigned char *text, size_t length, size_t start, size_t *end)
+{
+    if (entry->has_right && !may_be(text, length, *end, entry->right))
+        return 0;
+    size_t first = start + entry->skip;
+    int is_sure = !entry->has_before && !entry->has_after;
+    if (entry->has_before) {
+        if (entry->has_left && (first == 0 || !may_be(text, length, first - 1, entry->left)))
+            return 0;
+    } else {
+        int cut = cuts_word(text, length, first);
+        if (cut == 1)
+            return 0;
+        is_sure = is_sure && cut == 0;
+    }
+    if (!is_sure)
+        return 2;
+    size_t stop = *end;
+    if (entry->is_open) {
+        while (stop < length && is_word_character(text[stop]))
+            stop++;
+        if (stop < length && text[stop] == FOREIGN)
+            return 2;
+    }
+    int cut = cuts_word(text, length, stop);
+    if (cut == 0)
+        *end = stop;
+    return cut == 0 ? 1 : cut == 1 ? 0 : 2;
+}
+
+typedef struct {
+    size_t end, start, stop;
+    int32_t entry;
+    int is_sure;
+} Found;
+
+static int compare_found(const void *one, const void *other)
+{
+    const Found *a = one, *b = other;
+    if (a->end != b->end)
+        return a->end < b->end ? -1 : 1;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    return a->entry < b->entry ? -1 : a->entry > b->entry;
+}
+
+/* Append what is found at one place; the new number of places, -1 where memory ran out. */
+static Py_ssize_t look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int is_long,
+                          Found **found, size_t count, size_t *room)
+{
+    uint32_t hash = hash_prefix(prefix_of(text + at, 3 + is_long));
+    if (!(self->seen[is_long][hash >> 6] >> (hash & 63) & 1))
+        return (Py_ssize_t)count;
+    for (int32_t i = self->heads[is_long][hash & self->mask]; i >= 0; i = self->entries[i].next) {
+        const PhraseEntry *entry = &self->entries[i];
+        if (entry->size > length - at || memcmp(text + at, self->letters + entry->word, entry->size))
+            continue;
+        size_t end = at + entry->size, stop = end;
+        int known = judge_place(entry, text, length, at, &stop);
+        if (!known)
+            continue;
+        if (count == *room) {
+            size_t more = *room ? *room * 2 : 64;
+            Found *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(*found, more * sizeof **found);
+            if (!larger)
+                return -1;
+            *found = larger;
+            *room = more;
+        }
+        (*found)[count++] = (Found){end, at, stop, i, known == 1};
+    }
+    return (Py_ssize_t)count;
+}
+
+static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
+{
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "the text must be a str");
+        return NULL;
+    }
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
+    unsigned char *copy = NULL;
+    const unsigned char *bytes;
+    if (PyUnicode_IS_ASCII(text)) {
+        bytes = PyUnicode_1BYTE_DATA(text);
+    } else {
+        copy = PyMem_Malloc(length + 1);
+        if (!copy)
+            return PyErr_NoMemory();
+        int kind = PyUnicode_KIND(text);
+        const void *data = PyUnicode_DATA(text);
+        for (size_t i = 0; i < length; i++) {
+            Py_UCS4 c = PyUnicode_READ(kind, data, (Py_ssize_t)i);
+            copy[i] = c < 128 ? (unsigned char)c : FOREIGN;
+        }
+        bytes = copy;
+    }
+    Found *found = NULL;
+    size_t room = 0;
+    Py_ssize_t count = 0;
+    for (size_t at = 0; count >= 0 && at + 3 <= length; at++) {
+        if (at + 4 <= length)
+            count = look_at(self, bytes, length, at, 1, &found, (size_t)count, &room);
+        if (count >= 0)
+            count = look_at(self, bytes, length, at, 0, &found, (size_t)count, &room);
+    }
+    PyMem_Free(copy);
+    if (count < 0) {
+        PyMem_Free(found);
+        return PyErr_NoMemory();
+    }
+    if (count > 1)
+        qsort(found, (size_t)count, sizeof *found, compare_found);
+    PyObject *result = PyList_New(count);
+    for (Py_ssize_t i = 0; result && i < count; i++) {
+        const Found *place = &found[i];
+        const PhraseEntry *entry = &self->entries[place->entry];
+        PyObject *each = Py_BuildValue("(innO)", place->entry, (Py_ssize_t)(place->start + entry->skip),
+                                       (Py_ssize_t)place->stop, place->is_sure ? Py_True : Py_False);
+        if (!each) {
+            Py_CLEAR(result);
+            break;
+        }
+        PyList_SET_ITEM(result, i, each);
+    }
+    PyMem_Free(found);
+    return result;
+}
+
+/* ---------------------------------------------------------------- the module */
+
+static PyMethodDef row_table_methods[] = {
+    {"find", (PyCFunction)RowTable_find, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot row_table_slots[] = {
+    {Py_tp_new, RowTable_new},
+    {Py_tp_dealloc, RowTable_dealloc},
+    {Py_tp_methods, row_table_methods},
+    {Py_tp_doc, "The words and pairs of a text model by their rows."},
+    {0, NULL},
+};
+
+static PyType_Spec row_table_spec = {
+    "gatepost._speedups.RowTable", sizeof(RowTable), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, row_table_slots,
+};
+
+static PyMethodDef phrase_index_methods[] = {
+    {"find", (PyCFunction)PhraseIndex_find, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot phrase_index_slots[] = {
+    {Py_tp_new, PhraseIndex_new},
+    {Py_tp_dealloc, PhraseIndex_dealloc},
+    {Py_tp_methods, phrase_index_methods},
+    {Py_tp_doc, "The places of a text where phrases may stand."},
+    {0, NULL},
+};
+
+static PyType_Spec phrase_index_spec = {
+    "gatepost._speedups.PhraseIndex", sizeof(PhraseIndex), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    phrase_index_slots,
+};
+
+static int execute(PyObject *module)
+{
+    fill_crc_table();
+    PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        PyObject *type = PyType_FromSpec(specs[i]);
+        if (!type || PyModule_AddType(module, (PyTypeObject *)type) < 0) {
+            Py_XDECREF(type);
+            return -1;
+        }
+        Py_DECREF(type);
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, execute},
+    {0, NULL},
+};
+
+static PyMethodDef functions[] = {
+    {"smallest_hashes", smallest_hashes, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "gatepost._speedups", NULL, 0, functions, module_slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__speedups(void)
+{
+    return PyModuleDef_Init(&definition);
+}
