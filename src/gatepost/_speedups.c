@@ -54,25 +54,44 @@ static size_t keep_smallest(uint32_t *smallest, size_t kept, size_t count, uint3
 
 #define MAX_SMALLEST 64
 
+/* What str.isalpha says. */
+static int is_alpha(PyObject *word)
+{
+    Py_ssize_t length = PyUnicode_GET_LENGTH(word);
+    int kind = PyUnicode_KIND(word);
+    const void *data = PyUnicode_DATA(word);
+    for (Py_ssize_t i = 0; i < length; i++)
+        if (!Py_UNICODE_ISALPHA(PyUnicode_READ(kind, data, i)))
+            return 0;
+    return length > 0;
+}
+
 static PyObject *smallest_hashes(PyObject *self, PyObject *args)
 {
     PyObject *words;
     int run, count;
+    Py_ssize_t least;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!ii", &PyList_Type, &words, &run, &count))
+    if (!PyArg_ParseTuple(args, "O!iin", &PyList_Type, &words, &run, &count, &least))
         return NULL;
-    Py_ssize_t length = PyList_GET_SIZE(words);
-    if (run < 1 || count < 1 || count > MAX_SMALLEST || length > MAX_ITEMS) {
+    Py_ssize_t given = PyList_GET_SIZE(words), length = 0;
+    if (run < 1 || count < 1 || count > MAX_SMALLEST || given > MAX_ITEMS) {
         PyErr_SetString(PyExc_ValueError, "run, count or the number of words is out of range");
         return NULL;
     }
     size_t total = 0;
-    for (Py_ssize_t i = 0; i < length; i++) {
+    for (Py_ssize_t i = 0; i < given; i++) {
+        PyObject *word = PyList_GET_ITEM(words, i);
         Py_ssize_t size;
-        if (!PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(words, i), &size))
+        if (!PyUnicode_AsUTF8AndSize(word, &size))
             return NULL;
-        total += (size_t)size + 1;
+        if (is_alpha(word)) {
+            total += (size_t)size + 1;
+            length++;
+        }
     }
+    if (length < least)
+        return PyList_New(0);
     unsigned char *text = PyMem_Malloc(total + 1);
     size_t *starts = PyMem_Malloc(((size_t)length + 1) * sizeof *starts);
     if (!text || !starts) {
@@ -82,13 +101,15 @@ static PyObject *smallest_hashes(PyObject *self, PyObject *args)
     }
     size_t at = 0;
     starts[0] = 0;
-    for (Py_ssize_t i = 0; i < length; i++) {
+    for (Py_ssize_t i = 0, kept_words = 0; i < given; i++) {
         Py_ssize_t size;
         const char *word = PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(words, i), &size);
+        if (!is_alpha(PyList_GET_ITEM(words, i)))
+            continue;
         memcpy(text + at, word, (size_t)size);
         at += (size_t)size;
         text[at++] = ' ';
-        starts[i + 1] = at;
+        starts[++kept_words] = at;
     }
     uint32_t smallest[MAX_SMALLEST + 1];
     size_t kept = 0;
@@ -499,6 +520,75 @@ end:
     return result;
 }
 
+typedef struct {
+    float weight;
+    int32_t row;
+    int is_mark;
+} Heavy;
+
+static int is_heavier(const Heavy *one, const Heavy *other)
+{
+    if (one->weight != other->weight)
+        return one->weight > other->weight;
+    return one->is_mark != other->is_mark ? other->is_mark : one->row < other->row;
+}
+
+#define MAX_HEAVY 32
+
+/* Put the rows of a buffer among the heaviest ones; the new number of these, -1 for an error. */
+static int add_heavy(const RowTable *table, const Py_buffer *rows, float scale, int is_mark, int most, Heavy *heavy,
+                     int count)
+{
+    const float *weights = table->weights.buf;
+    for (Py_ssize_t i = 0; i < rows->len / 4; i++) {
+        int32_t row;
+        memcpy(&row, (const char *)rows->buf + i * 4, 4);
+        if (row < 0 || row >= table->rows) {
+            PyErr_SetString(PyExc_ValueError, "there is no such row");
+            return -1;
+        }
+        Heavy fresh = {weights[(size_t)row * 3] * scale, row, is_mark};
+        if (fresh.weight <= 0)
+            continue;
+        int at = count;
+        while (at > 0 && is_heavier(&fresh, &heavy[at - 1]))
+            at--;
+        if (at == most)
+            continue;
+        memmove(heavy + at + 1, heavy + at, (size_t)((count < most ? count : most - 1) - at) * sizeof *heavy);
+        heavy[at] = fresh;
+        count += count < most;
+    }
+    return count;
+}
+
+static PyObject *RowTable_heaviest(RowTable *self, PyObject *args)
+{
+    Py_buffer text, marks;
+    float text_scale, mark_scale;
+    int most;
+    if (!PyArg_ParseTuple(args, "y*y*ffi", &text, &marks, &text_scale, &mark_scale, &most))
+        return NULL;
+    Heavy heavy[MAX_HEAVY + 1];
+    PyObject *found = NULL;
+    int count = 0;
+    if (most < 1 || most > MAX_HEAVY)
+        PyErr_SetString(PyExc_ValueError, "the number is out of range");
+    else if ((count = add_heavy(self, &text, text_scale, 0, most, heavy, 0)) >= 0
+             && (count = add_heavy(self, &marks, mark_scale, 1, most, heavy, count)) >= 0)
+        found = PyList_New(count);
+    for (int i = 0; found && i < count; i++) {
+        PyObject *row = PyLong_FromLong(heavy[i].row);
+        if (!row)
+            Py_CLEAR(found);
+        else
+            PyList_SET_ITEM(found, i, row);
+    }
+    PyBuffer_Release(&text);
+    PyBuffer_Release(&marks);
+    return found;
+}
+
 /* ---------------------------------------------------------------- places of phrases */
 
 /* One phrase at the words by which it is known. A mask has a bit for each ASCII character that may stand beside them. */
@@ -702,13 +792,16 @@ static int compare_found(const void *one, const void *other)
     return a->entry < b->entry ? -1 : a->entry > b->entry;
 }
 
-/* Append what is found at one place; the new number of places, -1 where memory ran out. */
-static Py_ssize_t look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int is_long,
-                          Found **found, size_t count, size_t *room)
+/* The places found so far. */
+typedef struct {
+    Found *items;
+    size_t count, room;
+} FoundList;
+
+/* Append what stands at one place whose first characters have this hash; -1 where memory ran out. */
+static int look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int is_long,
+                   uint32_t hash, FoundList *found)
 {
-    uint32_t hash = hash_prefix(prefix_of(text + at, 3 + is_long));
-    if (!(self->seen[is_long][hash >> 6] >> (hash & 63) & 1))
-        return (Py_ssize_t)count;
     for (int32_t i = self->heads[is_long][hash & self->mask]; i >= 0; i = self->entries[i].next) {
         const PhraseEntry *entry = &self->entries[i];
         if (entry->size > length - at || memcmp(text + at, self->letters + entry->word, entry->size))
@@ -717,17 +810,38 @@ static Py_ssize_t look_at(const PhraseIndex *self, const unsigned char *text, si
         int known = judge_place(entry, text, length, at, &stop);
         if (!known)
             continue;
-        if (count == *room) {
-            size_t more = *room ? *room * 2 : 64;
-            Found *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(*found, more * sizeof **found);
+        if (found->count == found->room) {
+            size_t more = found->room ? found->room * 2 : 64;
+            Found *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(found->items, more * sizeof *found->items);
             if (!larger)
                 return -1;
-            *found = larger;
-            *room = more;
+            found->items = larger;
+            found->room = more;
         }
-        (*found)[count++] = (Found){end, at, stop, i, known == 1};
+        found->items[found->count++] = (Found){end, at, stop, i, known == 1};
     }
-    return (Py_ssize_t)count;
+    return 0;
+}
+
+static int is_seen(const PhraseIndex *self, int is_long, uint32_t hash)
+{
+    return self->seen[is_long][hash >> 6] >> (hash & 63) & 1;
+}
+
+/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost two hashes. */
+static int search_text(const PhraseIndex *self, const unsigned char *text, size_t length, FoundList *found)
+{
+    for (size_t at = 0; at + 3 <= length; at++) {
+        uint32_t hash = hash_prefix(prefix_of(text + at, 3));
+        if (is_seen(self, 0, hash) && look_at(self, text, length, at, 0, hash, found) < 0)
+            return -1;
+        if (at + 4 > length)
+            continue;
+        hash = hash_prefix(prefix_of(text + at, 4));
+        if (is_seen(self, 1, hash) && look_at(self, text, length, at, 1, hash, found) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
@@ -753,25 +867,19 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
         }
         bytes = copy;
     }
-    Found *found = NULL;
-    size_t room = 0;
-    Py_ssize_t count = 0;
-    for (size_t at = 0; count >= 0 && at + 3 <= length; at++) {
-        if (at + 4 <= length)
-            count = look_at(self, bytes, length, at, 1, &found, (size_t)count, &room);
-        if (count >= 0)
-            count = look_at(self, bytes, length, at, 0, &found, (size_t)count, &room);
-    }
+    FoundList found = {NULL, 0, 0};
+    int failed = search_text(self, bytes, length, &found);
     PyMem_Free(copy);
-    if (count < 0) {
-        PyMem_Free(found);
+    if (failed) {
+        PyMem_Free(found.items);
         return PyErr_NoMemory();
     }
+    Py_ssize_t count = (Py_ssize_t)found.count;
     if (count > 1)
-        qsort(found, (size_t)count, sizeof *found, compare_found);
+        qsort(found.items, found.count, sizeof *found.items, compare_found);
     PyObject *result = PyList_New(count);
     for (Py_ssize_t i = 0; result && i < count; i++) {
-        const Found *place = &found[i];
+        const Found *place = &found.items[i];
         const PhraseEntry *entry = &self->entries[place->entry];
         PyObject *each = Py_BuildValue("(innO)", place->entry, (Py_ssize_t)(place->start + entry->skip),
                                        (Py_ssize_t)place->stop, place->is_sure ? Py_True : Py_False);
@@ -781,14 +889,380 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
         }
         PyList_SET_ITEM(result, i, each);
     }
-    PyMem_Free(found);
+    PyMem_Free(found.items);
     return result;
+}
+
+/* ---------------------------------------------------------------- pages as lexbor writes them out */
+
+enum { OPEN_TAG, STYLE_TAG, CLOSE_TAG, COMMENT, NOTHING };
+
+/* A tag or comment with the text before it; `plan` is borrowed from the dictionary of plans. */
+typedef struct {
+    Py_ssize_t text, start, end;
+    PyObject *plan;
+    int kind;
+} HtmlToken;
+
+typedef struct {
+    HtmlToken *items;
+    size_t count, room;
+} TokenList;
+
+/* What is to be done where an element ends: `entry` is the page's own note of it, or `before` the appearance to return
+to, or neither. */
+typedef struct {
+    PyObject *entry, *before;
+    int is_block;
+} OpenElement;
+
+typedef struct {
+    PyObject *source, *page, *visible, *hidden, *loose, *line_break, *decode;
+    PyObject *appearance;
+    int is_unseen, is_reversed;
+    OpenElement *opened;
+    size_t depth;
+} Walk;
+
+/* A plan is a tuple: is_special, has_end, spacing, is_read, own style or None, what `enter` takes. */
+enum { IS_SPECIAL, HAS_END, SPACING, IS_READ, OWN_STYLE, PLAN_SIZE = 6 };
+
+static int plan_flag(PyObject *plan, int which)
+{
+    return PyTuple_GET_ITEM(plan, which) == Py_True;
+}
+
+static int add_token(TokenList *list, HtmlToken token)
+{
+    if (list->count == list->room) {
+        size_t more = list->room ? list->room * 2 : 256;
+        HtmlToken *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(list->items, more * sizeof *larger);
+        if (!larger) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        list->items = larger;
+        list->room = more;
+    }
+    list->items[list->count++] = token;
+    return 0;
+}
+
+static Py_UCS4 char_at(PyObject *text, Py_ssize_t length, Py_ssize_t at)
+{
+    return at < length ? PyUnicode_READ_CHAR(text, at) : 0;
+}
+
+/* Where a comment that begins at `start` (after `<!--`) ends; -1 where it does not. */
+static Py_ssize_t comment_end(PyObject *source, Py_ssize_t length, Py_ssize_t start)
+{
+    for (Py_ssize_t at = start + 2; at < length; at++) {
+        at = PyUnicode_FindChar(source, '>', at, length, 1);
+        if (at < 0)
+            return at;
+        if (PyUnicode_READ_CHAR(source, at - 1) == '-' && PyUnicode_READ_CHAR(source, at - 2) == '-')
+            return at - 2;
+    }
+    return -1;
+}
+
+/* The plan of a start tag, made by `plan` when it is first met; borrowed. NULL with an exception for an error. */
+static PyObject *find_plan(PyObject *source, Py_ssize_t start, Py_ssize_t end, PyObject *plans, PyObject *plan)
+{
+    PyObject *text = PyUnicode_Substring(source, start, end);
+    if (!text)
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(plans, text);
+    if (!found && !PyErr_Occurred()) {
+        PyObject *made = PyObject_CallOneArg(plan, text);
+        if (made && made != Py_None && (!PyTuple_Check(made) || PyTuple_GET_SIZE(made) != PLAN_SIZE)) {
+            PyErr_SetString(PyExc_TypeError, "a plan is a tuple of six");
+            Py_CLEAR(made);
+        }
+        if (made && PyDict_SetItem(plans, text, made) == 0)
+            found = made;
+        Py_XDECREF(made);
+    }
+    Py_DECREF(text);
+    return found;
+}
+
+/* Split a document into tokens. 0 where that is done, 1 where it is odd and its tree must be walked, -1 for an error. */
+static int split_source(PyObject *source, PyObject *plans, PyObject *plan, PyObject *style_end, TokenList *list)
+{
+    Py_ssize_t length = PyUnicode_GET_LENGTH(source), at = 0, depth = 0;
+    while (at < length) {
+        HtmlToken token = {at, 0, 0, NULL, NOTHING};
+        Py_ssize_t open = PyUnicode_FindChar(source, '<', at, length, 1);
+        if (open < 0) {
+            token.start = token.end = length;
+            return add_token(list, token) < 0 ? -1 : depth != 0;
+        }
+        token.start = open;
+        Py_UCS4 first = char_at(source, length, open + 1);
+        if (first == '!' && char_at(source, length, open + 2) == '-' && char_at(source, length, open + 3) == '-') {
+            Py_ssize_t end = comment_end(source, length, open + 4);
+            if (end < 0)
+                return 1;
+            token.kind = COMMENT;
+            token.end = end;
+            at = end + 3;
+        } else {
+            Py_ssize_t end = PyUnicode_FindChar(source, '>', open + 1, length, 1);
+            if (end < 0)
+                return 1;
+            token.end = end;
+            at = end + 1;
+            if (first == '/') {
+                token.kind = CLOSE_TAG;
+                if (--depth < 0)
+                    return 1;
+            } else if (first != '!') {
+                token.plan = find_plan(source, open + 1, end, plans, plan);
+                if (!token.plan)
+                    return -1;
+                if (token.plan == Py_None)
+                    return 1;
+                Py_ssize_t name = end - open - 1;
+                int is_style = name >= 5 && (name == 5 || char_at(source, length, open + 6) == ' ');
+                for (Py_ssize_t i = 0; is_style && i < 5; i++)
+                    is_style = char_at(source, length, open + 1 + i) == (Py_UCS4) "style"[i];
+                token.kind = is_style ? STYLE_TAG : OPEN_TAG;
+                if (is_style) {
+                    Py_ssize_t close = PyUnicode_Find(source, style_end, at, length, 1);
+                    if (close < 0)
+                        return close == -1 ? 1 : -1;
+                    at = close + PyUnicode_GET_LENGTH(style_end);
+                } else if (plan_flag(token.plan, HAS_END)) {
+                    depth++;
+                }
+            }
+        }
+        if (add_token(list, token) < 0)
+            return -1;
+    }
+    return depth != 0;
+}
+
+static PyObject *name_appearance, *name_unseen, *name_reversed, *name_anchors, *name_enter, *name_leave, *name_add_text,
+    *name_read_comment, *name_with_style;
+
+static int is_true_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    int result = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return result;
+}
+
+/* Take over an appearance (a new reference), or an error where it is NULL. */
+static int set_appearance(Walk *walk, PyObject *appearance)
+{
+    if (!appearance)
+        return -1;
+    Py_XSETREF(walk->appearance, appearance);
+    walk->is_unseen = is_true_attribute(appearance, name_unseen);
+    walk->is_reversed = is_true_attribute(appearance, name_reversed);
+    return walk->is_unseen < 0 || walk->is_reversed < 0 ? -1 : 0;
+}
+
+static int append_spacing(Walk *walk, PyObject *spacing)
+{
+    return PyList_Append(walk->is_unseen ? walk->hidden : walk->visible, spacing);
+}
+
+static int walk_text(Walk *walk, Py_ssize_t start, Py_ssize_t end)
+{
+    PyObject *text = PyUnicode_Substring(walk->source, start, end);
+    if (text && PyUnicode_FindChar(text, '&', 0, end - start, 1) >= 0)
+        Py_SETREF(text, PyObject_CallOneArg(walk->decode, text));
+    if (!text)
+        return -1;
+    int result;
+    if (walk->is_unseen || walk->is_reversed) {
+        PyObject *done = PyObject_CallMethodOneArg(walk->page, name_add_text, text);
+        result = done ? 0 : -1;
+        Py_XDECREF(done);
+    } else {
+        result = PyList_Append(walk->visible, text);
+        Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+        if (!result
+            && (PyUnicode_FindChar(text, '.', 0, length, 1) >= 0 || PyUnicode_FindChar(text, ':', 0, length, 1) >= 0)) {
+            result = is_true_attribute(walk->page, name_anchors);
+            if (!result)
+                result = PyList_Append(walk->loose, text);
+            else if (result > 0)
+                result = 0;
+        }
+    }
+    Py_DECREF(text);
+    return result;
+}
+
+/* End an element; its references are given up. */
+static int walk_end(Walk *walk, OpenElement element)
+{
+    int result = 0;
+    if (element.entry) {
+        PyObject *done = PyObject_CallMethodOneArg(walk->page, name_leave, element.entry);
+        Py_DECREF(element.entry);
+        Py_XDECREF(done);
+        return done ? set_appearance(walk, PyObject_GetAttr(walk->page, name_appearance)) : -1;
+    }
+    if (element.is_block)
+        result = append_spacing(walk, walk->line_break);
+    if (element.before) {
+        if (!result)
+            result = PyObject_SetAttr(walk->page, name_appearance, element.before);
+        if (!result)
+            result = set_appearance(walk, Py_NewRef(element.before));
+        Py_DECREF(element.before);
+    }
+    return result;
+}
+
+/* Begin an element; whether what is inside it is read, -1 for an error. */
+static int walk_start(Walk *walk, PyObject *plan, OpenElement *element)
+{
+    *element = (OpenElement){NULL, NULL, 0};
+    if (plan_flag(plan, IS_SPECIAL)) {
+        PyObject *done = PyObject_CallMethodOneArg(walk->page, name_enter, PyTuple_GET_ITEM(plan, PLAN_SIZE - 1));
+        if (!done || !PyTuple_Check(done) || PyTuple_GET_SIZE(done) != 2) {
+            if (done)
+                PyErr_SetString(PyExc_TypeError, "enter returns a tuple of two");
+            Py_XDECREF(done);
+            return -1;
+        }
+        if (PyTuple_GET_ITEM(done, 0) != Py_None)
+            element->entry = Py_NewRef(PyTuple_GET_ITEM(done, 0));
+        int is_read = PyTuple_GET_ITEM(done, 1) == Py_True;
+        Py_DECREF(done);
+        return set_appearance(walk, PyObject_GetAttr(walk->page, name_appearance)) < 0 ? -1 : is_read;
+    }
+    PyObject *own = PyTuple_GET_ITEM(plan, OWN_STYLE), *spacing = PyTuple_GET_ITEM(plan, SPACING);
+    if (own != Py_None) {
+        PyObject *inside = PyObject_CallMethodOneArg(walk->appearance, name_with_style, own);
+        if (!inside)
+            return -1;
+        if (inside == walk->appearance) {
+            Py_DECREF(inside);
+        } else {
+            element->before = Py_NewRef(walk->appearance);
+            if (PyObject_SetAttr(walk->page, name_appearance, inside) < 0) {
+                Py_DECREF(inside);
+                return -1;
+            }
+            if (set_appearance(walk, inside) < 0)
+                return -1;
+        }
+    }
+    element->is_block = spacing == walk->line_break;
+    if (PyUnicode_GET_LENGTH(spacing) && append_spacing(walk, spacing) < 0)
+        return -1;
+    return plan_flag(plan, IS_READ);
+}
+
+/* Go through the tokens; the number of nodes, -1 for an error. At most `most` nodes are read. */
+static Py_ssize_t walk_tokens(Walk *walk, const TokenList *list, Py_ssize_t most)
+{
+    Py_ssize_t nodes = 0;
+    int is_read = 1;
+    for (size_t i = 0; i < list->count && nodes <= most; i++) {
+        const HtmlToken *token = &list->items[i];
+        if (token->text < token->start) {
+            nodes++;
+            if (is_read && walk_text(walk, token->text, token->start) < 0)
+                return -1;
+        }
+        if (token->kind == CLOSE_TAG) {
+            if (walk_end(walk, walk->opened[--walk->depth]) < 0)
+                return -1;
+            is_read = 1;
+        } else if (token->kind == OPEN_TAG || token->kind == STYLE_TAG) {
+            OpenElement element;
+            nodes++;
+            is_read = walk_start(walk, token->plan, &element);
+            if (is_read < 0) {
+                Py_XDECREF(element.entry);
+                Py_XDECREF(element.before);
+                return -1;
+            }
+            if (token->kind == OPEN_TAG && plan_flag(token->plan, HAS_END)) {
+                walk->opened[walk->depth++] = element;
+            } else {
+                if (walk_end(walk, element) < 0)
+                    return -1;
+                is_read = 1;
+            }
+        } else if (token->kind == COMMENT) {
+            nodes++;
+            PyObject *text = PyUnicode_Substring(walk->source, token->start + 4, token->end);
+            PyObject *done = text ? PyObject_CallMethodOneArg(walk->page, name_read_comment, text) : NULL;
+            Py_XDECREF(text);
+            Py_XDECREF(done);
+            if (!done)
+                return -1;
+        }
+    }
+    return nodes;
+}
+
+static PyObject *walk_source(PyObject *self, PyObject *args)
+{
+    PyObject *source, *plan, *page, *visible, *hidden, *loose, *line_break, *decode;
+    Py_ssize_t most;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "UOOO!O!O!UOn", &source, &plan, &page, &PyList_Type, &visible, &PyList_Type, &hidden,
+                          &PyList_Type, &loose, &line_break, &decode, &most))
+        return NULL;
+    PyObject *plans = PyDict_New(), *style_end = PyUnicode_FromString("</style>"), *result = NULL;
+    TokenList list = {NULL, 0, 0};
+    Walk walk = {source, page, visible, hidden, loose, line_break, decode, NULL, 0, 0, NULL, 0};
+    int is_odd = plans && style_end ? split_source(source, plans, plan, style_end, &list) : -1;
+    if (is_odd == 1) {
+        result = PyLong_FromLong(-1);
+    } else if (is_odd == 0) {
+        walk.opened = PyMem_Malloc((list.count + 1) * sizeof *walk.opened);
+        if (!walk.opened)
+            PyErr_NoMemory();
+        else if (set_appearance(&walk, PyObject_GetAttr(page, name_appearance)) == 0) {
+            Py_ssize_t nodes = walk_tokens(&walk, &list, most);
+            result = nodes < 0 ? NULL : PyLong_FromSsize_t(nodes);
+        }
+    }
+    while (walk.depth) {
+        Py_XDECREF(walk.opened[--walk.depth].entry);
+        Py_XDECREF(walk.opened[walk.depth].before);
+    }
+    PyMem_Free(walk.opened);
+    PyMem_Free(list.items);
+    Py_XDECREF(walk.appearance);
+    Py_XDECREF(plans);
+    Py_XDECREF(style_end);
+    return result;
+}
+
+static int intern_names(void)
+{
+    struct {
+        PyObject **name;
+        const char *text;
+    } names[] = {
+        {&name_appearance, "appearance"}, {&name_unseen, "unseen"},       {&name_reversed, "reversed"},
+        {&name_anchors, "anchors"},       {&name_enter, "enter"},         {&name_leave, "leave"},
+        {&name_add_text, "add_text"},     {&name_read_comment, "read_comment"}, {&name_with_style, "with_style"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!*names[i].name && !(*names[i].name = PyUnicode_InternFromString(names[i].text)))
+            return -1;
+    return 0;
 }
 
 /* ---------------------------------------------------------------- the module */
 
 static PyMethodDef row_table_methods[] = {
     {"find", (PyCFunction)RowTable_find, METH_VARARGS, NULL},
+    {"heaviest", (PyCFunction)RowTable_heaviest, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -825,6 +1299,8 @@ static PyType_Spec phrase_index_spec = {
 static int execute(PyObject *module)
 {
     fill_crc_table();
+    if (intern_names() < 0)
+        return -1;
     PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         PyObject *type = PyType_FromSpec(specs[i]);
@@ -843,7 +1319,10 @@ static PyModuleDef_Slot module_slots[] = {
 };
 
 static PyMethodDef functions[] = {
-    {"smallest_hashes", smallest_hashes, METH_VARARGS, NULL},
+    {"smallest_hashes", smallest_hashes, METH_VARARGS,
+     "smallest_hashes(words, run, count, least): of the words of letters alone, if there are so many."},
+    {"walk_source", walk_source, METH_VARARGS,
+     "walk_source(source, plan, page, visible, hidden, loose, line_break, decode, most): the number of nodes, or -1."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,7 +5,7 @@ hashes are kept (Broder, 1997): two texts that share most of their runs share mo
 between. Texts of a few words have none: "thanks, see you tomorrow" is no campaign.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 from itertools import accumulate, islice, repeat
 from operator import add
@@ -26,24 +26,27 @@ MIN_WORDS = 25
 MAX_COMPARED = 200
 
 
-def compute_signature(words: Sequence[str]) -> Signature:
+def compute_signature(words: list[str]) -> Signature:
     """Return the signature of a text; empty for one that is too short to have one."""
-    plain = [word for word in words if word.isalpha()]
-    return tuple(smallest_hashes(plain, SIZE)) if len(plain) >= MIN_WORDS else ()
+    return tuple(smallest_hashes(words, SIZE, MIN_WORDS))
 
 
-def smallest_hashes(words: Sequence[str], count: int) -> list[int]:
-    """Return the smallest hashes of the runs of words."""
+def smallest_hashes(words: list[str], count: int, least: int = 0) -> list[int]:
+    """Return the smallest hashes of the runs of words, of words that consist of letters; none where there are fewer
+    than `least` of these."""
     if native:
-        smallest: list[int] = native.smallest_hashes(list(words), RUN, count)
-        return smallest
-    return compute_smallest_hashes(words, count)
+        found: list[int] = native.smallest_hashes(words, RUN, count, least)
+        return found
+    return find_smallest_hashes(words, count, least)
 
 
-def compute_smallest_hashes(words: Sequence[str], count: int) -> list[int]:
+def find_smallest_hashes(words: list[str], count: int, least: int) -> list[int]:
     """The Python twin of `smallest_hashes` in `_speedups.c`."""
-    text = " ".join(words).encode()
-    sizes = map(len, words if text.isascii() else map(str.encode, words))
+    plain = [word for word in words if word.isalpha()]
+    if len(plain) < least:
+        return []
+    text = " ".join(plain).encode()
+    sizes = map(len, plain if text.isascii() else map(str.encode, plain))
     # Where each word begins; runs are cut out of the whole text, which is much cheaper than joining each anew.
     starts = [0, *accumulate(map(add, sizes, repeat(1)))]
     runs = {crc32(text[start : end - 1]) for start, end in zip(starts, starts[RUN:], strict=False)}

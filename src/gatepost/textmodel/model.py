@@ -47,6 +47,7 @@ WINDOW = 80
 CHOSEN = 1.0
 _MAX_LOGIT = 30.0
 NOWHERE = -1
+ROW_SIZE = 4
 
 
 class ModelError(ValueError):
@@ -67,14 +68,20 @@ class ModelScore(msgspec.Struct, frozen=True):
 
 
 class Hits(msgspec.Struct, frozen=True):
-    """The rows of the weights that one message has, words and pairs (`text`) and `marks`, with the sums of their
-    weights; of a long text also the number of rows of each window, and the sum of their first column."""
+    """The rows of the weights that one message has, words and pairs (`text`) and `marks`, each as 32-bit numbers, with
+    the sums of their weights; of a long text also the number of rows of each window, and the sum of their first
+    column."""
 
-    text: Numbers
-    marks: Numbers
+    text: bytes
+    marks: bytes
     sums: Sums = (0.0, 0.0, 0.0)
     mark_sums: Sums = (0.0, 0.0, 0.0)
     windows: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many words and pairs are known."""
+        return len(self.text) // ROW_SIZE
 
 
 class RowTable:
@@ -102,6 +109,15 @@ class RowTable:
             self._sum(noted),
             tuple((len(rows), self._sum(rows)[0]) for rows in windows),
         )
+
+    def heaviest(self, text: bytes, marks: bytes, text_scale: float, mark_scale: float, most: int) -> list[int]:
+        """Return the rows that weigh most for unwanted mail, heaviest first; of equal ones the text, then the lower."""
+        in_text, noted = np.sort(np.frombuffer(text, np.int32)), np.sort(np.frombuffer(marks, np.int32))
+        rows = np.concatenate((in_text, noted))
+        scales = np.repeat(np.array((text_scale, mark_scale), np.float32), (len(in_text), len(noted)))
+        weights = self._weights[rows, 0] * scales
+        order = np.argsort(-weights, kind="stable")[:most]
+        return [int(rows[place]) for place in order if weights[place] > 0]
 
     def _sum(self, rows: Numbers) -> Sums:
         first, second, third = self._weights[rows].sum(axis=0, dtype=np.float64).tolist()
@@ -154,10 +170,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
     def hits(self, seen: Features) -> Hits:
         """Return which rows a message has, each once."""
-        text, marks, sums, mark_sums, windows = self._table.find(
-            seen.text, seen.rest, seen.marks, normalise_word, WINDOW
-        )
-        return Hits(np.frombuffer(text, np.int32), np.frombuffer(marks, np.int32), sums, mark_sums, windows)
+        return Hits(*self._table.find(seen.text, seen.rest, seen.marks, normalise_word, WINDOW))
 
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
@@ -165,7 +178,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
     def weigh(self, hits: Hits) -> ModelScore:
         """Return what the model thinks of these rows."""
-        count = len(hits.text)
+        count = hits.count
         root = math.sqrt(count or 1)
         marks = [bias + MARK_SCALE * total for bias, total in zip(self._biases, hits.mark_sums, strict=True)]
         whole, phishing, fraud = (mark + total / root for mark, total in zip(marks, hits.sums, strict=True))
@@ -177,14 +190,8 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
         """Return the words and marks that weighed most for unwanted mail, heaviest first."""
-        # In the order of rows, so that of two that weigh the same the same one comes first.
-        in_text, noted = np.sort(hits.text), np.sort(hits.marks)
-        text = self.weights[in_text, 0] / math.sqrt(len(in_text) or 1)
-        marks = self.weights[noted, 0] * MARK_SCALE
-        rows = np.concatenate((in_text, noted))
-        weights = np.concatenate((text, marks))
-        order = np.argsort(-weights, kind="stable")[:MAX_SHOWN]
-        return tuple(self.name(int(rows[place])) for place in order if weights[place] > 0)
+        scale = 1 / math.sqrt(hits.count or 1)
+        return tuple(map(self.name, self._table.heaviest(hits.text, hits.marks, scale, MARK_SCALE, MAX_SHOWN)))
 
     def name(self, row: int) -> str:
         """Return a row as a person reads it."""

@@ -175,10 +175,11 @@ def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress)
     rows, values, ends, counts = [], [], [0], []
     for number, example in enumerate(examples):
         hits = known.hits(example.seen)
-        counts.append(len(hits.text))
-        rows += [hits.text, hits.marks]
-        values += [np.full(len(hits.text), 1 / math.sqrt(len(hits.text) or 1)), np.full(len(hits.marks), MARK_SCALE)]
-        ends.append(ends[-1] + len(hits.text) + len(hits.marks))
+        text, marks = np.frombuffer(hits.text, np.int32), np.frombuffer(hits.marks, np.int32)
+        counts.append(hits.count)
+        rows += [text, marks]
+        values += [np.full(len(text), 1 / math.sqrt(hits.count or 1)), np.full(len(marks), MARK_SCALE)]
+        ends.append(ends[-1] + len(text) + len(marks))
         if number % 500 == 0:
             progress("features", number, len(examples))
     shape = len(examples), len(known.words) + len(known.pairs)

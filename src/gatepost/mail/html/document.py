@@ -23,9 +23,10 @@ from gatepost.kinds import HTML_LATENT_SCRIPT
 from gatepost.mail.html.active import HtmlNotes, has_latent_script
 from gatepost.mail.html.colours import UNKNOWN, parse_colour
 from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, PageBuilder
-from gatepost.mail.html.source import HtmlSource, decode_characters, split_source
+from gatepost.mail.html.source import decode_characters, ordinary_source, parse_tag
 from gatepost.mail.html.style import PLAIN, Appearance, Style, StyleSheets
 from gatepost.mail.links import Links
+from gatepost.speedups import native
 
 MIN_CHARS = 400
 MIN_SHARE = 0.15
@@ -109,6 +110,11 @@ _TEXT = re.compile(r">\s*+[^<\s]")
 Opened = tuple[Appearance, Closing | None, bool]
 
 
+# What a start tag means on one page: whether its attributes must be looked at every time, whether it has an end tag,
+# the space that it makes, whether its inside is read, its own style, and what `enter` takes.
+Plan = tuple[bool, bool, str, bool, Style | None, tuple[str, Attributes]]
+
+
 class HtmlPage(PageBuilder):
     """One document, read by a walk over its tree. `nodes` counts the work."""
 
@@ -118,9 +124,8 @@ class HtmlPage(PageBuilder):
         self._sheet = StyleSheets()
         parser = LexborHTMLParser(html)
         self._read_sheets(parser)
-        if source := split_source(parser):
-            self._walk_source(source)
-        elif parser.root is not None:
+        source = ordinary_source(parser) if native else ""
+        if not (source and self._walk_source(source)) and parser.root is not None:
             self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
             notes.note(HTML_LATENT_SCRIPT)
@@ -132,38 +137,40 @@ class HtmlPage(PageBuilder):
             self._sheet.read(text)
             self.add_css(text)
 
-    def _walk_source(self, source: HtmlSource) -> None:
-        starts, enter, leave = source.starts, self._enter, self._leave
-        opened: list[Opened | None] = []
-        is_read = True
-        nodes = 0
-        for text, comment, style, tag in source.tokens:
-            nodes += 2 if text else 1
-            if text and is_read:
-                self.add_text(decode_characters(text) if "&" in text else text)
-            if tag:
-                if tag[0] == "/":
-                    if entry := opened.pop():
-                        leave(entry)
-                    is_read = True
-                    nodes -= 1
-                    continue
-                name, attributes, has_end = starts[tag]
-                entry, is_read = enter(name, attributes, None)
-                if has_end:
-                    opened.append(entry)
-                elif entry:
-                    leave(entry)
-            elif comment:
-                self._read_comment(comment)
-            elif style:
-                entry, _ = enter("style", starts[style].attributes, None)
-                if entry:
-                    leave(entry)
-            if nodes > MAX_NODES:
-                self.is_whole = False
-                break
-        self.nodes = nodes
+    def _walk_source(self, source: str) -> bool:
+        """Walk the document as lexbor writes it out; False where its tree must be walked instead."""
+        nodes: int = native.walk_source(
+            source,
+            self._plan,
+            self,
+            self.visible,
+            self.hidden,
+            self.loose,
+            BREAK,
+            decode_characters,
+            MAX_NODES,
+        )
+        self.nodes = max(nodes, 0)
+        self.is_whole = self.is_whole and nodes <= MAX_NODES
+        return nodes >= 0
+
+    def _plan(self, text: str) -> Plan | None:
+        """Return what a start tag means on this page, worked out once for all elements that have the same tag; None
+        for one that can be read in more than one way."""
+        start = parse_tag(text)
+        if start is None:
+            return None
+        name, attributes, has_end = start
+        spacing, element, is_read = _TAGS.get(name, _OTHER_TAG)
+        own = PLAIN
+        if not _LOOKS.isdisjoint(attributes) if attributes else name in self._sheet.rules:
+            own = self._resolve_style(name, attributes)
+        is_special = element is not None or bool(own.active) or not _INERT.issuperset(attributes)
+        return is_special, has_end, spacing, is_read, None if own is PLAIN else own, (name, attributes)
+
+    def enter(self, tag: tuple[str, Attributes]) -> tuple[Opened | None, bool]:
+        """Read one element of a document that is walked as lexbor writes it out."""
+        return self._enter(*tag, None)
 
     def _walk_tree(self, root: LexborNode) -> None:
         node: LexborNode | None = root
@@ -177,7 +184,7 @@ class HtmlPage(PageBuilder):
             if tag == "-text":
                 self.add_text(node.text_content or "")
             elif tag == "-comment":
-                self._read_comment(node.comment_content or "")
+                self.read_comment(node.comment_content or "")
             elif tag:
                 entry, is_read = self._enter(tag, node.attributes, node)
                 if is_read and (child := node.first_child) is not None:
@@ -186,7 +193,7 @@ class HtmlPage(PageBuilder):
                     continue
             while True:
                 if entry:
-                    self._leave(entry)
+                    self.leave(entry)
                 if (following := node.next) is not None or not above:
                     break
                 node, entry = above.pop()
@@ -230,7 +237,7 @@ class HtmlPage(PageBuilder):
                 self.notes.note_handler(key, in_svg=self.vectors > 0)
         return closing
 
-    def _leave(self, opened: Opened) -> None:
+    def leave(self, opened: Opened) -> None:
         appearance, closing, is_block = opened
         if is_block:
             (self.hidden if self.appearance.unseen else self.visible).append(BREAK)
@@ -250,7 +257,7 @@ class HtmlPage(PageBuilder):
         fore = get("color") if tag == "font" else get("text") if tag == "body" else None
         return _add_legacy_attributes(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
 
-    def _read_comment(self, text: str) -> None:
+    def read_comment(self, text: str) -> None:
         if "[if" not in text[:24].lower():
             return
         _, _, inner = text.partition("]>")

@@ -64,7 +64,7 @@ class PageBuilder:
         self.base: Url = NO_URL
         self.alt = ""
         self.vectors = 0
-        self._anchors = 0
+        self.anchors = 0
         self._nested_chars = 0
         self._links = links
         self._where = where
@@ -77,7 +77,7 @@ class PageBuilder:
                 self.notes.note(TEXT_BIDI_OVERRIDE, "style")
                 text = text[::-1]
             self.visible.append(text)
-            if not self._anchors and ("." in text or ":" in text):
+            if not self.anchors and ("." in text or ":" in text):
                 self.loose.append(text)
         elif text.strip():
             self.hidden.append(text)
@@ -111,10 +111,10 @@ class PageBuilder:
             return None
         start = len(self.visible)
         self.alt = ""
-        self._anchors += 1
+        self.anchors += 1
 
         def closing() -> None:
-            self._anchors -= 1
+            self.anchors -= 1
             self.add_link(target, "html", join_chunks(self.visible[start:])[:MAX_SHOWN] or self.alt)
 
         return closing

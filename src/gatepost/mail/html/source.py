@@ -2,12 +2,12 @@
 
 A walk over the tree makes several Python objects for every node, and that was the largest part of reading a newsletter.
 lexbor's own serialisation of its tree (HTML section 13.3) is made in one native call: every element has its end tag,
-every attribute stands in double quotes, and `<` and `>` occur only where a tag or a comment begins and ends. One
-regular expression splits it into tags and the text before each.
+every attribute stands in double quotes, and `<` and `>` occur only where a tag or a comment begins and ends.
+`walk_source` in `_speedups.c` goes through it and calls Python only for elements that add more than space and style.
 
 The serialisation says the same as the tree only for ordinary elements. A script may hold its own end tag, foreign
-content (SVG, MathML) has style elements that are not raw text, and names of tags and attributes may hold quotes.
-`split_source` returns None for such documents, and the tree itself is walked.
+content (SVG, MathML) has style elements that are not raw text, and names of tags and attributes may hold quotes. Of
+such documents the tree itself is walked.
 """
 
 import re
@@ -16,10 +16,6 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
-# A tag with the text before it; of `style` only the start tag, since its content is raw text and is read apart.
-_TOKEN = re.compile(
-    r"([^<]*+)<(?:!--(.*?)--|!doctype[^>]*+|(style(?: [^>]*+)?)>.*?</style|([^>]*+))>", re.IGNORECASE | re.DOTALL
-)
 _ODD = re.compile(r"<(?:script|svg|math|template|plaintext|xmp|iframe|noembed|noframes|listing)[ >]")
 _ATTRIBUTES = re.compile(r"""(?: [^\s"'<>=/&]++="[^"]*+")*+""")
 _ATTRIBUTE = re.compile(r' ([^=]+)="([^"]*)"')
@@ -39,16 +35,8 @@ class StartTag(NamedTuple):
     has_end: bool
 
 
-class HtmlSource(NamedTuple):
-    """A document as `tokens` (the text before a tag, then a comment, the start tag of a style sheet, or a tag), and its
-    start tags by their text."""
-
-    tokens: list[tuple[str, str, str, str]]
-    starts: dict[str, StartTag]
-
-
 def _is_reliable() -> bool:
-    """Return whether this lexbor writes documents out as this module reads them; old versions escaped less."""
+    """Return whether this lexbor writes documents out as described above; old versions escaped less."""
     page = "<body><a b='<>\"'>" + "".join(f"<{name}>" for name in sorted(VOID - {"frame"}))
     written = LexborHTMLParser(page).html or ""
     return 'b="&lt;&gt;&quot;"' in written and not any(f"</{name}>" in written for name in VOID)
@@ -57,19 +45,10 @@ def _is_reliable() -> bool:
 _IS_RELIABLE = _is_reliable()
 
 
-def split_source(parser: LexborHTMLParser) -> HtmlSource | None:
-    """Return the tokens of a document; None where its tree must be walked instead."""
-    source = parser.html
-    if not source or not _IS_RELIABLE or _ODD.search(source):
-        return None
-    tokens = _TOKEN.findall(source)
-    starts: dict[str, StartTag] = {}
-    for text in {style or tag for _, _, style, tag in tokens}:
-        if text and text[0] != "/":
-            if (start := _parse_tag(text)) is None:
-                return None
-            starts[text] = start
-    return HtmlSource(tokens, starts)
+def ordinary_source(parser: LexborHTMLParser) -> str:
+    """Return a document as lexbor writes it out; "" where that does not say the same as its tree."""
+    source = parser.html or ""
+    return source if _IS_RELIABLE and not _ODD.search(source) else ""
 
 
 def decode_characters(text: str) -> str:
@@ -81,7 +60,7 @@ def decode_characters(text: str) -> str:
 
 
 @lru_cache(4096)
-def _parse_tag(text: str) -> StartTag | None:
+def parse_tag(text: str) -> StartTag | None:
     """Return a start tag; None for one whose names could be read in more than one way."""
     match = _NAME.match(text)
     if not match or not _ATTRIBUTES.fullmatch(text, match.end()):
