@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-serve: $(VENV)/run.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere)
+serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere)
 	@exec $(BIN)/gatepost serve --data $(DATA)
 
 test: $(VENV)/dev.ready ## Set up and run the tests, one worker for each core (WORKERS=0 for none, ARGS=… is passed to pytest)
@@ -54,7 +54,7 @@ wheel: $(VENV)/dev.ready ## Build the wheel into dist/
 	$(BIN)/uv build --wheel --no-build-isolation -o dist
 
 clean: ## Remove the environment and everything generated
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/gatepost/_speedups.*.so .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/uv.ready: requirements/uv.txt
 	@echo "Setting up $(VENV) …"
@@ -68,6 +68,10 @@ $(VENV)/run.ready: $(VENV)/uv.ready requirements/run.txt pyproject.toml
 	@$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/dev.ready: $(VENV)/run.ready requirements/dev.txt
+$(VENV)/speedups.ready: $(VENV)/run.ready src/gatepost/_speedups.c tools/build_speedups.py
+	@$(BIN)/python tools/build_speedups.py
+	@touch $@
+
+$(VENV)/dev.ready: $(VENV)/run.ready $(VENV)/speedups.ready requirements/dev.txt
 	@$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@

@@ -19,6 +19,7 @@ from gatepost.kinds import TITLES
 ROOT = Path(gatepost.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("speedups",),
     ("names", "urls", "times", "ids", "kinds", "near_duplicates", "metrics"),
     ("questions", "policy"),
     ("mail",),
@@ -60,10 +61,12 @@ SMALL = {
     "cli.printing": "every command prints through it, and it has to load fast",
     "ids": "UUIDv7",
     "lists.subjects": "plain data of the report; what finds subjects loads parsers",
+    "mail.html.source": "what lexbor writes out; the walk over it is native",
     "metrics": "the exposition format, below both services",
     "near_duplicates": "the comparison, without the text model",
     "service.doctor.rows": "the value that the web interface and the command line share",
     "service.running": "the life of one process, from bound ports to the last request",
+    "speedups": "whether the native module is there; every twin asks it",
     "store.deferred_deletes": "tenants and lists both use it",
     "store.errors": "callers import it without loading storage",
     "store.feedback": "reports of wrong decisions, over the audit trail and held mail",

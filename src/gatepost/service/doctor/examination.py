@@ -23,6 +23,7 @@ from gatepost.service.doctor.machine import (
     check_libraries,
     check_ports,
     check_python,
+    check_speedups,
     check_suffix_list,
     check_workers,
 )
@@ -41,7 +42,13 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     settings = _load_files(config)
     read = settings if isinstance(settings, ExaminedFiles) else None
     guard = read.guard if read else None
-    rows = [check_python(), check_libraries(), check_suffix_list(datetime.now(UTC)), check_clock(time.time())]
+    rows = [
+        check_python(),
+        check_speedups(),
+        check_libraries(),
+        check_suffix_list(datetime.now(UTC)),
+        check_clock(time.time()),
+    ]
     rows.append(settings if isinstance(settings, DoctorRow) else describe_files(settings, config))
     rows += [check_data_folder(data), check_workers(unsealed=bool(guard and guard.unsealed))]
     rows.append(check_dns(guard.dns if guard else DnsSettings()))

@@ -23,6 +23,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.service.plan import bind, close_sockets, render_address
 from gatepost.settings.keys import DnsSettings
+from gatepost.speedups import native
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
@@ -48,6 +49,14 @@ class Seal(msgspec.Struct, frozen=True):
 def check_python() -> DoctorRow:
     """Return the version of the interpreter and the platform."""
     return DoctorRow("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def check_speedups() -> DoctorRow:
+    """Return whether the native forms of the hottest functions are in use."""
+    if native:
+        return DoctorRow("speedups", "ok", "native")
+    fix = "install a C compiler and Python's headers (Debian: gcc python3-dev), then run tools/build_speedups.py"
+    return DoctorRow("speedups", "warn", "pure Python: the same results, but each message takes longer", fix)
 
 
 def check_libraries() -> DoctorRow:

@@ -1,0 +1,255 @@
+"""The native functions and their Python twins give the same, for ordinary and for hostile input."""
+
+import random
+import string
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bench.corpus import NotPresentError, mail
+from hypothesis import given
+from hypothesis import strategies as st
+from tools import build_speedups
+
+from gatepost import speedups
+from gatepost.checks import phrasebook, phrases
+from gatepost.mail.html import document
+from gatepost.mail.html.active import HtmlNotes
+from gatepost.mail.html.limits import limit_html
+from gatepost.mail.links import Links
+from gatepost.mail.reader import read
+from gatepost.near_duplicates import RUN, find_smallest_hashes
+from gatepost.textmodel.features import extract_features, normalise_word
+from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
+
+native = speedups.native
+pytestmark = pytest.mark.skipif(native is None, reason="not run: the native speedups were not built here")
+
+WORDS = st.lists(st.text(string.ascii_letters + "äß中0$%.", max_size=8), max_size=60)
+
+
+@given(WORDS, st.integers(1, 20), st.integers(0, 30))
+def test_the_same_smallest_hashes(words: list[str], count: int, least: int) -> None:
+    assert native.smallest_hashes(words, RUN, count, least) == find_smallest_hashes(words, count, least)
+
+
+@given(WORDS, WORDS, WORDS, st.integers(0, 2**32))
+def test_the_same_rows(text: list[str], rest: list[str], marks: list[str], seed: int) -> None:
+    dice = random.Random(seed)
+    known = sorted({*text[::2], *rest[::2], *marks[::2], "free", "pills"})
+    base = len(known) + 1
+    keys = sorted({dice.randrange(len(known)) * base + dice.randrange(len(known)) for _ in range(200)})
+    weights = np.array([[dice.choice((-2.0, -0.5, 0.25, 1.0, 1.5)) for _ in range(3)] for _ in [*known, *keys]])
+    given_to = (tuple(known), np.array(keys, np.int64), weights.astype(np.float32))
+    _compare(native.RowTable(*given_to), RowTable(*given_to), text * 5, rest, list(dict.fromkeys(marks)), 20)
+
+
+def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks: list[str], window: int) -> None:
+    mine = ours.find(text, rest, marks, normalise_word, window)
+    other = twin.find(text, rest, marks, normalise_word, window)
+    for rows, those in zip(mine[:2], other[:2], strict=True):
+        assert sorted(np.frombuffer(rows, np.int32)) == sorted(np.frombuffer(those, np.int32))
+    assert np.allclose(mine[2], other[2])
+    assert np.allclose(mine[3], other[3])
+    assert [rows for rows, _ in mine[4]] == [rows for rows, _ in other[4]]
+    assert np.allclose([total for _, total in mine[4]], [total for _, total in other[4]])
+    scale = 0.125
+    assert ours.heaviest(*mine[:2], scale, MARK_SCALE, MAX_SHOWN) == twin.heaviest(*other[:2], scale, MARK_SCALE, 6)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: native.smallest_hashes(("a",), 5, 8, 0), TypeError),
+        (lambda: native.smallest_hashes(["a"], 0, 8, 0), ValueError),
+        (lambda: native.smallest_hashes(["a"], 5, 1_000, 0), ValueError),
+        (lambda: native.smallest_hashes([b"a"], 5, 8, 0), TypeError),
+        (lambda: native.smallest_hashes(["\ud800"] * 9, 5, 8, 0), UnicodeEncodeError),
+        (lambda: native.RowTable(("a",), np.array([], np.int64), np.zeros((2, 3), np.float32)), ValueError),
+        (lambda: native.RowTable(("a",), np.array([1], np.int32), np.zeros((2, 3), np.float32)), ValueError),
+        (lambda: native.RowTable(("a",), np.array([], np.int64), np.zeros((1, 3), np.float64)), ValueError),
+        (lambda: _table().find(["a"], [], [], normalise_word, 0), ValueError),
+        (lambda: _table().find(["§"], [], [], lambda _: 7, 80), TypeError),
+        (lambda: _table().heaviest(b"\xff\xff\xff\x7f", b"", 1.0, 1.0, 6), ValueError),
+        (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),
+        (lambda: native.PhraseIndex([("ab", 0, False, False, False, "", "")]), ValueError),
+        (lambda: native.PhraseIndex([("abc", 3, False, False, False, "", "")]), ValueError),
+        (lambda: native.PhraseIndex([("äbc", 0, False, False, False, "", "")]), ValueError),
+        (lambda: native.PhraseIndex([("abc", 0)]), TypeError),
+        (lambda: native.PhraseIndex([]).find(b"abc"), TypeError),
+    ],
+)
+def test_wrong_arguments_are_refused(call: Callable[[], object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call()
+
+
+def _table() -> Any:
+    return native.RowTable(("a",), np.array([], np.int64), np.zeros((1, 3), np.float32))
+
+
+def test_a_list_that_changes_while_it_is_read() -> None:
+    text = ["§"] * 500
+
+    def shrink(_: str) -> str:
+        text.clear()
+        return "a"
+
+    rows, *_ = _table().find(text, [], [], shrink, 80)
+    assert np.frombuffer(rows, np.int32).tolist() == [0]
+
+
+@pytest.fixture(scope="module")
+def twin_book() -> Iterator[phrasebook.Phrasebook]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phrasebook, "native", None)
+        yield phrasebook.Phrasebook(phrases.LURES | phrases.WARES)
+
+
+def _cues(book: phrasebook.Phrasebook, text: str) -> list[tuple[int, str, str]]:
+    return sorted((cue.start, cue.theme, cue.words) for cue in book.find(text))
+
+
+PIECES = st.sampled_from(
+    "verify your account|click here|100 % free|wire transfer|within 24 hours|dear customer|act now|viagra|ü|中|.|,|-|"
+    "x|the|your|konto|bestätigen|limited time|unsubscribe|lottery|winner|bank|password|re|un".split("|")
+)
+
+
+@given(st.lists(st.tuples(PIECES, st.sampled_from((" ", "", "-", "\n", "é"))), max_size=30))
+def test_the_same_phrases(twin_book: phrasebook.Phrasebook, pieces: list[tuple[str, str]]) -> None:
+    text = phrasebook.fold("".join(word + blank for word, blank in pieces))
+    for shown in (text, f" {text} "):
+        assert _cues(phrases._BOOK, shown) == _cues(twin_book, shown)
+
+
+def _page(html: str, *, by_tree: bool) -> tuple[Any, ...]:
+    links, notes = Links(), HtmlNotes()
+    with pytest.MonkeyPatch.context() as patch:
+        if by_tree:
+            patch.setattr(document, "native", None)
+        page = document.HtmlPage(limit_html(html).html, "1", links, notes)
+    said = (page.visible, page.hidden, page.loose)
+    text = ["".join(chunks) for chunks in said]
+    return (*text, page.unseen, page.nested, list(links), list(notes.defects("1")), page.is_whole)
+
+
+TAGS = st.sampled_from(
+    (
+        *(
+            "<p>",
+            "</p>",
+            "<div style='display:none'>",
+            "<div style='color:#fff;padding:1px'>",
+            "</div>",
+            "<br>",
+            "<b>",
+            "</b>",
+        ),
+        *(
+            "<a href='https://x.example/?a=1&amp;b=2'>",
+            "<a href=javascript:x>",
+            "</a>",
+            "<img src=cid:1 alt='&lt;x&gt;'>",
+        ),
+        *(
+            "<table>",
+            "<tr>",
+            "<td bgcolor=black>",
+            "</td>",
+            "</table>",
+            "<font color=white>",
+            "</font>",
+            "<title>",
+            "</title>",
+        ),
+        *("<style>p{color:red}</style>", "<style><!-- .x{display:none} --></style>", "<p class=x>", "<span onclick=x>"),
+        *(
+            "<!-- c -->",
+            "<!--[if mso]><a href=https://o.example>o</a><![endif]-->",
+            "<!x",
+            "<?y>",
+            "<!--",
+            "-->",
+            "<!---->",
+        ),
+        *(
+            "<script>a<b</script>",
+            "<svg>",
+            "</svg>",
+            "<iframe srcdoc='<p>i'>",
+            "<form action=/f>",
+            "<input type=password>",
+        ),
+        *(
+            "<a\"b c'd=e>",
+            "<x<y>",
+            "<o:p>",
+            "</o:p>",
+            "<body text=#ffffff>",
+            "<center>",
+            "<pre>\n\n",
+            "<noscript>",
+            "<bdo>",
+        ),
+        *(
+            "<textarea>",
+            "</textarea>",
+            "<select><option>",
+            "&nbsp;",
+            "&amp;lt;",
+            "&#60;",
+            "\x00",
+            "<base href=//b.example>",
+        ),
+    )
+)
+TEXTS = st.sampled_from(
+    ("word ", "see example.com now", "https://y.example/a", "ä中\u200b", "", " ", "a:b", "<", ">", "&")
+)
+
+
+@given(st.lists(st.one_of(TAGS, TEXTS), max_size=40))
+def test_the_same_page_by_source_and_by_tree(pieces: list[str]) -> None:
+    html = "".join(pieces)
+    assert _page(html, by_tree=False) == _page(html, by_tree=True)
+
+
+def test_the_same_for_real_mail(twin_book: phrasebook.Phrasebook) -> None:
+    try:
+        messages = [read(each.raw) for each in mail(150)]
+    except NotPresentError as absence:
+        pytest.skip(f"not run: {absence}")
+    model = load_shipped_model()
+    ours, twin = (
+        native.RowTable(model.words, model.pairs, model.weights),
+        RowTable(model.words, model.pairs, model.weights),
+    )
+    for message in messages:
+        seen = extract_features(message)
+        _compare(ours, twin, seen.text, seen.rest, seen.marks, WINDOW)
+        text = phrasebook.fold(" ".join(each.visible for each in message.texts)[: phrasebook.MAX_CHARS])
+        assert _cues(phrases._BOOK, text) == _cues(twin_book, text)
+        for part in message.parts:
+            if part.content_type == "text/html" and part.content:
+                html = part.content.decode("latin-1")
+                assert _page(html, by_tree=False) == _page(html, by_tree=True)
+
+
+def test_without_them_the_twins_are_used() -> None:
+    code = "from gatepost import speedups; print(speedups.native, speedups.describe_speedups())"
+    environment = {"GATEPOST_PURE_PYTHON": "1", "PATH": "/usr/bin"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "None pure Python\n"
+
+
+def test_a_machine_without_a_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with tempfile.TemporaryDirectory() as folder, pytest.raises(OSError, match="there is no C compiler"):
+        build_speedups.build(Path(folder))
