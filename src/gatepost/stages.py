@@ -6,6 +6,7 @@ as an `Outcome` and the analysis goes on with what it has; only reading, lists a
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -60,10 +61,22 @@ T = TypeVar("T")
 
 def name_stages(checks: Iterable[Check]) -> tuple[tuple[str, Check], ...]:
     """Each check with the name of its stage."""
-    return tuple((f"check:{check.name}", check) for check in checks)
+    return tuple((f"{CHECK}{check.name}", check) for check in checks)
 
 
+CHECK = "check:"
 CHECK_STAGES = name_stages(CHECKS)
+# The name of its stage, what it does, and the themes of which one must be there.
+SelectedCheck = tuple[str, Callable[[Reading], Iterable[Finding]], frozenset[str]]
+
+
+@lru_cache(1024)
+def select_checks(signs: frozenset[str]) -> tuple[SelectedCheck, ...]:
+    """The registered checks that have something to look at where these signs are; few combinations of signs occur."""
+    wanted = ((stage, check) for stage, check in CHECK_STAGES if not (check.needs and check.needs.isdisjoint(signs)))
+    return tuple((stage, check.run, check.themes) for stage, check in wanted)
+
+
 STAGES: tuple[str, ...] = (
     "parse",
     "sender-history",
@@ -203,25 +216,31 @@ class Stages:
     def run_checks(self, reading: Reading) -> list[Finding]:
         """The findings of every check that has something to look at."""
         findings: list[Finding] = []
-        context = self.context
-        mark, skip, only, signs = context.mark, context.skip, context.checks, reading.signs
-        for stage, check in CHECK_STAGES if not context.extra else (*CHECK_STAGES, *name_stages(context.extra)):
-            if only and check.name not in only:
-                continue
-            if stage in skip:
-                self.outcomes.append(Outcome(stage, "skipped", skip[stage]))
-                continue
-            if (needs := check.needs) and needs.isdisjoint(signs):
-                continue
+        mark = self.context.mark
+        for stage, run, themes in self._select_checks(reading.signs):
             mark(stage)
             try:
-                if not (themes := check.themes) or not themes.isdisjoint(find_phrases(reading).themes):
-                    findings.extend(check.run(reading))
+                if not themes or not themes.isdisjoint(find_phrases(reading).themes):
+                    findings += run(reading)
             except MemoryError:
                 raise
             except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
                 self._record_crash(stage, fault)
         return findings
+
+    def _select_checks(self, signs: frozenset[str]) -> Sequence[SelectedCheck]:
+        """The checks that have something to look at, without those that are skipped or not wanted."""
+        selected: Sequence[SelectedCheck] = select_checks(signs)
+        context = self.context
+        if context.extra:
+            selected = [*selected, *((stage, check.run, check.themes) for stage, check in name_stages(context.extra))]
+        if only := context.checks:
+            selected = [each for each in selected if each[0].removeprefix(CHECK) in only]
+        if skip := context.skip:
+            skipped = [stage for stage, _ in CHECK_STAGES if stage in skip]
+            self.outcomes += [Outcome(stage, "skipped", skip[stage]) for stage in skipped]
+            selected = [each for each in selected if each[0] not in skip]
+        return selected
 
     def apply_lists(self, answer: LookupAnswer, subjects: tuple[Subject, ...], reading: Reading) -> Ruling:
         """What all lists together say: the entries that guard found, and the phrases in what a person reads."""

@@ -181,7 +181,7 @@ class Resolver:
         self.zone = {key: (value,) if isinstance(value, str) else value for key, value in zone.items()}
         self.names = {key.partition(" ")[2] for key in self.zone}
         self.asked: list[str] = []
-        self.trips = 0
+        self.trips = self.exchanges = 0
 
     def answer(self, question: Dns) -> DnsAnswer:
         key = f"{question.type} {question.name}"
@@ -195,11 +195,14 @@ class Resolver:
         return DnsAnswer("no-data" if question.name in self.names or below else "no-name")
 
     def run(self, asking: Asking[T]) -> T:
-        """Run an asking to its end; every question and every round trip is counted."""
+        """Run an asking to its end; every question and every round trip is counted.
+
+        `exchanges` are the round trips with a question that is new: a worker knows the answers to the others."""
         try:
             questions = next(asking)
             while True:
                 self.trips += 1
+                self.exchanges += any(f"{each.type} {each.name}" not in self.asked for each in questions)
                 questions = asking.send(tuple(map(self.answer, questions)))
         except StopIteration as stop:
             result: T = stop.value
