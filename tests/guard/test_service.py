@@ -66,8 +66,10 @@ class Names:
     def known(self, question: Dns) -> DnsAnswer | None:
         return None
 
-    async def ask(self, question: Dns) -> DnsAnswer:
-        return DnsAnswer("failed")
+    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(DnsAnswer("failed"))
+        return answer
 
     async def close(self) -> None:
         self.closed = True

@@ -81,7 +81,7 @@ class ResolvesDns(Protocol):
 
     def known(self, question: Dns) -> DnsAnswer | None: ...
 
-    async def ask(self, question: Dns) -> DnsAnswer: ...
+    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]: ...
 
     async def close(self) -> None: ...
 
@@ -154,13 +154,9 @@ class Answerer:
 
     async def _ask(self, questions: Sequence[Dns], left: float) -> dict[Dns, DnsAnswer]:
         """Look questions up side by side; those that are not answered in time are left out."""
-        tasks = {question: asyncio.ensure_future(self._resolver.ask(question)) for question in questions}
-        try:
-            await asyncio.wait(tasks.values(), timeout=left)
-            return {question: task.result() for question, task in tasks.items() if task.done()}
-        finally:
-            for task in tasks.values():
-                task.cancel()
+        answers = {question: self._resolver.start(question) for question in questions}
+        await asyncio.wait(answers.values(), timeout=left)
+        return {question: answer.result() for question, answer in answers.items() if answer.done()}
 
     def _remember(self, ggrid: str, seconds: float) -> None:
         self._used[ggrid] = self._used.get(ggrid, 0.0) + seconds

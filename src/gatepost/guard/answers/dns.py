@@ -8,8 +8,10 @@ shared by all who ask it; the cache and the number of questions in flight are bo
 import asyncio
 import re
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import aiodns
 import msgspec
@@ -27,6 +29,7 @@ MAX_CACHED_BYTES = 64 << 20
 ENTRY_BYTES = 500
 MAX_ASKING = 400
 MAX_WAITING = 4_000
+SWEEP_SECONDS = 0.1
 
 FAILED = DnsAnswer("failed")
 NO_NAME = DnsAnswer("no-name")
@@ -90,8 +93,19 @@ def _cost(answer: DnsAnswer) -> int:
     return ENTRY_BYTES + sum(map(len, answer.records))
 
 
+class _UnderWay(NamedTuple):
+    """A question that was sent or waits for its turn: who asked it waits for `answer`."""
+
+    answer: asyncio.Future[DnsAnswer]
+    deadline: float
+
+
 class Resolver:
-    """Looks names up. `nameservers` are `address` or `address:port`, the system's if none; `timeout` is in seconds."""
+    """Looks names up. `nameservers` are `address` or `address:port`, the system's if none; `timeout` is in seconds.
+
+    Every message asks several questions, so none of them has a task or a timer of its own: the library's callback ends
+    a question, and one timer for all of them ends those whose time is over.
+    """
 
     def __init__(
         self,
@@ -103,8 +117,10 @@ class Resolver:
     ) -> None:
         self._nameservers, self._timeout = tuple(nameservers), timeout
         self._cache = AnswerCache(cache_bytes, clock)
-        self._asking: dict[Dns, asyncio.Task[DnsAnswer]] = {}
-        self._turns = asyncio.Semaphore(MAX_ASKING)
+        self._under_way: dict[Dns, _UnderWay] = {}
+        self._waiting: deque[Dns] = deque()
+        self._sent = 0
+        self._sweep: asyncio.TimerHandle | None = None
         self._library: aiodns.DNSResolver | None = None
         self._queries = self._hits = self._failures = 0
 
@@ -117,27 +133,37 @@ class Resolver:
         self._hits += answer is not None
         return answer
 
+    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
+        """Ask one question, or share the answer of one that is under way. The future is shared: nobody cancels it."""
+        question = _normalise(question) or question
+        if under_way := self._under_way.get(question):
+            self._hits += 1
+            return under_way.answer
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+        if len(self._under_way) >= MAX_WAITING:
+            answer.set_result(FAILED)
+            return answer
+        self._under_way[question] = _UnderWay(answer, loop.time() + self._timeout)
+        if self._sent < MAX_ASKING:
+            self._send(question)
+        else:
+            self._waiting.append(question)
+        if self._sweep is None:
+            self._sweep = loop.call_later(SWEEP_SECONDS, self._end_overdue)
+        return answer
+
     async def ask(self, question: Dns) -> DnsAnswer:
         """The answer to one question; never raises but for cancellation, which does not disturb others who ask it."""
         known = self.known(question)
-        if known:
-            return known
-        question = _normalise(question) or question
-        task = self._asking.get(question)
-        if task:
-            self._hits += 1
-        elif len(self._asking) >= MAX_WAITING:
-            return FAILED
-        else:
-            task = self._asking[question] = asyncio.ensure_future(self._look_up(question))
-        return await asyncio.shield(task)
+        return await asyncio.shield(self.start(question)) if known is None else known
 
     async def close(self) -> None:
-        """Cancel the questions under way and close the resolver library."""
-        under_way = list(self._asking.values())
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        """End the questions under way and close the resolver library."""
+        for question in list(self._under_way):
+            self._end(question, FAILED, FAILURE_TTL)
+        if self._sweep:
+            self._sweep.cancel()
         if self._library:
             await self._library.close()
             self._library = None
@@ -146,28 +172,47 @@ class Resolver:
         """Counts since the start, for metrics."""
         return DnsCounters(self._queries, self._hits, self._failures)
 
-    async def _look_up(self, question: Dns) -> DnsAnswer:
+    def _send(self, question: Dns) -> None:
+        self._queries += 1
+        self._sent += 1
         try:
-            async with self._turns:
-                answer, seconds = await self._query(question)
+            pending = self._open().query_dns(question.name, question.type)
+        except (pycares.AresError, RuntimeError):
+            # Name servers that the library does not take, or a resolver that is being closed.
+            self._sent -= 1
+            self._end(question, FAILED, FAILURE_TTL)
+        else:
+            pending.add_done_callback(partial(self._on_result, question))
+
+    def _on_result(self, question: Dns, pending: asyncio.Future[pycares.DNSResult]) -> None:
+        self._sent -= 1
+        if pending.cancelled():
+            self._end(question, FAILED, FAILURE_TTL)
+        elif fault := pending.exception():
+            code = fault.args[0] if isinstance(fault, DNSError) else None
+            self._end(question, *_read_error(code))
+        else:
+            self._end(question, *_read_answer(question, pending.result()))
+        while self._waiting and self._sent < MAX_ASKING:
+            if (following := self._waiting.popleft()) in self._under_way:
+                self._send(following)
+
+    def _end(self, question: Dns, answer: DnsAnswer, seconds: float) -> None:
+        """Keep an answer and hand it to all who wait for it. One that comes too late changes nothing."""
+        if under_way := self._under_way.pop(question, None):
             self._failures += answer.status == "failed"
             self._cache.put(question, answer, seconds)
-            return answer
-        finally:
-            del self._asking[question]
+            if not under_way.answer.done():
+                under_way.answer.set_result(answer)
 
-    async def _query(self, question: Dns) -> tuple[DnsAnswer, float]:
-        self._queries += 1
-        try:
-            # The library's own limit is for one attempt at one server, and it grows; this one is for all.
-            async with asyncio.timeout(self._timeout):
-                result = await self._open().query_dns(question.name, question.type)
-        except DNSError as fault:
-            return _read_error(fault.args[0])
-        except (TimeoutError, pycares.AresError, RuntimeError):
-            # No answer in time, name servers that the library does not take, or a resolver that is being closed.
-            return FAILED, FAILURE_TTL
-        return _read_answer(question, result)
+    def _end_overdue(self) -> None:
+        """End the questions whose time is over. The library's own limit is for one attempt at one server, and grows."""
+        loop = asyncio.get_running_loop()
+        for question, (_, deadline) in list(self._under_way.items()):
+            if deadline > loop.time():
+                break  # they stand in the order in which they were asked
+            self._end(question, FAILED, FAILURE_TTL)
+        self._sweep = loop.call_later(SWEEP_SECONDS, self._end_overdue) if self._under_way else None
 
     def _open(self) -> aiodns.DNSResolver:
         if self._library is None:
@@ -189,7 +234,7 @@ def _read_answer(question: Dns, result: pycares.DNSResult) -> tuple[DnsAnswer, f
     return DnsAnswer("found", records), min(max(float(seconds), MIN_TTL), MAX_TTL)
 
 
-def _read_error(code: int) -> tuple[DnsAnswer, float]:
+def _read_error(code: int | None) -> tuple[DnsAnswer, float]:
     if code in {ARES_ENOTFOUND, ARES_ENONAME, ARES_EBADNAME}:
         return NO_NAME, NEGATIVE_TTL
     if code == ARES_ENODATA:
