@@ -9,7 +9,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint format docs check lock bench fuzz screenshots wheel clean
+.PHONY: help serve test lint format docs check lock bench fuzz sanitize screenshots wheel clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -46,6 +46,12 @@ bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/R
 
 fuzz: $(VENV)/dev.ready ## Read hostile messages for half an hour (ARGS="--seconds 60" for less)
 	$(BIN)/python -m bench.fuzz $(ARGS)
+
+sanitize: $(VENV)/dev.ready ## Test the native speedups with the address and undefined-behaviour sanitizers (needs gcc)
+	$(BIN)/python tools/build_speedups.py --sanitize
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+		PYTHONMALLOC=malloc $(BIN)/python -m pytest -q tests/test_speedups.py $(ARGS); \
+		status=$$?; $(BIN)/python tools/build_speedups.py; exit $$status
 
 screenshots: $(VENV)/dev.ready ## Take every page in light and dark into build/screenshots (needs Chromium)
 	$(BIN)/python -m bench.screenshots $(ARGS)

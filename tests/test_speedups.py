@@ -24,7 +24,7 @@ from gatepost.mail.html.limits import limit_html
 from gatepost.mail.links import Links
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
-from gatepost.textmodel.features import extract_features, normalise_word
+from gatepost.textmodel.features import extract_features, find_written_words, normalise_word
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 
 native = speedups.native
@@ -36,6 +36,24 @@ WORDS = st.lists(st.text(string.ascii_letters + "äß中0$%.", max_size=8), max_
 @given(WORDS, st.integers(1, 20), st.integers(0, 30))
 def test_the_same_smallest_hashes(words: list[str], count: int, least: int) -> None:
     assert native.smallest_hashes(words, RUN, count, least) == find_smallest_hashes(words, count, least)
+
+
+LINES = st.sampled_from(
+    "| |--|-- |__________x|-----BEGIN PGP SIGNATURE-----|> quoted|On Monday Ann wrote:|From: ann|*To*: bob|Subject|"
+    "see www.x.example or a@b|http://x.example|100% FREE!!! $5|\x1cA\x0bb|url:x|a|an: b|:|x:|"
+    "Dear Sir, this is the text of a letter that is long enough to be kept by itself.".split("|")
+)
+
+
+@given(st.lists(LINES, max_size=25))
+def test_the_same_written_words(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    assert native.written_words(text) == find_written_words(text)
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=300))
+def test_the_same_written_words_of_any_text(text: str) -> None:
+    assert native.written_words(text) == find_written_words(text)
 
 
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**32))
@@ -77,6 +95,7 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: _table().find(["§"], [], [], lambda _: 7, 80), TypeError),
         (lambda: _table().heaviest(b"\xff\xff\xff\x7f", b"", 1.0, 1.0, 6), ValueError),
         (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),
+        (lambda: native.written_words("ä"), ValueError),
         (lambda: native.PhraseIndex([("ab", 0, False, False, False, "", "")]), ValueError),
         (lambda: native.PhraseIndex([("abc", 3, False, False, False, "", "")]), ValueError),
         (lambda: native.PhraseIndex([("äbc", 0, False, False, False, "", "")]), ValueError),
@@ -140,78 +159,15 @@ def _page(html: str, *, by_tree: bool) -> tuple[Any, ...]:
 
 
 TAGS = st.sampled_from(
-    (
-        *(
-            "<p>",
-            "</p>",
-            "<div style='display:none'>",
-            "<div style='color:#fff;padding:1px'>",
-            "</div>",
-            "<br>",
-            "<b>",
-            "</b>",
-        ),
-        *(
-            "<a href='https://x.example/?a=1&amp;b=2'>",
-            "<a href=javascript:x>",
-            "</a>",
-            "<img src=cid:1 alt='&lt;x&gt;'>",
-        ),
-        *(
-            "<table>",
-            "<tr>",
-            "<td bgcolor=black>",
-            "</td>",
-            "</table>",
-            "<font color=white>",
-            "</font>",
-            "<title>",
-            "</title>",
-        ),
-        *("<style>p{color:red}</style>", "<style><!-- .x{display:none} --></style>", "<p class=x>", "<span onclick=x>"),
-        *(
-            "<!-- c -->",
-            "<!--[if mso]><a href=https://o.example>o</a><![endif]-->",
-            "<!x",
-            "<?y>",
-            "<!--",
-            "-->",
-            "<!---->",
-        ),
-        *(
-            "<script>a<b</script>",
-            "<svg>",
-            "</svg>",
-            "<iframe srcdoc='<p>i'>",
-            "<form action=/f>",
-            "<input type=password>",
-        ),
-        *(
-            "<a\"b c'd=e>",
-            "<x<y>",
-            "<o:p>",
-            "</o:p>",
-            "<body text=#ffffff>",
-            "<center>",
-            "<pre>\n\n",
-            "<noscript>",
-            "<bdo>",
-        ),
-        *(
-            "<textarea>",
-            "</textarea>",
-            "<select><option>",
-            "&nbsp;",
-            "&amp;lt;",
-            "&#60;",
-            "\x00",
-            "<base href=//b.example>",
-        ),
-    )
+    "<p>¦</p>¦<div style='display:none'>¦<div style='color:#fff;padding:1px'>¦</div>¦<br>¦<b>¦</b>¦</a>¦<table>¦<tr>¦</td>¦"
+    "<a href='https://x.example/?a=1&amp;b=2'>¦<a href=javascript:x>¦<img src=cid:1 alt='&lt;x&gt;'>¦<td bgcolor=black>¦"
+    "</table>¦<font color=white>¦</font>¦<title>¦</title>¦<style>p{color:red}</style>¦<p class=x>¦<span onclick=x>¦"
+    "<style><!-- .x{display:none} --></style>¦<!-- c -->¦<!--[if mso]><a href=https://o.example>o</a><![endif]-->¦<!x¦<?y>¦"
+    "<!--¦-->¦<!---->¦<script>a<b</script>¦<svg>¦</svg>¦<iframe srcdoc='<p>i'>¦<form action=/f>¦<input type=password>¦"
+    "<a\"b c'd=e>¦<x<y>¦<o:p>¦</o:p>¦<body text=#ffffff>¦<center>¦<pre>\n\n¦<noscript>¦<bdo>¦<textarea>¦</textarea>¦"
+    "<select><option>¦&nbsp;¦&amp;lt;¦&#60;¦\x00¦<base href=//b.example>".split("¦")
 )
-TEXTS = st.sampled_from(
-    ("word ", "see example.com now", "https://y.example/a", "ä中\u200b", "", " ", "a:b", "<", ">", "&")
-)
+TEXTS = st.sampled_from("word ¦see example.com now¦https://y.example/a¦ä中\u200b¦ ¦a:b¦<¦>¦&".split("¦"))
 
 
 @given(st.lists(st.one_of(TAGS, TEXTS), max_size=40))
@@ -231,6 +187,9 @@ def test_the_same_for_real_mail(twin_book: phrasebook.Phrasebook) -> None:
         RowTable(model.words, model.pairs, model.weights),
     )
     for message in messages:
+        for each in message.texts:
+            if each.visible.isascii():
+                assert native.written_words(each.visible) == find_written_words(each.visible)
         seen = extract_features(message)
         _compare(ours, twin, seen.text, seen.rest, seen.marks, WINDOW)
         text = phrasebook.fold(" ".join(each.visible for each in message.texts)[: phrasebook.MAX_CHARS])

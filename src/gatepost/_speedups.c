@@ -5,6 +5,7 @@ Each function here does what a Python function of the same name does (`near_dupl
 between two messages, calls the system, or reads beyond the length that an object states. All integers that come from
 a message are bounded before they are used as a size. */
 
+#define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -893,6 +894,216 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
     return result;
 }
 
+/* ---------------------------------------------------------------- the words that the writer of a mail chose */
+
+#define MAX_SIGNATURE 12
+#define FEW_LINES 2
+#define FEW_CHARS 60
+
+typedef struct {
+    const char *start;
+    size_t size;
+} Slice;
+
+/* White space as str.split sees it in ASCII text. */
+static int is_blank(unsigned char c)
+{
+    return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31);
+}
+
+static int contains(const char *text, size_t size, const char *piece, size_t length)
+{
+    return size >= length && memmem(text, size, piece, length) != NULL;
+}
+
+static int begins_with(Slice line, const char *start)
+{
+    size_t size = strlen(start);
+    return line.size >= size && !memcmp(line.start, start, size);
+}
+
+static int ends_with(Slice line, const char *end)
+{
+    size_t size = strlen(end);
+    return line.size >= size && !memcmp(line.start + line.size - size, end, size);
+}
+
+/* Whether a word is, or holds, a mail or web address. */
+static int is_address(Slice word)
+{
+    return memchr(word.start, '@', word.size) || contains(word.start, word.size, "://", 3)
+        || contains(word.start, word.size, "www.", 4);
+}
+
+/* Whether a line is quoted, or introduces quotes. */
+static int is_foreign_line(Slice line)
+{
+    static const char *fields[] = {"from", "to", "cc", "sent", "date", "subject", "reply-to", "url", "von", "an",
+                                   "gesendet", "betreff"};
+    static const char *said[] = {" wrote:", " writes:", " schrieb:", " scrisse:", " said:"};
+    if (line.start[0] == '>' || line.start[0] == '|')
+        return 1;
+    const char *colon = memchr(line.start, ':', line.size);
+    if (!colon)
+        return 0;
+    if (colon > line.start && colon - line.start < 12) {
+        const char *first = line.start, *last = colon;
+        while (first < last && (*first == '*' || *first == ' ' || *first == '\t'))
+            first++;
+        while (last > first && (last[-1] == '*' || last[-1] == ' ' || last[-1] == '\t'))
+            last--;
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+            size_t size = strlen(fields[i]);
+            int is_same = (size_t)(last - first) == size;
+            for (size_t at = 0; is_same && at < size; at++)
+                is_same = (first[at] >= 'A' && first[at] <= 'Z' ? first[at] + 32 : first[at]) == fields[i][at];
+            if (is_same)
+                return 1;
+        }
+    }
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (ends_with(line, said[i]))
+            return 1;
+    return 0;
+}
+
+static int is_signature_mark(Slice line)
+{
+    while (line.size && is_blank((unsigned char)line.start[line.size - 1]))
+        line.size--;
+    return (line.size == 2 && !memcmp(line.start, "--", 2)) || begins_with(line, "__________")
+        || begins_with(line, "-----BEGIN PGP");
+}
+
+/* The next word of a line from `*at` on; 0 where there is none. */
+static int next_word(Slice line, size_t *at, Slice *word)
+{
+    while (*at < line.size && is_blank((unsigned char)line.start[*at]))
+        (*at)++;
+    size_t start = *at;
+    while (*at < line.size && !is_blank((unsigned char)line.start[*at]))
+        (*at)++;
+    *word = (Slice){line.start + start, *at - start};
+    return *at > start;
+}
+
+/* How long a line is without its addresses. */
+static size_t size_without_addresses(Slice line)
+{
+    if (!is_address(line))
+        return line.size;
+    size_t at = 0, total = 0, count = 0;
+    for (Slice word; next_word(line, &at, &word);)
+        if (!is_address(word)) {
+            total += word.size;
+            count++;
+        }
+    return count ? total + count - 1 : 0;
+}
+
+static int append_word(PyObject *words, const char *start, size_t size)
+{
+    PyObject *word = PyUnicode_New((Py_ssize_t)size, 127);
+    if (!word)
+        return -1;
+    Py_UCS1 *letters = PyUnicode_1BYTE_DATA(word);
+    for (size_t i = 0; i < size; i++)
+        letters[i] = (Py_UCS1)(start[i] >= 'A' && start[i] <= 'Z' ? start[i] + 32 : start[i]);
+    int result = PyList_Append(words, word);
+    Py_DECREF(word);
+    return result;
+}
+
+/* Append the words of a piece of text: runs of letters and digits, and each of three signs. */
+static int append_words(PyObject *words, Slice text)
+{
+    size_t at = 0;
+    while (at < text.size) {
+        unsigned char c = (unsigned char)text.start[at];
+        if (is_word_character(c)) {
+            size_t start = at;
+            while (at < text.size && is_word_character((unsigned char)text.start[at]))
+                at++;
+            if (append_word(words, text.start + start, at - start) < 0)
+                return -1;
+        } else {
+            if ((c == '$' || c == '%' || c == '!') && append_word(words, text.start + at, 1) < 0)
+                return -1;
+            at++;
+        }
+    }
+    return 0;
+}
+
+static int append_line(PyObject *words, Slice line)
+{
+    if (!is_address(line))
+        return append_words(words, line);
+    size_t at = 0;
+    for (Slice word; next_word(line, &at, &word);)
+        if (!is_address(word) && append_words(words, word) < 0)
+            return -1;
+    return 0;
+}
+
+static PyObject *written_words(PyObject *self, PyObject *text)
+{
+    (void)self;
+    if (!PyUnicode_Check(text) || !PyUnicode_IS_ASCII(text)) {
+        PyErr_SetString(PyExc_ValueError, "the text must be ASCII");
+        return NULL;
+    }
+    const char *start = (const char *)PyUnicode_1BYTE_DATA(text);
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text), count = 0, total = 0, kept = 0;
+    if (length > MAX_ITEMS) {
+        PyErr_SetString(PyExc_ValueError, "the text is too long");
+        return NULL;
+    }
+    Slice *lines = PyMem_Malloc((length / 2 + 2) * sizeof *lines);
+    char *is_own = PyMem_Calloc(length / 2 + 2, 1);
+    PyObject *words = PyList_New(0), *result = NULL;
+    if (!lines || !is_own || !words) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    for (size_t at = 0; at < length;) {
+        const char *stop = memchr(start + at, '\n', length - at);
+        size_t size = (stop ? (size_t)(stop - start) : length) - at;
+        if (size)
+            lines[count++] = (Slice){start + at, size};
+        at += size + 1;
+    }
+    size_t written = count;
+    for (size_t i = count > MAX_SIGNATURE ? count - MAX_SIGNATURE : 0; i < count; i++)
+        if (is_signature_mark(lines[i])) {
+            written = i;
+            break;
+        }
+    for (size_t i = 0; i < written; i++)
+        if (!is_foreign_line(lines[i])) {
+            is_own[i] = 1;
+            kept++;
+            total += size_without_addresses(lines[i]);
+        }
+    if (total < FEW_CHARS && count > FEW_LINES) {
+        total = 0;
+        kept = count;
+        for (size_t i = 0; i < count; i++) {
+            is_own[i] = 1;
+            total += size_without_addresses(lines[i]);
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (is_own[i] && append_line(words, lines[i]) < 0)
+            goto end;
+    result = Py_BuildValue("(On)", words, (Py_ssize_t)(total + (kept ? kept - 1 : 0)));
+end:
+    Py_XDECREF(words);
+    PyMem_Free(lines);
+    PyMem_Free(is_own);
+    return result;
+}
+
 /* ---------------------------------------------------------------- pages as lexbor writes them out */
 
 enum { OPEN_TAG, STYLE_TAG, CLOSE_TAG, COMMENT, NOTHING };
@@ -1321,6 +1532,8 @@ static PyModuleDef_Slot module_slots[] = {
 static PyMethodDef functions[] = {
     {"smallest_hashes", smallest_hashes, METH_VARARGS,
      "smallest_hashes(words, run, count, least): of the words of letters alone, if there are so many."},
+    {"written_words", written_words, METH_O,
+     "written_words(text): the words of ASCII text that its writer chose, and how many characters were kept."},
     {"walk_source", walk_source, METH_VARARGS,
      "walk_source(source, plan, page, visible, hidden, loose, line_break, decode, most): the number of nodes, or -1."},
     {NULL, NULL, 0, NULL},

@@ -21,6 +21,7 @@ import msgspec
 from gatepost.files.values import File
 from gatepost.mail.message import Link, Message, Text
 from gatepost.names import org_domain, remove_accents, skeleton
+from gatepost.speedups import native
 
 MAX_CHARS = 6_000
 MAX_TEXTS = 6
@@ -55,16 +56,29 @@ def body_words(texts: Iterable[Text]) -> list[str]:
     seen: set[str] = set()
     room = MAX_CHARS
     for text in sorted(texts, key=lambda text: text.attached)[:MAX_TEXTS]:
-        own = _keep_written(text.visible[:room])
+        words, kept = _written_words(text.visible[:room])
         # The two halves of an alternative say the same; only words that the first does not have are news.
-        words = _split_words(fold(own))
         if not seen.issuperset(words):
             found += words
             seen.update(words)
-        room -= len(own)
+        room -= kept
         if room <= 0:
             break
     return found[:MAX_WORDS]
+
+
+def _written_words(text: str) -> tuple[list[str], int]:
+    """Return the words that the writer of a text chose, and how many characters of it were kept."""
+    if native and text.isascii():
+        found: tuple[list[str], int] = native.written_words(text)
+        return found
+    return find_written_words(text)
+
+
+def find_written_words(text: str) -> tuple[list[str], int]:
+    """The Python twin of `written_words` in `_speedups.c`, and the form for text that is not ASCII."""
+    own = _keep_written(text)
+    return _split_words(fold(own)), len(own)
 
 
 def subject_words(subject: str) -> list[str]:
