@@ -159,9 +159,10 @@ def _page(html: str, *, by_tree: bool) -> tuple[Any, ...]:
 
 
 TAGS = st.sampled_from(
-    "<p>¦</p>¦<div style='display:none'>¦<div style='color:#fff;padding:1px'>¦</div>¦<br>¦<b>¦</b>¦</a>¦<table>¦<tr>¦</td>¦"
-    "<a href='https://x.example/?a=1&amp;b=2'>¦<a href=javascript:x>¦<img src=cid:1 alt='&lt;x&gt;'>¦<td bgcolor=black>¦"
-    "</table>¦<font color=white>¦</font>¦<title>¦</title>¦<style>p{color:red}</style>¦<p class=x>¦<span onclick=x>¦"
+    "<p>¦</p>¦<div style='display:none'>¦<div style='color:#fff;padding:1px'>¦</div>¦<br>¦<b>¦</b>¦</a>¦<table>¦"
+    "<a href='https://x.example/?a=1&amp;b=2'>¦<a href=javascript:x>¦<img src=cid:1 alt='&lt;x&gt;'>¦"
+    "<td bgcolor=black>¦<tr>¦</td>¦</table>¦<font color=white>¦</font>¦<title>¦</title>¦"
+    "<style>p{color:red}</style>¦<p class=x>¦<span onclick=x>¦"
     "<style><!-- .x{display:none} --></style>¦<!-- c -->¦<!--[if mso]><a href=https://o.example>o</a><![endif]-->¦<!x¦<?y>¦"
     "<!--¦-->¦<!---->¦<script>a<b</script>¦<svg>¦</svg>¦<iframe srcdoc='<p>i'>¦<form action=/f>¦<input type=password>¦"
     "<a\"b c'd=e>¦<x<y>¦<o:p>¦</o:p>¦<body text=#ffffff>¦<center>¦<pre>\n\n¦<noscript>¦<bdo>¦<textarea>¦</textarea>¦"
