@@ -28,6 +28,7 @@ SLOW_MESSAGES = 150
 ROUNDS = 3
 CONNECTIONS = 8
 PEERS = Path(__file__).parents[2] / "shared" / "bench" / "peers.sh"
+PEERS_NAMESERVER = "127.0.0.77:53"
 PEERS_FOLDER = Path(tempfile.gettempdir()) / "gatepost-peers"
 
 
@@ -148,11 +149,11 @@ def spamd_exchange(connection: load.Connection, request: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def gatepost(messages: list[corpus.Mail]) -> Iterator[Server]:
-    """The service as `gatepost serve` runs it, on free ports, asking the name server of the peers."""
+def gatepost(messages: list[corpus.Mail], nameserver: str = PEERS_NAMESERVER) -> Iterator[Server]:
+    """The service as `gatepost serve` runs it, on free ports, asking the name server of the peers or another one."""
     with tempfile.TemporaryDirectory() as folder:
         port, core = free_port(), free_port()
-        configure(Path(folder), port, core)
+        configure(Path(folder), port, core, nameserver)
         arguments = [sys.executable, "-m", "gatepost", "serve", "--data", folder]
         with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
@@ -167,14 +168,14 @@ def gatepost(messages: list[corpus.Mail]) -> Iterator[Server]:
 TOKEN = "b" * 64
 
 
-def configure(folder: Path, port: int, core: int) -> None:
+def configure(folder: Path, port: int, core: int, nameserver: str = PEERS_NAMESERVER) -> None:
     """The two files that `gatepost serve` would write, but for ports, token and name server."""
     guard, abby = folder / "guard" / "core" / "guard.yml", folder / "abby" / "abby" / "abby.yml"
     for file in (guard, abby):
         file.parent.mkdir(parents=True)
     guard.write_text(
         f"scanSources:\n  restApi: {{host: 127.0.0.1, port: {core}}}\n"
-        "dns: {nameservers: ['127.0.0.77:53'], timeout: 1000}\nlog: {level: warning}\n"
+        f"dns: {{nameservers: ['{nameserver}'], timeout: 1000}}\nlog: {{level: warning}}\n"
     )
     abby.write_text(
         f"listen: {{host: 127.0.0.1, port: {port}}}\nlog: {{level: warning}}\n"
