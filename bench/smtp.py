@@ -1,10 +1,10 @@
 """Mail through guard compared with a Postfix that only relays: the same mail, cores and next hop for both.
 
 "Over REST" is the same mail through the Email Scanning API in the same run. "Without the analysis" is the same intake
-and relay in one process, with a core that lets everything pass. Every message goes out with MAIL, RCPT and DATA pipelined,
-over eight connections; server CPU is that of all processes of each. Postfix answers when the message is in its queue
-and delivers later, so its run ends when the next hop has the last one. A name server answers every question with "no
-such name" at once: with one that does not answer, the benchmark measured the wait for DNS.
+and relay in one process, with a core that lets everything pass. Every message goes out with MAIL, RCPT and DATA
+pipelined, over eight connections; server CPU is that of all processes of each. Postfix answers when the message is in
+its queue and delivers later, so its run ends when the next hop has the last one. A name server answers every question
+with "no such name" at once: with one that does not answer, the benchmark measured the wait for DNS.
 """
 
 import asyncio
