@@ -1,6 +1,7 @@
 """What is kept comes back as it was, first come first kept."""
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -102,3 +103,30 @@ def test_a_closed_store_says_so(storage_url: str, tmp_path: Path, new_record: Ne
         await store.close()
 
     asyncio.run(run())
+
+
+def test_a_message_writes_no_more_rows_than_its_budget(tmp_path: Path, new_record: NewRecord) -> None:
+    """docs/architecture.md, "What a message may write": a row each for the ledger, for search and for a recipient."""
+    file = tmp_path / "gatepost.db"
+
+    async def scenario() -> None:
+        store = open_store("sqlite:gatepost.db", tmp_path)
+        try:
+            await store.record_message(new_record())
+            before = _rows(file)
+            for _ in range(20):
+                await store.record_message(new_record())
+            grown = {table: count - before[table] for table, count in _rows(file).items() if count != before[table]}
+        finally:
+            await store.close()
+        counted = grown.pop("traffic", 0)
+        assert grown == {"messages": 20, "message_search": 20, "message_recipients": 20}
+        assert counted <= 2
+
+    asyncio.run(scenario())
+
+
+def _rows(file: Path) -> dict[str, int]:
+    with sqlite3.connect(file) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for (name,) in tables}
