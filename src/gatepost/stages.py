@@ -73,8 +73,12 @@ SelectedCheck = tuple[str, Callable[[Reading], Iterable[Finding]], frozenset[str
 @lru_cache(1024)
 def select_checks(signs: frozenset[str]) -> tuple[SelectedCheck, ...]:
     """The registered checks that have something to look at where these signs are; few combinations of signs occur."""
-    wanted = ((stage, check) for stage, check in CHECK_STAGES if not (check.needs and check.needs.isdisjoint(signs)))
-    return tuple((stage, check.run, check.themes) for stage, check in wanted)
+    return _keep_needed(CHECK_STAGES, signs)
+
+
+def _keep_needed(stages: Iterable[tuple[str, Check]], signs: frozenset[str]) -> tuple[SelectedCheck, ...]:
+    needed = ((stage, check) for stage, check in stages if not (check.needs and check.needs.isdisjoint(signs)))
+    return tuple((stage, check.run, check.themes) for stage, check in needed)
 
 
 STAGES: tuple[str, ...] = (
@@ -230,17 +234,17 @@ class Stages:
 
     def _select_checks(self, signs: frozenset[str]) -> Sequence[SelectedCheck]:
         """The checks that have something to look at, without those that are skipped or not wanted."""
-        selected: Sequence[SelectedCheck] = select_checks(signs)
         context = self.context
-        if context.extra:
-            selected = [*selected, *((stage, check.run, check.themes) for stage, check in name_stages(context.extra))]
-        if only := context.checks:
-            selected = [each for each in selected if each[0].removeprefix(CHECK) in only]
-        if skip := context.skip:
-            skipped = [stage for stage, _ in CHECK_STAGES if stage in skip]
-            self.outcomes += [Outcome(stage, "skipped", skip[stage]) for stage in skipped]
-            selected = [each for each in selected if each[0] not in skip]
-        return selected
+        if not (context.extra or context.checks or context.skip):
+            return select_checks(signs)
+        only, skip = context.checks, context.skip
+        wanted = [
+            (stage, check)
+            for stage, check in (*CHECK_STAGES, *name_stages(context.extra))
+            if not only or check.name in only
+        ]
+        self.outcomes += [Outcome(stage, "skipped", skip[stage]) for stage, _ in wanted if stage in skip]
+        return _keep_needed([(stage, check) for stage, check in wanted if stage not in skip], signs)
 
     def apply_lists(self, answer: LookupAnswer, subjects: tuple[Subject, ...], reading: Reading) -> Ruling:
         """What all lists together say: the entries that guard found, and the phrases in what a person reads."""
