@@ -50,7 +50,10 @@ from gatepost.mail.encodings.transfer import (
 from gatepost.mail.entity import Entity
 from gatepost.mail.message import Headers, Part
 
-_START = re.compile(rb"--[^\r\n]*+(?=(?:[\r\n\0]++[ \t]*+){1,3}[^\r\n]{0,40}?(?i:content-))")
+# One start for each line: tried at every dash of a line of dashes, it would run to the end of that line each time.
+_START = re.compile(
+    rb"(?:\A|(?<=[\r\n\0]))[ \t]*+(--[^\r\n]*+)(?=(?:[\r\n\0]++[ \t]*+){1,3}[^\r\n]{0,40}?(?i:content-))"
+)
 _FIELD = re.compile(
     rb"[\r\n\0 \t]*+(?:[!-9;-~]++[ \t]*+:|[^\r\n]{0,40}?(?i:content-))[^\r\n]*+(?:(?:\r\n|\r|\n)[ \t]++[^\r\n]*+)*"
 )
@@ -88,13 +91,11 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
     if len(source) > _MOST_BYTES:
         budget.note(LIMIT_ALTERNATIVES, "message")
     for line in _START.finditer(source, 0, _MOST_BYTES):
-        if not is_line_start(source, line.start()):
-            continue
         if len(starts) > _MOST_SEGMENTS:
             budget.note(LIMIT_ALTERNATIVES, "message")
             break
         starts.append(line.end())
-        ends.append(line.start())
+        ends.append(line.start(1))
     for start, end in zip(starts, [*ends, len(source)], strict=True):
         budget.work.segments += 1
         yield from _reread_segment(source, start, end, budget)

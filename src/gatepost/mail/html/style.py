@@ -18,6 +18,7 @@ MAX_RULES = 4_000
 MAX_STYLES = 4_000
 MAX_DECLARATIONS = 1_000
 MAX_CLASSES = 12
+MAX_FONT = 400
 OFF_SCREEN = -400.0
 TINY = 1.5
 
@@ -28,7 +29,7 @@ _AT_BLOCK = re.compile(r"(@[^{}@;]*+)\{((?:[^{}]*+\{[^{}]*+\})*+[^{}]*+)\}?")
 _RULE = re.compile(r"([^{}]*+)(?:\{([^{}]*+)\}?|\}|\Z)")
 _SIMPLE = re.compile(r"([a-z][a-z0-9]*)?([.#][\w-]+)?\Z")
 _LENGTH = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z%]*)")
-_FONT = re.compile(r"(?:^|\s)(\d*\.?\d+(?:px|pt|em|rem|%)?)\s*(?:/|\s)")
+_FONT = re.compile(r"(?:^|(?<=\s))((?:\d++(?:\.\d++)?|\.\d++)(?:px|pt|em|rem|%)?)(?:\s|/)")
 _CLIPPED = re.compile(
     r"rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?\s*\)|inset\((?:50|100)%"
 )
@@ -150,7 +151,7 @@ def _build_style(values: dict[str, str], active: str) -> Style:
 
 def _is_tiny(values: dict[str, str]) -> bool | None:
     size = values.get("font-size", "")
-    if not size and "font" in values and (match := _FONT.search(values["font"])):
+    if not size and "font" in values and (match := _FONT.search(values["font"][:MAX_FONT])):
         size = match.group(1)
     height = parse_length(size) if size else None
     return None if height is None else height <= TINY

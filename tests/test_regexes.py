@@ -1,0 +1,247 @@
+"""No regular expression of the package takes more than linear time.
+
+Every compiled pattern of every module is tried on texts that repeat what its own parts match: each character that it
+names, each piece that it repeats, and all of it without its end. A pattern is tried as it is used (`search` and the
+like, or `match`), found in the syntax tree of its module. CPU time of the thread is compared between a length and twice
+that length, several times, so that a busy machine does not decide: a linear pattern takes twice as long, a quadratic
+one four times.
+"""
+
+import ast
+import contextlib
+import importlib
+import inspect
+import pkgutil
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+import gatepost
+
+LONG = 16_384
+SHORT = 512
+# Below this, a pattern cannot hurt at any length that is tried; above it, growth is looked at.
+SECONDS = 0.004
+GROWTH = 3.0
+LIMIT = 1.0
+MAX_PUMPS = 24
+# Patterns that only ever see short text, by the number of characters that their callers let through.
+BOUNDED: dict[str, int] = {}
+_SEARCHING = {"search", "findall", "finditer", "sub", "subn", "split"}
+_ANY = {codes.CATEGORY_DIGIT: "1", codes.CATEGORY_SPACE: " ", codes.CATEGORY_WORD: "a"}
+_NONE = {codes.CATEGORY_NOT_DIGIT: "a", codes.CATEGORY_NOT_SPACE: "a", codes.CATEGORY_NOT_WORD: "-"}
+
+
+class Used(NamedTuple):
+    """A pattern with the name under which it stands, and whether it is searched for anywhere or only at one place."""
+
+    name: str
+    pattern: re.Pattern[Any]
+    searches: bool
+
+
+def _modules() -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(gatepost.__path__, "gatepost."):
+        if not found.name.endswith(("__main__", "_speedups")):
+            yield importlib.import_module(found.name)
+
+
+def _patterns() -> Iterator[Used]:
+    seen: set[int] = set()
+    for module in _modules():
+        methods = _methods(module)
+        for name, value in vars(module).items():
+            if isinstance(value, re.Pattern) and id(value) not in seen:
+                seen.add(id(value))
+                used = methods.get(name, set())
+                yield Used(f"{module.__name__}.{name}", value, not used or bool(used & _SEARCHING))
+
+
+def _methods(module: ModuleType) -> dict[str, set[str]]:
+    """Which methods of each name of a module its source calls or mentions."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.setdefault(node.value.id, set()).add(node.attr)
+    return found
+
+
+def _pumps(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
+    """Beginnings, and what is repeated after them, that could make a pattern look at the same text again and again."""
+    tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+    whole = _sample(tree)
+    found = dict.fromkeys(("", character) for character in sorted(set(_characters(tree))))
+    for before, piece in _repeats(tree, ""):
+        found[("", piece)] = found[(before, piece)] = None
+        found[("", before + piece)] = None
+    for length in (len(whole), len(whole) - 1):
+        found[("", whole[:length])] = None
+    return [(start, piece) for start, piece in found if piece][:MAX_PUMPS]
+
+
+def _sample(tree: Any) -> str:
+    return "".join(_sample_one(code, value) for code, value in tree)
+
+
+def _sample_one(code: Any, value: Any) -> str:
+    """Some text that one node of a parsed pattern matches."""
+    if code is codes.LITERAL:
+        return chr(value)
+    if code is codes.NOT_LITERAL:
+        return "a" if value != ord("a") else "b"
+    if code is codes.ANY:
+        return "a"
+    if code is codes.IN:
+        return next(iter(_members(value)), "a")
+    if code is codes.BRANCH:
+        return _sample(value[1][0])
+    if code is codes.SUBPATTERN:
+        return _sample(value[3])
+    if code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
+        return _sample(value[2]) * max(1, min(value[0], 3))
+    if code is codes.ATOMIC_GROUP:
+        return _sample(value)
+    return ""
+
+
+def _members(items: Any) -> Iterator[str]:
+    if items and items[0][0] is codes.NEGATE:
+        refused = {member for code, value in items[1:] for member in _members([(code, value)])}
+        yield next((each for each in "a1 -.x\t\n" if each not in refused), "~")
+        return
+    for code, value in items:
+        if code is codes.LITERAL:
+            yield chr(value)
+        elif code is codes.RANGE:
+            yield chr(value[0])
+        elif code is codes.CATEGORY:
+            yield _ANY.get(value) or _NONE.get(value, "a")
+
+
+def _characters(tree: Any) -> Iterator[str]:
+    for code, value in _nodes(tree):
+        if code is codes.LITERAL:
+            yield chr(value)
+        elif code is codes.IN:
+            yield from list(_members(value))[:4]
+        elif code is codes.ANY:
+            yield "a"
+
+
+def _nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
+    for code, value in tree:
+        yield code, value
+        for inner in _inside(code, value):
+            yield from _nodes(inner)
+
+
+def _inside(code: Any, value: Any) -> Iterator[Any]:
+    if code is codes.BRANCH:
+        yield from value[1]
+    elif code is codes.SUBPATTERN:
+        yield value[3]
+    elif code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
+        yield value[2]
+    elif code is codes.ATOMIC_GROUP:
+        yield value
+    elif code in (codes.ASSERT, codes.ASSERT_NOT):
+        yield value[1]
+
+
+def _repeats(tree: Any, before: str) -> Iterator[tuple[str, str]]:
+    """Each piece that a pattern repeats, with a sample of what stands before it."""
+    for code, value in tree:
+        if code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT) and value[1] > 1:
+            yield before, _sample(value[2])
+        for inner in _inside(code, value):
+            yield from _repeats(inner, before)
+        before += _sample_one(code, value)
+
+
+def _seconds(run: Callable[[Any], object], text: Any, times: int = 1) -> float:
+    best = float("inf")
+    for _ in range(times):
+        start = time.thread_time()
+        with contextlib.suppress(TimeoutError), _limited():
+            run(text)
+        best = min(best, time.thread_time() - start)
+    return best
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """End what takes a second of CPU: an exponential pattern would never end."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _run(used: Used) -> Callable[[Any], object]:
+    if not used.searches:
+        return used.pattern.match
+    return lambda text: sum(1 for _ in used.pattern.finditer(text))
+
+
+def _grows(used: Used, start: str, piece: str) -> str:
+    """How the time grows with the text, where that is more than in proportion; else ""."""
+    run, most = _run(used), BOUNDED.get(used.name, LONG)
+    length = min(SHORT, most)
+    while length <= most:
+        text = _text(used, start, piece, length)
+        first = _seconds(run, text)
+        if first >= LIMIT:
+            return f"{start!r} and {piece!r} repeated: over {LIMIT} s for {length} characters"
+        if first > SECONDS:
+            double = _text(used, start, piece, 2 * length)
+            one, two = _seconds(run, text, 5), _seconds(run, double, 3)
+            if one > SECONDS and two > GROWTH * one:
+                return f"{start!r} and {piece!r} repeated: {one:.4f} s, twice as long {two:.4f} s"
+        length *= 2
+    return ""
+
+
+def _text(used: Used, start: str, piece: str, length: int) -> Any:
+    text = start + piece * (length // len(piece)) + "\x01"
+    return text.encode("latin-1", "replace") if isinstance(used.pattern.pattern, bytes) else text
+
+
+PATTERNS = list(_patterns())
+
+
+@pytest.mark.parametrize("used", PATTERNS, ids=lambda used: used.name.removeprefix("gatepost."))
+def test_a_pattern_is_linear(used: Used) -> None:
+    for start, piece in _pumps(used.pattern):
+        assert not (found := _grows(used, start, piece)), found
+
+
+def test_the_test_finds_quadratic_patterns() -> None:
+    for pattern in (
+        r"--[^\n]*(?=\ncontent)",
+        r"(?:^|\s)(\d*\.?\d+(?:px)?)\s*(?:/|\s)",
+        r"(a+)+$",
+        r"\s+$",
+        "<!--.*?-->",
+    ):
+        used = Used("quadratic", re.compile(pattern), searches=True)
+        assert any(_grows(used, start, piece) for start, piece in _pumps(used.pattern)), pattern
+    linear = Used("linear", re.compile(r"(?:^|(?<=\s))(\d++)(?:\s|/)"), searches=True)
+    assert not any(_grows(linear, start, piece) for start, piece in _pumps(linear.pattern))
+
+
+def test_every_pattern_of_the_package_is_tried() -> None:
+    assert len(PATTERNS) > 200
