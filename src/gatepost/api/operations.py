@@ -65,7 +65,8 @@ _GGRID: dict[str, Any] = {
     "description": "The id that the scan answered, in any case",
     "schema": {"type": "string", "format": "uuid"},
 }
-_ANYWHERE = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, errors.INTERNAL_ERROR)
+_PATHS = (errors.NOT_FOUND, errors.METHOD_NOT_ALLOWED)
+_ANYWHERE = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, *_PATHS, errors.INTERNAL_ERROR)
 
 SCANNING = Interface(
     title="Gatepost Email Scanning API",
@@ -159,7 +160,7 @@ SCANNING = Interface(
             summary="This document",
             description="Needs no credential.",
             answer=None,
-            errors=(errors.MALFORMED_REQUEST, errors.INTERNAL_ERROR),
+            errors=(errors.MALFORMED_REQUEST, *_PATHS, errors.INTERNAL_ERROR),
             secured=False,
         ),
     ),
@@ -176,6 +177,7 @@ _LISTS_ERRORS = (
     errors.UNAUTHORIZED,
     errors.FORBIDDEN,
     errors.TENANT_NOT_FOUND,
+    *_PATHS,
     errors.PAYLOAD_TOO_LARGE,
     errors.UNSUPPORTED_MEDIA_TYPE,
     errors.INTERNAL_ERROR,
@@ -262,7 +264,7 @@ LISTS_API = Interface(
             summary="This document",
             description="Needs no credential.",
             answer=None,
-            errors=(errors.MALFORMED_REQUEST, errors.INTERNAL_ERROR),
+            errors=(errors.MALFORMED_REQUEST, *_PATHS, errors.INTERNAL_ERROR),
             secured=False,
         ),
     ),

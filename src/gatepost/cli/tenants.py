@@ -111,12 +111,12 @@ def domains(
 
 
 def _normalise_domains(names: Sequence[str]) -> list[str]:
-    from gatepost.lists.addresses import DOMAIN
+    from gatepost.lists.addresses import normalise_tenant_domain
     from gatepost.lists.entries import ListRefusal
 
     normal = []
     for name in names:
-        domain = DOMAIN.normalise(name)
+        domain = normalise_tenant_domain(name)
         if isinstance(domain, ListRefusal):
             raise typer.BadParameter(f"{name} {domain.reason}", param_hint="DOMAIN")
         normal.append(domain.key)
