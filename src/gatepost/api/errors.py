@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True):
 MALFORMED_REQUEST = ErrorCode(
     "malformed_request",
     400,
-    "The request cannot be parsed as what it claims to be (HTTP, multipart, JSON, UTF-8), or a JSON object has a key twice.",
+    "The request cannot be parsed as what it claims to be (HTTP, multipart, JSON, UTF-8), or JSON repeats a key.",
 )
 MISSING_PART = ErrorCode("missing_part", 400, "The part `parameters` or `email` is absent.")
 DUPLICATE_PART = ErrorCode("duplicate_part", 400, "The part `parameters` or `email` is there twice.")
