@@ -3,6 +3,7 @@
 `tests/test_docs.py` compares the pages on disk with what this module renders, so that neither can fall behind.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -204,6 +205,16 @@ def _render_operation(method: str, path: str, operation: Mapping[str, Any]) -> I
         schema = next(iter(response["content"].values()))["schema"]
         meaning = response["description"].replace("\n- ", "<br>").removeprefix("- ")
         yield f"| {status} | {_render_schema(schema)} | {_cell(meaning)} |"
+    yield from _render_examples("Request", operation.get("requestBody", {}).get("content", {}))
+    yield from _render_examples("Success", operation["responses"]["200"]["content"])
+
+
+def _render_examples(title: str, contents: Mapping[str, Any]) -> Iterator[str]:
+    for kind, content in contents.items():
+        for example in content["examples"].values():
+            yield from ("", f"{title} (`{kind}`):", "", "```json")
+            yield from json.dumps(example["value"], indent=2, ensure_ascii=False).split("\n")
+            yield "```"
 
 
 def _render_type(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
