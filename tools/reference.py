@@ -124,7 +124,8 @@ def _render_references() -> Iterator[str]:
     yield ""
     yield 'For example `token: "${file:/run/secrets/token}"` or'
     yield '`url: "postgresql://gatepost:${env:DB_PASSWORD}@db.example/gatepost"`. A variable or file that is missing or'
-    yield "empty is an error. Secrets, and passwords in URLs, are never printed."
+    yield "empty is an error. Commands that read the files, such as `gatepost tenant list`, need the same variables and"
+    yield "files as the service. Secrets, and passwords in URLs, are never printed."
 
 
 def _render_example(model: type[Section]) -> Iterator[str]:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.first_start import prepare
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby
 from gatepost.settings.in_force import differing_settings
@@ -95,3 +97,12 @@ def test_both_files_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     guard = load(folder).guard.scan_sources.rest_api
     assert guard is not None
     assert guard.secret == SECRET
+
+
+def test_the_first_start_copies_a_reference_and_not_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEPOST_TEST_SECRET", SECRET)
+    (tmp_path / GUARD_FILE).parent.mkdir(parents=True)
+    (tmp_path / GUARD_FILE).write_text('scanSources: {restApi: {secret: "${env:GATEPOST_TEST_SECRET}"}}\n')
+    prepare(DataFolder(tmp_path), None)
+    assert SECRET not in (tmp_path / ABBY_FILE).read_text()
+    assert load(tmp_path).abby.service_providers.core.secret == SECRET

@@ -220,3 +220,14 @@ def test_the_placeholder_of_the_interface_document(tmp_path: Path) -> None:
         load(write(tmp_path, "scanSources: {}\n", core))
     (fault,) = refused.value.faults
     assert "placeholder {mta_host}" in fault.sentence
+
+
+def test_a_file_in_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = with_tls(tmp_path, *make_pair(tmp_path, "one"))
+
+    def refuse(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    keys = [key for key, sentence in faults_of(folder) if "permission denied" in sentence]
+    assert keys == ["tls.certificate", "tls.key"]

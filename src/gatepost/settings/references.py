@@ -3,7 +3,7 @@
 Secrets need not stand in the files: containers hand them over in the environment, orchestrators and systemd in files.
 A reference can be all of a text or a part of it (`postgresql://gatepost:${env:DB_PASSWORD}@db/gatepost`). The content
 of a file counts without the line end behind it; a path is relative to the folder of the configuration file. `$${` is a
-plain `${`. What a reference leads to is never part of a message.
+plain `${`. Faults of a reference never show what it leads to.
 """
 
 import os

@@ -8,6 +8,7 @@ the validation context.
 import ipaddress
 import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
@@ -193,16 +194,23 @@ def _check_header_text(text: str) -> str:
 
 def _check_file(text: str, info: ValidationInfo) -> str:
     path = _make_absolute(text, info)
-    if info.context and not path.is_file():
+    if info.context and not _exists(path, Path.is_file):
         raise ValueError(f"names a file that does not exist: {path}")
     return str(path)
 
 
 def _check_folder(text: str, info: ValidationInfo) -> str:
     path = _make_absolute(text, info)
-    if info.context and not path.is_dir():
+    if info.context and not _exists(path, Path.is_dir):
         raise ValueError(f"names a folder that does not exist: {path}")
     return str(path)
+
+
+def _exists(path: Path, kind: Callable[[Path], bool]) -> bool:
+    try:
+        return kind(path)
+    except OSError as fault:
+        raise ValueError(f"cannot be read: {path}: {(fault.strerror or 'unknown error').lower()}") from None
 
 
 def _make_absolute(text: str, info: ValidationInfo) -> Path:
