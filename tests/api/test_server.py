@@ -107,6 +107,7 @@ def test_refused(port: int, request_bytes: bytes, reason: str) -> None:
         post(LENGTH, host="Host: [::1]:9081"),
         post(LENGTH, host="Host:"),
         post(LENGTH, host="", version="1.0"),
+        post(LENGTH, "Connection: upgrade", "Upgrade: h2c", host="", version="1.0"),
         post("Transfer-Encoding: Chunked", body="5\r\nhello\r\n0\r\n\r\n"),
     ],
 )

@@ -57,6 +57,8 @@ HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
         ),
         ("blocked-urls", ["a.example/caf%c3%a9", "a.example/caf%C3%A9", "a.example/café"], "a.example/caf%C3%A9"),
         ("blocked-urls", ["a.example/a|b", "a.example/a%7cb"], "a.example/a%7Cb"),
+        ("blocked-urls", ["a[.]example/b[.]php", "hxxp://a(dot)example/b.php"], "a.example/b.php"),
+        ("blocked-urls", ["a.example/c(at)d"], "a.example/c(at)d"),
         ("blocked-urls", ["a.example/x?q=%41%3d%7E", "a.example//x?q=A%3D~"], "a.example/x?q=A%3D~"),
         ("blocked-urls", ["a.example/%%36c", "a.example/%256c"], "a.example/%256c"),
         ("blocked-urls", ["a.example/*", "*://a.example/*", "a.example"], "a.example"),

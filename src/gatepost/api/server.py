@@ -51,9 +51,9 @@ def _check_head(version: str, headers: list[tuple[bytes, bytes]]) -> None:
         raise _RefusedRequest("the only Transfer-Encoding that is taken is chunked, once, with HTTP/1.1")
 
 
-def _rebuild_head(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the header section of a request without its offer to change the protocol."""
-    lines = [b"%b %b HTTP/1.1" % (method, url)]
+def _rebuild_head(first: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the header section of a request, with this first line, without its offer to change the protocol."""
+    lines = [first]
     for name, value in headers:
         if name == b"connection":
             kept = [token for token in value.split(b",") if token.strip().lower() != b"upgrade"]
@@ -110,8 +110,8 @@ class JsonHttp(HttpToolsProtocol):
 
     def _feed_without_offer(self) -> None:
         """Parse a header section again that ended in an offer to change the protocol, for its body to be read."""
-        method: bytes = self.parser.get_method()
-        head = _rebuild_head(method, self.url, self.headers)
+        first = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode("ascii"))
+        head = _rebuild_head(first, self.headers)
         self._offers_upgrade = False
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)

@@ -27,6 +27,7 @@ _PLAIN_URL = re.compile(
     r"(?:(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+/?)?\Z"
 )
 _USUAL_PORTS = frozenset({"80", "443", ""})
+_HOST_PART = re.compile(r"(?:[^/?#]{0,12}//)?[^/?#]*")
 _MAILBOX = re.compile(r"[^/?#@:]+@[^/?#@]+\Z")
 _WILD = re.compile(r"(?:https?://)?(\*\..*)\Z", re.IGNORECASE | re.DOTALL)
 _EMPTY_SEGMENTS = re.compile(r"/{2,}")
@@ -39,7 +40,7 @@ def normalise_url(text: str) -> NormalForm | ListRefusal:
     """Normalise a host, `*.host`, or a host with a path prefix."""
     if len(text) <= MAX_PLAIN and _PLAIN_URL.match(text):
         return show_as_key(text)
-    text = refang(text.strip()).removeprefix("*://")
+    text = _refang_link(text.strip()).removeprefix("*://")
     if _MAILBOX.match(text):
         return ListRefusal("is an address, not a link: senders have lists of their own")
     wild = _WILD.match(text)
@@ -58,6 +59,13 @@ def normalise_url(text: str) -> NormalForm | ListRefusal:
     if "*" in path.partition("?")[0]:
         return ListRefusal("has a * in its path: an entry covers every path that continues it after / or ?, without *")
     return show_as_key(_join_url(host, port, path))
+
+
+def _refang_link(text: str) -> str:
+    """Return a link with its scheme and host in plain signs; in a path `(at)` can be meant as it stands."""
+    host = _HOST_PART.match(text)
+    end = host.end() if host else 0
+    return refang(text[:end]) + text[end:].replace("[.]", ".")
 
 
 def _describe_no_link(text: str) -> str:
