@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,3 +148,25 @@ def test_offers_in_many_requests_of_one_connection(port: int) -> None:
 def test_connect_is_answered(port: int) -> None:
     status, _ = ask(port, b"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n")
     assert status in (200, 400)
+
+
+JAVA_CLIENT = """
+import java.net.URI;
+import java.net.http.*;
+public class Post {
+  public static void main(String[] arguments) throws Exception {
+    var request = HttpRequest.newBuilder(URI.create(arguments[0])).POST(HttpRequest.BodyPublishers.ofString("hello"));
+    var client = HttpClient.newHttpClient();
+    for (int i = 0; i < 3; i++)
+      System.out.println(client.send(request.build(), HttpResponse.BodyHandlers.ofString()).body());
+  }
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("javac"), reason="not run: a JDK is not installed")
+def test_the_default_client_of_java(port: int, tmp_path: Path) -> None:
+    (tmp_path / "Post.java").write_text(JAVA_CLIENT)
+    command = ["java", str(tmp_path / "Post.java"), f"http://127.0.0.1:{port}/a"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert [json.loads(line)[:3] for line in printed] == [["POST", "/a", "hello"]] * 3

@@ -8,7 +8,7 @@ length alone, and words that tell the date are left out.
 Every collection is weighted by the root of its size. Honest figures need mail from people whose mail was not in the
 training, so nothing here trusts a random split: the calibration is fitted on scores that each collection got from a
 model which had not seen it, as a new mailbox will. Training needs scikit-learn, which the service does not: `pip
-install scikit-learn`.
+install gatepost[train]`.
 """
 
 import math
