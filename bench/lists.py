@@ -23,9 +23,10 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from gatepost.lists.addresses import list_sender_keys, list_url_keys
+from gatepost.lists.addresses import list_sender_keys
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.entries import list_network_keys
+from gatepost.lists.links import list_url_keys
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import Actor
 from gatepost.store.entries import ListEntry, NewEntry

@@ -3,6 +3,7 @@
 `tests/test_docs.py` compares the pages on disk with what this module renders, so that neither can fall behind.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,9 @@ from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
+from gatepost.service.first_start import ABBY_YML, GUARD_YML
 from gatepost.settings.keys import AbbySettings, GuardSettings, Section
+from gatepost.settings.values import Bytes, Days, Milliseconds
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 
@@ -39,13 +42,19 @@ def render_configuration() -> Iterator[str]:
     yield ""
     yield "A folder with two files in YAML 1.2. Unknown keys, keys that are set twice, keys without a value and wrong"
     yield "types are errors that name file, line and key; nothing starts on a faulty file. `gatepost config check`"
-    yield "reads both files and reports everything at once. Paths in a file are relative to the folder of that file."
-    yield "A line `restApi {}` is read as `restApi: {}`."
+    yield "reads both files, loads the certificates that they name, and reports everything at once; it also warns of"
+    yield "weak tokens and of what would not work. Paths in a file are relative to the folder of that file. A line"
+    yield "`restApi {}` is read as `restApi: {}`."
+    yield ""
+    yield "All keys are read when a service starts: a change needs a restart of the service that reads the file, on"
+    yield "every machine that has it. SIGTERM lets requests in flight finish first. Lists, tenants, domains, keys and"
+    yield "users are not configuration: changes of them apply at once."
+    yield from _render_references()
     for model in (GuardSettings, AbbySettings):
         title, _, _ = (model.__doc__ or "").partition("\n")
         file, _, rest = title.partition(": ")
-        yield from ("", f"## {file}", "", rest.capitalize(), "")
-        yield from ("| Key | Default | Meaning |", "|---|---|---|")
+        yield from ("", f"## {file}", "", rest.capitalize(), "", *_render_example(model), "")
+        yield from ("| Key | Default | Unit | Range | Meaning |", "|---|---|---|---|---|")
         yield from _render_keys(model, "")
 
 
@@ -53,8 +62,9 @@ def _render_keys(model: type[Section], above: str) -> Iterator[str]:
     for field in model.model_fields.values():
         key = f"{above}{field.alias}"
         inner, many = _find_section(field.annotation)
-        meaning = _cell(field.description or "") + _render_choices(field.annotation) + _render_range(field)
-        yield f"| `{key}` | {_render_default(field, inner)} | {meaning} |"
+        meaning = _cell(field.description or "") + _render_choices(field.annotation)
+        unit, bounds = _render_unit(field), _render_range(field)
+        yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {meaning} |"
         if inner:
             yield from _render_keys(inner, f"{key}[]." if many else f"{key}.")
 
@@ -88,11 +98,43 @@ def _render_choices(annotation: Any) -> str:
 
 
 def _render_range(field: Any) -> str:
-    """Return the bounds of a number, ` (1 to 65535)`; empty for other values."""
+    """Return the bounds of a number, `1 to 65,535`; empty for other values."""
     bounds = {type(bound): bound for bound in _find_bounds([*field.metadata, field.annotation])}
     if Ge not in bounds or Le not in bounds:
         return ""
-    return f" ({bounds[Ge].ge} to {bounds[Le].le})"
+    return f"{bounds[Ge].ge:,} to {bounds[Le].le:,}"
+
+
+# By the type of the value; every key of one type has the same unit.
+_UNITS = {Milliseconds: "ms", Days: "days", Bytes: "bytes"}
+
+
+def _render_unit(field: Any) -> str:
+    bounds = set(_find_bounds([*field.metadata, field.annotation]))
+    return next((unit for kind, unit in _UNITS.items() if bounds == set(_find_bounds([kind]))), "")
+
+
+def _render_references() -> Iterator[str]:
+    yield from ("", "## Secrets outside of the files", "")
+    yield "A text in either file can take a value, or a part of it, from elsewhere:"
+    yield from ("", "| Written | Stands for |", "|---|---|")
+    yield "| `${env:NAME}` | the environment variable NAME |"
+    yield "| `${file:PATH}` | the content of that file, without its last line end; relative to the configuration file |"
+    yield "| `$${` | a plain `${` |"
+    yield ""
+    yield 'For example `token: "${file:/run/secrets/token}"` or'
+    yield '`url: "postgresql://gatepost:${env:DB_PASSWORD}@db.example/gatepost"`. A variable or file that is missing or'
+    yield "empty is an error. Commands that read the files, such as `gatepost tenant list`, need the same variables and"
+    yield "files as the service. Secrets, and passwords in URLs, are never printed."
+
+
+def _render_example(model: type[Section]) -> Iterator[str]:
+    """Yield an example file: what the first start writes, with every comment, as `gatepost serve` fills it in."""
+    values = {"port": 9785, "secret": "", "token": "${file:/run/secrets/border-mta}", "storage": "sqlite:gatepost.db"}
+    text = GUARD_YML if model is GuardSettings else ABBY_YML.format(**values)
+    yield from ("An example; `gatepost serve` writes nearly the same at its first start:", "", "```yaml")
+    yield from text.rstrip("\n").split("\n")
+    yield "```"
 
 
 def _find_bounds(parts: Iterable[Any]) -> Iterator[Any]:
@@ -164,6 +206,16 @@ def _render_operation(method: str, path: str, operation: Mapping[str, Any]) -> I
         schema = next(iter(response["content"].values()))["schema"]
         meaning = response["description"].replace("\n- ", "<br>").removeprefix("- ")
         yield f"| {status} | {_render_schema(schema)} | {_cell(meaning)} |"
+    yield from _render_examples("Request", operation.get("requestBody", {}).get("content", {}))
+    yield from _render_examples("Success", operation["responses"]["200"]["content"])
+
+
+def _render_examples(title: str, contents: Mapping[str, Any]) -> Iterator[str]:
+    for kind, content in contents.items():
+        for example in content["examples"].values():
+            yield from ("", f"{title} (`{kind}`):", "", "```json")
+            yield from json.dumps(example["value"], indent=2, ensure_ascii=False).split("\n")
+            yield "```"
 
 
 def _render_type(name: str, schema: Mapping[str, Any]) -> Iterator[str]:

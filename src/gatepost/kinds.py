@@ -70,6 +70,9 @@ SENDER_INVALID_FROM = Kind("sender:invalid-from", "The sender's address cannot e
 SENDER_INVISIBLE_CHARACTERS = Kind("sender:invisible-characters", "The sender's name contains invisible characters")
 SENDER_LOOKALIKE_DOMAIN = Kind("sender:lookalike-domain", "The sender's domain imitates a trusted domain")
 SENDER_MACHINE_NAME = Kind("sender:machine-name", "The sender's domain is a provider's automatic name of an IP address")
+SENDER_MALFORMED_ENVELOPE = Kind(
+    "sender:malformed-envelope", "The envelope has an address that no mail server could deliver to"
+)
 SENDER_MISSING_FROM = Kind("sender:missing-from", "The message names no sender")
 SENDER_NEW_REPLY_TO = Kind("sender:new-reply-to", "A known sender's replies go elsewhere for the first time")
 SENDER_NULL_SENDER = Kind("sender:null-sender", "The envelope sender is empty, but this is not a delivery report")

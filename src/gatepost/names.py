@@ -195,6 +195,14 @@ def is_icann_suffix(domain: str) -> bool:
     return bool(domain) and _load_icann_suffixes().publicsuffix(domain) == domain
 
 
+def is_public_suffix(domain: str) -> bool:
+    """Return whether the public suffix list names a domain, in either of its sections (`com`, `github.io`); a top-level
+    domain that it does not know, such as an internal one, is none."""
+    if is_icann_suffix(domain):
+        return True
+    return "." in domain and public_suffix(domain) == domain
+
+
 @_cache_short
 def public_suffix(domain: str) -> str:
     """Return the suffix under which anyone may register a name (`co.uk`, `github.io`), "" for an IP address.

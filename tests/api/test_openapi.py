@@ -2,12 +2,14 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 import pytest
 
 from gatepost.api.errors import ERRORS
+from gatepost.api.examples import MESSAGES
 from gatepost.api.openapi import document
-from gatepost.api.operations import SCANNING
+from gatepost.api.operations import LISTS_API, SCANNING
 from gatepost.api.scanning import Ledger, encode_scanning
 
 DOCUMENT = document(SCANNING)
@@ -79,3 +81,45 @@ def test_points_are_numbers_with_two_places() -> None:
     assert encode_scanning(ledger).startswith(b'{"score":1.10,')
     assert msgspec.json.decode(encode_scanning(ledger), type=Ledger) == ledger
     assert SCHEMAS["Ledger"]["properties"]["score"]["type"] == "number"
+
+
+BOTH = [DOCUMENT, document(LISTS_API)]
+VERBS = ("submit", "get", "release", "add", "delete", "list")
+
+
+def operations(described: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for methods in described["paths"].values() for operation in methods.values()]
+
+
+@pytest.mark.parametrize("described", BOTH, ids=["scanning", "lists"])
+def test_operations_are_verbs_in_groups(described: dict[str, Any]) -> None:
+    groups = {tag["name"] for tag in described["tags"] if tag["description"]}
+    for operation in operations(described):
+        assert operation["operationId"].startswith(VERBS)
+        assert set(operation["tags"]) <= groups
+        assert "security" in operation
+    assert {tag for operation in operations(described) for tag in operation["tags"]} == groups
+
+
+@pytest.mark.parametrize("described", BOTH, ids=["scanning", "lists"])
+def test_every_request_response_and_code_has_a_valid_example(described: dict[str, Any]) -> None:
+    shown: set[str] = set()
+    for operation in operations(described):
+        contents = [*operation.get("requestBody", {}).get("content", {}).values()]
+        for response in operation["responses"].values():
+            contents += response["content"].values()
+        for content in contents:
+            assert content["examples"], operation["operationId"]
+            root = {**content["schema"], "components": described["components"]}
+            for name, example in content["examples"].items():
+                jsonschema_rs.validator_for(root).validate(example["value"])
+                shown.add(name)
+    used = {error.code for interface in (SCANNING, LISTS_API) for each in interface.operations for error in each.errors}
+    assert set(described["components"]["schemas"]["Error"]["properties"]["error"]["x-extensible-enum"]) <= shown
+    assert used <= MESSAGES.keys() <= {error.code for error in ERRORS}
+
+
+def test_codes_of_every_path_are_described() -> None:
+    for described in BOTH:
+        codes = described["components"]["schemas"]["Error"]["properties"]["error"]["x-extensible-enum"]
+        assert {"not_found", "method_not_allowed"} <= set(codes)

@@ -3,7 +3,9 @@
 import json
 import re
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -221,7 +223,7 @@ def test_the_order_of_checks(lists: Any) -> None:
     assert error(lists.client.get("/api/public/lists/v1/nothing", headers=wrong)) == (404, "not_found")
     response = lists.client.put(f"{BASE}/addEntries", content=large, headers=wrong)
     assert error(response) == (405, "method_not_allowed")
-    assert response.headers["allow"] == "POST"
+    assert response.headers["allow"] == "POST, OPTIONS"
     response = lists.call("addEntries", large, headers=wrong)
     assert error(response) == (401, "unauthorized")
     assert response.headers["www-authenticate"] == "apikey"
@@ -472,12 +474,33 @@ def test_how_wide_a_network_may_be(lists: Any, tenant: str, block: int, trust: i
 
 
 def test_an_entry_that_expires_is_gone_at_that_moment(lists: Any, tenant: str) -> None:
-    soon = {"entry": "a.example", "expires": "2020-01-01T00:00:00Z"}
+    expires = time.time() + 1.5
+    soon = {"entry": "a.example", "expires": datetime.fromtimestamp(expires, UTC).isoformat()}
     assert added(lists, "blocked-urls", soon, "b.example", tenantUid=tenant) == 2
+    time.sleep(max(0.0, expires - time.time()) + 0.1)
     assert names(lists, "blocked-urls", tenant) == ["b.example"]
     assert deleted(lists, "blocked-urls", "a.example", tenantUid=tenant) == 0
     assert added(lists, "blocked-urls", "a.example", tenantUid=tenant) == 1
     assert names(lists, "blocked-urls", tenant) == ["a.example", "b.example"]
+
+
+def test_an_entry_that_has_expired_already_is_refused(lists: Any, tenant: str) -> None:
+    assert added(lists, "blocked-urls", "a.example", tenantUid=tenant) == 1
+    past = {"entry": "a.example", "expires": "2020-01-01T00:00:00Z"}
+    body = {"listName": "blocked-urls", "entries": [{"entry": "b.example"}, past], "tenantUid": tenant}
+    for more in ({}, {"dryRun": True}):
+        answer = lists.call("addEntries", body | more)
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_entry")
+        assert "entries[1].expires" in answer.json()["message"]
+    assert names(lists, "blocked-urls", tenant) == ["a.example"]
+
+
+def test_a_tenant_that_is_named_twice_does_not_make_an_entry_global(lists: Any, tenant: str) -> None:
+    entry = f"{tenant}.example"
+    text = f'{{"listName":"blocked-urls","tenantUid":"{tenant}","entries":[{{"entry":"{entry}"}}],"tenantUid":null}}'
+    answer = lists.call("addEntries", text.encode())
+    assert (answer.status_code, answer.json()["error"]) == (400, "malformed_request")
+    assert entry not in names(lists, "blocked-urls", None)
 
 
 def test_a_comment_has_at_most_a_thousand_characters_and_null_is_absent(lists: Any, tenant: str) -> None:
@@ -508,7 +531,7 @@ def test_other_paths(lists: Any, path: str) -> None:
 def test_other_methods(lists: Any, operation: str) -> None:
     response = lists.client.get(f"{BASE}/{operation}", headers={"Accept": "text/html"})
     assert error(response) == (405, "method_not_allowed")
-    assert response.headers["allow"] == "POST"
+    assert response.headers["allow"] == "POST, OPTIONS"
 
 
 def test_both_documents_need_no_credential(lists: Any) -> None:

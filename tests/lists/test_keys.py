@@ -2,8 +2,9 @@
 
 import pytest
 
-from gatepost.lists.addresses import list_sender_keys, list_url_keys
+from gatepost.lists.addresses import list_sender_keys
 from gatepost.lists.entries import list_network_keys
+from gatepost.lists.links import list_url_keys
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,13 @@ def test_networks(address: str, entry: str, hit: bool) -> None:
         ("https://site.example/a?b=cd", "site.example/a?b=c", False),
         ("https://site.example/x/../safe/y", "site.example/safe", True),
         ("mailto:x@evil.example", "evil.example", False),
+        ("https://site.example/%6cogin", "site.example/login", True),
+        ("https://site.example//login", "site.example/login", True),
+        ("https://site.example/%2e/login?x", "site.example/login", True),
+        ("https://site.example/a/%2E%2E//login/y", "site.example/login", True),
+        ("https://site.example/caf%c3%a9/x", "site.example/caf%C3%A9", True),
+        ("https://site.example/%256cogin", "site.example/login", False),
+        ("https://site.example/x%2Flogin", "site.example/x", False),
     ],
 )
 def test_urls(link: str, entry: str, hit: bool) -> None:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.lists import addresses, entries
-from gatepost.lists.addresses import _PLAIN_URL, normalise_sender, normalise_url
+from gatepost.lists import addresses, entries, links
+from gatepost.lists.addresses import normalise_sender, normalise_tenant_domain
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, is_custom_name
 from gatepost.lists.entries import ListRefusal, NormalForm, normalise_network
+from gatepost.lists.links import _PLAIN_URL, normalise_url
 
 HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
 
@@ -22,7 +23,48 @@ HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
         ("blocked-senders", ["ann+news@example.com"], "ann+news@example.com"),
         ("blocked-senders", ["Jörg@BÜCHER.example", "jo\u0308rg@xn--bcher-kva.example"], "jörg@xn--bcher-kva.example"),
         ("blocked-senders", ["Example.COM.", "@example.com", "example.com"], "example.com"),
-        ("blocked-senders", ["*.Example.COM"], "*.example.com"),
+        ("blocked-senders", ["*.Example.COM", "*@*.example.com", "@*.example.com"], "*.example.com"),
+        (
+            "blocked-senders",
+            [
+                "Ann Example <ann@example.com>",
+                '"Example, Ann" <ANN@example.com>',
+                "Ann<ann@example.com>",
+                "ann[@]example[.]com",
+            ],
+            "ann@example.com",
+        ),
+        ("blocked-senders", ["*@example.com", "<@example.com>", "example[.]com", "example(dot)com"], "example.com"),
+        ("blocked-senders", ["ann@[192.0.2.1]", "Ann@[192.0.2.1]"], "ann@[192.0.2.1]"),
+        ("blocked-ips", ["192[.]0[.]2[.]1", "[192.0.2.1]"], "192.0.2.1"),
+        ("blocked-ips", ["[IPv6:2001:DB8::1]", "2001:db8::1/128"], "2001:db8::1"),
+        (
+            "blocked-urls",
+            [
+                "evil.example/login",
+                "evil.example/%6cogin",
+                "evil.example/%6Cogin",
+                "evil.example//login",
+                "evil.example/./login",
+                "evil.example/x/../login",
+                "evil.example/x/%2e%2E/login",
+                "evil.example\\\\login",
+                "hxxps://evil[.]example/login",
+                "hXXp[:]//evil(.)example/login",
+                "hxxp[://]evil[dot]example//%6cogin",
+            ],
+            "evil.example/login",
+        ),
+        ("blocked-urls", ["a.example/caf%c3%a9", "a.example/caf%C3%A9", "a.example/café"], "a.example/caf%C3%A9"),
+        ("blocked-urls", ["a.example/a|b", "a.example/a%7cb"], "a.example/a%7Cb"),
+        ("blocked-urls", ["a[.]example/b[.]php", "hxxp://a(dot)example/b.php"], "a.example/b.php"),
+        ("blocked-urls", ["a.example/c(at)d"], "a.example/c(at)d"),
+        ("blocked-urls", ["a.example/x?q=%41%3d%7E", "a.example//x?q=A%3D~"], "a.example/x?q=A%3D~"),
+        ("blocked-urls", ["a.example/%%36c", "a.example/%256c"], "a.example/%256c"),
+        ("blocked-urls", ["a.example/*", "*://a.example/*", "a.example"], "a.example"),
+        ("blocked-urls", ["a.example/b/*", "a.example/b/"], "a.example/b/"),
+        ("blocked-urls", ["https://*.a.example/*", "*.a.example/", "*.a.example"], "*.a.example"),
+        ("blocked-files", [f"sha256:{HASH}", HASH], HASH.lower()),
         ("blocked-ips", ["192.0.2.77/24", "192.0.2.0/24", "::ffff:192.0.2.9/120"], "192.0.2.0/24"),
         ("blocked-ips", ["192.0.2.1/32", "192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.1"),
         ("blocked-ips", ["2001:DB8:0:0::/32", "2001:db8::/32"], "2001:db8::/32"),
@@ -74,7 +116,7 @@ def test_people_keep_their_spelling_and_compare_folded() -> None:
         ("allowed-senders", "github.io"),
         ("allowed-senders", "*.github.io"),
         ("blocked-senders", "ann@"),
-        ("blocked-senders", "*@example.com"),
+        ("blocked-senders", "*@*"),
         ("blocked-senders", "two words"),
         ("blocked-ips", "11.0.0.0/7"),
         ("blocked-ips", "2a00::/15"),
@@ -97,6 +139,49 @@ def test_people_keep_their_spelling_and_compare_folded() -> None:
 )
 def test_refused(name: str, entry: str) -> None:
     assert isinstance(BY_NAME[name].normalise(entry), ListRefusal)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "reason"),
+    [
+        ("blocked-senders", "  ", "is empty"),
+        ("blocked-senders", "foo@@bar.example", "more than one @"),
+        ("blocked-senders", "a@b.example,c@d.example", "more than one @"),
+        ("blocked-senders", "mailto:ann@example.com", "is a link"),
+        ("blocked-senders", "https://example.com/", "is a link"),
+        ("blocked-senders", "192.0.2.1", "is an IP address"),
+        ("blocked-senders", "*@192.0.2.1", "is an IP address"),
+        ("blocked-senders", "*.192.0.2.1", "is an IP address"),
+        ("blocked-senders", "example.123", "never a number"),
+        ("blocked-ips", "fe80::1%eth0", "has a zone"),
+        ("trusted-relays", "fe80::%1/64", "has a zone"),
+        ("blocked-urls", "mailto:ann@example.com", "scheme mailto:"),
+        ("blocked-urls", "ann@example.com", "is an address"),
+        ("blocked-urls", "a.example/b*c", "has a * in its path"),
+        ("blocked-urls", "*.a.example/login", "more behind it"),
+        ("blocked-urls", "*.192.0.2.1", "is an IP address"),
+        ("own-domains", "ann@example.com", "is an address"),
+        ("own-domains", "https://example.com", "is a URL"),
+        ("partner-domains", "192.0.2.1", "is an IP address"),
+    ],
+)
+def test_what_could_never_match_is_refused_with_the_reason(name: str, entry: str, reason: str) -> None:
+    refused = BY_NAME[name].normalise(entry)
+    assert isinstance(refused, ListRefusal), refused
+    assert reason in refused.reason
+
+
+@pytest.mark.parametrize("domain", ["Example.COM.", "@example.com", "example[.]com", "bücher.example", "corp"])
+def test_domains_of_tenants(domain: str) -> None:
+    assert isinstance(normalise_tenant_domain(domain), NormalForm)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    ["com", "co.uk", "github.io", "*.example.com", "*", "ann@example.com", "192.0.2.1", "", "https://a.example"],
+)
+def test_no_domains_of_tenants(domain: str) -> None:
+    assert isinstance(normalise_tenant_domain(domain), ListRefusal)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +249,8 @@ PATHS = st.text(alphabet="/ab.~-_?%#\\ A:é", max_size=20)
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """No text is plain."""
     never = re.compile(r"(?!)")
-    for name in ("_PLAIN_SENDER", "_PLAIN_URL"):
-        monkeypatch.setattr(addresses, name, never)
+    monkeypatch.setattr(addresses, "_PLAIN_SENDER", never)
+    monkeypatch.setattr(links, "_PLAIN_URL", never)
     monkeypatch.setattr(entries, "_is_plain", lambda _text: False)
 
 

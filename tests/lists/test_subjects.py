@@ -33,6 +33,7 @@ def test_subjects() -> None:
         ("type", "application/gzip"),
         ("type", "tar"),
         ("type", "gz"),
+        ("type", "tar.gz"),
     }
 
 

@@ -9,17 +9,17 @@ from gatepost.service.data_folder import StartError
 
 
 def test_a_free_port_is_bound() -> None:
-    bound = plan.bind("127.0.0.1", 0, "listen.port")
+    bound = plan.bind(("127.0.0.1",), 0, "listen.port")
     assert plan.port_of(bound) > 0
     plan.close_sockets(bound)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_a_busy_port_is_named_with_its_key(host: str) -> None:
-    bound = plan.bind("127.0.0.1", 0, "x")
+    bound = plan.bind(("127.0.0.1",), 0, "x")
     port = plan.port_of(bound)
     with pytest.raises(StartError, match=rf"{host}:{port} \(listen.port\): another program uses it"):
-        plan.bind(host, port, "listen.port")
+        plan.bind((host,), port, "listen.port")
     plan.close_sockets(bound)
 
 
@@ -28,11 +28,11 @@ def test_a_busy_port_is_named_with_its_key(host: str) -> None:
 )
 def test_other_reasons(host: str, words: str) -> None:
     with pytest.raises(StartError, match=words):
-        plan.bind(host, 1, "listen.host")
+        plan.bind((host,), 1, "listen.host")
 
 
 def test_a_port_is_taken_before_anybody_can_connect() -> None:
-    bound = plan.bind("127.0.0.1", 0, "x")
+    bound = plan.bind(("127.0.0.1",), 0, "x")
     with socket.socket() as visitor, pytest.raises(ConnectionRefusedError):
         visitor.connect(("127.0.0.1", plan.port_of(bound)))
     plan.close_sockets(bound)
@@ -40,7 +40,7 @@ def test_a_port_is_taken_before_anybody_can_connect() -> None:
 
 def test_a_port_can_be_had_again_at_once() -> None:
     """A connection that this side closed first lingers; a restart gets the port all the same."""
-    (first,) = plan.bind("127.0.0.1", 0, "x")
+    (first,) = plan.bind(("127.0.0.1",), 0, "x")
     port = plan.port_of([first])
     first.listen()
     plan.allow_reuse(first)
@@ -50,4 +50,29 @@ def test_a_port_can_be_had_again_at_once() -> None:
         accepted.close()
         first.close()
         assert visitor.recv(1) == b""
-    plan.close_sockets(plan.bind("127.0.0.1", port, "x"))
+    plan.close_sockets(plan.bind(("127.0.0.1",), port, "x"))
+
+
+def test_several_addresses_and_both_families() -> None:
+    (probe,) = plan.bind(("127.0.0.1",), 0, "x")
+    port = plan.port_of((probe,))
+    probe.close()
+    for hosts in (("127.0.0.1", "::1", "127.0.0.1"), ("::",), ("::", "0.0.0.0")):
+        bound = plan.bind(hosts, port, "listen.host")
+        try:
+            assert sorted(each.family for each in bound) == [socket.AF_INET, socket.AF_INET6]
+            for each in bound:
+                each.listen()
+            for host in ("127.0.0.1", "::1"):
+                socket.create_connection((host, port), 5).close()
+        finally:
+            plan.close_sockets(bound)
+
+
+def test_one_address_that_is_not_there_gives_all_of_them_up() -> None:
+    (probe,) = plan.bind(("127.0.0.1",), 0, "x")
+    port = plan.port_of((probe,))
+    probe.close()
+    with pytest.raises(StartError, match=r"192\.0\.2\.1"):
+        plan.bind(("127.0.0.1", "192.0.2.1"), port, "listen.host")
+    plan.close_sockets(plan.bind(("127.0.0.1",), port, "x"))

@@ -71,6 +71,8 @@ def test_the_examples_of_the_documents_are_read(folder: Write) -> None:
         "restApi\t{}  # the way in",
         "restApi {} \r",
         "restApi: {keep: none}",
+        "restApi {keep: none}",
+        "restApi {port: 3} # x",
     ],
 )
 @pytest.mark.parametrize("indent", ["  ", "      "])
@@ -81,7 +83,18 @@ def test_both_spellings_of_the_rest_source(folder: Write, line: str, indent: str
     assert (guard.scan_sources.smtp is not None) == bool(after)
 
 
-@pytest.mark.parametrize("line", ["smtp {}", "restApi {port: 3}", "restApi {} x", "xrestApi {}"])
+@pytest.mark.parametrize("line", ["scanSources: {restApi {}}", "scanSources: {restApi {}, smtp: {port: 1}}"])
+def test_the_rest_source_on_one_line(folder: Write, line: str) -> None:
+    assert load_guard(folder(f"{line}\n")).scan_sources.rest_api is not None
+
+
+def test_the_smtp_source_is_written_likewise(folder: Write) -> None:
+    smtp = load_guard(folder("scanSources:\n  smtp {port: 3}\n")).scan_sources.smtp
+    assert smtp is not None
+    assert smtp.port == 3
+
+
+@pytest.mark.parametrize("line", ["xrestApi {}", "dns {}", "restApi x"])
 def test_no_other_line_is_bent(folder: Write, line: str) -> None:
     ((file, _, key),) = faults(folder(f"scanSources:\n  {line}\n"))
     assert file == "guard.yml"
@@ -159,7 +172,7 @@ storage: {url: "mysql://db"}
         ("dns: {time-out: 2}\n", "did you mean timeout?"),
         ("dns: {zzz: 2}\n", "known here: nameservers, timeout"),
         ("unsealed: yes\n", "must be true or false, not a text"),
-        ("mainWorkerCount: 1.5\n", "must be a whole number, not a number"),
+        ("mainWorkerCount: 1.5\n", "must be a whole number, not 1.5"),
         ("mainWorkerCount: true\n", "must be a whole number, not true or false"),
         ("mainWorkerCount: 0\n", "must be at least 1, not 0"),
         ('clamd: {address: "\\ud800"}\n', "has half a character in it"),

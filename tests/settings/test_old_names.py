@@ -123,9 +123,9 @@ def test_the_check_commands_warn(
 
 def test_a_start_and_the_doctor_warn(folder: Path) -> None:
     with structlog.testing.capture_logs() as logged:
-        commands.warn_of_old_names(folder)
-    assert [entry["log_level"] for entry in logged] == ["warning"] * 3
-    assert "is now called senderHistory" in logged[0]["where"]
+        commands.log_warnings(folder)
+    assert {entry["log_level"] for entry in logged} == {"warning"}
+    assert sum("is now called" in entry["warning"] for entry in logged) == 3
     row = examination.describe_files(read_files(folder), folder)
     assert row.state == "warn"
     assert "is now called senderHistory" in row.found

@@ -9,7 +9,45 @@ from gatepost.settings import values
 from gatepost.settings.keys import AbbySettings, GuardSettings, SmtpSettings
 from gatepost.settings.values import split_address
 
-BAD_HOSTS = ["http://h", "https://", "h:9785", "https://u@h", "https://h/p", "https://h?q", "https://[x"]
+BAD_NAMES = [
+    "",
+    "a b",
+    "http://x",
+    "a/b",
+    "127.0.0.1:9",
+    "999.1.1.1",
+    "*",
+    "a.1",
+    "fe80::1%eth0",
+    "{mta_host}",
+    "[::1]",
+]
+BAD_HOPS = [
+    "h:25",
+    "smtp://",
+    "smtps://h",
+    "smtp://h:x",
+    "smtp://u:p@h",
+    "smtp://u@h",
+    "smtp://h:0",
+    "smtp://h?x",
+    "smtp://{h}",
+]
+BAD_CLAMD = ["", "host:99999", "host", "x:0", ":1"]
+BAD_NETWORKS = ["192.0.2.0/33", "x", "0.0.0.0/0", "::/0", "64.0.0.0/2"]
+BAD_HOSTS = [
+    "http://h",
+    "https://",
+    "h:9785",
+    "https://u@h",
+    "https://h/p",
+    "https://h?q",
+    "https://[x",
+    "https://h",
+    "https://{mta_host}:9785",
+    "https://h:0",
+    "https://999.1.1.1:1",
+]
 
 
 @pytest.mark.parametrize(
@@ -39,16 +77,19 @@ def test_no_addresses(text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
-        (values.Host, ["0.0.0.0", "::1", "mail.example"], ["", "a b", "http://x", "a/b"]),
+        (values.Host, ["0.0.0.0", "::1", "mail.example"], BAD_NAMES),
+        (values.Hosts, ["::", ["127.0.0.1", "::1"]], [[], ["*"], *BAD_NAMES]),
+        (values.ClamdAddress, ["127.0.0.1:3310", "/run/clamd.sock", "av.example:3310"], BAD_CLAMD),
         (values.Nameserver, ["192.0.2.53:53", "::1"], ["ns.example", "192.0.2.300"]),
-        (values.Network, ["192.0.2.1", "192.0.2.0/24", "2001:db8::/32"], ["192.0.2.0/33", "x"]),
+        (values.Network, ["192.0.2.1", "192.0.2.0/24", "2001:db8::/32"], BAD_NETWORKS),
+        (values.Network, ["10.0.0.0/8", "fc00::/7", "8.0.0.0/8"], ["2000::/3"]),
         (values.ListenAddress, ["127.0.0.1:9090", "[::1]:9090"], ["127.0.0.1", "[::1]", "x:y"]),
-        (values.CoreHost, ["https://h:9785", "https://h", "https://[::1]:9785/"], BAD_HOSTS),
-        (values.NextHop, ["smtp://h:25", "smtp://h"], ["h:25", "smtp://", "smtps://h", "smtp://h:x"]),
+        (values.CoreHost, ["https://h:9785", "https://h:443", "https://[::1]:9785/"], BAD_HOSTS),
+        (values.NextHop, ["smtp://h:25", "smtp://h"], BAD_HOPS),
         (values.StorageUrl, ["sqlite:a.db", "postgresql://u:p@h/d"], ["", "sqlite:", "a.db", "postgresql:x"]),
         (values.QuarantineUrl, ["file:///var/q", "s3://bucket/x"], ["ftp://x", "s3:", "/var/q"]),
         (values.TenantUid, ["0198C5A2-7c11-7d3e-9f00-00000000aa01"], ["x", ""]),
-        (values.Domain, ["example.com", "EXAMPLE.com."], ["", "*.example.com", "a@b", "a b"]),
+        (values.Domain, ["example.com", "EXAMPLE.com."], ["", "*.example.com", "a@b", "a b", "co.uk", "192.0.2.1"]),
         (values.Secret, ["64 hex digits", "x"], ["", " x", "x\n", "ü"]),
     ],
 )  # fmt: skip
@@ -75,5 +116,5 @@ def test_nothing_is_coerced_and_nothing_changes() -> None:
 
 
 def test_other_providers_are_accepted() -> None:
-    stated = {"serviceProviders": {"core": {"hosts": ["https://h"]}, "search": {"hosts": 3}}}
+    stated = {"serviceProviders": {"core": {"hosts": ["https://h:9785"]}, "search": {"hosts": 3}}}
     assert AbbySettings.model_validate(stated).service_providers.core.long_request_timeout == 3_600_000

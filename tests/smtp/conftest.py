@@ -264,7 +264,7 @@ async def housed(
         tls=None if tls == "off" else context,
         tls_required=tls == "required",
     )
-    sockets = bind("127.0.0.1", 0, "test")
+    sockets = bind(("127.0.0.1",), 0, "test")
     deployment.port = port_of(sockets)
     deployment.intake = Intake(deployment.services, sockets, max_connections, parse_networks(listed))
     running = asyncio.create_task(deployment.intake.run_here())

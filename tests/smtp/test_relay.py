@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from gatepost.smtp.next_hop import NextHopError
+from gatepost.smtp.relay import Relay
+
 MESSAGE = b"Subject: x\r\n\r\n.dot\r\ny\r\n"
 STUFFED = MESSAGE.replace(b"\r\n.", b"\r\n..") + b".\r\n"
 
@@ -250,7 +253,6 @@ def test_a_message_that_is_given_up_is_never_ended_with_a_dot(deployment: Any, h
     [
         ({}, 250, 1),
         ({"RCPT TO:<two@": "550 5.1.1 no"}, 550, 0),
-        ({"MAIL": None}, 451, 0),
         ({"dot": "452 4.3.1 full"}, 452, 0),
     ],
     ids=repr,
@@ -265,5 +267,19 @@ def test_a_release_goes_to_all_recipients_or_to_none(
             answer = await gate.relay.send("a@x.example", ("one@y.example", "two@y.example"), MESSAGE)
             assert (answer.code, len(next_hop.messages)) == (code, sent)
             assert not sent or next_hop.messages[0] == STUFFED[:-3]
+
+    run(test())
+
+
+def test_a_release_that_gets_no_reply_says_what_happened(deployment: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        next_hop = hop()
+        async with deployment(next_hop) as gate:
+            next_hop.says = {"MAIL": None}
+            with pytest.raises(NextHopError, match=r"^closed the connection$"):
+                await gate.relay.send("a@x.example", ("one@y.example",), MESSAGE)
+        relay = Relay("smtp://127.0.0.1:1", tls="off", hostname="x.example")
+        with pytest.raises(NextHopError, match=r"^refused the connection$"):
+            await relay.send("a@x.example", ("one@y.example",), MESSAGE)
 
     run(test())

@@ -72,11 +72,23 @@ def _render_operation(path: str, method: str, operation: dict[str, Any]) -> Iter
         yield "<h3>Request</h3>"
         for media_type, content in operation["requestBody"]["content"].items():
             yield f"<p><code>{escape(media_type)}</code></p>{_render_fields(content['schema'])}"
+            yield from _render_examples(content)
     yield "<h3>Answers</h3><table><tr><th>Status<th>Type<th>Meaning</tr>"
     for status, response in operation["responses"].items():
         kinds = ", ".join(_render_type(content["schema"]) for content in response.get("content", {}).values())
         yield f"<tr><td>{escape(status)}<td>{kinds}<td>{_render_text(response['description'])}</tr>"
-    yield "</table></section>"
+    yield "</table>"
+    for response in operation["responses"].values():
+        for content in response.get("content", {}).values():
+            yield from _render_examples(content)
+    yield "</section>"
+
+
+def _render_examples(content: dict[str, Any]) -> Iterator[str]:
+    """Yield the examples of a request or response, folded."""
+    for name, example in content.get("examples", {}).items():
+        shown = json.dumps(example["value"], indent=2, ensure_ascii=False)
+        yield f"<details><summary>Example: {escape(name)}</summary><pre>{escape(shown)}</pre></details>"
 
 
 def _render_schema(name: str, schema: dict[str, Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from gatepost.api.lists import (
     GetListsRequest,
     ListEntriesRequest,
 )
-from gatepost.api.requests import ClientLeft
+from gatepost.api.requests import ClientLeft, decode_json, find_repeated_key
 from gatepost.ids import canonical
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.times import milliseconds
@@ -89,15 +89,12 @@ class BodyReader(Generic[B]):
             body = self._decoder.decode(data)
         except (ValueError, RecursionError):
             return self._faults(data)
-        return body if _is_sound(body) else self._faults(data)
+        return body if _is_sound(body) and not find_repeated_key(data) else self._faults(data)
 
     def _faults(self, data: bytes | bytearray) -> Failure:
-        try:
-            found = msgspec.json.decode(data)
-        except RecursionError:
-            return Failure(MALFORMED_REQUEST, "the body is nested too deeply")
-        except ValueError:
-            return Failure(MALFORMED_REQUEST, "the body is not valid JSON in UTF-8")
+        found = decode_json("the body", data)
+        if isinstance(found, Failure):
+            return found
         return list_faults(INVALID_REQUEST, _object_faults("the body", "", found, self._fields))
 
 

@@ -284,7 +284,9 @@ def _normalise_entries(stated: tuple[NewListEntry, ...], definition: ListDefinit
         return _too_many_entries(len(stated))
     made = [new_entry(each, definition) for each in stated]
     refused = [
-        f"entries[{index}].entry {each.reason}" for index, each in enumerate(made) if isinstance(each, ListRefusal)
+        f"entries[{index}].{each.field}{'' if each.field == 'entry' else ': the entry'} {each.reason}"
+        for index, each in enumerate(made)
+        if isinstance(each, ListRefusal)
     ]
     if refused:
         return list_faults(INVALID_ENTRY, refused)

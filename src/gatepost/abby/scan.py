@@ -20,8 +20,8 @@ from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
 from gatepost.abby.list_bodies import kind_of, list_faults, wrong_kind
 from gatepost.abby.upload import TOO_LARGE, read_upload
-from gatepost.api.errors import INVALID_PARAMETERS, MALFORMED_REQUEST, TENANT_NOT_FOUND, Failure
-from gatepost.api.requests import ClientLeft, content_length, parse_boundary
+from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
+from gatepost.api.requests import ClientLeft, content_length, decode_json, find_repeated_key, parse_boundary
 from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import (
     MAX_BODY,
@@ -46,7 +46,11 @@ def read_parameters(data: bytes) -> Envelope | Failure:
         request = _DECODER.decode(data)
     except (ValueError, RecursionError):
         return _faults(data)
-    return _envelope(request) if _is_sound(request) else _faults(data)
+    try:
+        sound = _is_sound(request) and not find_repeated_key(data)
+    except (ValueError, RecursionError):  # in a field that is not known, and was skipped
+        sound = False
+    return _envelope(request) if sound else _faults(data)
 
 
 def _is_sound(request: MessageAnalysisRequest) -> bool:
@@ -90,12 +94,9 @@ def _is_address(value: str) -> bool:
 
 def _faults(data: bytes) -> Failure:
     """Return every fault by the name of its field."""
-    try:
-        found = msgspec.json.decode(data)
-    except RecursionError:
-        return Failure(MALFORMED_REQUEST, "the part parameters is nested too deeply")
-    except ValueError:
-        return Failure(MALFORMED_REQUEST, "the part parameters is not valid JSON in UTF-8")
+    found = decode_json("the part parameters", data)
+    if isinstance(found, Failure):
+        return found
     return list_faults(INVALID_PARAMETERS, _request_faults(found))
 
 

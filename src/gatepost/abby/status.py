@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,7 +16,7 @@ from gatepost.api.errors import (
     PAYLOAD_TOO_LARGE,
     Failure,
 )
-from gatepost.api.requests import is_from_this_machine
+from gatepost.api.requests import decode_json, is_from_this_machine
 from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import SystemStatus, encode_scanning
 
@@ -91,8 +90,7 @@ async def _body_fault(request: Request) -> Failure | None:
         return Failure(MALFORMED_REQUEST, "the request body stopped arriving")
     if not data:
         return None
-    try:
-        found = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return Failure(MALFORMED_REQUEST, "the body is not valid JSON in UTF-8")
+    found = decode_json("the body", data)
+    if isinstance(found, Failure):
+        return found
     return None if isinstance(found, dict) else Failure(INVALID_PARAMETERS, "the body must be an object")

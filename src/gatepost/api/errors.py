@@ -32,7 +32,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 MALFORMED_REQUEST = ErrorCode(
-    "malformed_request", 400, "The request cannot be parsed as what it claims to be (HTTP, multipart, JSON, UTF-8)."
+    "malformed_request",
+    400,
+    "The request cannot be parsed as what it claims to be (HTTP, multipart, JSON, UTF-8), or JSON repeats a key.",
 )
 MISSING_PART = ErrorCode("missing_part", 400, "The part `parameters` or `email` is absent.")
 DUPLICATE_PART = ErrorCode("duplicate_part", 400, "The part `parameters` or `email` is there twice.")
@@ -45,14 +47,18 @@ INVALID_PARAMETERS = ErrorCode(
 INVALID_REQUEST = ErrorCode("invalid_request", 400, "A field of the body fails validation; the message names each one.")
 EMPTY_EMAIL = ErrorCode("empty_email", 400, "The part `email` has no bytes.")
 TOO_MANY_ENTRIES = ErrorCode("too_many_entries", 400, "More than 500 entries in one call.")
-INVALID_ENTRY = ErrorCode("invalid_entry", 400, "The list's kind refuses an entry; the message gives its index.")
+INVALID_ENTRY = ErrorCode(
+    "invalid_entry", 400, "The list refuses an entry, or the entry has expired already; the message gives its index."
+)
 UNAUTHORIZED = ErrorCode("unauthorized", 401, "No, malformed, unknown, expired or revoked credential.")
 FORBIDDEN = ErrorCode("forbidden", 403, "The credential is valid and may not do this.")
 NOT_FOUND = ErrorCode("not_found", 404, "There is nothing at this path.")
 LIST_NOT_FOUND = ErrorCode("list_not_found", 404, "There is no list of this name in this scope.")
 TENANT_NOT_FOUND = ErrorCode("tenant_not_found", 404, "There is no tenant with this uid.")
 MESSAGE_NOT_FOUND = ErrorCode("message_not_found", 404, "No analysis with this ggrid is on record.")
-METHOD_NOT_ALLOWED = ErrorCode("method_not_allowed", 405, "The path exists; `Allow` says with which methods.")
+METHOD_NOT_ALLOWED = ErrorCode(
+    "method_not_allowed", 405, "The path exists, and takes other methods; `Allow` names them."
+)
 LIST_FULL = ErrorCode("list_full", 409, "The call would take the list past `maxSize`; nothing of it was applied.")
 PAYLOAD_TOO_LARGE = ErrorCode("payload_too_large", 413, "The request body is over the limit, announced or streamed.")
 UNSUPPORTED_MEDIA_TYPE = ErrorCode(

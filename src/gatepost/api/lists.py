@@ -43,7 +43,10 @@ class NewListEntry(_Request, frozen=True):
     entry: Annotated[Entry, msgspec.Meta(description="In any spelling; it is stored in its normal form")]
     comment: Annotated[Comment | None, msgspec.Meta(description="For people; empty if absent")] = None
     expires: Annotated[
-        DateTime | None, msgspec.Meta(description="From then on it does not match any more; absent: for good")
+        DateTime | None,
+        msgspec.Meta(
+            description="From then on it does not match any more; absent: for good. A time in the past is refused"
+        ),
     ] = None
 
 
@@ -150,7 +153,7 @@ class ListsOfScope(_Answer, frozen=True):
 
 
 class PublicListsEntry(_Answer, frozen=True, gc=False):
-    """One line of the stream. It holds nothing that could hold it, so the collector need not look at millions."""
+    """One entry of the list: one line of the stream."""
 
     entry: str
     comment: str

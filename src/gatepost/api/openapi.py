@@ -9,17 +9,20 @@ from typing import Any, Literal
 import msgspec
 
 from gatepost.api.errors import ERRORS, Error, ErrorCode
+from gatepost.api.examples import MESSAGES, to_json
 
 REF = "#/components/schemas/{name}"
 Schema = dict[str, Any]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One method of one path. `body` is the `requestBody` object as it stands, `answer` the type of a success."""
+    """One method of one path. `body` is the `requestBody` object as it stands, `answer` the type of a success, and
+    `example` a value of that type. `tag` groups operations; generated clients make a module or class of each group."""
 
     method: Literal["get", "post"]
     path: str
     id: str
+    tag: str
     summary: str
     description: str
     answer: Any
@@ -28,16 +31,19 @@ class Operation(msgspec.Struct, frozen=True):
     parameters: tuple[Mapping[str, Any], ...] = ()
     media_type: str = "application/json"
     secured: bool = True
+    example: Any = None
 
 
 class Interface(msgspec.Struct, frozen=True):
-    """One HTTP interface. `types` are described besides those that operations name."""
+    """One HTTP interface. `types` are described besides those that operations name, `tags` are the groups of
+    operations with a sentence for each."""
 
     title: str
     version: str
     description: str
     security: Mapping[str, Any]
     operations: tuple[Operation, ...]
+    tags: Mapping[str, str]
     types: tuple[type, ...] = ()
 
 
@@ -59,6 +65,7 @@ def document(interface: Interface) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": text} for name, text in interface.tags.items()],
         "paths": _paths(interface.operations),
         "components": {"schemas": _plain(schemas), "securitySchemes": {"credential": dict(interface.security)}},
     }
@@ -78,6 +85,7 @@ def _paths(operations: Iterable[Operation]) -> dict[str, Any]:
 def _describe_operation(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.id,
+        "tags": [operation.tag],
         "summary": operation.summary,
         "description": operation.description,
         "responses": {"200": _success(operation), **dict(_failures(operation.errors))},
@@ -86,14 +94,16 @@ def _describe_operation(operation: Operation) -> dict[str, Any]:
         described["parameters"] = [dict(parameter) for parameter in operation.parameters]
     if operation.body:
         described["requestBody"] = dict(operation.body)
-    if operation.secured:
-        described["security"] = [{"credential": []}]
+    described["security"] = [{"credential": []}] if operation.secured else []
     return described
 
 
 def _success(operation: Operation) -> dict[str, Any]:
     schema = {"type": "object"} if operation.answer is None else ref(operation.answer)
-    return {"description": "Success", "content": {operation.media_type: {"schema": schema}}}
+    content: dict[str, Any] = {"schema": schema}
+    if operation.example is not None:
+        content["examples"] = {"success": {"summary": operation.summary, "value": to_json(operation.example)}}
+    return {"description": "Success", "content": {operation.media_type: content}}
 
 
 def ref(named: type) -> dict[str, str]:
@@ -109,12 +119,20 @@ def _failures(errors: Iterable[ErrorCode]) -> Iterator[tuple[str, Any]]:
         lines = "\n".join(f"- `{error.code}`: {error.meaning}" for error in by_status[status])
         response: dict[str, Any] = {
             "description": lines,
-            "content": {"application/json": {"schema": ref(Error)}},
+            "content": {"application/json": {"schema": ref(Error), "examples": _examples(by_status[status])}},
         }
         headers = _headers(status)
         if headers:
             response["headers"] = headers
         yield str(status), response
+
+
+def _examples(errors: Iterable[ErrorCode]) -> dict[str, Any]:
+    """Return an example of each error code."""
+    return {
+        error.code: {"summary": error.meaning, "value": {"error": error.code, "message": MESSAGES[error.code]}}
+        for error in errors
+    }
 
 
 def _headers(status: int) -> dict[str, Any]:

@@ -1,11 +1,10 @@
-"""The Email Scanning API as a table of operations: what `GET /v1/openapi.json` and `/docs` are made from.
-
-The List API as a table of operations: what `GET /api/public/lists/v1/openapi.json` and `/docs` are made from.
-"""
+"""Both HTTP interfaces as tables of operations: what their `openapi.json`, `/docs` and the reference pages are made
+from."""
 
 from typing import Any
 
-from gatepost.api import errors
+from gatepost.api import errors, examples
+from gatepost.api.examples import to_json
 from gatepost.api.lists import (
     AddEntriesRequest,
     DeleteEntriesRequest,
@@ -47,6 +46,12 @@ _UPLOAD: dict[str, Any] = {
                     },
                 },
             },
+            "examples": {
+                "message": {
+                    "summary": "A message and its envelope",
+                    "value": {"parameters": to_json(examples.PARAMETERS), "email": examples.EMAIL},
+                }
+            },
             "encoding": {
                 "parameters": {"contentType": "application/json"},
                 "email": {"contentType": "message/rfc822, application/octet-stream"},
@@ -56,7 +61,12 @@ _UPLOAD: dict[str, Any] = {
 }
 _EMPTY: dict[str, Any] = {
     "required": False,
-    "content": {"application/json": {"schema": {"type": "object"}}},
+    "content": {
+        "application/json": {
+            "schema": {"type": "object"},
+            "examples": {"empty": {"summary": "An empty object; no body at all means the same", "value": {}}},
+        }
+    },
 }
 _GGRID: dict[str, Any] = {
     "name": "ggrid",
@@ -64,8 +74,10 @@ _GGRID: dict[str, Any] = {
     "required": True,
     "description": "The id that the scan answered, in any case",
     "schema": {"type": "string", "format": "uuid"},
+    "example": examples.RESULT.ggrid,
 }
-_ANYWHERE = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, errors.INTERNAL_ERROR)
+_PATHS = (errors.NOT_FOUND, errors.METHOD_NOT_ALLOWED)
+_ANYWHERE = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, *_PATHS, errors.INTERNAL_ERROR)
 
 SCANNING = Interface(
     title="Gatepost Email Scanning API",
@@ -80,12 +92,20 @@ SCANNING = Interface(
         "scheme": "bearer",
         "description": "A token of `staticApiTokens`. It may submit and ask for the status without any permission.",
     },
+    tags={
+        "Scanning": "Submit messages and wait for the result.",
+        "Status": "The state of the message queue.",
+        "Messages": "Results on record, and messages that are held.",
+        "Description": "This description of the interface.",
+    },
     types=(MessageAnalysisRequest,),
     operations=(
         Operation(
             method="post",
             path="/v1/messageQueue/submitEmail",
             id="submitEmail",
+            tag="Scanning",
+            example=examples.RESULT,
             summary="Submit a message and wait for its analysis",
             description=(
                 "Submits a message to the analysis queue and waits for the analysis to complete. The request body may "
@@ -114,7 +134,9 @@ SCANNING = Interface(
         Operation(
             method="post",
             path="/v1/admin/status",
-            id="status",
+            id="getStatus",
+            tag="Status",
+            example=examples.STATUS,
             summary="Ask for the system status",
             description="Takes no body, an empty body or `{}`; unknown fields are ignored.",
             answer=SystemStatus,
@@ -124,7 +146,9 @@ SCANNING = Interface(
         Operation(
             method="get",
             path="/v1/messages/{ggrid}",
-            id="message",
+            id="getMessage",
+            tag="Messages",
+            example=examples.MESSAGE,
             summary="Read one analysis with its ledger",
             description="Needs the permission `messages.read`. The `counted` points of all findings add up to `score`.",
             answer=AnalysedMessage,
@@ -134,7 +158,9 @@ SCANNING = Interface(
         Operation(
             method="post",
             path="/v1/messages/{ggrid}/release",
-            id="release",
+            id="releaseMessage",
+            tag="Messages",
+            example=examples.RELEASE,
             summary="Send a held message on, once",
             description=(
                 "Needs the permission `messages.release`. Sends a message that is in the quarantine, or was kept with "
@@ -155,11 +181,13 @@ SCANNING = Interface(
         Operation(
             method="get",
             path="/v1/openapi.json",
-            id="openapi",
+            id="getOpenApi",
+            tag="Description",
+            example={"openapi": "3.1.0", "info": {"title": "Gatepost Email Scanning API", "version": SCANNING_VERSION}},
             summary="This document",
             description="Needs no credential.",
             answer=None,
-            errors=(errors.MALFORMED_REQUEST, errors.INTERNAL_ERROR),
+            errors=(errors.MALFORMED_REQUEST, *_PATHS, errors.INTERNAL_ERROR),
             secured=False,
         ),
     ),
@@ -176,6 +204,7 @@ _LISTS_ERRORS = (
     errors.UNAUTHORIZED,
     errors.FORBIDDEN,
     errors.TENANT_NOT_FOUND,
+    *_PATHS,
     errors.PAYLOAD_TOO_LARGE,
     errors.UNSUPPORTED_MEDIA_TYPE,
     errors.INTERNAL_ERROR,
@@ -183,8 +212,9 @@ _LISTS_ERRORS = (
 _ONE_LIST = (*_LISTS_ERRORS, errors.LIST_NOT_FOUND)
 
 
-def _body(named: type) -> dict[str, Any]:
-    return {"required": True, "content": {"application/json": {"schema": ref(named)}}}
+def _body(example: Any) -> dict[str, Any]:
+    shown = {"request": {"summary": "A request for one tenant", "value": to_json(example)}}
+    return {"required": True, "content": {"application/json": {"schema": ref(type(example)), "examples": shown}}}
 
 
 LISTS_API = Interface(
@@ -202,12 +232,19 @@ LISTS_API = Interface(
         "name": "Authorization",
         "description": "`apikey <API_KEY>`. A key made for one tenant may act on that tenant only.",
     },
+    tags={
+        "Lists": "The lists of a scope.",
+        "Entries": "The entries of one list.",
+        "Description": "This description of the interface.",
+    },
     types=(AddEntriesRequest, DeleteEntriesRequest, GetListsRequest, ListEntriesRequest),
     operations=(
         Operation(
             method="post",
             path=f"{LISTS_BASE}/addEntries",
             id="addEntries",
+            tag="Entries",
+            example=examples.CHANGE,
             summary="Add list entries in bulk",
             description=(
                 "At most 500 entries a call, all of them or, on any error, none. An entry that the list has already "
@@ -215,36 +252,42 @@ LISTS_API = Interface(
                 "same entry twice counts once, and the last one wins. A refused entry is named by its index."
             ),
             answer=ListChange,
-            body=_body(AddEntriesRequest),
+            body=_body(examples.ADD),
             errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL),
         ),
         Operation(
             method="post",
             path=f"{LISTS_BASE}/deleteEntries",
             id="deleteEntries",
+            tag="Entries",
+            example=examples.CHANGE,
             summary="Delete list entries in bulk",
             description=(
                 "At most 500 entries a call, all of them or, on any error, none. An entry that the list does not have "
                 "is ignored and does not count."
             ),
             answer=ListChange,
-            body=_body(DeleteEntriesRequest),
+            body=_body(examples.DELETE),
             errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES),
         ),
         Operation(
             method="post",
             path=f"{LISTS_BASE}/getLists",
             id="getLists",
+            tag="Lists",
+            example=examples.LISTS,
             summary="List available lists",
             description="All lists of the chosen scope, whether they have entries or not.",
             answer=ListsOfScope,
-            body=_body(GetListsRequest),
+            body=_body(examples.GET),
             errors=_LISTS_ERRORS,
         ),
         Operation(
             method="post",
             path=f"{LISTS_BASE}/listEntries",
             id="listEntries",
+            tag="Entries",
+            example=examples.ENTRY,
             summary="List all entries of one list",
             description=(
                 "One `PublicListsEntry` per line, ordered by entry: one consistent snapshot. A stream that fails "
@@ -252,17 +295,19 @@ LISTS_API = Interface(
             ),
             answer=PublicListsEntry,
             media_type=NDJSON,
-            body=_body(ListEntriesRequest),
+            body=_body(examples.LIST),
             errors=(*_ONE_LIST, errors.OVERLOADED),
         ),
         Operation(
             method="get",
             path=f"{LISTS_BASE}/openapi.json",
-            id="listsOpenapi",
+            id="getListsOpenApi",
+            tag="Description",
+            example={"openapi": "3.1.0", "info": {"title": "Gatepost List API", "version": LISTS_VERSION}},
             summary="This document",
             description="Needs no credential.",
             answer=None,
-            errors=(errors.MALFORMED_REQUEST, errors.INTERNAL_ERROR),
+            errors=(errors.MALFORMED_REQUEST, *_PATHS, errors.INTERNAL_ERROR),
             secured=False,
         ),
     ),

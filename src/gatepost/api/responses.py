@@ -110,10 +110,11 @@ class HttpErrors:
 def _routing_response(fault: HTTPException, scope: Scope) -> Response:
     """Return the response where the router found no such path, or no such method there."""
     if fault.status_code == METHOD_NOT_ALLOWED.status:
-        allowed = ", ".join(sorted((fault.headers or {}).get("Allow", "").split(", ")))
+        methods = sorted((fault.headers or {}).get("Allow", "").split(", "))
+        allowed = ", ".join([*methods, "OPTIONS"])
         if scope["method"] == "OPTIONS":
-            return Response(status_code=204, headers={"Allow": f"{allowed}, OPTIONS"})
-        message = f"{scope['method']} is not possible here; {allowed} is"
+            return Response(status_code=204, headers={"Allow": allowed})
+        message = f"{scope['method']} is not possible here; use {' or '.join(methods)}"
         return failure_response(Failure(METHOD_NOT_ALLOWED, message, (("Allow", allowed),)), scope)
     return failure_response(Failure(NOT_FOUND, "there is nothing at this path"), scope)
 

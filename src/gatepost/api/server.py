@@ -2,14 +2,22 @@
 
 uvicorn answers a request that it cannot parse in plain text, takes header sections of any length and waits for them for
 ever. Here the answer is an `Error` like every other, a header section holds at most 64 KiB, and it comes within 30 s.
+
+The parser takes requests that RFC 9112 has a server refuse, since a proxy in front may read them otherwise: without a
+Host or with two (section 3.2), of other versions than 1.0 and 1.1, and with transfer codings other than `chunked`
+(section 6.1). They are refused. An offer to change the protocol (`Upgrade`, as Java's client sends with every request
+to `http://`) may be ignored (RFC 9110 section 7.8). The parser would drop the body of such a request, so the request is
+parsed again without the offer.
 """
 
 import asyncio
 import logging
+import re
 import ssl
 from pathlib import Path
 from typing import Any
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -20,6 +28,40 @@ MAX_HEAD = 64 << 10
 HEAD_SECONDS = 30.0
 KEEP_ALIVE_SECONDS = 75
 
+_VERSIONS = ("1.0", "1.1")
+# RFC 3986 section 3.2.2, with the port; the host of `Host` may be empty.
+_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?\Z")
+
+
+class _RefusedRequest(Exception):  # noqa: N818  an outcome, not a fault
+    """Ends the parsing of a request that is not answered; its text is the reason."""
+
+
+def _check_head(version: str, headers: list[tuple[bytes, bytes]]) -> None:
+    """Raise `_RefusedRequest` for a request whose meaning RFC 9112 leaves open or has refused."""
+    if version not in _VERSIONS:
+        raise _RefusedRequest(f"HTTP/{version} is not spoken here; send HTTP/1.1")
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        raise _RefusedRequest(f"the request has {'more than one' if hosts else 'no'} Host header")
+    if hosts and not _HOST.match(hosts[0]):
+        raise _RefusedRequest("the Host header is not a host, with :port if need be")
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and (codings != [b"chunked"] or version == "1.0"):
+        raise _RefusedRequest("the only Transfer-Encoding that is taken is chunked, once, with HTTP/1.1")
+
+
+def _rebuild_head(first: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the header section of a request, with this first line, without its offer to change the protocol."""
+    lines = [first]
+    for name, value in headers:
+        if name == b"connection":
+            kept = [token for token in value.split(b",") if token.strip().lower() != b"upgrade"]
+            lines += [b"connection: " + b",".join(kept)] if kept else []
+        elif name != b"upgrade":
+            lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join((*lines, b"", b""))
+
 
 class JsonHttp(HttpToolsProtocol):
     """One connection."""
@@ -28,6 +70,7 @@ class JsonHttp(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._in_head = True
         self._head_begun = False
+        self._offers_upgrade = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
@@ -40,17 +83,49 @@ class JsonHttp(HttpToolsProtocol):
             return
         if self._in_head:
             self._head_bytes += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._feed(data)
         if self._in_head and self._head_bytes > MAX_HEAD:
             self.send_400_response("the header section is larger than 64 KiB")
         elif self._head_begun and self._head_timer is None:
             self._expect_head()
+
+    def _feed(self, data: bytes) -> None:
+        left = memoryview(data)
+        while True:
+            try:
+                self.parser.feed_data(left)
+            except httptools.HttpParserUpgrade as offer:
+                if not self._offers_upgrade:
+                    return  # CONNECT, which is answered without its body
+                left = left[offer.args[0] :]
+                self._feed_without_offer()
+            except httptools.HttpParserError as fault:
+                reason = fault.__context__
+                known = isinstance(reason, _RefusedRequest)
+                self.send_400_response(str(reason) if known else "Invalid HTTP request received.")
+                return
+            else:
+                return
+
+    def _feed_without_offer(self) -> None:
+        """Parse a header section again that ended in an offer to change the protocol, for its body to be read."""
+        first = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode("ascii"))
+        head = _rebuild_head(first, self.headers)
+        self._offers_upgrade = False
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(head)
 
     def on_message_begin(self) -> None:
         self._head_begun = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        _check_head(self.parser.get_http_version(), self.headers)
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._offers_upgrade = True
+            return
         self._in_head = self._head_begun = False
         self._head_bytes = 0
         if self._head_timer is not None:
@@ -59,6 +134,8 @@ class JsonHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        if self._offers_upgrade:
+            return
         self._in_head = True
         super().on_message_complete()
 

@@ -16,7 +16,7 @@ from gatepost.checks.links.urls import brand_in_path, download, recipient_in_lin
 from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, reply_to
 from gatepost.checks.sender.authentication import authentication
 from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
-from gatepost.checks.sender.envelope import envelope
+from gatepost.checks.sender.envelope import envelope, malformed_envelope
 from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
 from gatepost.checks.sender.host_names import host_names
 from gatepost.checks.sender.lookalikes import homograph, lookalike
@@ -90,4 +90,5 @@ CHECKS: tuple[Check, ...] = (
     protected_document,
     calendar_invitation,
     recipient_domain,
+    malformed_envelope,
 )

@@ -80,10 +80,13 @@ def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as printed by gatepost apikey list.")],
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Revoke a key. It is refused from the next call on and cannot be restored."""
+    from gatepost.cli.printing import print_result
+
     key = require_found(with_store(config, data, lambda store: store.revoke_api_key(key_id)), key_id)
-    print(f"Revoked {key.name}.")
+    print_result(json, _describe(key), f"Revoked {key.name}.")
 
 
 def _row(key: "ApiKey") -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def _group() -> None:
 def check(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Read both files; print every fault, or the values that differ from their defaults."""
     from gatepost.settings.faults import ConfigError
-    from gatepost.settings.files import find_old_names
+    from gatepost.settings.files import find_warnings
 
     folder = config_folder(config, data_folder(data))
     try:
@@ -30,7 +30,7 @@ def check(config: ConfigOption = None, data: DataOption = None, json: JsonOption
     except ConfigError as fault:
         _print_faults(fault, json)
         raise typer.Exit(1) from None
-    _print_values(values, find_old_names(folder), json)
+    _print_values(values, find_warnings(folder), json)
 
 
 def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
@@ -39,11 +39,11 @@ def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
     from gatepost.settings.in_force import differing_settings
 
     if (folder / GUARD_FILE).exists() == (folder / ABBY_FILE).exists():
-        both = load(folder)
+        both = load(folder, certificates=True)
         return {GUARD_FILE.name: differing_settings(both.guard), ABBY_FILE.name: differing_settings(both.abby)}
     if (folder / GUARD_FILE).exists():
         return {GUARD_FILE.name: differing_settings(load_guard(folder))}
-    return {ABBY_FILE.name: differing_settings(load_abby(folder))}
+    return {ABBY_FILE.name: differing_settings(load_abby(folder, certificates=True))}
 
 
 def _print_faults(fault: Any, json: bool) -> None:

@@ -23,7 +23,7 @@ from gatepost.client import Client
 from gatepost.client.exchange import ApiError
 from gatepost.service.data_folder import StartError
 
-_REFUSED = re.compile(r"entries\[(\d+)\]\.entry ([^;]*)")
+_REFUSED = re.compile(r"entries\[(\d+)\]\.(?:entry|expires: the entry) ([^;]*)")
 
 Send = Callable[[list[FileRecord]], ListChange]
 

@@ -185,11 +185,12 @@ def export(
     no_verify: NoVerifyOption = False,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format ndjson.")] = False,
 ) -> None:
     """Write all entries of a list, by default as lines of JSON. A file is written completely or not at all."""
     from gatepost.cli.list_files import write_entries
 
-    wanted = _parse_format(kind, file) if kind or file.suffix else "ndjson"
+    wanted = _parse_format(kind, file) if (kind or file.suffix) and not json else "ndjson"
     write_entries(
         ListService(url, key_file, cacert, no_verify, config, data), name, parse_tenant_uid(tenant), file, wanted
     )

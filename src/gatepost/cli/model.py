@@ -37,12 +37,14 @@ def train(
         typer.Option(metavar="FILE", help="Write the model card to this file; beside the model by default."),
     ] = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Train a text model from labelled mail and write it with its model card.
 
     Without --out the model goes into models/ of the data folder. Feedback in the data folder is used as well.
     """
     from gatepost.cli import training
+    from gatepost.cli.printing import print_result
     from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
     from gatepost.textmodel.deployed import FOLDER, OWN
     from gatepost.textmodel.figures import write_model_card
@@ -58,8 +60,13 @@ def train(
     place.write_bytes(model.to_bytes())
     text = card or place.with_suffix(".md")
     text.write_text(write_model_card(model, without or (), [str(folder) for folder in corpus]), "utf-8")
-    print(f"{place}: {len(model.words):,} words and marks, {len(model.pairs):,} pairs, from {len(chosen):,} messages.")
-    print(f"{text}: the model card, with sources and limits.")
+    sizes = {"words": len(model.words), "pairs": len(model.pairs), "messages": len(chosen)}
+    print_result(
+        json,
+        {"model": str(place), "card": str(text), **sizes},
+        f"{place}: {sizes['words']:,} words and marks, {sizes['pairs']:,} pairs, from {sizes['messages']:,} messages.\n"
+        f"{text}: the model card, with sources and limits.",
+    )
 
 
 @app.command("evaluate")
@@ -109,8 +116,10 @@ def feedback(
     ham: Annotated[bool, typer.Option("--ham", help="The messages were wanted.")] = False,
     spam: Annotated[bool, typer.Option("--spam", help="The messages were unwanted.")] = False,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Record messages that were judged wrongly, for the next training."""
+    from gatepost.cli.printing import print_result
     from gatepost.cli.scanners import messages_in
     from gatepost.mail.reader import read
     from gatepost.near_duplicates import Signature, compute_signature
@@ -126,6 +135,8 @@ def feedback(
         name = kept.save_feedback(place, mail.raw, ham)
         changes[name] = compute_signature(body_words(read(mail.raw).texts)) if spam else ()
     save_mark(place / FOLDER, changes)
-    print(f"{len(changes)} recorded as {'ham' if ham else 'spam'}; gatepost model train uses them.")
+    label = "ham" if ham else "spam"
+    text = f"{len(changes)} recorded as {label}; gatepost model train uses them."
     if spam and any(changes.values()):
-        print("Near-duplicates of them are held after the next start of the service.")
+        text += "\nNear-duplicates of them are held after the next start of the service."
+    print_result(json, {"label": label, "recorded": len(changes)}, text)

@@ -25,6 +25,14 @@ def print_json(value: Any, *, indent: int = 2) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode())
 
 
+def print_result(json: bool, value: Any, text: str) -> None:
+    """Print the result of a command, as JSON or as text."""
+    if json:
+        print_json(value)
+    else:
+        print(text)
+
+
 def table(*columns: str) -> Table:
     """Return a plain table."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

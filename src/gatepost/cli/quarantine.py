@@ -134,9 +134,14 @@ def release(
 
 @app.command("delete")
 def delete(
-    ggrids: GgridsArgument, tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None
+    ggrids: GgridsArgument,
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Delete held messages permanently. Their results stay on record."""
+    from gatepost.cli.printing import print_result
     from gatepost.scanning.held_mail import DeleteOrder
     from gatepost.store.audit import CLI
 
@@ -146,8 +151,9 @@ def delete(
         return [await held.delete(DeleteOrder(uid, owner, by=CLI)) for uid in uids]
 
     done = _with_quarantine(config, data, delete_all)
-    for uid, gone in zip(uids, done, strict=True):
-        print(f"{uid}: deleted" if gone else f"{uid}: not held, or being released")
+    pairs = list(zip(uids, done, strict=True))
+    lines = [f"{uid}: deleted" if gone else f"{uid}: not held, or being released" for uid, gone in pairs]
+    print_result(json, [{"ggrid": uid, "deleted": gone} for uid, gone in pairs], "\n".join(lines))
     if not all(done):
         raise typer.Exit(1)
 
@@ -159,8 +165,10 @@ def export(
     tenant: TenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Write a held message to GGRID.eml, readable only by the current user."""
+    from gatepost.cli.printing import print_result
     from gatepost.scanning.held_mail import ExportOrder, NotHeld
     from gatepost.store.audit import CLI
 
@@ -172,7 +180,7 @@ def export(
     # Exclusive: an existing file or link of that name is not written through.
     with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(raw)
-    print(goal)
+    print_result(json, {"ggrid": uid, "file": str(goal), "bytes": len(raw)}, str(goal))
 
 
 def _describe_outcome(uid: str, outcome: "ReleaseOutcome") -> str:

@@ -1,6 +1,6 @@
 """`gatepost serve`, `gatepost guard` and `gatepost abby`: both services in one process, or one each.
 
-`gatepost serve` prints where it listens and how to send the first message.
+`gatepost serve` prints where it listens, how to send the first message, and what a shell needs for the commands.
 """
 
 import shlex
@@ -51,9 +51,22 @@ def greet(started: "Started") -> None:
         console.print(Panel.fit(Text(text), title="Gatepost", border_style="green"))
     else:
         print(text)
-    which = "" if started.token_file else ", with TOKEN set to one of staticApiTokens"
-    print(f"\nSend a message, from any shell{which}:\n\n{render_curl(started)}\n")
+    if started.takes_scans:
+        which = "" if started.token_file else ", with TOKEN set to one of staticApiTokens"
+        print(f"\nSend a message, from any shell{which}:\n\n{render_curl(started)}")
+    else:
+        print("\nThe Email Scanning API is off: add restApi under scanSources in guard.yml, and restart.")
+    print(f"\nFor the gatepost commands of the documentation, in another shell:\n\n{render_exports(started)}\n")
     sys.stdout.flush()
+
+
+def render_exports(started: "Started") -> str:
+    """Return a line that makes a shell find this program and the data of this service."""
+    programs = Path(sys.executable).parent
+    values = [f'PATH={shlex.quote(str(programs))}:"$PATH"', f"GATEPOST_DATA={shlex.quote(str(started.data.path))}"]
+    if started.config != started.data.path:
+        values.append(f"GATEPOST_CONFIG={shlex.quote(str(started.config))}")
+    return " ".join(["export", *values])
 
 
 def _welcome_lines(started: "Started") -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
 
 if TYPE_CHECKING:
     from gatepost.store.copy import Progress
@@ -33,17 +33,20 @@ def copy(
     ],
     data: DataOption = None,
     force: ForceOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Copy all data from one database to another, as one consistent snapshot."""
     import asyncio
 
+    from gatepost.cli.printing import print_result
     from gatepost.store.copy import copy as copy_store
 
     folder = data_folder(data).path
     rows = _show_progress(
         "Copying", lambda progress: asyncio.run(copy_store(source, target, folder, progress, force=force))
     )
-    print(f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart.")
+    text = f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart."
+    print_result(json, {"rows": rows}, text)
 
 
 def backup(
@@ -51,14 +54,17 @@ def backup(
     config: ConfigOption = None,
     data: DataOption = None,
     force: ForceOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Write all data of the database to one file; the service may keep running."""
+    from gatepost.cli.printing import print_result
     from gatepost.store import copy as backups
 
     url, folder = _find_storage(config, data)
     goal = file.expanduser().absolute()
     _show_progress("Backing up", lambda progress: backups.backup(url, folder, goal, progress, force=force))
-    print(f"{goal} is complete. It contains addresses and subjects of mail: protect it.")
+    text = f"{goal} is complete. It contains addresses and subjects of mail: protect it."
+    print_result(json, {"file": str(goal), "bytes": goal.stat().st_size}, text)
 
 
 def restore(
@@ -66,14 +72,16 @@ def restore(
     config: ConfigOption = None,
     data: DataOption = None,
     force: ForceOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Replace all data of the database by a backup; the service may keep running."""
+    from gatepost.cli.printing import print_result
     from gatepost.store import copy as backups
 
     url, folder = _find_storage(config, data)
     taken = file.expanduser().absolute()
     _show_progress("Restoring", lambda progress: backups.restore(url, folder, taken, progress, force=force))
-    print(f"Restored from {taken}.")
+    print_result(json, {"file": str(taken)}, f"Restored from {taken}.")
 
 
 def _find_storage(config: Path | None, data: Path | None) -> tuple[str, Path]:

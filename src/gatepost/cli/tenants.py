@@ -67,16 +67,19 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Delete a tenant with its lists, keys, domains and results; its audit trail stays.
 
     Asks for confirmation on a terminal unless --yes is given.
     """
+    from gatepost.cli.printing import print_result
+
     wanted = parse_tenant_uid(uid) or ""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete tenant {wanted} with its lists, keys, domains and results?", abort=True)
     tenant = require_found(with_store(config, data, lambda store: store.delete_tenant(wanted)), wanted)
-    print(f"Deleted {tenant.name}.")
+    print_result(json, _describe(tenant), f"Deleted {tenant.name}.")
 
 
 @app.command("domains")
@@ -111,12 +114,12 @@ def domains(
 
 
 def _normalise_domains(names: Sequence[str]) -> list[str]:
-    from gatepost.lists.addresses import DOMAIN
+    from gatepost.lists.addresses import normalise_tenant_domain
     from gatepost.lists.entries import ListRefusal
 
     normal = []
     for name in names:
-        domain = DOMAIN.normalise(name)
+        domain = normalise_tenant_domain(name)
         if isinstance(domain, ListRefusal):
             raise typer.BadParameter(f"{name} {domain.reason}", param_hint="DOMAIN")
         normal.append(domain.key)

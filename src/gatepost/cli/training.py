@@ -6,6 +6,8 @@ has the name of the folder.
 """
 
 import csv
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,7 +156,8 @@ def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:
     except TrainingError as fault:
         raise StartError(f"No model can be trained from this mail: {fault}.") from None
     except ModuleNotFoundError as fault:
-        raise StartError(f"Training needs {fault.name}: pip install 'gatepost[train]'.") from None
+        install = f"{shlex.quote(sys.executable)} -m pip install 'scikit-learn>=1.7'"
+        raise StartError(f"Training needs {fault.name}, which is not installed. Install it with: {install}") from None
     sizes: dict[str, dict[str, int]] = {}
     for sample in chosen:
         labels = sizes.setdefault(sample.corpus, {})

@@ -30,8 +30,10 @@ def create(
     tenant: Annotated[str | None, typer.Option(metavar="UID", help="Limit the user to this tenant.")] = None,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Create a user. The password is read from standard input, or generated and printed once."""
+    from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
     from gatepost.store.errors import NameTaken, NotFound
 
@@ -45,9 +47,8 @@ def create(
         raise StartError(f"There is no tenant {uid}.")
     if isinstance(user, NameTaken):
         raise StartError(f"A user named {user.name} already exists.")
-    print(f"Created {user.name} as {role}.")
-    if invented:
-        _print_password(user.name, password)
+    text = f"Created {user.name} as {role}."
+    print_result(json, _describe(user) | _new_password(password, invented), _add_password(text, password, invented))
 
 
 @app.command("list")
@@ -64,21 +65,22 @@ def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
 
 
 @app.command("password")
-def password(name: NameArgument, config: ConfigOption = None, data: DataOption = None) -> None:
+def password(
+    name: NameArgument, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
+) -> None:
     """Set a new password for a user, lift a lock-out and end all sessions.
 
     The password is read from standard input, or generated and printed once.
     """
+    from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
 
     user = _find_user(name, config, data)
     new, invented = _read_password(user.name)
     kept = _hash_password(new)
     with_store(config, data, lambda store: store.set_password(user.uid, kept, CLI))
-    if invented:
-        _print_password(user.name, new)
-    else:
-        print(f"The password of {user.name} was changed.")
+    text = f"The password of {user.name} was changed."
+    print_result(json, {"name": user.name, **_new_password(new, invented)}, _add_password(text, new, invented))
 
 
 @app.command("disable")
@@ -87,8 +89,10 @@ def disable(
     enable: Annotated[bool, typer.Option("--enable", help="Enable the user again.")] = False,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Disable a user and end all sessions; with --enable, enable the user again."""
+    from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
     from gatepost.store.errors import LastAdministrator
 
@@ -96,17 +100,20 @@ def disable(
     outcome = with_store(config, data, lambda store: store.change_user(user.uid, by=CLI, disabled=not enable))
     if isinstance(outcome, LastAdministrator):
         raise StartError(f"{user.name} is the last administrator; create another one first.")
-    print(f"{user.name} is enabled." if enable else f"{user.name} is disabled.")
+    state = "enabled" if enable else "disabled"
+    print_result(json, {"name": user.name, "state": "active" if enable else state}, f"{user.name} is {state}.")
 
 
 @app.command("forget-second-factor")
-def forget(name: NameArgument, config: ConfigOption = None, data: DataOption = None) -> None:
+def forget(name: NameArgument, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Turn off the second factor of a user who lost the device."""
+    from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
 
     user = _find_user(name, config, data)
     with_store(config, data, lambda store: store.set_totp(user.uid, None, CLI))
-    print(f"{user.name} signs in without a second factor.")
+    text = f"{user.name} signs in without a second factor."
+    print_result(json, {"name": user.name, "secondFactor": "off"}, text)
 
 
 def _find_user(name: str, config: Any, data: Any) -> "User":
@@ -142,8 +149,13 @@ def _hash_password(password: str) -> str:
     return asyncio.run(PasswordHashes().hash(password))
 
 
-def _print_password(name: str, password: str) -> None:
-    print(f"New password for {name}: {password} It is shown only once.")
+def _add_password(text: str, password: str, invented: bool) -> str:
+    return f"{text} The new password is {password} (shown only once)." if invented else text
+
+
+def _new_password(password: str, invented: bool) -> dict[str, str]:
+    """Return the password for JSON output, if it was generated: whoever typed one knows it."""
+    return {"password": password} if invented else {}
 
 
 def _describe(user: "User") -> dict[str, Any]:

@@ -1,17 +1,14 @@
-"""Kinds of list entries that name a host: domains, senders, URLs, people.
+"""Kinds of list entries that name who sends or receives: domains, senders, people, and the domains of tenants.
 
 A host is written alone or with a wildcard: `example.com` is that name, `*.example.com` every name below it. A domain of
 one's own or of a partner includes all names below it. A sender is an address, a domain, or `*.domain`. People are
 written as `Name <address>`; the spelling is kept, and names are compared folded.
 
-A URL is a host, `*.host`, or a host with a path prefix. Scheme, user info and fragment are dropped, port and query
-kept, dot segments resolved; the path keeps its case. A prefix ends at `/`, `?` or the end, so `example.com/safe` does
-not cover `example.com/safe-evil`.
+Usual spellings are understood (`Name <ann@example.com>` and `*@example.com` for a sender, `example[.]com` anywhere).
+What no message could ever match is refused with the reason, since an entry without effect looks like protection.
 """
 
 import re
-
-import can_ada
 
 from gatepost.lists.entries import (
     Category,
@@ -19,10 +16,11 @@ from gatepost.lists.entries import (
     ListRefusal,
     NormalForm,
     fold_phrase,
+    refang,
     refuse_nothing,
     show_as_key,
 )
-from gatepost.names import is_icann_suffix, is_ip, normal_address, normal_domain, public_suffix
+from gatepost.names import is_icann_suffix, is_ip, is_public_suffix, normal_address, normal_domain, public_suffix
 
 _LABELS = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
@@ -46,7 +44,16 @@ def normalise_pattern(text: str) -> str | ListRefusal:
     host = normalise_host(text[2:] if wild else text)
     if isinstance(host, ListRefusal):
         return ListRefusal("would match everything") if text.strip() in ("*", "*.") else host
+    if host.rpartition(".")[2].isdigit():
+        return ListRefusal(_describe_number(host))
     return f"*.{host}" if wild else host
+
+
+def _describe_number(host: str) -> str:
+    """Return why a name whose last label is a number cannot be a domain (RFC 3696 section 2)."""
+    if is_ip(host):
+        return "is an IP address, not a domain: the address of a sending host belongs in a list of networks"
+    return "is not a host name: the last label of a domain is never a number"
 
 
 def refuse_wide(pattern: str, category: Category) -> str:
@@ -69,7 +76,30 @@ def list_patterns(host: str) -> tuple[str, ...]:
 def normalise_domain(text: str) -> NormalForm | ListRefusal:
     """Normalise a domain: `*.example.com` and `@example.com` mean the same as `example.com`, since the names below are
     included anyway."""
-    host = normalise_host(text.strip().removeprefix("*.").removeprefix("@"))
+    text = refang(text.strip()).removeprefix("*@").removeprefix("@").removeprefix("*.")
+    host = _refuse_no_domain(text) or normalise_pattern(text)
+    return host if isinstance(host, ListRefusal) else show_as_key(host)
+
+
+def _refuse_no_domain(text: str) -> ListRefusal | None:
+    """Return why a text that is an address or a URL is no domain; None for everything else."""
+    if "@" in text:
+        return ListRefusal("is an address: write its domain alone")
+    return ListRefusal("is a URL: write its host alone") if "://" in text else None
+
+
+def normalise_tenant_domain(text: str) -> NormalForm | ListRefusal:
+    """Normalise a recipient domain of a tenant: one name, without the names below it.
+
+    Mail for all of `co.uk` cannot be one tenant's, and a wildcard would match nothing, since recipients are looked up
+    by their exact domain.
+    """
+    text = refang(text.strip())
+    if text.startswith("*"):
+        return ListRefusal("has a wildcard: a tenant has exact domains, so name each one")
+    host = _refuse_no_domain(text.removeprefix("@")) or normalise_pattern(text.removeprefix("@"))
+    if isinstance(host, str) and is_public_suffix(host):
+        return ListRefusal(f"is too wide: {host} is a public suffix, under which anybody can get a name")
     return host if isinstance(host, ListRefusal) else show_as_key(host)
 
 
@@ -86,22 +116,45 @@ DOMAIN = EntryKind(
 _SPACES = re.compile(r"[\s\x00-\x1f\x7f]")
 # A local part that is its own normal form, as most are.
 _PLAIN_SENDER = re.compile(r"[a-z0-9.+_=-]+\Z")
+_NAMED = re.compile(r"[^<>]*+<\s*+([^<>]*[^<>\s])\s*+>\Z")
+_LINK = re.compile(r"[a-z][a-z0-9+.-]{0,30}://|mailto:", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"\Z')
+# Signs that no mail program leaves in a local part that is not quoted (RFC 5322 section 3.2.3), and wildcards.
+_NEVER_LOCAL = re.compile(r"[*<>,;:]")
 
 
 def normalise_sender(text: str) -> NormalForm | ListRefusal:
-    """Normalise a sender: `Ann@Example.COM`, `<ann@example.com>` and `ann@example.com` are one address; `@example.com`
-    is the domain."""
-    text = text.strip().removeprefix("<").removesuffix(">").strip()
-    if "@" not in text.removeprefix("@"):
-        pattern = normalise_pattern(text.removeprefix("@"))
-        return pattern if isinstance(pattern, ListRefusal) else show_as_key(pattern)
+    """Normalise a sender: `Ann@Example.COM`, `<ann@example.com>` and `Ann <ann@example.com>` are one address;
+    `@example.com` and `*@example.com` are the domain."""
     local, _, domain = text.rpartition("@")
-    host = normalise_host(domain)
-    if isinstance(host, str) and _PLAIN_SENDER.match(local):
-        return show_as_key(f"{local}@{host}")
-    if isinstance(host, ListRefusal) or not local or _SPACES.search(local) or "*" in local:
+    if _PLAIN_SENDER.match(local) and _LABELS.match(domain):
+        return show_as_key(text)
+    text = _remove_display_name(refang(text.strip()))
+    scheme = _LINK.match(text)
+    if scheme:
+        return ListRefusal(f"is a link: write the address alone, without {scheme.group()}")
+    local, at, domain = text.rpartition("@")
+    if not at or local in ("", "*"):
+        pattern = normalise_pattern(domain)
+        return pattern if isinstance(pattern, ListRefusal) else show_as_key(pattern)
+    host = _normalise_literal(domain) or normalise_host(domain)
+    if "@" in local and not _QUOTED.match(local):
+        return ListRefusal("has more than one @: an entry is one address")
+    if isinstance(host, ListRefusal) or _SPACES.search(local) or _NEVER_LOCAL.search(local):
         return ListRefusal("is neither an address nor a domain nor *.domain")
     return show_as_key(normal_address(f"{local}@{host}"))
+
+
+def _remove_display_name(text: str) -> str:
+    """Return the address of `Name <address>`, as mail programs show and copy it; any other text as it is."""
+    match = _NAMED.match(text)
+    return match.group(1) if match else text
+
+
+def _normalise_literal(domain: str) -> str:
+    """Return an address literal (RFC 5321 section 4.1.3) as messages are compared with it; "" for other domains."""
+    literal = normal_domain(domain)
+    return literal if literal.startswith("[") and literal.endswith("]") and is_ip(literal) else ""
 
 
 def refuse_sender(key: str, category: Category) -> str:
@@ -124,103 +177,6 @@ SENDER = EntryKind(
     "ann@example.com",
     normalise_sender,
     refuse_sender,
-    keyed=True,
-)
-
-
-MAX_SEGMENTS = 24
-MAX_PLAIN = 253
-# A scheme, not a host with its port: what follows the colon is no digit.
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,30}:(?!\d)", re.IGNORECASE)
-# What parsing would leave as it is, as most entries: a host of small letters that is no number, and a simple path.
-_PLAIN_URL = re.compile(
-    r"(?:(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+(?!xn--)[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
-    r"(?:(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+/?)?\Z"
-)
-_USUAL_PORTS = frozenset({"80", "443", ""})
-
-
-def normalise_url(text: str) -> NormalForm | ListRefusal:
-    """Normalise a host, `*.host`, or a host with a path prefix."""
-    if len(text) <= MAX_PLAIN and _PLAIN_URL.match(text):
-        return show_as_key(text)
-    text = text.strip()
-    if text.startswith("*."):
-        pattern = normalise_pattern(text)
-        return pattern if isinstance(pattern, ListRefusal) else show_as_key(pattern)
-    parts = split_url(text)
-    if parts is None:
-        return ListRefusal("is neither a host nor *.host nor a host with a path")
-    host, port, path = parts
-    if not is_ip(host):
-        checked = normalise_pattern(host)
-        if isinstance(checked, ListRefusal):
-            return checked
-    return show_as_key(_join_url(host, port, path))
-
-
-def refuse_url(key: str, category: Category) -> str:
-    """Return why a host pattern is too wide, or ""; paths and IP addresses never are."""
-    host = key.split("/", 1)[0]
-    return "" if "/" in key or is_ip(host) or ":" in host else refuse_wide(host, category)
-
-
-def split_url(text: str) -> tuple[str, str, str] | None:
-    """Return host, port ("" for the usual ones) and path with query ("" for the root) by the WHATWG URL standard."""
-    address = text if _SCHEME.match(text) else f"http://{text}"
-    try:
-        url = can_ada.parse(address)
-    except ValueError:
-        return None
-    if url.protocol not in ("http:", "https:") or not url.hostname:
-        return None
-    port = "" if url.port in _USUAL_PORTS else url.port
-    path = url.pathname + url.search
-    return url.hostname.rstrip("."), port, "" if path == "/" else path
-
-
-def list_url_keys(url: str) -> tuple[str, ...]:
-    """Return every entry that would match this URL: with and without its port, every level of host and path."""
-    parts = split_url(url)
-    if parts is None:
-        return ()
-    host, port, path = parts
-    paths = _list_prefixes(path)
-    found = [*list_patterns(host), *(host + prefix for prefix in paths)]
-    if port:
-        found += [f"{host}:{port}", *(f"{host}:{port}{prefix}" for prefix in paths)]
-    return tuple(dict.fromkeys(found))
-
-
-def _join_url(host: str, port: str, path: str) -> str:
-    return f"{host}:{port}{path}" if port else host + path
-
-
-def _list_prefixes(path: str) -> list[str]:
-    """Return the prefixes that cover a path: `/a/b?c` can be covered by `/a`, `/a/`, `/a/b` and `/a/b?c`."""
-    cuts: list[str] = []
-    place = 0
-    while len(cuts) < 2 * MAX_SEGMENTS:
-        place = _find_next_end(path, place + 1)
-        if place < 0:
-            break
-        cuts.append(path[:place])
-        if path[place] == "/":
-            cuts.append(path[: place + 1])
-    return [*cuts, path] if path else []
-
-
-def _find_next_end(path: str, start: int) -> int:
-    ends = [place for place in (path.find("/", start), path.find("?", start)) if place >= 0]
-    return min(ends, default=-1)
-
-
-URL = EntryKind(
-    "url",
-    "a host, *.host, or a host with a path that the URL starts with",
-    "example.com/login",
-    normalise_url,
-    refuse_url,
     keyed=True,
 )
 

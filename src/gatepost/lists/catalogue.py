@@ -9,7 +9,7 @@ from typing import get_args
 
 import msgspec
 
-from gatepost.lists.addresses import DOMAIN, PERSON, SENDER, URL
+from gatepost.lists.addresses import DOMAIN, PERSON, SENDER
 from gatepost.lists.entries import (
     DIGEST,
     FILETYPE,
@@ -22,6 +22,7 @@ from gatepost.lists.entries import (
     NormalForm,
     limit_key,
 )
+from gatepost.lists.links import URL
 
 LARGE = 10_000_000
 SMALL = 100_000
@@ -54,6 +55,8 @@ class ListDefinition(msgspec.Struct, frozen=True):
         """Return an entry of this list in its normal form, or why it is none."""
         if len(text) > MAX_ENTRY:
             return ListRefusal(f"is longer than {MAX_ENTRY:,} characters")
+        if not text.strip():
+            return ListRefusal("is empty")
         kind = KINDS[self.kind]
         normal = kind.normalise(text)
         if isinstance(normal, ListRefusal):

@@ -37,9 +37,13 @@ class NormalForm(msgspec.Struct, frozen=True):
 
 
 class ListRefusal(msgspec.Struct, frozen=True):
-    """Why a text is no entry of this kind, or why a list cannot exist, in words for the person who entered it."""
+    """Why a text is no entry of this kind, or why a list cannot exist, in words for the person who entered it.
+
+    `field` is the field of the API that is at fault.
+    """
 
     reason: str
+    field: str = "entry"
 
 
 class EntryKind(msgspec.Struct, frozen=True):
@@ -83,9 +87,33 @@ def limit_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys if max(map(len, keys), default=0) <= _SURELY_SHORT else tuple(map(limit_key, keys))
 
 
+_DEFANGED = re.compile(r"\[(\.|dot|:|@|at)\]|\((\.|dot|@|at)\)|\{(\.|dot|@|at)\}|\[(:?//)\]", re.IGNORECASE)
+_DEFANGED_SCHEME = re.compile(r"(?:hxxp|h\*\*p|meow)(s?)(?=\[?:)", re.IGNORECASE)
+_SIGNS = {"dot": ".", "at": "@"}
+
+
+def refang(text: str) -> str:
+    """Return a text with `hxxps://x[.]y` written as the link that it stands for.
+
+    Reports write indicators so that nobody follows them by accident. Brackets that have another meaning (IPv6, address
+    literals) do not hold a single sign, so they are left alone.
+    """
+    if not any(sign in text for sign in "[({*") and text[:1].lower() not in "hm":
+        return text
+    plain = _DEFANGED_SCHEME.sub(r"http\1", text, count=1) if _DEFANGED_SCHEME.match(text) else text
+    return _DEFANGED.sub(_refang_sign, plain)
+
+
+def _refang_sign(match: re.Match[str]) -> str:
+    sign = next(group for group in match.groups() if group).lower()
+    return _SIGNS.get(sign, sign)
+
+
 IpAddress = IPv4Address | IPv6Address
 IpNetwork = IPv4Network | IPv6Network
 
+# An address literal as SMTP writes it (RFC 5321 section 4.1.3).
+_IPV6_TAG = re.compile(r"^ipv6:", re.IGNORECASE)
 _WIDEST = {4: {"allow": 16}, 6: {"allow": 32}}
 _WIDEST_OTHERWISE = {4: 8, 6: 16}
 
@@ -94,6 +122,9 @@ def normalise_network(text: str) -> NormalForm | ListRefusal:
     """Normalise a network: host bits are cleared, a single address has no mask, IPv4 inside IPv6 is IPv4."""
     if _is_plain(text):
         return show_as_key(text)
+    text = refang(text.strip())
+    if "%" in text:
+        return ListRefusal("has a zone after %, which no address of a sending host has")
     network = parse_network(text)
     return (
         ListRefusal("is neither an IP address nor a CIDR block")
@@ -113,7 +144,7 @@ def _is_plain(text: str) -> bool:
 def parse_network(text: str) -> IpNetwork | None:
     """Parse an address or CIDR block; return None where it is neither."""
     try:
-        network = ip_network(text.strip().strip("[]"), strict=False)
+        network = ip_network(_IPV6_TAG.sub("", text.strip().strip("[]")), strict=False)
     except ValueError:
         return None
     if isinstance(network, IPv6Network) and network.prefixlen >= 96:
@@ -160,7 +191,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 def normalise_digest(text: str) -> NormalForm | ListRefusal:
     """Normalise a SHA-256 to lower case."""
-    digest = text.strip().lower()
+    digest = text.strip().lower().removeprefix("sha256:")
     return show_as_key(digest) if _DIGEST.match(digest) else ListRefusal("is not a SHA-256: 64 hex digits")
 
 

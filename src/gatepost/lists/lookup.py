@@ -12,6 +12,8 @@ from gatepost.mail.addresses import parse_addresses
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import Address, normal_address
 
+# Types by content that say nothing; as extensions (`x.data`) they are types like others.
+_NO_TYPES = frozenset({"text", "data", "empty"})
 MAX_LINKS = 2_000
 MAX_SENDERS = 20
 
@@ -48,8 +50,13 @@ def _normalise(address: Address) -> str:
 
 
 def _collect_types(file: File) -> set[str]:
-    """Return a file's types by content, by declaration, and by every extension of every name."""
-    kinds = {file.type, file.declared.lower(), MIME_TYPES.get(file.type, "")}
+    """Return a file's types by content, by declaration, and by every extension of every name: `x.tar.gz` is `tar.gz`,
+    `tar` and `gz`."""
+    kinds = {file.declared.lower(), MIME_TYPES.get(file.type, "")}
+    if file.type not in _NO_TYPES:
+        kinds.add(file.type)
     for name in file.names:
-        kinds.update(suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:])
-    return kinds - {"", "text", "data", "empty"}
+        suffixes = [suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:]]
+        kinds.update(suffixes)
+        kinds.update(".".join(suffixes[start:]) for start in range(len(suffixes) - 1))
+    return kinds - {""}

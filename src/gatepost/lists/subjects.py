@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.lists.addresses import list_sender_keys, list_url_keys
+from gatepost.lists.addresses import list_sender_keys
 from gatepost.lists.entries import limit_keys, list_network_keys
+from gatepost.lists.links import list_url_keys
 
 Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
 _KIND: dict[Role, str] = {

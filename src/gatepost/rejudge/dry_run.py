@@ -141,6 +141,8 @@ def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | Li
     expires = milliseconds(stated.expires) if stated.expires else None
     if stated.expires and expires is None:
         return ListRefusal("has an end that is no date-time such as 2030-01-31T12:00:00Z")
+    if expires is not None and expires <= now():
+        return ListRefusal("expires in the past, so it would have no effect", "expires")
     return NewEntry(form.key, form.shown, comment, expires)
 
 

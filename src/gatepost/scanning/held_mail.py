@@ -8,7 +8,6 @@ where nothing is held; an exported message is answered as it is, as `message/rfc
 they are: during an upgrade abby and the cores are of different versions.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -152,16 +151,3 @@ class HoldsMail(Protocol):
         This time is put on record, so the calls for one message that stays undecided answer 0, 1, 2.
         """
         ...
-
-
-class HasReplyCode(Protocol):
-    """The last reply of the next hop (RFC 5321 section 4.2): with 2yz it has taken over the message."""
-
-    @property
-    def code(self) -> int: ...
-
-
-class SendsMail(Protocol):
-    """The relay to the next hop. All recipients get the message, or none: a reply other than 2yz says that none did."""
-
-    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> HasReplyCode: ...

@@ -31,7 +31,7 @@ class Started(msgspec.Struct, frozen=True):
     """What the operator is told about a service that runs.
 
     `certificate` is set if clients need it, `token_file` if the token of the first start is valid, `password` only the
-    first time.
+    first time. `takes_scans` says whether there is a source for the Email Scanning API.
     """
 
     url: str
@@ -41,6 +41,7 @@ class Started(msgspec.Struct, frozen=True):
     token_file: Path | None
     password: str | None
     notes: tuple[str, ...]
+    takes_scans: bool = True
 
 
 def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]) -> None:
@@ -48,7 +49,7 @@ def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]
     _prepare_process(data)
     with data.lock("guard", "abby"):
         folder = first_start.prepare(data, given)
-        both = files.load(folder)
+        both = files.load(folder, certificates=True)
         started = partial(_welcome_operator, data, folder, both, greet)
         _run(data, folder, both.guard, both.abby, started)
 
@@ -61,15 +62,15 @@ def guard(data: DataFolder, folder: Path) -> None:
     if source is None:
         raise StartError(f"{folder / files.GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
     with data.lock("guard"):
-        _run(data, folder, settings, None, partial(_log_port, "guard", source.host))
+        _run(data, folder, settings, None, partial(_log_port, "guard", source.hosts))
 
 
 def abby(data: DataFolder, folder: Path) -> None:
     """Run the API service alone."""
     _prepare_process(data)
-    settings = files.load_abby(folder)
+    settings = files.load_abby(folder, certificates=True)
     with data.lock("abby"):
-        _run(data, folder, None, settings, partial(_log_port, "abby", settings.listen.host))
+        _run(data, folder, None, settings, partial(_log_port, "abby", settings.listen.hosts))
 
 
 def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: AbbySettings | None, started: "Up") -> None:
@@ -87,7 +88,11 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log)
-    warn_of_old_names(folder)
+
+    async def started_with_warnings(port: int, store: "Store") -> None:
+        await started(port, store)
+        log_warnings(folder)
+
     plan = Plan(
         data,
         guard,
@@ -95,15 +100,15 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
         fault_injection=os.environ.get(FAULT_INJECTION, ""),
         examine=lambda: examine_in_child(folder, data.path),
     )
-    run(lambda stop: run_plan(plan, stop, started))
+    run(lambda stop: run_plan(plan, stop, started_with_warnings))
 
 
-def warn_of_old_names(folder: Path) -> None:
-    """Log a warning for every old name in the configuration and policy files."""
+def log_warnings(folder: Path) -> None:
+    """Log what `gatepost config check` warns of: old names, weak tokens, certificates that expire."""
     import structlog
 
-    for warning in files.find_old_names(folder):
-        structlog.get_logger("gatepost").warning("configuration has an old name", where=str(warning))
+    for warning in files.find_warnings(folder):
+        structlog.get_logger("gatepost").warning("configuration", warning=str(warning))
 
 
 def _prepare_process(data: DataFolder) -> None:
@@ -117,8 +122,8 @@ def _prepare_process(data: DataFolder) -> None:
 def _list_hosts(guard: GuardSettings | None, abby: AbbySettings | None) -> list[str]:
     """Return the names and addresses that the certificate must cover."""
     source = guard.scan_sources.rest_api if guard else None
-    hosts = [source.host if source else "", abby.listen.host if abby else ""]
-    return [host for host in hosts if host and host not in ANY]
+    hosts = [*(source.hosts if source else ()), *(abby.listen.hosts if abby else ())]
+    return [host for host in hosts if host not in ANY]
 
 
 async def _welcome_operator(
@@ -140,16 +145,18 @@ async def _welcome_operator(
         token_file=_find_token_file(data, both.abby),
         password=password,
         notes=tuple(_write_notes(both.guard)),
+        takes_scans=both.guard.scan_sources.rest_api is not None,
     )
     greet(started)
     if password:
         await first_start.create_administrator(store, password)
-    await _log_listening("gatepost", both.abby.listen.host, port)
+    await _log_listening("gatepost", both.abby.listen.hosts, port)
 
 
 def local_url(settings: AbbySettings, port: int) -> str:
     """Return a URL of the service that works on this machine."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)  # noqa: S104
+    first = settings.listen.hosts[0]
+    host = "127.0.0.1" if first in ANY else first
     return f"{'http' if settings.tls == 'off' else 'https'}://{plan.render_address(host, port)}"
 
 
@@ -169,11 +176,12 @@ def _write_notes(settings: GuardSettings) -> Iterator[str]:
         yield f"{FAULT_INJECTION} is set: messages can make workers misbehave. For tests only."
 
 
-async def _log_port(what: str, host: str, port: int, _store: "Store") -> None:
-    await _log_listening(what, host, port)
+async def _log_port(what: str, hosts: tuple[str, ...], port: int, _store: "Store") -> None:
+    await _log_listening(what, hosts, port)
 
 
-async def _log_listening(what: str, host: str, port: int) -> None:
+async def _log_listening(what: str, hosts: tuple[str, ...], port: int) -> None:
     import structlog
 
-    structlog.get_logger("gatepost").info("listening", service=what, address=plan.render_address(host, port))
+    shown = ", ".join(plan.render_address(host, port) for host in hosts)
+    structlog.get_logger("gatepost").info("listening", service=what, address=shown)

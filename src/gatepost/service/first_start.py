@@ -6,12 +6,13 @@ hash is kept, so the password is shown first and stored afterwards; a start that
 new one.
 """
 
+import json
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gatepost.service.data_folder import DataFolder
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_written
 
 if TYPE_CHECKING:
     from gatepost.store.users import UserStore
@@ -105,11 +106,14 @@ def _write_configuration(data: DataFolder) -> None:
     data.write_once(data.token, secrets.token_hex(32))
     guard = load_guard(data.path)
     source = guard.scan_sources.rest_api
+    # As the operator wrote them: a reference to a secret stays one.
+    secret = read_as_written(data.path / GUARD_FILE, "scanSources", "restApi", "secret")
+    storage = read_as_written(data.path / GUARD_FILE, "storage", "url")
     text = ABBY_YML.format(
         port=source.port if source else 9785,
-        secret=f'    secret: "{source.secret}"\n' if source and source.secret else "",
+        secret=f"    secret: {json.dumps(secret)}\n" if secret else "",
         token=data.token.read_text().strip(),
-        storage=guard.storage.url,
+        storage=json.dumps(storage or guard.storage.url)[1:-1],
     )
     data.write_once(data.path / ABBY_FILE, text)
 

@@ -29,17 +29,19 @@ _REASONS = {
 }
 
 
-def bind(host: str, port: int, key: str) -> tuple[socket.socket, ...]:
-    """Bind a port on every address of a host name; `key` is the setting that an error names. Raises `StartError`."""
-    bound: list[socket.socket] = []
-    try:
-        for family, address in _find_addresses(host, port):
-            bound.append(_bind_one(family, address))
-    except OSError as fault:
-        close_sockets(bound)
-        reason = _REASONS.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
-        raise StartError(f"Gatepost cannot listen on {render_address(host, port)} ({key}): {reason}.") from None
-    return tuple(bound)
+def bind(hosts: tuple[str, ...], port: int, key: str) -> tuple[socket.socket, ...]:
+    """Bind a port on every address of every host; `key` is the setting that an error names. Raises `StartError`."""
+    bound: dict[tuple[int, tuple[str, int]], socket.socket] = {}
+    for host in hosts:
+        try:
+            for each in _find_addresses(host, port):
+                if each not in bound and not (port == 0 and bound):
+                    bound[each] = _bind_one(*each)
+        except OSError as fault:
+            close_sockets(list(bound.values()))
+            reason = _REASONS.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
+            raise StartError(f"Gatepost cannot listen on {render_address(host, port)} ({key}): {reason}.") from None
+    return tuple(bound.values())
 
 
 def close_sockets(sockets: Sequence[socket.socket]) -> None:
@@ -60,6 +62,9 @@ def render_address(host: str, port: int) -> str:
 
 def _find_addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    if host == "::":
+        # A socket for each family, so that IPv4 clients have their own addresses and not mapped ones.
+        found += socket.getaddrinfo("0.0.0.0", port, type=socket.SOCK_STREAM)  # noqa: S104
     several = list(dict.fromkeys((family, (str(address[0]), port)) for family, _, _, _, address in found))
     # With port 0 each address would get a port of its own.
     return [(int(family), address) for family, address in several][: 1 if port == 0 else None]
@@ -158,8 +163,8 @@ def bind_ports(plan: Plan) -> Bound:
     """Bind every port that is needed, or none of them."""
     bound: Bound = {}
     try:
-        for name, host, port, key in list_addresses(plan):
-            bound[name] = bind(host, port, key)
+        for name, hosts, port, key in list_addresses(plan):
+            bound[name] = bind(hosts, port, key)
     except StartError:
         release_ports(bound)
         raise
@@ -172,17 +177,19 @@ def release_ports(bound: Bound) -> None:
         close_sockets(each)
 
 
-def list_addresses(plan: Plan) -> list[tuple[str, str, int, str]]:
-    """Return name, host, port and key of every address to listen on."""
+def list_addresses(plan: Plan) -> list[tuple[str, tuple[str, ...], int, str]]:
+    """Return name, hosts, port and key of everything that listens."""
     wanted = []
     if plan.abby:
-        wanted.append(("abby", plan.abby.listen.host, plan.abby.listen.port, "listen in abby.yml"))
+        wanted.append(("abby", plan.abby.listen.hosts, plan.abby.listen.port, "listen in abby.yml"))
         if plan.abby.metrics.listen:
-            wanted.append(("metrics", *split_address(plan.abby.metrics.listen, 0), "metrics.listen in abby.yml"))
+            host, port = split_address(plan.abby.metrics.listen, 0)
+            wanted.append(("metrics", (host,), port, "metrics.listen in abby.yml"))
     if plan.guard and (source := plan.guard.scan_sources.rest_api):
-        wanted.append(("guard", source.host, source.port, "scanSources.restApi in guard.yml"))
+        wanted.append(("guard", source.hosts, source.port, "scanSources.restApi in guard.yml"))
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
-        wanted.append(("smtp", smtp.host, smtp.port, "scanSources.smtp in guard.yml"))
+        wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp in guard.yml"))
     if plan.guard and plan.guard.metrics.listen:
-        wanted.append(("guard metrics", *split_address(plan.guard.metrics.listen, 0), "metrics.listen in guard.yml"))
+        host, port = split_address(plan.guard.metrics.listen, 0)
+        wanted.append(("guard metrics", (host,), port, "metrics.listen in guard.yml"))
     return wanted

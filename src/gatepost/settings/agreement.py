@@ -45,15 +45,20 @@ def leads_to(url: str, guard: GuardSettings) -> bool:
     host, port = host_and_port(url)
     if source is None or port != source.port:
         return False
-    listening = source.host.lower()
+    return any(_is_reached(host, listening.lower()) for listening in source.hosts)
+
+
+def _is_reached(host: str, listening: str) -> bool:
     return host == listening or ((listening in LOOPBACK | ANY) and is_this_machine(host))
 
 
 def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `guard.yml`."""
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
-    if rest and smtp and rest.port and (rest.host, rest.port) == (smtp.host, smtp.port):
+    if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
+    if guard.stage_limit > guard.analysis_timeout:
+        yield ("stageLimit",), f"is more than analysisTimeout ({guard.analysis_timeout}), so it would never apply"
     if guard.yara:
         from gatepost.files.yara import find_rule_faults
 
@@ -70,7 +75,7 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
         yield ("storage", "url"), _describe_sqlite_fault(away[0][1])
     if away and core.secret is None:
         yield at, f"needs a secret, the same as scanSources.restApi.secret on {away[0][1]}"
-    if len(set(core.hosts)) < len(core.hosts):
+    if len(set(map(host_and_port, core.hosts))) < len(core.hosts):
         yield (*at, "hosts"), "names the same core twice"
 
 
@@ -81,7 +86,14 @@ def _describe_sqlite_fault(url: str) -> str:
 
 def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
     seen: dict[str, str] = {}
+    names: set[str] = set()
     for index, entry in enumerate(abby.static_api_tokens):
+        if entry.name in names:
+            yield (
+                ("staticApiTokens", index, "name"),
+                "is the name of another token as well; logs could not tell them apart",
+            )
+        names.add(entry.name)
         if entry.token in seen:
             yield ("staticApiTokens", index, "token"), f"is the token of {seen[entry.token]} as well"
         seen.setdefault(entry.token, entry.name)
@@ -101,7 +113,7 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
     if abby.policy != PolicySettings() and _resolve_files(abby.policy) != _resolve_files(guard.policy):
         yield ("policy",), "differs from policy in guard.yml: leave it out to use that one"
-    if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.host, source.host):
+    if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.hosts, source.hosts):
         yield ("listen", "port"), "is the port of scanSources.restApi in guard.yml as well"
 
 
@@ -111,5 +123,6 @@ def _resolve_files(policy: PolicySettings) -> dict[str, Path]:
     return {uid: Path(file).resolve() for uid, file in named.items() if file}
 
 
-def _overlap(one: str, other: str) -> bool:
-    return one == other or one in ANY or other in ANY
+def _overlap(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Return whether two services would listen on the same address."""
+    return bool(set(some) & set(others) or ANY & set(some) or ANY & set(others))

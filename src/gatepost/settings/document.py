@@ -3,7 +3,7 @@
 The text is composed to nodes, not constructed to objects: a node has its position and keeps a key that is there twice.
 An alias is the node that it stands for, so that nested aliases cost nothing until they are expanded, under a budget.
 Scalars have their YAML 1.2 meaning: `no` and `on` are texts. `restApi {}`, as the interface document writes it, is not
-YAML; such a line is read as `restApi: {}`.
+YAML; such a line is read as `restApi: {}`, and `smtp {}` likewise, with keys between the braces or without.
 """
 
 import re
@@ -22,7 +22,7 @@ MAX_BYTES = 1 << 20
 MAX_NODES = 100_000
 MAX_DEPTH = 24
 
-_REST_API = re.compile(r"^([ \t]*restApi)[ \t]*(\{[ \t]*\}[ \t]*(?:#.*)?\r?)$", re.MULTILINE)
+_REST_API = re.compile(r"^([ \t]*(?:scanSources[ \t]*:[ \t]*\{[ \t]*)?(?:restApi|smtp))[ \t]*(?=\{)", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -58,7 +58,7 @@ def parse_document(raw: bytes) -> Document:
     except UnicodeDecodeError as fault:
         return _build_unreadable(raw.count(b"\n", 0, fault.start) + 1, "is not UTF-8 here")
     try:
-        root = _compose(_REST_API.sub(r"\1: \2", text))
+        root = _compose(_REST_API.sub(r"\1: ", text))
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         return _build_unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {fault.problem or fault.context}")

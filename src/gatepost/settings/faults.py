@@ -90,15 +90,21 @@ def _describe_error(model: type[Section], key: Key, error: Any) -> str:
 def _must_be(what: str) -> Callable[[Any, Any], str]:
     def say(_: Any, value: Any) -> str:
         hint = "; write it in quotes" if what == "a text" and isinstance(value, int | float) else ""
-        return f"must be {what}, not {_KINDS.get(type(value), 'this')}{hint}"
+        found = f"{value}" if isinstance(value, float) else _KINDS.get(type(value), "this")
+        return f"must be {what}, not {found}{hint}"
 
     return say
 
 
 def _one_of(context: Any, value: Any) -> str:
-    return (
-        f"must be {context['expected']}, not {value!r}" if isinstance(value, str) else f"must be {context['expected']}"
-    )
+    expected = str(context["expected"])
+    switch = isinstance(value, bool) or (isinstance(value, str) and value.lower() in ("off", "false", "no"))
+    if "'off'" in expected and switch:
+        shown = str(value).lower() if isinstance(value, bool) else value
+        return f"must be {expected}; write it as the word off, in lower case, not {shown}"
+    if expected == "'off'":
+        return "must be off, or a group with certificate and key"
+    return f"must be {expected}, not {value!r}" if isinstance(value, str) else f"must be {expected}"
 
 
 _SENTENCES: dict[str, Callable[[Any, Any], str]] = {

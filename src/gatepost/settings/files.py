@@ -10,9 +10,12 @@ from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
 from gatepost.policy.layers import Effective, Layer, Level, Policies, lay_over
 from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
 from gatepost.settings import agreement
+from gatepost.settings.certificates import find_certificate_faults
 from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings, Section
+from gatepost.settings.references import resolve_references
+from gatepost.settings.warnings import find_abby_warnings, find_guard_warnings
 
 GUARD_FILE = Path("guard/core/guard.yml")
 ABBY_FILE = Path("abby/abby/abby.yml")
@@ -40,8 +43,12 @@ class _File(msgspec.Struct, frozen=True):
         return self.faults(SettingsMistake(self.document.line_of(key), key, sentence) for key, sentence in found)
 
 
-def load(folder: Path) -> Configuration:
-    """Read both files, for a guard and an abby that run together; raises `ConfigError`."""
+def load(folder: Path, *, certificates: bool = False) -> Configuration:
+    """Read both files, for a guard and an abby that run together; raises `ConfigError`.
+
+    `certificates` has the certificates and keys loaded as well: a service needs them, other commands may not even have
+    the right to read them.
+    """
     guard_file, guard, faults = _read_file(folder / GUARD_FILE, GuardSettings)
     abby_file, abby, more = _read_file(folder / ABBY_FILE, AbbySettings)
     faults += more
@@ -49,8 +56,7 @@ def load(folder: Path) -> Configuration:
         faults += guard_file.disagreements(agreement.find_guard_faults(guard))
         faults += find_policy_faults(guard.policy)
     if abby:
-        faults += abby_file.disagreements(agreement.find_abby_faults(abby))
-        faults += find_policy_faults(abby.policy)
+        faults += _find_abby_faults(abby_file, abby, certificates)
     if guard and abby:
         faults += abby_file.disagreements(agreement.find_shared_faults(guard, abby))
     if faults or guard is None or abby is None:
@@ -69,15 +75,20 @@ def load_guard(folder: Path) -> GuardSettings:
     return guard
 
 
-def load_abby(folder: Path) -> AbbySettings:
-    """Read `abby.yml` alone; raises `ConfigError`."""
+def load_abby(folder: Path, *, certificates: bool = False) -> AbbySettings:
+    """Read `abby.yml` alone; raises `ConfigError`. `certificates` as in `load`."""
     file, abby, faults = _read_file(folder / ABBY_FILE, AbbySettings)
     if abby:
-        faults += file.disagreements(agreement.find_abby_faults(abby))
-        faults += find_policy_faults(abby.policy)
+        faults += _find_abby_faults(file, abby, certificates)
     if faults or abby is None:
         raise ConfigError(faults)
     return abby
+
+
+def _find_abby_faults(file: _File, abby: AbbySettings, certificates: bool) -> list[Fault]:
+    faults = file.disagreements(agreement.find_abby_faults(abby))
+    faults += find_policy_faults(abby.policy)
+    return faults + (file.disagreements(find_certificate_faults(abby)) if certificates else [])
 
 
 def _read_file(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]]:
@@ -87,9 +98,30 @@ def _read_file(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]
         reason = (fault.strerror or "unknown error").lower()
         file = _File(str(path), Document(None, {}))
         return file, None, [Fault(str(path), 0, "", f"cannot be read: {reason}")]
-    file = _File(str(path), rename_keys(parse_document(raw), model.old_names))
+    document = resolve_references(parse_document(raw), path.parent.absolute())
+    file = _File(str(path), rename_keys(document, model.old_names))
     settings, mistakes = validate(model, file.document, str(path.parent.absolute()))
     return file, settings, file.faults(mistakes)
+
+
+def read_as_written(path: Path, *key: str) -> str:
+    """Return the text of a key as it stands in a file, with its references; "" where it is not set."""
+    found = parse_document(path.read_bytes()).data
+    for name in key:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def find_warnings(folder: Path) -> list[Fault]:
+    """Return everything that the files of a folder allow and an operator should know, old names included."""
+    found, guard = find_old_names(folder), None
+    if (folder / GUARD_FILE).exists():
+        guard_file, guard, _ = _read_file(folder / GUARD_FILE, GuardSettings)
+        found += guard_file.disagreements(find_guard_warnings(guard)) if guard else []
+    if (folder / ABBY_FILE).exists():
+        abby_file, abby, _ = _read_file(folder / ABBY_FILE, AbbySettings)
+        found += abby_file.disagreements(find_abby_warnings(abby, guard)) if abby else []
+    return sorted(set(found))
 
 
 def find_old_names(folder: Path) -> list[Fault]:

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from gatepost.settings.values import (
     Bytes,
+    ClamdAddress,
     CoreHost,
     Count,
     Days,
@@ -20,6 +21,7 @@ from gatepost.settings.values import (
     FilePath,
     FolderPath,
     Host,
+    Hosts,
     ListenAddress,
     Milliseconds,
     Nameserver,
@@ -44,10 +46,24 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class RestApiSettings(Section):
+_LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
+
+
+class ListeningSection(Section):
+    """A section with an address to listen on."""
+
+    host: Hosts
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every address to listen on."""
+        return (self.host,) if isinstance(self.host, str) else tuple(self.host)
+
+
+class RestApiSettings(ListeningSection):
     """The HTTPS scan source of a core; only abby may use it."""
 
-    host: Host = Field("127.0.0.1", description="address to listen on")
+    host: Hosts = Field("127.0.0.1", description=_LISTEN)
     port: Port = Field(9785, description="port to listen on")
     secret: Secret | None = Field(
         None, description="secret that abby authenticates with; by default the one that `gatepost serve` generates"
@@ -57,10 +73,10 @@ class RestApiSettings(Section):
     )
 
 
-class SmtpSettings(Section):
+class SmtpSettings(ListeningSection):
     """The SMTP scan source of a core."""
 
-    host: Host = Field("127.0.0.1", description="address to listen on")
+    host: Hosts = Field("127.0.0.1", description=_LISTEN)
     port: Port = Field(10025, description="port to listen on")
     after_queue: bool = Field(
         False, description="set it if the client is a mail queue that would send bounces: `bounce` becomes `quarantine`"
@@ -148,7 +164,7 @@ class YaraSettings(Section):
 class ClamdSettings(Section):
     """An antivirus beside Gatepost."""
 
-    address: str = Field(description="`host:port` or the path of a Unix socket")
+    address: ClamdAddress = Field(description="`host:port` or the path of a Unix socket")
 
 
 class PolicySettings(Section):
@@ -241,10 +257,10 @@ class GuardSettings(Section):
         return self.guard_request_throttle_threshold or self.main_worker_count
 
 
-class ListenSettings(Section):
+class ListenSettings(ListeningSection):
     """An address and a port."""
 
-    host: Host = Field("0.0.0.0", description="address to listen on")  # noqa: S104  the interface's default
+    host: Hosts = Field("0.0.0.0", description=_LISTEN)  # noqa: S104  the interface's default
     port: Port = Field(9081, description="port to listen on")
 
 
@@ -257,7 +273,7 @@ class TlsSettings(Section):
 
 def _tls_form(value: Any) -> str:
     """Return which of the two forms a value of `tls` has, so that only the faults of that form are reported."""
-    return "[off]" if isinstance(value, str) else "[files]"
+    return "[files]" if isinstance(value, dict | TlsSettings) else "[off]"
 
 
 TlsSetting = Annotated[

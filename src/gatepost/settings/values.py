@@ -8,16 +8,27 @@ the validation context.
 import ipaddress
 import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo
+
+from gatepost.lists.addresses import normalise_tenant_domain
+from gatepost.lists.entries import ListRefusal
 
 # What is shown instead of a secret.
 HIDDEN = "(hidden)"
 _CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE)
-_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&#]*", re.IGNORECASE)
+_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|pwd|secret|token|key|sig|credential)[^=&]*=)[^&#]*", re.IGNORECASE)
+_HOST_NAME = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?\Z",
+    re.IGNORECASE,
+)
+# A network that is believed may not be most of the internet; private ranges may have any size.
+_WIDEST = {4: 8, 6: 16}
+_PLACEHOLDER = re.compile(r"\{[^}]*\}|<[^>]*>")
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
 
 
@@ -52,9 +63,24 @@ def _parse_port(text: str) -> int:
 
 
 def _check_host(text: str) -> str:
-    if not text or any(character.isspace() or character in "/[]@" for character in text):
+    if text in ("*", "0", "any"):
+        raise ValueError(f'must be an address or a host name, not {text}; "::" and "0.0.0.0" stand for every address')
+    if "{" in text or "<" in text:
+        raise ValueError("still has the placeholder of an example in it; write an address or a host name")
+    if not _is_host(text):
         raise ValueError("must be an address or a host name, without a port")
     return text
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a text is an IP address or a host name; a name never ends in a number (RFC 3696 section 2)."""
+    if "%" in text:
+        return False
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return bool(_HOST_NAME.match(text)) and not text.rstrip(".").rpartition(".")[2].isdigit()
+    return True
 
 
 def _check_nameserver(text: str) -> str:
@@ -68,34 +94,60 @@ def _check_nameserver(text: str) -> str:
 
 def _check_network(text: str) -> str:
     try:
-        ipaddress.ip_network(text, strict=False)
+        network = ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise ValueError("must be an IP address or a network like 192.0.2.0/24") from None
+    widest = _WIDEST[network.version]
+    if network.prefixlen < widest and not network.is_private:
+        raise ValueError(f"is too wide: anybody in it would be believed; at most a /{widest}")
     return text
 
 
 def _check_listen_address(text: str) -> str:
     if not text.rpartition("]")[2].count(":"):
         raise ValueError("must be address:port")
-    split_address(text, 0)
+    host, _ = split_address(text, 0)
+    if not _is_host(host):
+        raise ValueError("must be address:port")
     return text
 
 
 def _check_core_host(text: str) -> str:
     parts = _split_url(text)
-    if parts.scheme != "https" or not parts.hostname or parts.username or parts.path.strip("/") or parts.query:
+    wrong = parts.scheme != "https" or _has_more(parts) or not _is_host(parts.hostname or "")
+    if wrong:
         raise ValueError("must be a base address of the form https://host:9785")
+    if not parts.port:
+        raise ValueError("must name the port of the core: https://host:9785")
     return text.rstrip("/")
 
 
 def _check_next_hop(text: str) -> str:
     parts = _split_url(text)
-    if parts.scheme != "smtp" or not parts.hostname or parts.path.strip("/"):
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must be of the form smtp://host:port; a user or password is not supported here")
+    if parts.scheme != "smtp" or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
         raise ValueError("must be of the form smtp://host:port")
     return text
 
 
+def _has_more(parts: SplitResult) -> bool:
+    """Return whether a URL has more than a scheme, a host and a port."""
+    return bool("@" in parts.netloc or parts.path.strip("/") or parts.query or parts.fragment)
+
+
+def _check_clamd(text: str) -> str:
+    if text.startswith("/"):
+        return text
+    host, port = split_address(text, 0) if ":" in text else ("", 0)
+    if not _is_host(host) or not port:
+        raise ValueError("must be host:port, or the absolute path of a Unix socket")
+    return text
+
+
 def _split_url(text: str) -> SplitResult:
+    if placeholder := _PLACEHOLDER.search(text):
+        raise ValueError(f"still has the placeholder {placeholder.group()} in it; write the name of your host")
     try:
         parts = urlsplit(text)
         parts.port  # noqa: B018  reading it is what checks it
@@ -128,9 +180,10 @@ def _check_uid(text: str) -> str:
 
 
 def _normalise_domain(text: str) -> str:
-    if not text or any(character.isspace() or character in "@/:*" for character in text):
-        raise ValueError("must be a domain, without a wildcard")
-    return text.rstrip(".").lower()
+    normal = normalise_tenant_domain(text)
+    if isinstance(normal, ListRefusal):
+        raise ValueError(normal.reason)
+    return normal.key
 
 
 def _check_header_text(text: str) -> str:
@@ -141,16 +194,23 @@ def _check_header_text(text: str) -> str:
 
 def _check_file(text: str, info: ValidationInfo) -> str:
     path = _make_absolute(text, info)
-    if info.context and not path.is_file():
+    if info.context and not _exists(path, Path.is_file):
         raise ValueError(f"names a file that does not exist: {path}")
     return str(path)
 
 
 def _check_folder(text: str, info: ValidationInfo) -> str:
     path = _make_absolute(text, info)
-    if info.context and not path.is_dir():
+    if info.context and not _exists(path, Path.is_dir):
         raise ValueError(f"names a folder that does not exist: {path}")
     return str(path)
+
+
+def _exists(path: Path, kind: Callable[[Path], bool]) -> bool:
+    try:
+        return kind(path)
+    except OSError as fault:
+        raise ValueError(f"cannot be read: {path}: {(fault.strerror or 'unknown error').lower()}") from None
 
 
 def _make_absolute(text: str, info: ValidationInfo) -> Path:
@@ -165,6 +225,11 @@ Days = Annotated[int, Field(ge=1, le=36_500)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=64 << 20, le=1 << 50)]
 Host = Annotated[str, AfterValidator(_check_host)]
+Hosts = Annotated[
+    Annotated[Host, Tag("[one]")] | Annotated[list[Host], Field(min_length=1), Tag("[several]")],
+    Discriminator(lambda value: "[several]" if isinstance(value, list | tuple) else "[one]"),
+]
+ClamdAddress = Annotated[str, AfterValidator(_check_clamd)]
 Nameserver = Annotated[str, AfterValidator(_check_nameserver)]
 Network = Annotated[str, AfterValidator(_check_network)]
 ListenAddress = Annotated[str, AfterValidator(_check_listen_address)]

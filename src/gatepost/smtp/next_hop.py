@@ -39,7 +39,7 @@ class NextHopTimeouts(msgspec.Struct, frozen=True):
 
 
 class NextHopError(Exception):
-    """The next hop cannot be used; the text is for the log."""
+    """The next hop cannot be used; the text is the end of a sentence that starts with the next hop."""
 
 
 class NextHop(asyncio.Protocol):
@@ -86,7 +86,7 @@ class NextHop(asyncio.Protocol):
         try:
             found = self._reader.feed(data)
         except ValueError as fault:
-            self.fail(str(fault))
+            self.fail(f"sent {fault}")
             return
         for reply in found:
             if not self._expected:
@@ -97,7 +97,7 @@ class NextHop(asyncio.Protocol):
             if not promise.done():
                 promise.set_result(reply)
             if reply.code == 421:
-                self.fail("said 421")
+                self.fail("answered 421")
                 return
         self._continue()
 
@@ -141,8 +141,8 @@ class NextHop(asyncio.Protocol):
                 self._transport, self, context, server_hostname=host, ssl_handshake_timeout=self._timeouts.greeting
             )
         except (OSError, ssl.SSLError) as fault:
-            self.fail("TLS")
-            raise NextHopError(f"TLS failed: {getattr(fault, 'verify_message', '') or fault}") from None
+            self.fail("could not start TLS")
+            raise NextHopError(f"could not start TLS: {getattr(fault, 'verify_message', '') or fault}") from None
         self._transport = secure
         self.encrypted = True
         await self._hello(hostname)
@@ -167,15 +167,15 @@ class NextHop(asyncio.Protocol):
             return await final
         finally:
             if not whole:
-                self.fail("it answered before the end of a message, or the message was given up")
+                self.fail("answered before the end of a message, or the message was given up")
 
     def close(self) -> None:
         """Say goodbye and close."""
         if self._fault is None and self._transport is not None:
             self._transport.write(b"QUIT\r\n")
-            self._fault = "closed"
+            self._fault = "was disconnected"
             self._transport.close()
-        self.fail("closed")
+        self.fail("was disconnected")
 
     async def wait_closed(self) -> None:
         """Wait until a connection that was closed is gone; after a second, end it without the next hop's last word."""

@@ -7,6 +7,8 @@ client's pipelined commands could not be passed through.
 
 import asyncio
 import contextlib
+import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Sequence
@@ -17,7 +19,7 @@ import structlog
 
 from gatepost.smtp import replies
 from gatepost.smtp.next_hop import NextHop, NextHopError, NextHopTimeouts
-from gatepost.smtp.replies import SmtpReply, pass_on
+from gatepost.smtp.replies import SmtpReply
 
 log = structlog.get_logger("gatepost.guard")
 
@@ -112,15 +114,11 @@ class Relay:
         link.close()
 
     async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
-        """Send a whole message, to all recipients or to none; return the last reply."""
+        """Send a whole message, to all recipients or to none; return the last reply. Raises `NextHopError` where the
+        next hop gave none."""
+        link = await self.borrow()
         try:
-            link = await self.borrow()
-        except NextHopError:
-            return replies.NEXT_HOP_DOWN
-        try:
-            return pass_on(await self._send(link, sender, recipients, raw))
-        except NextHopError:
-            return replies.NEXT_HOP_LOST
+            return await self._send(link, sender, recipients, raw)
         finally:
             if link.usable:
                 await self.reset(link)
@@ -158,15 +156,16 @@ class Relay:
             return await self._negotiate()
         except (NextHopError, OSError, TimeoutError) as fault:
             self.failures += 1
-            log.warning("next hop not available", host=self._host, port=self._port, reason=str(fault))
-            raise NextHopError(str(fault)) from None
+            reason = _describe(fault)
+            log.warning("next hop not available", host=self._host, port=self._port, reason=reason)
+            raise NextHopError(reason) from None
 
     async def _negotiate(self) -> NextHop:
         link = await self._open()
         encrypt = self._context is not None and "STARTTLS" in link.features
         if not encrypt and self._tls in ("required", "verified"):
             link.close()
-            raise NextHopError("it does not offer STARTTLS")
+            raise NextHopError("does not offer STARTTLS")
         if encrypt and self._context is not None:
             try:
                 await link.start_tls(self._context, self._host, self._hostname)
@@ -204,6 +203,20 @@ class Relay:
         now = asyncio.get_running_loop().time()
         while self._idle and now - self._idle[0].last_used > IDLE_SECONDS:
             self._idle.popleft().close()
+
+
+def _describe(fault: Exception) -> str:
+    """Return what happened, as the end of a sentence that starts with the next hop."""
+    if isinstance(fault, NextHopError):
+        return str(fault)
+    if isinstance(fault, TimeoutError):
+        return "did not answer"
+    if isinstance(fault, ConnectionRefusedError):
+        return "refused the connection"
+    if isinstance(fault, socket.gaierror):
+        return "has a name that cannot be resolved"
+    reason = os.strerror(fault.errno) if isinstance(fault, OSError) and fault.errno else str(fault)
+    return f"cannot be reached: {reason.lower()}"
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext | None:

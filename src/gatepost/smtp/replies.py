@@ -11,7 +11,7 @@ import msgspec
 MAX_LINES = 100
 MAX_LINE = 1_000
 
-_ENHANCED = re.compile(rb"[245]\.\d{1,3}\.\d{1,3}(?: |$)")
+ENHANCED_STATUS = re.compile(rb"[245]\.\d{1,3}\.\d{1,3}(?: |$)")
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _LINE = re.compile(rb"([2-5]\d\d)([ -]?)(.*)", re.DOTALL)
 
@@ -46,7 +46,7 @@ def pass_on(theirs: SmtpReply) -> SmtpReply:
         return NEXT_HOP_CONFUSED
     generic = b"%d.0.0 " % (theirs.code // 100)
     lines = tuple(_CONTROL.sub(b"?", line)[:MAX_LINE] for line in theirs.lines)
-    return SmtpReply(theirs.code, tuple(line if _ENHANCED.match(line) else generic + line for line in lines))
+    return SmtpReply(theirs.code, tuple(line if ENHANCED_STATUS.match(line) else generic + line for line in lines))
 
 
 class ReplyReader:
@@ -72,7 +72,7 @@ class ReplyReader:
     def _line(self, line: bytes) -> SmtpReply | None:
         match = _LINE.fullmatch(line)
         if not match or (self._lines and int(match[1]) != self._code) or len(self._lines) >= MAX_LINES:
-            raise ValueError("no SMTP reply")
+            raise ValueError("something that is no SMTP reply")
         self._code = int(match[1])
         self._lines.append(match[3])
         if match[2] == b"-":

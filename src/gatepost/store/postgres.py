@@ -22,6 +22,7 @@ import asyncpg
 
 from gatepost.store.engine import Bulk, Engine, Many, Read, Rollback, Row, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
+from gatepost.store.normal_forms import renew_normal_forms
 from gatepost.store.sqlite_file import schema_files
 
 A = TypeVar("A")
@@ -297,6 +298,7 @@ async def _apply_schema_files(connection: Any, url: str) -> None:
     for number, statements in known:
         if number > present:
             await connection.execute(statements)
+    await _run_work(connection, renew_normal_forms())
     if present < newest:
         await connection.execute(_SET_VERSION, str(newest))
 

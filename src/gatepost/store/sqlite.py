@@ -6,7 +6,6 @@ the same file open. A stream has a connection of its own, because it is one stat
 
 import asyncio
 import threading
-from array import array
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -16,20 +15,17 @@ from typing import Any, TypeVar
 import apsw
 
 from gatepost.store.engine import (
-    Bulk,
     Engine,
-    Many,
     Read,
     Rollback,
     Row,
-    Step,
     StoreCounters,
     Work,
     cancel_read,
     in_sqlite,
 )
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite_file import Writer, explain_errors, open_file, open_reader
+from gatepost.store.sqlite_file import Writer, bind, explain_errors, open_file, open_reader, run_work
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -169,7 +165,7 @@ class _StreamedRows:
         with self._lock, explain_errors(self._path):
             if self._rows is None:
                 self._connection = open_reader(self._path)
-                self._rows = self._connection.execute(in_sqlite(self._read.statement), _bind(self._read.parameters))
+                self._rows = self._connection.execute(in_sqlite(self._read.statement), bind(self._read.parameters))
             rows = list(islice(self._rows, count))
         return convert(rows) if rows else None
 
@@ -179,17 +175,6 @@ class _StreamedRows:
             self._rows = iter(())
             if self._connection:
                 self._connection.close(True)
-
-
-def run_work(connection: apsw.Connection, work: Work[T]) -> T:
-    """Do a piece of work on a connection."""
-    try:
-        step = next(work)
-        while True:
-            step = work.send(_run_step(connection, step))
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
 
 
 def _run_all(connection: apsw.Connection, works: Sequence[Callable[[], Work[Any]]]) -> Sequence[Any]:
@@ -202,22 +187,3 @@ def _run_in_transaction(connection: apsw.Connection, work: Work[T]) -> T:
         return run_work(connection, work)
     finally:
         connection.execute("COMMIT")
-
-
-def _run_step(connection: apsw.Connection, step: Step) -> Any:
-    if isinstance(step, Read):
-        return connection.execute(in_sqlite(step.statement), _bind(step.parameters)).fetchall()
-    before = connection.total_changes()
-    if isinstance(step, Bulk):
-        connection.executemany(step.sqlite, step.rows)
-    else:
-        connection.execute(in_sqlite(step.statement), _bind(step.parameters))
-    return connection.total_changes() - before
-
-
-def _bind(parameters: Row) -> list[Any]:
-    return [_array(value) if isinstance(value, Many) else value for value in parameters]
-
-
-def _array(many: Many) -> Any:
-    return apsw.carray(many.values if isinstance(many.values[0], str) else array("q", many.values))

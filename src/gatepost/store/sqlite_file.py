@@ -16,6 +16,7 @@ import asyncio
 import os
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -26,12 +27,15 @@ from typing import Any, TypeAlias, TypeVar
 import apsw
 import msgspec
 
-from gatepost.store.engine import StoreCounters
+from gatepost.store.engine import Bulk, Many, Read, Row, Step, StoreCounters, Work, in_sqlite
 from gatepost.store.errors import StorageError
+from gatepost.store.normal_forms import has_current_forms, renew_normal_forms
 
 # "Gpst": tells our files from other programs' SQLite databases (`PRAGMA application_id`).
 APPLICATION_ID = 0x47707374
 BUSY_MILLISECONDS = 10_000
+
+T = TypeVar("T")
 
 _PRAGMAS = """
 PRAGMA synchronous = FULL;
@@ -128,7 +132,7 @@ def _enter_wal(connection: apsw.Connection) -> None:
 def _upgrade(connection: apsw.Connection, path: Path) -> None:
     known = schema_files()
     newest = known[-1][0]
-    if schema_version(connection) == newest:
+    if schema_version(connection) == newest and run_work(connection, has_current_forms()):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -140,12 +144,44 @@ def _upgrade(connection: apsw.Connection, path: Path) -> None:
         for number, statements in known:
             if number > present:
                 connection.execute(statements)
+        run_work(connection, renew_normal_forms())
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (str(newest),))
         connection.pragma("application_id", APPLICATION_ID)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def run_work(connection: apsw.Connection, work: Work[T]) -> T:
+    """Do a piece of work on a connection."""
+    try:
+        step = next(work)
+        while True:
+            step = work.send(_run_step(connection, step))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _run_step(connection: apsw.Connection, step: Step) -> Any:
+    if isinstance(step, Read):
+        return connection.execute(in_sqlite(step.statement), bind(step.parameters)).fetchall()
+    before = connection.total_changes()
+    if isinstance(step, Bulk):
+        connection.executemany(step.sqlite, step.rows)
+    else:
+        connection.execute(in_sqlite(step.statement), bind(step.parameters))
+    return connection.total_changes() - before
+
+
+def bind(parameters: Row) -> list[Any]:
+    """Parameters as SQLite takes them."""
+    return [_array(value) if isinstance(value, Many) else value for value in parameters]
+
+
+def _array(many: Many) -> Any:
+    return apsw.carray(many.values if isinstance(many.values[0], str) else array("q", many.values))
 
 
 A = TypeVar("A")

@@ -2,11 +2,12 @@
 
 import pytest
 
-from gatepost.checks.sender.envelope import envelope
+from gatepost.checks.sender.envelope import envelope, malformed_envelope
 from gatepost.findings import Reading
 from gatepost.kinds import (
     SENDER_ENVELOPE_FREEMAIL,
     SENDER_ENVELOPE_SCRIPT,
+    SENDER_MALFORMED_ENVELOPE,
     SENDER_NULL_SENDER,
     SENDER_RETURN_PATH_MISMATCH,
 )
@@ -64,3 +65,40 @@ def test_return_path(sender: str, domain: str, fields: dict[str, str], kinds: li
     headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
     reading = Reading(Message(headers=headers, senders=(Address("", "x", domain),)), Envelope(sender))
     assert [finding.kind for finding in envelope(reading)] == kinds
+
+
+# Addresses of the envelope that are none.
+@pytest.mark.parametrize(
+    ("sender", "recipient", "found"),
+    [
+        ("plain", "bob@example.com", 1),
+        ("a b@example.org", "bob@example.com", 1),
+        (f"{'a' * 300}@example.org", "bob@example.com", 1),
+        ("@example.org", "bob@example.com", 1),
+        ("a@b@example.org", "bob@example.com", 1),
+        ("ann@", "bob@example.com", 1),
+        ("ann@exa mple.org", "bob@example.com", 1),
+        ("ann@example.org", "", 1),
+        ("ann@example.org", "not an address", 1),
+        ("plain", "none", 2),
+        ("", "bob@example.com", 0),
+        ("<>", "bob@example.com", 0),
+        ("<ann@example.org>", "<bob@example.com>", 0),
+        ("ann@example.org", "Postmaster", 0),
+        ("b+bob=example.com@bounces.example.org", "bob@example.com", 0),
+        (f"bounce-{'0123456789' * 9}@bounces.example.org", "bob@example.com", 0),
+        ("ann..ann.@docomo.example", "bob@example.com", 0),
+        ('"ann example"@example.org', "bob@example.com", 0),
+        ("ann@[192.0.2.1]", "bob@[IPv6:2001:db8::1]", 0),
+        ("pelé@exämple.example", "bob@a_b.example", 0),
+        ("srs0=ab=cd=example.org=ann@forward.example", "bob@localhost", 0),
+    ],
+)
+def test_malformed_envelope(sender: str, recipient: str, found: int) -> None:
+    reading = Reading(Message(), Envelope(sender, (recipient,)))
+    assert [finding.kind for finding in malformed_envelope(reading)] == [SENDER_MALFORMED_ENVELOPE.id] * found
+
+
+def test_many_malformed_recipients_are_one_finding() -> None:
+    reading = Reading(Message(), Envelope("ann@example.org", ("x",) * 1_000))
+    assert len(list(malformed_envelope(reading))) == 1

@@ -83,11 +83,11 @@ def test_storage(data: DataFolder, read: ExaminedFiles) -> None:
 
 
 def test_ports(data: DataFolder) -> None:
-    bound = plan.bind("127.0.0.1", 0, "x")
+    bound = plan.bind(("127.0.0.1",), 0, "x")
     port = plan.port_of(bound)
-    busy = machine.check_port("abby", "x", lambda: plan.bind("127.0.0.1", port, "x"), data)
+    busy = machine.check_port("abby", "x", lambda: plan.bind(("127.0.0.1",), port, "x"), data)
     plan.close_sockets(bound)
-    free = machine.check_port("abby", "x", lambda: plan.bind("127.0.0.1", port, "x"), data)
+    free = machine.check_port("abby", "x", lambda: plan.bind(("127.0.0.1",), port, "x"), data)
     assert (busy.state, free.state) == ("fail", "ok")
 
 

@@ -1,5 +1,6 @@
-"""The sender of the envelope (MAIL FROM), compared with From."""
+"""The envelope: its sender (MAIL FROM) compared with From, and addresses that are none."""
 
+import re
 from collections.abc import Iterator
 
 from gatepost.checks.known_names import is_freemail, is_tenant
@@ -7,6 +8,7 @@ from gatepost.findings import Reading, check
 from gatepost.kinds import (
     SENDER_ENVELOPE_FREEMAIL,
     SENDER_ENVELOPE_SCRIPT,
+    SENDER_MALFORMED_ENVELOPE,
     SENDER_NULL_SENDER,
     SENDER_RETURN_PATH_MISMATCH,
     Finding,
@@ -105,3 +107,36 @@ def _may_be_report(reading: Reading) -> bool:
     sender = " ".join(f"{each.name} {each}" for each in message.senders[:3]).casefold()
     subject = message.subject.casefold()
     return any(mark in sender for mark in _REPORT_SENDERS) or any(mark in subject for mark in _REPORT_MARKS)
+
+
+# RFC 5321 sections 4.1.2 and 4.5.3.1.3, as far as mail servers keep to them: dots may stand anywhere in a local part
+# (Japanese providers gave such names away), and a bounce address may be longer than 64 characters.
+_ADDRESS = re.compile(
+    r"""(?:"(?:[^"\\]|\\.)*+"|[^\s\x00-\x20\x7f()<>\[\]:;@\\,"]+)"""  # a quoted string, or characters that need none
+    r"@(?:\[[^\[\]\s]+\]|[\w-]{1,63}(?:\.[\w-]{1,63})*\.?)\Z"  # an address literal, or a name
+)
+MAX_ADDRESS = 254
+MAX_LOOKED_AT = 100
+
+
+@check(SENDER_MALFORMED_ENVELOPE)
+def malformed_envelope(reading: Reading) -> Iterator[Finding]:
+    """Envelope addresses that are none (RFC 5321 section 4.1.2): `plain`, `a b@example.org`, 300 letters before the @.
+
+    A mail server takes the envelope from SMTP, where such addresses are refused. A border that passes them on got them
+    from a program that does not speak SMTP properly, as simple mass mailers do, or has lost the real ones. A sender
+    that nobody can answer also escapes SPF and block lists.
+    """
+    # The empty sender is that of reports, and `postmaster` needs no domain (section 4.1.1.3).
+    sender = reading.envelope.sender.strip("<> ")
+    if sender and _is_malformed(sender):
+        yield SENDER_MALFORMED_ENVELOPE.at("envelope", sender=sender[:MAX_ADDRESS])
+    for recipient in reading.envelope.recipients[:MAX_LOOKED_AT]:
+        address = recipient.strip("<> ")
+        if address.lower() != "postmaster" and _is_malformed(address):
+            yield SENDER_MALFORMED_ENVELOPE.at("envelope", recipient=address[:MAX_ADDRESS])
+            return
+
+
+def _is_malformed(address: str) -> bool:
+    return len(address) > MAX_ADDRESS or not _ADDRESS.match(address)

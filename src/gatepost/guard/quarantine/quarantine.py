@@ -33,11 +33,11 @@ from gatepost.scanning.held_mail import (
     Released,
     ReleaseOrder,
     ReleaseOutcome,
-    SendsMail,
     ViewOrder,
 )
 from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
+from gatepost.smtp.relay import Relay
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.held_search import HeldFilter
@@ -84,7 +84,7 @@ class Quarantine:
         self,
         store: HeldMailStore,
         raw: RawStore,
-        relay: SendsMail | None = None,
+        relay: Relay | None = None,
         viewer: ShowsMail | None = None,
         *,
         max_size: int | None = None,

@@ -18,8 +18,11 @@ import structlog
 
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
-from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOutcome, SendsMail
+from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOutcome
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
+from gatepost.smtp.next_hop import NextHopError
+from gatepost.smtp.relay import Relay
+from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
@@ -40,9 +43,7 @@ log = structlog.get_logger("gatepost.guard")
 class Releaser:
     """Releases messages; without a relay it releases none."""
 
-    def __init__(
-        self, store: HeldMailStore, raw: RawStore, relay: SendsMail | None, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, store: HeldMailStore, raw: RawStore, relay: Relay | None, clock: Callable[[], float]) -> None:
         self._store, self._raw, self._relay, self._clock = store, raw, relay, clock
         self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
 
@@ -111,9 +112,9 @@ class Releaser:
                 reply = await self._relay.send(sender, recipients, normalise_line_ends(raw))
         except TimeoutError:
             return "the next hop did not answer in time"
-        except OSError as fault:
-            return f"the next hop cannot be reached ({type(fault).__name__})"
-        return None if 200 <= reply.code < 300 else f"the next hop answered {reply.code}"
+        except NextHopError as fault:
+            return f"the next hop {fault}"
+        return None if reply.positive else f"the next hop answered {_describe_reply(reply)}"
 
     async def _record(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Release:
         """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
@@ -131,6 +132,12 @@ class Releaser:
         except StorageError as fault:
             # They are swept later, like what a kill leaves behind.
             log.warning("bytes of a released message could not be deleted", ggrid=ggrid, reason=str(fault))
+
+
+def _describe_reply(reply: SmtpReply) -> str:
+    """Return the code of a reply with its enhanced status code; its text is not for clients, who may be strangers."""
+    status = ENHANCED_STATUS.match(reply.lines[0])
+    return f"{reply.code} {status.group().decode().strip()}" if status else str(reply.code)
 
 
 def normalise_line_ends(raw: bytes) -> bytes:

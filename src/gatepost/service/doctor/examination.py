@@ -31,7 +31,7 @@ from gatepost.service.doctor.mail_path import check_certificates, check_mail_pat
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
 from gatepost.service.doctor.storage import check_sender_history, check_storage
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import find_old_names
+from gatepost.settings.files import find_warnings
 from gatepost.settings.keys import DnsSettings
 
 SECONDS = 90.0
@@ -67,10 +67,11 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
 
 
 def describe_files(files: ExaminedFiles, config: Path) -> DoctorRow:
-    """Return the row of a configuration that has no fault; it warns of old names."""
+    """Return the row of a configuration that has no fault, with everything that it warns of."""
     which = "both files" if files.guard and files.abby else "guard.yml" if files.guard else "abby.yml"
-    if warnings := find_old_names(config):
-        return DoctorRow("configuration", "warn", f"{which} of {config}; {warnings[0]}", "use the new name")
+    if warnings := find_warnings(config):
+        found = "; ".join([f"{which} of {config}", *map(str, warnings)])
+        return DoctorRow("configuration", "warn", found, "correct the files; gatepost config check shows the same")
     return DoctorRow("configuration", "ok", f"{which} of {config}")
 
 
@@ -78,7 +79,8 @@ def _load_files(config: Path) -> ExaminedFiles | DoctorRow:
     try:
         return read_files(config)
     except ConfigError as fault:
-        found = f"{len(fault.faults)} faults; the first: {fault.faults[0]}"
+        count = len(fault.faults)
+        found = f"{count} faults; the first: {fault.faults[0]}" if count > 1 else f"one fault: {fault.faults[0]}"
         return DoctorRow("configuration", "fail", found, "gatepost config check; or gatepost serve to have one written")
 
 

@@ -179,13 +179,14 @@ def check_antivirus(address: str) -> DoctorRow:
 
 def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
     """Check that every port is free or in use by this service."""
-    wanted = [("abby", read.abby.listen.host, read.abby.listen.port, "listen.port")] if read.abby else []
+    wanted = [("abby", read.abby.listen.hosts, read.abby.listen.port, "listen.port")] if read.abby else []
     if read.guard and (source := read.guard.scan_sources.rest_api):
-        wanted.append(("guard", source.host, source.port, "scanSources.restApi.port"))
+        wanted.append(("guard", source.hosts, source.port, "scanSources.restApi.port"))
     if read.guard and (smtp := read.guard.scan_sources.smtp):
-        wanted.append(("smtp", smtp.host, smtp.port, "scanSources.smtp.port"))
-    for service, host, port, key in wanted:
-        yield check_port(service, render_address(host, port), lambda: bind(host, port, key), data)  # noqa: B023
+        wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp.port"))
+    for service, hosts, port, key in wanted:
+        shown = ", ".join(render_address(host, port) for host in hosts)
+        yield check_port(service, shown, lambda: bind(hosts, port, key), data)  # noqa: B023
 
 
 def check_port(service: str, shown: str, take: Callable[[], tuple[socket.socket, ...]], data: DataFolder) -> DoctorRow:

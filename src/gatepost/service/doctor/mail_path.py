@@ -147,7 +147,7 @@ def check_next_hop(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow
         features, certificate = asyncio.run(_greet_next_hop(settings))
     except NextHopError as fault:
         advice = "start it, or correct delivery.nextHop; until then senders are answered with 451"
-        yield DoctorRow("next hop", "fail", f"{url}: {fault}", advice)
+        yield DoctorRow("next hop", "fail", f"{url} {fault}", advice)
         return
     secured = "under TLS" if certificate else "in clear"
     size = features.get("SIZE", "")
@@ -174,7 +174,7 @@ async def _greet_next_hop(settings: GuardSettings) -> tuple[dict[str, str], byte
             async with asyncio.timeout(SECONDS):
                 link = await relay.borrow()
         except TimeoutError:
-            raise NextHopError(f"no answer in {SECONDS:.0f} s") from None
+            raise NextHopError(f"did not answer in {SECONDS:.0f} s") from None
         found = link.features, link.certificate
         relay.give_back(link)
         return found

@@ -39,6 +39,6 @@ def read_files(folder: Path) -> ExaminedFiles:
     if has_guard and not has_abby:
         return ExaminedFiles(guard=load_guard(folder))
     if has_abby and not has_guard:
-        return ExaminedFiles(abby=load_abby(folder))
-    both = load(folder)
+        return ExaminedFiles(abby=load_abby(folder, certificates=True))
+    both = load(folder, certificates=True)
     return ExaminedFiles(both.guard, both.abby)

@@ -16,6 +16,7 @@ LIST_ACTIONS = {
     "entries.add": "added or changed",
     "entries.delete": "deleted",
     "entries.expire": "expired",
+    "entries.normalise": "stored in today's normal form",
     "list.create": "created the list",
     "list.delete": "deleted the list",
 }

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from gatepost.abby.core_state import Down
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.ids import canonical
-from gatepost.lists.addresses import split_url
+from gatepost.lists.links import split_url
 from gatepost.lists.subjects import Role
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
-from gatepost.lists.addresses import DOMAIN
+from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.tenants import Tenant
@@ -49,7 +49,7 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(tenant, Failure):
         return tenant
     typed = request.form.raw_text("domains")
-    normal = [DOMAIN.normalise(line) for line in typed.split()]
+    normal = [normalise_tenant_domain(line) for line in typed.split()]
     faults = [
         f"{line[:100]} {each.reason}"
         for line, each in zip(typed.split(), normal, strict=True)

@@ -1,0 +1,60 @@
+"""What the files allow and an operator would hardly want: weak or missing tokens, a gateway that cannot deliver.
+
+`gatepost config check`, `gatepost doctor` and every start name these; nothing is refused for them.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gatepost.settings.certificates import find_expired_certificates
+from gatepost.settings.document import Key
+from gatepost.settings.keys import AbbySettings, GuardSettings
+
+# Half of what is recommended: 16 random bytes in hexadecimal, or 24 letters and digits, cannot be guessed.
+MIN_LENGTH, MIN_DISTINCT = 24, 9
+
+_PLACEHOLDER = re.compile(
+    r"[<>{}\s…]|\.\.\.|hex.?digits|change.?me|replace.?(?:me|this)|your.?|example|placeholder|insert|todo|"
+    r"access.?token|api.?key|password|secret|token|xxx|test|dummy|default",
+    re.IGNORECASE,
+)
+_ADVICE = "generate one with: openssl rand -hex 32"
+
+
+def find_guard_warnings(guard: GuardSettings) -> Iterator[tuple[Key, str]]:
+    """Yield what `gatepost config check` warns of in `guard.yml`."""
+    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
+    if rest and rest.secret and (weakness := describe_weakness(rest.secret)):
+        yield ("scanSources", "restApi", "secret"), f"{weakness}; {_ADVICE}"
+    if smtp and guard.delivery.next_hop is None:
+        yield ("scanSources", "smtp"), "has no delivery.nextHop: mail that is to be delivered is answered with 451"
+    if rest is None and smtp is None:
+        yield ("scanSources",), "has neither restApi nor smtp, so no mail reaches this core"
+    if guard.unsealed:
+        yield ("unsealed",), "is set: workers that parse hostile mail may reach files and network"
+
+
+def find_abby_warnings(abby: AbbySettings, guard: GuardSettings | None) -> Iterator[tuple[Key, str]]:
+    """Yield what `gatepost config check` warns of in `abby.yml`; `guard` is the core beside it, if there is one."""
+    if not abby.static_api_tokens and (guard is None or guard.scan_sources.rest_api):
+        yield ("staticApiTokens",), f"has no token, so nobody can use the Email Scanning API; {_ADVICE}"
+    for index, entry in enumerate(abby.static_api_tokens):
+        if weakness := describe_weakness(entry.token):
+            yield ("staticApiTokens", index, "token"), f"of {entry.name} {weakness}; {_ADVICE}"
+    secret = abby.service_providers.core.secret
+    if secret and (weakness := describe_weakness(secret)):
+        yield ("serviceProviders", "core", "secret"), f"{weakness}; {_ADVICE}"
+    yield from find_expired_certificates(abby)
+
+
+def describe_weakness(secret: str) -> str:
+    """Return why a secret could be guessed, as the end of a sentence; "" where it could not."""
+    if _PLACEHOLDER.search(secret):
+        return "looks like a placeholder, which anybody could try"
+    if len(secret) < MIN_LENGTH:
+        return f"is weak: it has only {len(secret)} characters"
+    if len(set(secret)) < MIN_DISTINCT:
+        return f"is weak: it has only {len(set(secret))} different characters"
+    if secret in (secret + secret)[1:-1]:
+        return "is weak: it repeats itself"
+    return ""

@@ -1,0 +1,118 @@
+"""Stored entries are brought to the normal forms of this program when storage is opened, on both engines.
+
+Entries are compared by their normal form, so an entry that was stored under an older form would no longer be found. A
+row in `meta` says which forms a storage has. Where they are older, every entry whose form may have changed is
+normalised again, in the transaction that upgrades the schema. Entries that have become the same are merged as repeated
+calls of `addEntries` would have merged them: comment and expiry are those of the last change, `created` is the first,
+hits are added up. An entry that its list would refuse today keeps its form: it stays readable and can be deleted.
+"""
+
+from collections.abc import Sequence
+
+from gatepost.lists.catalogue import KINDS
+from gatepost.lists.entries import ListRefusal, limit_key
+from gatepost.store.audit import SYSTEM, write_audit
+from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, now, storable
+
+# 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name.
+NORMAL_FORMS = 2
+BATCH = 2_000
+
+# What an entry contains if its normal form may have changed, by kind. The others need not be looked at.
+_SUSPECT: dict[str, tuple[str, ...]] = {
+    "url": ("%", "//", "*", "|", "[", "]", "(", "^", "`", "{", "}", "\\"),
+    "sender": ("<", "[", "(", "{"),
+}
+
+_FORMS = "SELECT value FROM meta WHERE key = 'normal_forms'"
+_SET_FORMS = """INSERT INTO meta (key, value) VALUES ('normal_forms', $1)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
+_LISTS = "SELECT id, scope, name, kind FROM lists WHERE kind = ANY($1) AND scope <> '-' ORDER BY id FOR UPDATE"
+_COLUMNS = "key, shown, comment, created, modified, modified_by, expires, hits, last_hit"
+_SELECT = f"SELECT {_COLUMNS} FROM entries WHERE list_id = $1 AND "  # noqa: S608
+_SELECT_KEYS = _SELECT + "key = ANY($2)"
+_DELETE = "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2)"
+_INSERT = f"INSERT INTO entries (list_id, {_COLUMNS}) "
+_INSERT_ONE = _INSERT + "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ARRAYS = """unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
+$8::bigint[], $9::bigint[], $10::bigint[])"""
+_INSERT_ALL = f"{_INSERT} SELECT * FROM {_ARRAYS}"  # noqa: S608
+_CHANGE_SIZE = "UPDATE lists SET size = size + $2 WHERE id = $1"
+
+
+def has_current_forms() -> Work[bool]:
+    """Whether the entries of a storage have the normal forms of this program."""
+    known = yield Read(_FORMS)
+    return bool(known) and int(known[0][0]) >= NORMAL_FORMS
+
+
+def renew_normal_forms() -> Work[int]:
+    """Bring all entries to the normal forms of this program; returns how many entries were changed or merged."""
+    if (yield from has_current_forms()):
+        return 0
+    changed = 0
+    for list_id, scope, name, kind in (yield Read(_LISTS, (Many(tuple(_SUSPECT)),))):
+        renewed = yield from _renew_list(list_id, kind)
+        if renewed:
+            yield from write_audit(now(), SYSTEM, "entries.normalise", scope, name, len(renewed), sorted(renewed))
+        changed += len(renewed)
+    yield Write(_SET_FORMS, (str(NORMAL_FORMS),))
+    return changed
+
+
+def _renew_list(list_id: int, kind: str) -> Work[list[str]]:
+    """Renew the entries of one list; returns the keys that changed, as they were."""
+    signs = _SUSPECT[kind]
+    suspect = " OR ".join(f"strpos(key, ${place}) > 0" for place in range(3, 3 + len(signs)))
+    statement = f"{_SELECT}key > $2 AND ({suspect}) ORDER BY key LIMIT {BATCH}"
+    renewed: list[str] = []
+    after = ""
+    while rows := (yield Read(statement, (list_id, after, *signs))):
+        after = rows[-1][0]
+        moved = {row[0]: form for row in rows if (form := _normalise(kind, row))[0] != row[0]}
+        if moved:
+            yield from _move(list_id, [tuple(row) for row in rows if row[0] in moved], moved)
+            renewed += moved
+    return renewed
+
+
+def _normalise(kind: str, row: Row) -> tuple[str, str | None]:
+    """Return the key that an entry has today and what is shown of it (None for the key); its own where it would be
+    refused."""
+    key, shown = row[0], row[1]
+    normal = KINDS[kind].normalise(shown or key)
+    if isinstance(normal, ListRefusal):
+        return key, shown
+    today = storable(limit_key(normal.key))
+    return today, None if today == normal.shown else storable(normal.shown)
+
+
+def _move(list_id: int, rows: Sequence[Row], forms: dict[str, tuple[str, str | None]]) -> Work[None]:
+    """Store entries under their new keys, merged with each other and with what is stored there."""
+    targets = tuple(sorted({key for key, _ in forms.values()}))
+    there = [tuple(row) for row in (yield Read(_SELECT_KEYS, (list_id, Many(targets))))]
+    same: dict[tuple[str, str | None], list[Row]] = {}
+    for row in (*there, *rows):
+        same.setdefault(forms.get(row[0], (row[0], row[1])), []).append(row)
+    moment = now()
+    merged = [(list_id, key, shown, *_merge(rows, moment)) for (key, shown), rows in sorted(same.items(), key=_by_key)]
+    gone = tuple(row[0] for row in (*there, *rows))
+    deleted = yield Write(_DELETE, (list_id, Many(gone)))
+    added = yield Bulk(_INSERT_ONE, _INSERT_ALL, merged)
+    yield Write(_CHANGE_SIZE, (list_id, added - deleted))
+
+
+def _by_key(item: tuple[tuple[str, str | None], list[Row]]) -> str:
+    return item[0][0]
+
+
+def _merge(rows: Sequence[Row], moment: int) -> Row:
+    """Return the columns behind `shown` of one entry that was stored as several. Of those that have not expired, the
+    one that was changed last counts."""
+    last = max(rows, key=lambda row: (row[6] is None or row[6] > moment, row[4]))
+    _, _, comment, _, modified, modified_by, expires, _, _ = last
+    last_hit = max((row[8] for row in rows if row[8] is not None), default=None)
+    return (
+        *(comment, min(row[3] for row in rows), modified, modified_by, expires),
+        *(sum(row[7] for row in rows), last_hit),
+    )
