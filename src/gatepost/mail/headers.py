@@ -80,7 +80,8 @@ def _join_words(run: list[tuple[str, bytes]]) -> str:
 
 
 _FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*)(?:\n|\Z)")
-_TEXT_FIELD = re.compile(r"([!-9;-~]++[ \t]*+):([^\n]*+(?:\n[ \t][^\n]*+)*)\n")
+# Only at the beginning of a line: tried at every character of a long line without a colon, it would be quadratic.
+_TEXT_FIELD = re.compile(r"^([!-9;-~]++[ \t]*+):([^\n]*+(?:\n[ \t][^\n]*+)*+)\n", re.MULTILINE)
 _LINE = re.compile(rb"[^\n]*+(?:\n[ \t][^\n]*+)*(?:\n|\Z)")
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
 _BARE_CR = re.compile(rb"\r(?!\n|\Z)")

@@ -28,7 +28,7 @@ _HOST_NAME = re.compile(
 )
 # A network that is believed may not be most of the internet; private ranges may have any size.
 _WIDEST = {4: 8, 6: 16}
-_PLACEHOLDER = re.compile(r"\{[^}]*\}|<[^>]*>")
+_PLACEHOLDER = re.compile(r"\{[^{}]*+\}|<[^<>]*+>")
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
 
 

@@ -139,9 +139,9 @@ _PROGRAM_ENDINGS = frozenset(
     "exe scr pif cpl bat cmd js jse vbs vbe wsf hta ps1 lnk msi msix appx jar apk iso img vhd xll".split()
 )
 _ARCHIVE_ENDINGS = frozenset("zip rar 7z ace cab arj".split())
-_FILE_NAME = re.compile(
-    r"://[^/?#]+/(?:[^?#]*/)?[^/?#]*?(?:\.([a-z0-9]{2,5}))?\.([a-z0-9]{2,5})(?=[?#]|\Z)", re.IGNORECASE
-)
+_NAME_ENDINGS = re.compile(r"(?:\.([a-z0-9]{2,5}))?\.([a-z0-9]{2,5})\Z", re.IGNORECASE)
+_LONGEST_ENDINGS = 12
+_QUERY = re.compile(r"[?#]")
 _DOWNLOAD_ENDINGS = _PROGRAM_ENDINGS | _ARCHIVE_ENDINGS | {"htm", "html"}
 _DOCUMENT_ENDINGS = frozenset("pdf doc docx xls xlsx jpg jpeg png txt rtf mp3 mp4".split())
 (_ARCHIVE_DOWNLOAD,) = coefficients(URL_DOWNLOAD, "archive")
@@ -160,7 +160,7 @@ def download(reading: Reading) -> Iterator[Finding]:
     for link in reading.web_links:
         if link.url.partition("?")[0].rpartition(".")[2].partition("#")[0].lower() not in _DOWNLOAD_ENDINGS:
             continue
-        match = _FILE_NAME.search(link.url[:2000])
+        match = _NAME_ENDINGS.search(_name_in_path(link.url[:2000])[-_LONGEST_ENDINGS:])
         if not match:
             continue
         inner, ending = (match[1] or "").lower(), match[2].lower()
@@ -177,6 +177,12 @@ def download(reading: Reading) -> Iterator[Finding]:
                 ending=ending,
             )
             return
+
+
+def _name_in_path(url: str) -> str:
+    """Return the last part of a URL's path; "" for one without a path."""
+    _, slash, path = _QUERY.split(url, 1)[0].partition("://")[2].partition("/")
+    return path.rpartition("/")[2] if slash else ""
 
 
 MAX_PATH = 300

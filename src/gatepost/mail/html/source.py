@@ -18,7 +18,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 _ODD = re.compile(r"<(?:script|svg|math|template|plaintext|xmp|iframe|noembed|noframes|listing)[ >]")
 _ATTRIBUTES = re.compile(r"""(?: [^\s"'<>=/&]++="[^"]*+")*+""")
-_ATTRIBUTE = re.compile(r' ([^=]+)="([^"]*)"')
+_ATTRIBUTE = re.compile(r' ([^ =]++)="([^"]*+)"')
 _NAME = re.compile(r"[a-z][a-z0-9:_.-]*+")
 # Elements that the serialisation gives no end tag.
 VOID = frozenset(
