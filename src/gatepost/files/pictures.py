@@ -1,8 +1,9 @@
-"""QR codes (ISO/IEC 18004) in pictures and on the first pages of PDFs, and the links in them.
+"""QR codes (ISO/IEC 18004) in pictures and on the first pages of PDFs, the links in them, and the text of those pages.
 
 A code in a picture is a link that no text scanner sees and that is opened on a telephone, outside the company's
 network. In a PDF it may be a picture, a hundred small rectangles or a letter of a special font; drawn in grey, at a
-size at which a telephone would still read it, they are all the same.
+size at which a telephone would still read it, they are all the same. The same program that draws the pages tells which
+letters stand on them, whatever fonts and encodings a PDF uses.
 
 A PNG of a few kilobytes can claim 65,000 by 65,000 pixels and needs 16 GB once decoded. So the size is read from the
 header first, and a picture is decoded only if it could hold a code: not the dots that count readers, and not one that
@@ -16,6 +17,7 @@ counts.
 import warnings
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from typing import Literal
 
 import msgspec
 import pypdfium2  # type: ignore[import-untyped]
@@ -112,14 +114,14 @@ def find_codes(image: Image.Image) -> list[str]:
 
 def make_code_contents(texts: Iterable[str], where: str, unread: tuple[UnreadReason, ...] = ()) -> Contents:
     """Return the texts of the codes as traits, and every link that a telephone would open."""
-    return Contents((), tuple(Trait("qr-code", text) for text in texts), _find_links(texts, where), unread)
+    return Contents((), tuple(Trait("qr-code", text) for text in texts), _find_links(texts, where, "qr"), unread)
 
 
-def _find_links(texts: Iterable[str], where: str) -> tuple[Link, ...]:
+def _find_links(texts: Iterable[str], where: str, source: Literal["file", "qr"]) -> tuple[Link, ...]:
     found = Links()
     for text in texts:
         for target in find_targets(text):
-            found.add(target, where, "qr")
+            found.add(target, where, source, shown=target if source == "file" else "")
     return tuple(found)
 
 
@@ -222,28 +224,44 @@ def _convert_to_grey(image: Image.Image) -> Image.Image:
 
 
 MAX_PAGES = 2
+MAX_TEXT_PAGES = 10
+MAX_PAGE_TEXT = 20_000
 MAX_PAGE_SIDE = 1_200
 MAX_PAGE_SIZE = 10 << 20
 _MAX_SCALE = 3.0
 
 
 def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
-    """Return the codes on the first pages of a PDF. A file that cannot be opened is reported by the PDF reader."""
+    """Return the codes on the first pages of a PDF, and its text. A file that cannot be opened is reported by the PDF
+    reader."""
     if len(file.content) > MAX_PAGE_SIZE:
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}
+    unread: tuple[UnreadReason, ...] = ()
+    pages: list[str] = []
     try:
-        document = pypdfium2.PdfDocument(file.content)
+        document = pypdfium2.PdfDocument(file.content, next(iter(file.seen("document-password")), None))
         try:
+            pages = [_read_page_text(document, number) for number in range(min(len(document), MAX_TEXT_PAGES))]
             for number in range(min(len(document), MAX_PAGES)):
                 if not budget.take_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
-                    return make_code_contents(codes, file.path, ("pixels",))
+                    unread = ("pixels",)
+                    break
                 codes.update(dict.fromkeys(find_codes(_draw_page(document, number))))
         finally:
             document.close()
     except (pypdfium2.PdfiumError, ValueError, OverflowError, ZeroDivisionError):
         pass
-    return make_code_contents(codes, file.path)
+    found = make_code_contents(codes, file.path, unread)
+    text = budget.take_text("\n".join(pages))
+    return msgspec.structs.replace(found, links=(*found.links, *_find_links((text,), file.path, "file")), text=text)
+
+
+def _read_page_text(document: pypdfium2.PdfDocument, number: int) -> str:
+    page = document[number].get_textpage()
+    text: str = page.get_text_range(0, min(page.count_chars(), MAX_PAGE_TEXT))
+    # A hyphen at the end of a line is U+FFFE here (U+0002 in older versions).
+    return text.replace("\r\n", "\n").replace("\ufffe", "").replace("\x02", "")
 
 
 def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
@@ -278,4 +296,5 @@ def _add_findings(file: File, found: Contents) -> File:
         unread=tuple(dict.fromkeys((*file.unread, *found.unread))),
         traits=(*file.traits, *found.traits),
         links=(*file.links, *found.links),
+        text=file.text or found.text,
     )

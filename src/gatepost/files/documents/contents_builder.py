@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
-from gatepost.mail.links import Links
+from gatepost.mail.links import Links, find_targets
 
 MAX_TRAITS = 100
 MAX_DETAIL = 300
@@ -22,6 +22,7 @@ class ContentsBuilder:
         self._traits: dict[Trait, None] = {}
         self._unread: dict[UnreadReason, None] = {}
         self._links: Links | None = None
+        self._text = ""
 
     def add_trait(self, name: str, detail: str = "") -> None:
         """Add something that a check may make a finding of."""
@@ -40,6 +41,12 @@ class ContentsBuilder:
         """Add several links."""
         for target in targets:
             self.add_link(target)
+
+    def add_text(self, text: str) -> None:
+        """Add text that a person reads, and the links that are written in it."""
+        self._text = self.budget.take_text(text)
+        for target in find_targets(self._text):
+            self.add_link(target, target)
 
     def add_unread(self, reason: UnreadReason | None) -> None:
         """Add the reason why something was not read, or not wholly; None adds nothing."""
@@ -75,4 +82,4 @@ class ContentsBuilder:
     def build(self) -> Contents:
         """Return everything that was collected."""
         links = tuple(self._links) if self._links else ()
-        return Contents(tuple(self._members), tuple(self._traits), links, tuple(self._unread))
+        return Contents(tuple(self._members), tuple(self._traits), links, tuple(self._unread), self._text)
