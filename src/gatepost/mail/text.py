@@ -27,7 +27,8 @@ from gatepost.mail.html.active import HtmlNotes, has_markup
 from gatepost.mail.html.document import HtmlPage
 from gatepost.mail.html.elements import join_chunks
 from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
-from gatepost.mail.links import Links, find_targets
+from gatepost.mail.html.script import ScriptBudget
+from gatepost.mail.links import Links, find_cut_targets, find_cut_words, find_targets
 from gatepost.mail.message import Defect, Link, Part, Text
 
 _FLOWED = re.compile(r"format\s{0,9}=\s{0,9}\"?flowed", re.IGNORECASE)
@@ -129,11 +130,12 @@ class TextReader:
         self.tags = 0
         self._pages = 0
         self._chars = 0
+        self._scripts = ScriptBudget()
         self._seen: set[tuple[str, str, bytes]] = set()
 
     def read(self, part: Part) -> None:
         """Read one part, if it is text that was not read before in the same form."""
-        notes = HtmlNotes()
+        notes = HtmlNotes(self._scripts)
         _check_names(part, notes)
         if not part.children and part.content and (form := detect_form(part)):
             key = (form, part.charset or "", part.content)
@@ -194,6 +196,9 @@ class TextReader:
         if not page.is_whole:
             notes.note(LIMIT_HTML_PARTS)
         self._add_loose_links(" ".join(page.loose), where)
+        if words := find_cut_words(page.loose):
+            for target in find_cut_targets(join_chunks(page.visible), words):
+                self.links.add(target, where, "text", shown=target)
         return page
 
     def _remove_invisible(self, text: str, notes: HtmlNotes) -> str:

@@ -23,6 +23,7 @@ from gatepost.kinds import (
     HTML_SVG_SCRIPT,
     Kind,
 )
+from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.message import Defect
 
 MAX_DETAIL = 120
@@ -71,9 +72,10 @@ class _Note(msgspec.Struct):
 
 
 class HtmlNotes:
-    """The active content noted in one part, each kind once with a count."""
+    """The active content noted in one part, each kind once with a count; `scripts` is the budget of its message."""
 
-    def __init__(self) -> None:
+    def __init__(self, scripts: ScriptBudget | None = None) -> None:
+        self.scripts = scripts or ScriptBudget()
         self._found: dict[str, _Note] = {}
 
     def note(self, kind: Kind, detail: str = "") -> None:

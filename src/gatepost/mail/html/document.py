@@ -189,7 +189,7 @@ class HtmlPage(PageBuilder):
             if take := ATTRIBUTES.get(key):
                 closing = take(self, tag, value or "", attributes) or closing
             elif key[:2] == "on" and len(key) > 4:
-                self.notes.note_handler(key, in_svg=self.vectors > 0)
+                self.add_handler(key, value or "")
         return closing
 
     def _leave(self) -> None:
