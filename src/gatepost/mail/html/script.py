@@ -19,8 +19,8 @@ import msgspec
 
 from gatepost.mail.link_wrappers import decode_base64_text
 
-MAX_TOKENS = 40_000
-MAX_ALL_TOKENS = 100_000
+MAX_TOKENS = 20_000
+MAX_ALL_TOKENS = 50_000
 TAIL = 20_000
 MAX_VALUE = 200_000
 MAX_VALUES = 2_000_000  # characters of all values together
@@ -28,10 +28,12 @@ MAX_DEPTH = 24
 MAX_FOUND = 200
 MAX_SCRIPTS = 3
 
+# Each repeats a class of characters, not a group: a group would cost memory for every character.
 _TOKEN = re.compile(
-    r"""//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?"""
-    r"""|"((?:[^"\\\n]|\\.)*+)"?|'((?:[^'\\\n]|\\.)*+)'?|`((?:[^`\\]|\\.)*+)`?"""
-    r"""|([A-Za-z_$][\w$]*+(?:\s{0,4}\.\s{0,4}[A-Za-z_$][\w$]*+)*+)|(\d[\w.]*+)|(\+=|[^\s\w])""",
+    r"""//[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+){0,9999}+(?:\*/)?"""
+    r"""|"([^"\\\n]*+(?:\\.[^"\\\n]*+){0,9999}+)"?|'([^'\\\n]*+(?:\\.[^'\\\n]*+){0,9999}+)'?"""
+    r"""|`([^`\\]*+(?:\\.[^`\\]*+){0,9999}+)`?"""
+    r"""|([A-Za-z_$][\w$]*+(?:\s{0,4}\.\s{0,4}[A-Za-z_$][\w$]*+){0,99}+)|(\d[\w.]*+)|(\+=|[^\s\w])""",
     re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}|(.))", re.DOTALL)
