@@ -252,6 +252,7 @@ HTML_SCRIPT = Kind("html:script", "HTML contains a script")
 HTML_SCRIPT_LINK = Kind("html:script-link", "A link runs a script (javascript:, vbscript:)")
 HTML_SVG_SCRIPT = Kind("html:svg-script", "An SVG picture runs a script")
 HTML_UNDECLARED = Kind("html:undeclared", "A part declared as plain text contains HTML")
+HTML_WEBMAIL_ATTACK = Kind("html:webmail-attack", "The message tries to run a script in the reader's webmail")
 
 # MIME: faults, and forms that mail programs read differently.
 MIME_BARE_CR = Kind("mime:bare-cr", "A bare carriage return stands where it can change the structure")

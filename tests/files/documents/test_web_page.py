@@ -51,7 +51,7 @@ def seen(text: str, kind: str = "html") -> set[str]:
             {"page-script", "smuggling", "page-data-link"},
         ),
         (
-            f"<a href='&#100;&#97;ta:application/zip;base64,{ZIP}' id=a></a><script>a.click(); a.download = ''</script>",
+            f"<a href='&#100;ata:application/zip;base64,{ZIP}' id=a></a><script>a.click(); a.download = ''</script>",
             {"page-script", "smuggling", "page-data-link"},
         ),
         (f"<script>document.write(atob('{PAGE}'))</script>", {"page-script", "written-page", *FORM}),
@@ -73,7 +73,7 @@ def seen(text: str, kind: str = "html") -> set[str]:
         ("<html><body><h1>Invoice 17</h1><table><tr><td>Total</td><td>12.00</td></tr></table>", set()),
         ("<script type='application/ld+json'>{}</script>", set()),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_pages(text: str, expected: set[str]) -> None:
     assert seen(text) == expected

@@ -19,11 +19,12 @@ import msgspec
 from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from gatepost.kinds import HTML_LATENT_SCRIPT
+from gatepost.kinds import HTML_LATENT_SCRIPT, HTML_WEBMAIL_ATTACK
 from gatepost.mail.html.active import HtmlNotes, has_latent_script
 from gatepost.mail.html.colours import UNKNOWN, parse_colour
 from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, PageBuilder
 from gatepost.mail.html.style import PLAIN, Appearance, Style, StyleSheets
+from gatepost.mail.html.webmail_attacks import has_hidden_handler
 from gatepost.mail.links import Links
 
 MIN_CHARS = 400
@@ -119,6 +120,8 @@ class HtmlPage(PageBuilder):
             self._walk(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
             notes.note(HTML_LATENT_SCRIPT)
+            if has_hidden_handler(html):
+                notes.note(HTML_WEBMAIL_ATTACK, "a script inside another attribute")
         self.is_whole = self.is_whole and self._sheet.is_whole
 
     def _read_sheets(self, parser: LexborHTMLParser) -> None:

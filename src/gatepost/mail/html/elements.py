@@ -18,6 +18,7 @@ from gatepost.kinds import (
     HTML_META_REFRESH,
     HTML_OBJECT,
     HTML_PASSWORD_FIELD,
+    HTML_WEBMAIL_ATTACK,
     TEXT_BIDI_OVERRIDE,
 )
 from gatepost.mail.html.active import HtmlNotes
@@ -106,10 +107,14 @@ class PageBuilder:
             if url.scheme == "javascript":
                 self.add_script(unquote(target.partition(":")[2]))
         if source != "css" and (match := _DATA_PAGE.match(target)):
-            self.add_document(_decode_data_page(target[match.end() :], match.group(1)))
+            html = _decode_data_page(target[match.end() :], match.group(1))
+            if source not in _PICTURES and "<script" in html.lower():
+                self.notes.note(HTML_WEBMAIL_ATTACK, target)
+            self.add_document(html)
 
     def add_script(self, source: str) -> None:
         """Add where a script leads, and the pages that it writes."""
+        self.notes.note_code(source)
         found = read_scripts(source, self.notes.scripts)
         for target in found.navigations:
             self.add_link(target, "refresh")
@@ -120,7 +125,7 @@ class PageBuilder:
 
     def add_handler(self, name: str, source: str) -> None:
         """Add an event handler attribute."""
-        self.notes.note_handler(name, in_svg=self.vectors > 0)
+        self.notes.note_handler(name, source, in_svg=self.vectors > 0)
         self.add_script(source)
 
     def open_anchor(self, target: str) -> Closing | None:
@@ -150,6 +155,7 @@ def _read_href(page: PageBuilder, tag: str, value: str, attributes: Attributes) 
         page.add_link(value, "css")
         if "import" in (attributes.get("rel") or "").lower():
             page.notes.note(HTML_FRAME, value)
+            page.notes.note(HTML_WEBMAIL_ATTACK, f"import {value}")
     elif tag in {"image", "use", "feImage"}:
         page.add_link(value, "image")
     elif tag == "area":
