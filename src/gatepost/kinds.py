@@ -136,6 +136,7 @@ URL_NEW_HOST = Kind("url:new-host", "A link leads to a site that no earlier mess
 URL_NEW_HOST_ASKS = Kind("url:new-host-asks", "Asks for an account or a secret on a site never linked to before")
 URL_ODD_PORT = Kind("url:odd-port", "A link leads to a port that web sites do not use")
 URL_OPEN_REDIRECT = Kind("url:open-redirect", "A link starts at a well-known site and redirects to another")
+URL_PERSONAL_REDIRECT = Kind("url:personal-redirect", "A page redirects to an address that carries the recipient's")
 URL_QR_CODE = Kind("url:qr-code", "A picture contains a QR code that leads to a web page")
 URL_RANDOM_HOST = Kind("url:random-host", "A link leads to a domain that looks randomly generated")
 URL_RECIPIENT_ADDRESS = Kind("url:recipient-address", "A link carries the recipient's address to an unrelated site")
@@ -251,6 +252,7 @@ HTML_PROTOCOL_LINK = Kind("html:protocol-link", "A link starts a local program (
 HTML_SCRIPT = Kind("html:script", "HTML contains a script")
 HTML_SCRIPT_LINK = Kind("html:script-link", "A link runs a script (javascript:, vbscript:)")
 HTML_SVG_SCRIPT = Kind("html:svg-script", "An SVG picture runs a script")
+HTML_SYSTEM_LINK = Kind("html:system-link", "A link hands a file to a program of the system (search-ms:, ms-msdt:, …)")
 HTML_UNDECLARED = Kind("html:undeclared", "A part declared as plain text contains HTML")
 HTML_WEBMAIL_ATTACK = Kind("html:webmail-attack", "The message tries to run a script in the reader's webmail")
 

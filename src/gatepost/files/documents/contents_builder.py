@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import chain
+from typing import Literal
 
 from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.links import Links, find_targets
@@ -29,11 +30,11 @@ class ContentsBuilder:
         if len(self._traits) < MAX_TRAITS:
             self._traits[Trait(name, " ".join(detail[:MAX_DETAIL].split()))] = None
 
-    def add_link(self, target: str, shown: str = "") -> None:
-        """Add a link that a person can follow, or that the document follows by itself."""
+    def add_link(self, target: str, shown: str = "", source: Literal["file", "refresh"] = "file") -> None:
+        """Add a link that a person can follow, or that the document follows by itself (`refresh`)."""
         if self._links is None:
             self._links = Links()
-        self._links.add(target, self.file.path, "file", shown=shown)
+        self._links.add(target, self.file.path, source, shown=shown)
         if not self._links.is_whole:
             self.add_unread("count")
 

@@ -105,7 +105,7 @@ def _inspect_page(file: File, builder: ContentsBuilder) -> None:
             builder.add_unread("size")
     if not file.declared:  # what is attached to the message itself was read with it
         for link in reader.links:
-            builder.add_link(link.target, link.shown)
+            builder.add_link(link.target, link.shown, "refresh" if link.source == "refresh" else "file")
 
 
 def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:

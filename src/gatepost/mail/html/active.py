@@ -21,6 +21,7 @@ from gatepost.kinds import (
     HTML_SCRIPT,
     HTML_SCRIPT_LINK,
     HTML_SVG_SCRIPT,
+    HTML_SYSTEM_LINK,
     HTML_WEBMAIL_ATTACK,
     Kind,
 )
@@ -51,6 +52,10 @@ _SCRIPT_SCHEMES = frozenset({"javascript", "vbscript", "livescript", "mocha", "j
 _HANDLERS = frozenset(
     "ms-msdt search-ms search ms-officecmd ms-appinstaller ms-word ms-excel ms-powerpoint ms-cxh ms-settings onenote "
     "mhtml jar its mk ms-its view-source res shell hcp".split()
+)
+# Programs that fetch or run what a link names; links that open a shared document in Office (`ms-word:`) are ordinary.
+_SYSTEM_PROGRAMS = frozenset(
+    "ms-msdt search-ms search ms-officecmd ms-appinstaller ms-cxh mhtml its mk ms-its res shell hcp".split()
 )
 _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
 
@@ -118,6 +123,8 @@ class HtmlNotes:
             self.note(_LINKS[scheme], target)
         elif scheme in _HANDLERS:
             self.note(HTML_PROTOCOL_LINK, target)
+            if scheme in _SYSTEM_PROGRAMS:
+                self.note(HTML_SYSTEM_LINK, target)
 
     def note_handler(self, name: str, code: str, *, in_svg: bool = False) -> None:
         """Note an event handler attribute."""
