@@ -124,6 +124,7 @@ URL_CHEAP_ENDING = Kind("url:cheap-ending", "A link leads to a domain under a ch
 URL_DEEP_SUBDOMAIN = Kind("url:deep-subdomain", "A link leads to a host many levels below its registered domain")
 URL_DOUBLE_EXTENSION = Kind("url:double-extension", "A link downloads a file with a misleading double extension")
 URL_DOWNLOAD = Kind("url:download", "A link downloads a program or an archive")
+URL_DRAWN_CODE = Kind("url:drawn-code", "A QR code is drawn with cells, characters or several pictures")
 URL_FOREIGN_TARGET = Kind("url:foreign-target", "All links go to one site unrelated to the sender")
 URL_FORM_SERVICE = Kind("url:form-service", "A link leads to a form on a free form service")
 URL_FREE_HOSTING = Kind("url:free-hosting", "A link leads to a page on a free hosting service")

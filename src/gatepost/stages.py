@@ -16,7 +16,7 @@ from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
 from gatepost.files.documents.document_text import collect_texts
-from gatepost.files.pictures import find_qr_codes
+from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules, mark_matches

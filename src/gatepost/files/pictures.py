@@ -130,6 +130,7 @@ MAX_PIXELS = 16_000_000
 BOMB_PIXELS, BOMB_RATIO = 600_000_000, 2_000
 MAX_SIDE = 1_600
 MAX_FRAMES = 3
+MIN_PIECE, MAX_PIECE = 20, 800
 MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
 
 _IMAGE_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
@@ -195,6 +196,22 @@ def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
             broken = (Trait("broken-picture", type(fault).__name__),)
     found = make_code_contents(codes, file.path)
     return msgspec.structs.replace(found, traits=(*found.traits, *broken))
+
+
+def decode_small(file: File) -> Image.Image | None:
+    """Return a small picture in grey, which may be a piece of a code; None where it is too large or broken."""
+    width, height = read_dimensions(file.content, file.type)
+    if min(width, height) < MIN_PIECE or max(width, height) > MAX_PIECE:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with open_image(file.content, file.type) as image:
+                return _convert_to_grey(image)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            return None
 
 
 def _decode_frames(file: File) -> Iterator[Image.Image]:
@@ -270,31 +287,3 @@ def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
     bitmap = page.render(scale=scale, grayscale=True, may_draw_forms=False)
     image: Image.Image = bitmap.to_pil().convert("L")
     return image
-
-
-def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
-    """Return the files, with traits and links added to those that show QR codes; the same bytes are looked at once."""
-    budget = budget or UnpackBudget()
-    known: dict[str, Contents] = {}
-    seen = []
-    for file in files:
-        if not (is_picture(file) or file.type == "pdf"):
-            seen.append(file)
-            continue
-        found = known.get(file.sha256)
-        if found is None:
-            found = known[file.sha256] = (
-                find_codes_in_image(file, budget) if is_picture(file) else find_codes_in_pages(file, budget)
-            )
-        seen.append(_add_findings(file, found))
-    return tuple(seen)
-
-
-def _add_findings(file: File, found: Contents) -> File:
-    return msgspec.structs.replace(
-        file,
-        unread=tuple(dict.fromkeys((*file.unread, *found.unread))),
-        traits=(*file.traits, *found.traits),
-        links=(*file.links, *found.links),
-        text=file.text or found.text,
-    )

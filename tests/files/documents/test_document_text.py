@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gatepost.analysis import analyse
 from gatepost.files.documents import office_xml
 from gatepost.files.documents.document_text import MAX_SHOWN, read_xml_text
-from gatepost.files.pictures import find_qr_codes
+from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_TEXT, File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope
