@@ -60,7 +60,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         """The words that the writer of the mail chose, without those of documents."""
         if self.words is not None:
             return self.words
-        return body_words(text for text in self.message.texts if text.form != "document")
+        return body_words(tuple(text for text in self.message.texts if text.form != "document"))
 
     @cached_property
     def documents(self) -> tuple[Text, ...]:

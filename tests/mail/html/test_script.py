@@ -49,6 +49,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "unicode escapes": lambda text: "'" + "".join(f"\\u{ord(char):04x}" for char in text) + "'",
     "code points": lambda text: "'" + "".join(f"\\u{{{ord(char):x}}}" for char in text) + "'",
     "replace": lambda text: f"'{'#!#'.join(text)}'.replaceAll('#!#', '')",
+    "split and join": lambda text: f"'{'~'.join(text)}'.split('~').join('')",
     "concat": lambda text: f"'{text[:7]}'.concat('{text[7:]}')",
     "brackets": lambda text: f"(('{text[:7]}') + ('{text[7:]}'))",
     "comments": lambda text: f"'{text[:7]}' /* nothing */ + // more\n '{text[7:]}'",

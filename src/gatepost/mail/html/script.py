@@ -11,39 +11,33 @@ beginning and the end are read: libraries are long, and what uses them stands be
 """
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import islice
-from urllib.parse import unquote
 
 import msgspec
 
-from gatepost.mail.link_wrappers import decode_base64_text
+from gatepost.mail.html.script_tokens import (
+    LIST_MARK,
+    MAX_VALUE,
+    STRING_DECODERS,
+    STRING_METHODS,
+    Token,
+    apply_method,
+    is_string_function,
+    make_character,
+    tokenise,
+)
 
 MAX_TOKENS = 20_000
 MAX_ALL_TOKENS = 50_000
-TAIL = 20_000
-MAX_VALUE = 200_000
 MAX_VALUES = 2_000_000  # characters of all values together
 MAX_DEPTH = 24
 MAX_FOUND = 200
 MAX_SCRIPTS = 3
 
-# Each repeats a class of characters, not a group: a group would cost memory for every character.
-_TOKEN = re.compile(
-    r"""//[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+){0,9999}+(?:\*/)?"""
-    r"""|"([^"\\\n]*+(?:\\.[^"\\\n]*+){0,9999}+)"?|'([^'\\\n]*+(?:\\.[^'\\\n]*+){0,9999}+)'?"""
-    r"""|`([^`\\]*+(?:\\.[^`\\]*+){0,9999}+)`?"""
-    r"""|([A-Za-z_$][\w$]*+(?:\s{0,4}\.\s{0,4}[A-Za-z_$][\w$]*+){0,99}+)|(\d[\w.]*+)|(\+=|[^\s\w])""",
-    re.DOTALL,
-)
-_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}|(.))", re.DOTALL)
 _INSERTED = re.compile(r"\$\{\s{0,9}([\w$.]{1,80})\s{0,9}\}")
 _ADDRESS = re.compile(r"(?:https?|ftp):[/\\]{2}[^\s\"'<>`\\]{3,2000}", re.IGNORECASE)
 _MARKUP = re.compile(
     r"<(?:a|form|input|iframe|meta|script|html|body|div|button|img|svg|object|embed|title|h\d|p)\b", re.IGNORECASE
 )
-_PERCENT_U = re.compile(r"%u([0-9a-fA-F]{4})")
-_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "", "\n": ""}
 
 _GOES = (
     "location",
@@ -79,13 +73,6 @@ class ScriptFindings(msgspec.Struct):
     pages: list[str]
 
 
-class _Token(msgspec.Struct, gc=False):
-    """One token: `kind` is "s" for a string (its text decoded), "n" a name, "d" a number, "p" a sign."""
-
-    kind: str
-    text: str
-
-
 class ScriptBudget(msgspec.Struct):
     """How many tokens of scripts may still be read in one message."""
 
@@ -100,7 +87,7 @@ def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindi
     for _ in range(MAX_SCRIPTS):
         if not waiting or budget.tokens <= 0:
             break
-        tokens = list(_tokenise(waiting.pop(0), min(MAX_TOKENS, budget.tokens)))
+        tokens = list(tokenise(waiting.pop(0), min(MAX_TOKENS, budget.tokens)))
         budget.tokens -= len(tokens) + 1
         reader = ScriptReader(tokens, found)
         reader.read()
@@ -111,7 +98,7 @@ def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindi
 class ScriptReader:
     """One pass over the tokens of one script. `scripts` are those that it makes of strings."""
 
-    def __init__(self, tokens: list[_Token], found: ScriptFindings) -> None:
+    def __init__(self, tokens: list[Token], found: ScriptFindings) -> None:
         self.scripts: list[str] = []
         self._found = found
         self._markup: list[str] = []
@@ -149,7 +136,7 @@ class ScriptReader:
             value = self._read_sum(0)
             if value is not None:
                 self._assign(name, value, is_added=following == "+=")
-        elif following == "(" and not _is_function(name):
+        elif following == "(" and not is_string_function(name):
             self._place += 2
             self._read_call(name.lower())
         elif (value := self._read_sum(0)) is not None:
@@ -282,13 +269,13 @@ class ScriptReader:
         head, _, method = name.rpartition(".")
         low = method.lower()
         is_numbers = low == "fromcharcode" or name.lower().endswith("fromcharcode.apply")
-        if low in _DECODERS or is_numbers:
+        if low in STRING_DECODERS or is_numbers:
             self._place += 2
             value = self._read_numbers() if is_numbers else self._read_sum(depth + 1)
             self._pass(")")
-            return None if value is None else _DECODERS[low](value) if low in _DECODERS else value
-        if head in self._variables and low in _METHODS:
-            self._tokens[self._place] = _Token("n", "." + method)
+            return None if value is None else STRING_DECODERS[low](value) if low in STRING_DECODERS else value
+        if head in self._variables and low in STRING_METHODS:
+            self._tokens[self._place] = Token("n", "." + method)
             return self._variables[head]
         return None
 
@@ -300,7 +287,7 @@ class ScriptReader:
         while self._place < len(self._tokens):
             token = self._tokens[self._place]
             if token.kind == "d":
-                codes.append(_make_character(token.text))
+                codes.append(make_character(token.text))
             elif token.kind != "p" or token.text not in ",[].":
                 break
             self._place += 1
@@ -317,7 +304,7 @@ class ScriptReader:
             if self._peek(0) == ",":
                 self._place += 1
         self._pass("]")
-        return _MARK.join(pieces)
+        return LIST_MARK.join(pieces)
 
     def _read_methods(self, value: str, depth: int) -> str:
         """Apply the methods that stand behind a value: `.join('')`, `.split('').reverse()`, `.replace(…)`."""
@@ -332,7 +319,7 @@ class ScriptReader:
                     break
                 self._place += 1
             self._skip_to_bracket()
-            value = _apply(name, value, arguments)[:MAX_VALUE]
+            value = apply_method(name, value, arguments)[:MAX_VALUE]
         return value
 
     def _method_here(self) -> str:
@@ -364,77 +351,3 @@ class ScriptReader:
         if "${" not in text:
             return text
         return _INSERTED.sub(lambda match: self._variables.get(match.group(1), "")[:2_000], text)[:MAX_VALUE]
-
-
-_MARK = "\x1f"
-
-
-def _tokenise(source: str, most: int) -> Iterator[_Token]:
-    """Yield the first tokens of a script, and those at its end if there are more."""
-    place = 0
-    for count, match in enumerate(_TOKEN.finditer(source)):
-        if count >= most:
-            place = match.start()
-            break
-        yield from _make_token(match)
-    if place:
-        for match in islice(_TOKEN.finditer(source, max(place, len(source) - TAIL)), TAIL // 4):
-            yield from _make_token(match)
-
-
-def _make_token(match: re.Match[str]) -> Iterator[_Token]:
-    kind = match.lastindex
-    if kind is None:
-        return
-    text = match.group(kind)[:MAX_VALUE]
-    if kind <= 3:
-        yield _Token("s", _ESCAPE.sub(_unescape, text) if "\\" in text else text)
-    else:
-        yield _Token("ndp"[kind - 4], "".join(text.split()) if kind == 4 else text)
-
-
-def _unescape(match: re.Match[str]) -> str:
-    digits = match.group(1) or match.group(2) or match.group(3)
-    return _make_character("0x" + digits) if digits else _LETTERS.get(match.group(4), match.group(4))
-
-
-def _make_character(number: str) -> str:
-    try:
-        code = int(number, 0)
-    except ValueError:
-        return ""
-    return chr(code) if 0 <= code < 0xD800 or 0xE000 <= code < 0x110000 else "\ufffd"
-
-
-def _is_function(name: str) -> bool:
-    return name.lower().rpartition(".")[2] in {*_DECODERS, "fromcharcode", "if", "while", "for", "switch"}
-
-
-def _unescape_percent(value: str) -> str:
-    return unquote(_PERCENT_U.sub(lambda match: _make_character("0x" + match.group(1)), value))
-
-
-def _apply(name: str, value: str, arguments: list[str]) -> str:
-    """Return the result of a method; an unknown one changes nothing, so that what is known is still seen."""
-    first = arguments[0] if arguments else ""
-    if name == "join":
-        return value.replace(_MARK, first if arguments else ",")
-    if name == "split":
-        return _MARK.join(value) if arguments and not first else value.replace(first, _MARK) if first else value
-    if name == "reverse":
-        return _MARK.join(reversed(value.split(_MARK)))
-    if name == "concat":
-        return value + "".join(arguments)
-    if name in {"replace", "replaceall"} and len(arguments) > 1 and first:
-        return value.replace(first, arguments[1])
-    return value
-
-
-_METHODS = frozenset({"join", "split", "reverse", "concat", "replace", "replaceall", "trim", "tostring", "tolowercase"})
-_DECODERS: dict[str, Callable[[str], str]] = {
-    "atob": decode_base64_text,
-    "unescape": _unescape_percent,
-    "decodeuri": _unescape_percent,
-    "decodeuricomponent": _unescape_percent,
-    "string": str,
-}

@@ -16,10 +16,12 @@ MAX_CODE = 20_000
 LITTLE_TEXT = 200
 
 _HARM = re.compile(
-    r"\b(?:alert|prompt|confirm|msgbox)\s{0,5}[(`]|\beval\s{0,5}[(`]|fromcharcode|\batob\s{0,5}\("
-    r"|document\s{0,5}\.\s{0,5}(?:cookie|domain)\b"
-    r"|(?:local|session)storage|createelement\s{0,5}\(|xmlhttprequest|\bfetch\s{0,5}\(|sendbeacon|appendchild|getscript"
-    r"|\bimport\s{0,5}\(|\b(?:top|parent|opener)\s{0,5}\.\s{0,5}(?:document|location)|new\s{1,5}function|\[\]\[\(!\[\]",
+    r"\b(?:alert|prompt|confirm|msgbox)\s{0,5}[(`]"
+    r"|\beval\s{0,5}[(`]|new\s{1,5}function|fromcharcode|\batob\s{0,5}\(|\[\]\[\(!\[\]"
+    r"|document\s{0,5}\.\s{0,5}(?:cookie|domain)\b|(?:local|session)storage"
+    r"|createelement\s{0,5}\(|appendchild|getscript|\bimport\s{0,5}\("
+    r"|xmlhttprequest|\bfetch\s{0,5}\(|sendbeacon"
+    r"|\b(?:top|parent|opener)\s{0,5}\.\s{0,5}(?:document|location)",
     re.IGNORECASE,
 )
 # Handlers that run without an action of the reader, and that pages hardly ever use for anything but broken pictures.
