@@ -25,6 +25,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     files = stages.open_files(message)
     files = stages.find_qr_codes(files)
     files = stages.match_yara_rules(files)
+    message = stages.add_document_texts(message, files)
     context.mark("lists")
     subjects = find_subjects(message, envelope, authentication, files)
     hits, antivirus, history = yield from stages.ask_about_content(subjects, files, history)

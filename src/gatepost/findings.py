@@ -12,7 +12,7 @@ import msgspec
 from gatepost.auth.results import Authentication
 from gatepost.files.values import File
 from gatepost.kinds import Finding, Kind
-from gatepost.mail.message import Envelope, Link, Message
+from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign
 from gatepost.sender_history import NO_HISTORY, SenderHistory
@@ -57,8 +57,15 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def written(self) -> list[str]:
-        """The words that the writer of the mail chose."""
-        return body_words(self.message.texts) if self.words is None else self.words
+        """The words that the writer of the mail chose, without those of documents."""
+        if self.words is not None:
+            return self.words
+        return body_words(tuple(text for text in self.message.texts if text.form != "document"))
+
+    @cached_property
+    def documents(self) -> tuple[Text, ...]:
+        """The texts of documents among the files."""
+        return tuple(text for text in self.message.texts if text.form == "document")
 
     @cached_property
     def fields(self) -> Mapping[str, str]:

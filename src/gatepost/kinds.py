@@ -127,6 +127,7 @@ URL_CHEAP_ENDING = Kind("url:cheap-ending", "A link leads to a domain under a ch
 URL_DEEP_SUBDOMAIN = Kind("url:deep-subdomain", "A link leads to a host many levels below its registered domain")
 URL_DOUBLE_EXTENSION = Kind("url:double-extension", "A link downloads a file with a misleading double extension")
 URL_DOWNLOAD = Kind("url:download", "A link downloads a program or an archive")
+URL_DRAWN_CODE = Kind("url:drawn-code", "A QR code is drawn with cells, characters or several pictures")
 URL_FOREIGN_TARGET = Kind("url:foreign-target", "All links go to one site unrelated to the sender")
 URL_FORM_SERVICE = Kind("url:form-service", "A link leads to a form on a free form service")
 URL_FREE_HOSTING = Kind("url:free-hosting", "A link leads to a page on a free hosting service")
@@ -139,6 +140,7 @@ URL_NEW_HOST = Kind("url:new-host", "A link leads to a site that no earlier mess
 URL_NEW_HOST_ASKS = Kind("url:new-host-asks", "Asks for an account or a secret on a site never linked to before")
 URL_ODD_PORT = Kind("url:odd-port", "A link leads to a port that web sites do not use")
 URL_OPEN_REDIRECT = Kind("url:open-redirect", "A link starts at a well-known site and redirects to another")
+URL_PERSONAL_REDIRECT = Kind("url:personal-redirect", "A page redirects to an address that carries the recipient's")
 URL_QR_CODE = Kind("url:qr-code", "A picture contains a QR code that leads to a web page")
 URL_RANDOM_HOST = Kind("url:random-host", "A link leads to a domain that looks randomly generated")
 URL_RECIPIENT_ADDRESS = Kind("url:recipient-address", "A link carries the recipient's address to an unrelated site")
@@ -254,7 +256,9 @@ HTML_PROTOCOL_LINK = Kind("html:protocol-link", "A link starts a local program (
 HTML_SCRIPT = Kind("html:script", "HTML contains a script")
 HTML_SCRIPT_LINK = Kind("html:script-link", "A link runs a script (javascript:, vbscript:)")
 HTML_SVG_SCRIPT = Kind("html:svg-script", "An SVG picture runs a script")
+HTML_SYSTEM_LINK = Kind("html:system-link", "A link hands a file to a program of the system (search-ms:, ms-msdt:, …)")
 HTML_UNDECLARED = Kind("html:undeclared", "A part declared as plain text contains HTML")
+HTML_WEBMAIL_ATTACK = Kind("html:webmail-attack", "The message tries to run a script in the reader's webmail")
 
 # MIME: faults, and forms that mail programs read differently.
 MIME_BARE_CR = Kind("mime:bare-cr", "A bare carriage return stands where it can change the structure")

@@ -16,7 +16,8 @@ from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
-from gatepost.files.pictures import find_qr_codes
+from gatepost.files.documents.document_text import collect_texts
+from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules, mark_matches
@@ -185,6 +186,12 @@ class Stages:
     def find_qr_codes(self, files: tuple[File, ...]) -> tuple[File, ...]:
         """The files, with the links of QR codes in pictures. Image decoders are large: this is a stage of its own."""
         return self._run("pictures", lambda: find_qr_codes(files), files)
+
+    def add_document_texts(self, message: Message, files: tuple[File, ...]) -> Message:
+        """The message, with the texts of documents among its files."""
+        if not any(file.text for file in files):
+            return message
+        return msgspec.structs.replace(message, texts=(*message.texts, *collect_texts(files)))
 
     def match_yara_rules(self, files: tuple[File, ...]) -> tuple[File, ...]:
         """The files, marked where a YARA rule of the operator matches."""

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gatepost.files.pictures import MAX_PAGE_SIZE, MAX_PAGES, find_qr_codes
+from gatepost.files.pictures import MAX_PAGE_SIZE, MAX_PAGES
+from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_IMAGES, File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from gatepost.files.pictures import find_qr_codes, read_dimensions
+from gatepost.files.pictures import read_dimensions
+from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_IMAGES, MAX_PIXELS, File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part

@@ -1,10 +1,15 @@
 """Links in plain text, and what the collection of links keeps."""
 
+from collections.abc import Callable
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.links import MAX_LINKS, MAX_SHOWN, Links, find_targets
+from gatepost.mail.links import MAX_LINKS, MAX_SHOWN, Links, find_cut_targets, find_targets
+from gatepost.mail.message import Part
+from gatepost.mail.text import TextReader
 
 
 @pytest.mark.parametrize(
@@ -137,3 +142,94 @@ def test_no_link_is_passed_over(pieces: list[str]) -> None:
     # The mark in front has every word looked at; `<` keeps it out of what follows.
     word = "".join(pieces)
     assert list(find_targets(word)) == list(find_targets(f":/<{word}"))
+
+
+INNER = "https://evil.example/a?b=1"
+HANDED_ON = [
+    "view-source:{}",
+    "jar:{}!/x.html",
+    "ms-word:ofe|u|{}",
+    "ms-excel:ofv|u|{}|n|x",
+    "ms-powerpoint:nft|u|{}",
+    "ms-appinstaller:?source={}",
+    "feed:{}",
+    "mhtml:{}!x-usc:y",
+    "intent:{}#Intent;end",
+    "javascript:location.href='{}'",
+    "x-unknown-program:open?url={}",
+    "MS-Word:ofe|u|{}",
+]
+
+
+@pytest.mark.parametrize("form", HANDED_ON)
+@pytest.mark.parametrize(
+    "encode", [str, lambda text: quote(text, safe=""), lambda text: quote(quote(text, safe=""), safe="")]
+)
+def test_an_address_that_a_link_hands_on_is_a_link(form: str, encode: Callable[[str], str]) -> None:
+    found = Links()
+    found.add(form.format(encode(INNER)), "1", "html")
+    assert "evil.example" in {link.host for link in found}
+
+
+@pytest.mark.parametrize(
+    "share", ["\\\\evil.example\\share", "\\\\evil.example@80\\share", "//evil.example/share", "%5C%5Cevil.example%5Cs"]
+)
+@pytest.mark.parametrize(
+    "form", ["search-ms:query=x&crumb=location:{}&displayname=Invoices", "search:query=a&crumb=location:{}"]
+)
+def test_a_share_that_a_link_searches_is_a_link(form: str, share: str) -> None:
+    found = Links()
+    found.add(form.format(share), "1", "html")
+    assert "evil.example" in {link.host for link in found}
+
+
+@pytest.mark.parametrize(
+    "target", ["mailto:a@b.example?body=https://c.example/", "tel:+1", "data:text/plain,https://c.example/", "cid:1"]
+)
+def test_other_links_hand_nothing_on(target: str) -> None:
+    found = Links()
+    found.add(target, "1", "html")
+    assert {link.host for link in found} <= {"", "b.example"}
+
+
+CUTS = [
+    "<b></b>",
+    "<span></span>",
+    "</b><b>",
+    "<wbr>",
+    "<!-- x -->",
+    "<font size=2></font>",
+    "&shy;",
+    "<a name=x></a>",
+    "<i>",
+    "&#8203;",
+]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("place", range(8, 24, 3))
+def test_a_link_is_read_as_it_is_shown(cut: str, place: int) -> None:
+    target = "https://evil-mailbox.example/login"
+    html = f"<p>Sign in at <b>{target[:place]}{cut}{target[place:]}</b> today.</p>"
+    reader = TextReader()
+    reader.read(Part("1", content_type="text/html", content=html.encode()))
+    assert target in {link.url for link in reader.links}
+
+
+def test_what_markup_does_not_cut_is_read_once() -> None:
+    html = (
+        "<p>See https://a.example/x. <a href='https://b.example/'>https://a.example/xyz</a> or https://a.example/x</p>"
+    )
+    reader = TextReader()
+    reader.read(Part("1", content_type="text/html", content=html.encode()))
+    assert {link.host for link in reader.links} == {"a.example", "b.example"}
+
+
+@pytest.mark.parametrize(
+    "visible", ["http://a.example/b" * 200_000, "x" * 1_000_000 + "http://a.example/b" + "x" * 1_000_000]
+)
+def test_cut_links_are_bounded(visible: str) -> None:
+    assert (
+        len(list(find_cut_targets(visible, ["http://a.example/b", *(f"http://a.example/b{n}" for n in range(500))])))
+        < 100
+    )

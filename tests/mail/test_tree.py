@@ -1,12 +1,14 @@
 """The tree of a message: ordinary ones first, then those that two mail programs read in two ways."""
 
 import base64
+from collections.abc import Callable
 
 import pytest
 
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.message import Part
 from gatepost.mail.reader import MessageParts
+from gatepost.mail.reader import read as read_message
 
 HEAD = b"From: a@example.org\r\n"
 SECRET = b"the file that must be found, with enough bytes in it to be worth a line of base64 or two: 0123456789"
@@ -221,3 +223,108 @@ def test_nested_names_of_fragments_and_external_bodies() -> None:
 def test_files_behind_too_many_beginnings_are_named_as_a_limit() -> None:
     _, defects = read(HEAD + b"\r\n" + b"begin 644 a\r\nprose that is no data at all\r\n" * 600)
     assert defects == ["limit:alternatives"]
+
+
+JUNK = {
+    "colon": b":",
+    "colon and text": b": x",
+    "mbox": b"From x",
+    "mbox, quoted": b">From someone",
+    "folded text": b" foo",
+    "white space": b" ",
+    "tab": b"\t",
+    "word": b"hello",
+    "form feed": b"\x0c",
+    "vertical tab": b"\x0b",
+    "HTTP": b"GET / HTTP/1.1",
+    "name with blanks": b"no such field: x",
+    "dashes": b"--",
+    "another delimiter": b"--other",
+    "NUL": b"\0",
+    "eight bits": b"\xff\xfe",
+    "name of eight bits": "Größe: 1".encode(),
+    "two lines": b"hello\r\nworld",
+    "many lines": b"hello\r\n" * 200 + b"end",
+    "long line": b"x" * 5_000,
+    "field behind a blank": b" Content-Type: text/plain",
+}
+_FIELDS = [b'Content-Type: application/zip; name="a.zip"', b"Content-Transfer-Encoding: base64"]
+_TOP = [b"From: a@example.org", b"Subject: x", b"MIME-Version: 1.0"]
+
+
+def _with_junk(junk: bytes, place: int) -> bytes:
+    lines = [*_FIELDS[:place], junk, *_FIELDS[place:]]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + CODED
+
+
+def _message_with_junk(junk: bytes, place: int) -> bytes:
+    lines = [*_TOP, b"Content-Type: multipart/mixed; boundary=in"]
+    lines.insert(place, junk)
+    attached = (
+        b'\r\n\r\n--in\r\nContent-Type: application/zip; name="a.zip"\r\nContent-Transfer-Encoding: base64\r\n\r\n'
+    )
+    return b"\r\n".join(lines) + attached + CODED + b"--in--\r\n"
+
+
+NESTINGS: dict[str, Callable[[bytes, int], bytes]] = {
+    "part": lambda junk, place: multipart(b"\r\ntext", _with_junk(junk, place)),
+    "only part": lambda junk, place: multipart(_with_junk(junk, place)),
+    "part of a part": lambda junk, place: multipart(
+        b"Content-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n" + _with_junk(junk, place) + b"\r\n--c--"
+    ),
+    "multipart inside": lambda junk, place: multipart(
+        junk * (place == 0)
+        + b"\r\n" * (place == 0)
+        + b"Content-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n"
+        + ATTACHED
+        + b"\r\n--c--"
+    ),
+    "message": _message_with_junk,
+    "attached message": lambda junk, place: multipart(
+        b"Content-Type: message/rfc822\r\n\r\n" + _message_with_junk(junk, place)
+    ),
+    "attached message in base64": lambda junk, place: multipart(
+        b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+        + base64.encodebytes(_message_with_junk(junk, place))
+    ),
+    "file of a message": lambda junk, place: multipart(
+        b'Content-Type: application/octet-stream; name="a.eml"\r\nContent-Transfer-Encoding: base64\r\n\r\n'
+        + base64.encodebytes(_message_with_junk(junk, place))
+    ),
+    "part of an attached message": lambda junk, place: multipart(
+        b"Content-Type: message/rfc822\r\n\r\n" + multipart(_with_junk(junk, place), boundary=b"c")
+    ),
+}
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"], ids=["CRLF", "LF"])
+@pytest.mark.parametrize("nesting", NESTINGS)
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_line_that_is_no_field_hides_no_file(junk: str, nesting: str, end: bytes) -> None:
+    for place in range(2):
+        raw = NESTINGS[nesting](JUNK[junk], place).replace(b"\r\n", end)
+        parts, defects = read(raw)
+        assert any(part.content == SECRET for part in parts), place
+        assert len({part.path for part in parts}) == len(parts)
+        is_said = {"mime:junk-in-header", "mime:nul", "mime:hidden-part"} & set(defects)
+        # mbox's own line before a message is ordinary, and a line that begins with a blank continues a field.
+        is_mbox = junk == "mbox" and place == 0 and "message" in nesting and "part of" not in nesting
+        is_mbox |= junk == "mbox, quoted" and place == 0 and "message" in nesting and "part of" not in nesting
+        is_absent = nesting == "multipart inside" and place == 1
+        assert is_said or is_mbox or is_absent or (place and JUNK[junk][:1] in b" \t"), (place, defects)
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_line_before_the_header_hides_no_header(junk: str) -> None:
+    message = read_message(_message_with_junk(JUNK[junk], 0))
+    assert (message.subject, [str(sender) for sender in message.senders]) == ("x", ["a@example.org"])
+    assert not [defect for defect in message.defects if defect.kind == "mime:no-header"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"Hello Ann,\r\nNote: see below\r\n", b"From here on\r\nSubject: none\r\n", b"--\r\nAnn\r\n"]
+)
+def test_a_part_without_header_is_text(text: bytes) -> None:
+    parts, defects = read(multipart(text))
+    assert shape(parts)[1:] == [("1.1", "text/plain", text.removesuffix(b"\r\n") + b"\r\n")]
+    assert "mime:junk-in-header" not in defects

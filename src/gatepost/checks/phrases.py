@@ -9,12 +9,13 @@ import re
 import tomllib
 from collections.abc import Iterable
 from importlib.resources import files
+from itertools import islice
 
 import msgspec
 
-from gatepost.checks.phrasebook import MAX_CHARS, Phrasebook, fold
+from gatepost.checks.phrasebook import MAX_CHARS, Cue, Phrasebook, fold
 from gatepost.findings import Reading
-from gatepost.mail.message import Message
+from gatepost.mail.message import Text
 
 MAX_TEXTS = 6
 MAX_SHOWN = 6
@@ -24,7 +25,8 @@ _QUOTED = re.compile(r"(?m)^[ \t]{0,4}[>|][^\n]{0,2000}")
 
 class Phrases(msgspec.Struct, frozen=True):
     """The phrases of a message by theme, each once, in the order in which they stand. `in_subject` are the themes of
-    the subject, `length` is the number of characters of the longest text, `text` everything that was read, folded."""
+    the subject, `text` is everything that was read, folded. `length` is the number of characters of the longest text,
+    or that of a document which has more of the phrases: a long document beside a lure does not weaken it."""
 
     themes: dict[str, tuple[str, ...]] = {}
     in_subject: frozenset[str] = frozenset()
@@ -72,23 +74,41 @@ def quote(words: Iterable[str]) -> str:
 
 def _search(reading: Reading) -> Phrases:
     subject = fold(reading.message.subject[:1000])
-    texts = _fold_texts(reading.message)
-    text = f" {subject} \n {' '.join(texts)} "
+    own = _fold_texts(text for text in reading.message.texts if text.form != "document")
+    documents = _fold_texts(reading.documents) if reading.documents else []
+    text = f" {subject} \n {' '.join([*own, *documents])} "
+    cues = sorted(_BOOK.find(text), key=lambda cue: cue.start)
     themes: dict[str, dict[str, None]] = {}
     in_subject: set[str] = set()
-    for cue in sorted(_BOOK.find(text), key=lambda cue: cue.start):
+    for cue in cues:
         themes.setdefault(cue.theme, {})[cue.words] = None
         if cue.start <= len(subject):
             in_subject.add(cue.theme)
     found = {theme: tuple(words) for theme, words in themes.items()}
-    return Phrases(found, frozenset(in_subject), max(map(len, texts), default=0), text)
+    length = max(map(len, own), default=0)
+    if documents:
+        length = _measure_letter(cues, len(subject) + 4, own, documents)
+    return Phrases(found, frozenset(in_subject), length, text)
 
 
-def _fold_texts(message: Message) -> list[str]:
+def _measure_letter(cues: list[Cue], start: int, own: list[str], documents: list[str]) -> int:
+    """Return the length of the mail's own text, or of the document that has more phrases than it; `start` is where the
+    first text begins in what was searched."""
+    start += sum(len(text) + 1 for text in own)
+    most, length = len({cue.words for cue in cues if cue.start < start}), max(map(len, own), default=0)
+    for text in documents:
+        count = len({cue.words for cue in cues if start <= cue.start < start + len(text)})
+        if count > most:
+            most, length = count, len(text)
+        start += len(text) + 1
+    return length
+
+
+def _fold_texts(texts: Iterable[Text]) -> list[str]:
     """Return the texts, folded, without those that repeat another word for word."""
     found: dict[str, None] = {}
     room = MAX_CHARS
-    for text in message.texts[:MAX_TEXTS]:
+    for text in islice(texts, MAX_TEXTS):
         plain = text.visible[:room]
         if "\n>" in plain or plain.startswith((">", "|")):
             plain = _QUOTED.sub("", plain)

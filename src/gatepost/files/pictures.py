@@ -1,8 +1,9 @@
-"""QR codes (ISO/IEC 18004) in pictures and on the first pages of PDFs, and the links in them.
+"""QR codes (ISO/IEC 18004) in pictures and on the first pages of PDFs, the links in them, and the text of those pages.
 
 A code in a picture is a link that no text scanner sees and that is opened on a telephone, outside the company's
 network. In a PDF it may be a picture, a hundred small rectangles or a letter of a special font; drawn in grey, at a
-size at which a telephone would still read it, they are all the same.
+size at which a telephone would still read it, they are all the same. The same program that draws the pages tells which
+letters stand on them, whatever fonts and encodings a PDF uses.
 
 A PNG of a few kilobytes can claim 65,000 by 65,000 pixels and needs 16 GB once decoded. So the size is read from the
 header first, and a picture is decoded only if it could hold a code: not the dots that count readers, and not one that
@@ -16,6 +17,7 @@ counts.
 import warnings
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from typing import Literal
 
 import msgspec
 import pypdfium2  # type: ignore[import-untyped]
@@ -112,14 +114,14 @@ def find_codes(image: Image.Image) -> list[str]:
 
 def make_code_contents(texts: Iterable[str], where: str, unread: tuple[UnreadReason, ...] = ()) -> Contents:
     """Return the texts of the codes as traits, and every link that a telephone would open."""
-    return Contents((), tuple(Trait("qr-code", text) for text in texts), _find_links(texts, where), unread)
+    return Contents((), tuple(Trait("qr-code", text) for text in texts), _find_links(texts, where, "qr"), unread)
 
 
-def _find_links(texts: Iterable[str], where: str) -> tuple[Link, ...]:
+def _find_links(texts: Iterable[str], where: str, source: Literal["file", "qr"]) -> tuple[Link, ...]:
     found = Links()
     for text in texts:
         for target in find_targets(text):
-            found.add(target, where, "qr")
+            found.add(target, where, source, shown=target if source == "file" else "")
     return tuple(found)
 
 
@@ -128,6 +130,7 @@ MAX_PIXELS = 16_000_000
 BOMB_PIXELS, BOMB_RATIO = 600_000_000, 2_000
 MAX_SIDE = 1_600
 MAX_FRAMES = 3
+MIN_PIECE, MAX_PIECE = 20, 800
 MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
 
 _IMAGE_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
@@ -195,6 +198,22 @@ def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
     return msgspec.structs.replace(found, traits=(*found.traits, *broken))
 
 
+def decode_small(file: File) -> Image.Image | None:
+    """Return a small picture in grey, which may be a piece of a code; None where it is too large or broken."""
+    width, height = read_dimensions(file.content, file.type)
+    if min(width, height) < MIN_PIECE or max(width, height) > MAX_PIECE:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with open_image(file.content, file.type) as image:
+                return _convert_to_grey(image)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            return None
+
+
 def _decode_frames(file: File) -> Iterator[Image.Image]:
     """Yield the picture, or the first few of a moving one, in grey."""
     with open_image(file.content, file.type) as image:
@@ -222,28 +241,44 @@ def _convert_to_grey(image: Image.Image) -> Image.Image:
 
 
 MAX_PAGES = 2
+MAX_TEXT_PAGES = 10
+MAX_PAGE_TEXT = 20_000
 MAX_PAGE_SIDE = 1_200
 MAX_PAGE_SIZE = 10 << 20
 _MAX_SCALE = 3.0
 
 
 def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
-    """Return the codes on the first pages of a PDF. A file that cannot be opened is reported by the PDF reader."""
+    """Return the codes on the first pages of a PDF, and its text. A file that cannot be opened is reported by the PDF
+    reader."""
     if len(file.content) > MAX_PAGE_SIZE:
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}
+    unread: tuple[UnreadReason, ...] = ()
+    pages: list[str] = []
     try:
-        document = pypdfium2.PdfDocument(file.content)
+        document = pypdfium2.PdfDocument(file.content, next(iter(file.seen("document-password")), None))
         try:
+            pages = [_read_page_text(document, number) for number in range(min(len(document), MAX_TEXT_PAGES))]
             for number in range(min(len(document), MAX_PAGES)):
                 if not budget.take_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
-                    return make_code_contents(codes, file.path, ("pixels",))
+                    unread = ("pixels",)
+                    break
                 codes.update(dict.fromkeys(find_codes(_draw_page(document, number))))
         finally:
             document.close()
     except (pypdfium2.PdfiumError, ValueError, OverflowError, ZeroDivisionError):
         pass
-    return make_code_contents(codes, file.path)
+    found = make_code_contents(codes, file.path, unread)
+    text = budget.take_text("\n".join(pages))
+    return msgspec.structs.replace(found, links=(*found.links, *_find_links((text,), file.path, "file")), text=text)
+
+
+def _read_page_text(document: pypdfium2.PdfDocument, number: int) -> str:
+    page = document[number].get_textpage()
+    text: str = page.get_text_range(0, min(page.count_chars(), MAX_PAGE_TEXT))
+    # A hyphen at the end of a line is U+FFFE here (U+0002 in older versions).
+    return text.replace("\r\n", "\n").replace("\ufffe", "").replace("\x02", "")
 
 
 def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
@@ -252,30 +287,3 @@ def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
     bitmap = page.render(scale=scale, grayscale=True, may_draw_forms=False)
     image: Image.Image = bitmap.to_pil().convert("L")
     return image
-
-
-def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
-    """Return the files, with traits and links added to those that show QR codes; the same bytes are looked at once."""
-    budget = budget or UnpackBudget()
-    known: dict[str, Contents] = {}
-    seen = []
-    for file in files:
-        if not (is_picture(file) or file.type == "pdf"):
-            seen.append(file)
-            continue
-        found = known.get(file.sha256)
-        if found is None:
-            found = known[file.sha256] = (
-                find_codes_in_image(file, budget) if is_picture(file) else find_codes_in_pages(file, budget)
-            )
-        seen.append(_add_findings(file, found))
-    return tuple(seen)
-
-
-def _add_findings(file: File, found: Contents) -> File:
-    return msgspec.structs.replace(
-        file,
-        unread=tuple(dict.fromkeys((*file.unread, *found.unread))),
-        traits=(*file.traits, *found.traits),
-        links=(*file.links, *found.links),
-    )

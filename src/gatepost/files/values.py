@@ -29,8 +29,8 @@ class Trait(msgspec.Struct, frozen=True):
 class File(msgspec.Struct, frozen=True):
     """One file. `path` leads to it from the message ("1.2/invoice.zip/invoice.js"); `names` are all names it goes by;
     `type` is what the content is, `declared` what the message claims; `unread` says why its inside was not read;
-    `traits` are what its reader saw in it, `links` the links in it; `within` is the SHA-256 of the
-    document that it is a part of."""
+    `traits` are what its reader saw in it, `links` the links in it, `text` what a person reads in it; `within` is the
+    SHA-256 of the document that it is a part of."""
 
     path: str
     content: bytes
@@ -42,6 +42,7 @@ class File(msgspec.Struct, frozen=True):
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
     within: str = ""
+    text: str = ""
 
     @property
     def document(self) -> str:
@@ -64,12 +65,14 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What a document's reader found in a file: the files inside, what it saw, the links, and what it did not read."""
+    """What a document's reader found in a file: the files inside, what it saw, the links, what it did not read, and the
+    text that a person reads."""
 
     members: tuple[Member, ...] = ()
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
     unread: tuple[UnreadReason, ...] = ()
+    text: str = ""
 
 
 MAX_DEPTH = 12
@@ -81,12 +84,14 @@ MAX_IMAGES = 8
 MAX_PIXELS = 24_000_000
 MAX_ATTEMPTS = 2_000  # one is a key of a zip, about half a millisecond
 MAX_SLOW = 1 << 20  # about a second
+MAX_TEXT = 1_000_000  # characters of documents in which links are looked for
+MAX_TEXT_SOURCE = 16 << 20  # bytes of XML that are searched for text
 RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
 
 
 class UnpackBudget:
-    """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images` and `pixels` are what was used
-    of it."""
+    """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images`, `pixels`, `text` and
+    `text_source` are what was used of it."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
         self.max_bytes = max_bytes
@@ -98,6 +103,8 @@ class UnpackBudget:
         self.slow = 0
         self.images = 0
         self.pixels = 0
+        self.text = 0
+        self.text_source = 0
 
     def allowance(self, packed: int) -> int:
         """Return the most bytes that `packed` bytes of an archive may unpack to now."""
@@ -144,6 +151,18 @@ class UnpackBudget:
             return False
         self.slow += size
         return True
+
+    def take_text_source(self, content: bytes) -> bytes:
+        """Return as much of a document's XML as may still be searched for text; once it runs out, nothing."""
+        content = content[: MAX_TEXT_SOURCE - self.text_source] if self.text < MAX_TEXT else b""
+        self.text_source += len(content)
+        return content
+
+    def take_text(self, text: str) -> str:
+        """Return as much of a document's text as the budget has room for."""
+        text = text[: MAX_TEXT - self.text]
+        self.text += len(text)
+        return text
 
     @property
     def slow_left(self) -> int:

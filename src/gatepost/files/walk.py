@@ -19,13 +19,14 @@ from gatepost.mail.message import Link, Message, Part
 
 
 class UnpackResult(msgspec.Struct, frozen=True):
-    """The result of opening one file: the files directly inside, traits and links seen in it, and why parts were not
-    read."""
+    """The result of opening one file: the files directly inside, traits, links and text seen in it, and why parts were
+    not read."""
 
     inside: tuple[File, ...] = ()
     unread: tuple[UnreadReason, ...] = ()
     traits: tuple[Trait, ...] = ()
     links: tuple[Link, ...] = ()
+    text: str = ""
 
 
 _NOTHING = UnpackResult()
@@ -46,7 +47,9 @@ def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[Fi
             opened = known[file.sha256] = _unpack_file(file, depth, budget, passwords)
             queue.extend((child, depth + 1) for child in opened.inside)
         if opened is not _NOTHING:
-            file = msgspec.structs.replace(file, unread=opened.unread, traits=opened.traits, links=opened.links)
+            file = msgspec.structs.replace(
+                file, unread=opened.unread, traits=opened.traits, links=opened.links, text=opened.text
+            )
         found.append(file)
     return tuple(found)
 
@@ -66,9 +69,9 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
     if members is None and contents == _EMPTY:
         return _NOTHING
     if members is None and not contents.members:
-        return UnpackResult((), contents.unread, contents.traits, contents.links)
+        return UnpackResult((), contents.unread, contents.traits, contents.links, contents.text)
     if depth >= MAX_DEPTH:
-        return UnpackResult((), ("depth",), contents.traits, contents.links)
+        return UnpackResult((), ("depth",), contents.traits, contents.links, contents.text)
     inside: list[File] = []
     unread: dict[UnreadReason, None] = dict.fromkeys(contents.unread)
     traits: dict[Trait, None] = dict.fromkeys(contents.traits)
@@ -84,4 +87,4 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
             traits[Trait("opened-with-password", member.password)] = None
         name = member.names[0] or "unnamed"
         inside.append(_make_file(f"{file.path}/{name}", member.content, member.names, within=within))
-    return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links)
+    return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links, contents.text)

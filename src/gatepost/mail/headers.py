@@ -1,8 +1,11 @@
 """Header sections (RFC 5322 section 2.2, RFC 6532) and the encoded words in them (RFC 2047).
 
 A section gives its fields in their order with their bytes, unfolded and decoded. It ends at the first empty line. Real
-and hostile mail has lines in it that are no fields: one such line between fields is skipped, as most mail programs do;
-two in a row, or one before any field, are taken for the body.
+and hostile mail has lines in it that are no fields. Some mail programs let the body begin there, others skip them and
+read on. One such line between fields is skipped. Several in a row, or any before the first field, are skipped where a
+field follows that says what the body is; otherwise they are taken for the body. Where lines were skipped, the section
+says so (`HeaderSection.junk`), and the reader keeps the other reading as well. This holds for every section: that of
+the message, of a part, and of an attached message or file.
 
 `=?utf-8?q?caf=C3=A9?=` is an encoded word (with the language tag of RFC 2231, if it has one). Mail programs are lenient
 with them, and so is this module: encoded words count inside quoted strings and in the middle of a word, may be longer
@@ -84,6 +87,13 @@ _FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*)(?:\n|\Z)
 _TEXT_FIELD = re.compile(r"^([!-9;-~]++[ \t]*+):([^\n]*+(?:\n[ \t][^\n]*+)*+)\n", re.MULTILINE)
 _LINE = re.compile(rb"[^\n]*+(?:\n[ \t][^\n]*+)*(?:\n|\Z)")
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
+# What ends a run of lines that are no fields: an empty line, perhaps a delimiter, or a field that describes a body.
+_CONTENT_FIELD = rb"content-(?:type|transfer-encoding|disposition)[ \t]*+:"
+_MESSAGE_FIELD = rb"(?:mime-version|from|to|subject|date|received|message-id|return-path|dkim-signature)[ \t]*+:"
+_END_OF_JUNK = re.compile(rb"^(?:\r?$|--|(" + _CONTENT_FIELD + rb"))", re.MULTILINE | re.IGNORECASE)
+_END_OF_LEADING_JUNK = re.compile(
+    rb"^(?:\r?$|--|(" + _CONTENT_FIELD + rb"|" + _MESSAGE_FIELD + rb"))", re.MULTILINE | re.IGNORECASE
+)
 _BARE_CR = re.compile(rb"\r(?!\n|\Z)")
 
 _ORDINARY_SIZE = 65_536
@@ -103,10 +113,13 @@ class HeaderSection(msgspec.Struct, frozen=True):
 
 
 def read_section(
-    source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: ReadBudget
+    source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: ReadBudget, *, is_part: bool = False
 ) -> HeaderSection:
-    """Read the header section that begins at `start`; a line that is one of `boundaries` ends it too."""
-    return _read_ordinary(source, start, where, budget) or _read_odd(source, start, boundaries, where, budget)
+    """Read the header section that begins at `start`; a line that is one of `boundaries` ends it too. `is_part` says
+    that it is the section of a part of a multipart rather than that of a message."""
+    return _read_ordinary(source, start, where, budget) or _read_odd(
+        source, start, boundaries, where, budget, is_part=is_part
+    )
 
 
 def _read_ordinary(source: bytes, start: int, where: str, budget: ReadBudget) -> HeaderSection | None:
@@ -145,7 +158,9 @@ def _find_empty_line(source: bytes, start: int) -> tuple[int, int]:
     return (sooner, sooner + len(other)) if sooner >= 0 else (end, end + len(likely))
 
 
-def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: ReadBudget) -> HeaderSection:
+def _read_odd(
+    source: bytes, start: int, boundaries: frozenset[bytes], where: str, budget: ReadBudget, *, is_part: bool
+) -> HeaderSection:
     """Read the section line by line, with everything that can be wrong with it."""
     fields: list[Field] = []
     position, odd, junk = start, False, -1
@@ -162,18 +177,19 @@ def _read_odd(source: bytes, start: int, boundaries: frozenset[bytes], where: st
             if first == 0x0A or (first == 0x0D and source.startswith(b"\r\n", position)):
                 position += 1 if first == 0x0A else 2
                 break
-            line = _LINE.match(source, position, limit)
-            assert line is not None  # the pattern matches anything
-            if not _is_skipped(source, line, fields, start, limit):
-                odd = bool(fields) or start == 0
-                if fields:
+            has_fields = any(field.name for field in fields)
+            after = _skip_junk(source, position, limit, boundaries, has_fields=has_fields, is_part=is_part)
+            if after == position:
+                odd = has_fields or not is_part
+                if has_fields:
                     budget.note(MIME_HEADER_CUT_SHORT, where)
                 break
-            if fields:
-                budget.note(MIME_JUNK_IN_HEADER, where, ascii(line[0][:80]))
+            line = source[position:after]
+            if fields or is_part or not line.startswith(_MBOX) or line.count(b"\n") > 1:
+                budget.note(MIME_JUNK_IN_HEADER, where, ascii(line[:80]))
                 odd, junk = True, junk if junk >= 0 else position
-            fields.append(Field("", _decode_text(line[0]), line[0]))
-            position = line.end()
+            fields.append(Field("", _decode_text(line), line))
+            position = after
         else:
             if len(fields) >= most:
                 budget.note(LIMIT_HEADER_FIELDS, where)
@@ -200,14 +216,26 @@ def is_delimiter(source: bytes, position: int, boundaries: frozenset[bytes]) -> 
     return source.startswith(b"--", position) and (line in boundaries or line.removesuffix(b"--") in boundaries)
 
 
-def _is_skipped(source: bytes, line: re.Match[bytes], fields: list[Field], start: int, limit: int) -> bool:
-    """Return whether a line that is no field is passed over: mbox's own line, or a single one among fields."""
-    if not fields:
-        return start == 0 and line[0].startswith((b"From ", b">From "))
+_MBOX = (b"From ", b">From ")
+
+
+def _skip_junk(
+    source: bytes, position: int, limit: int, boundaries: frozenset[bytes], *, has_fields: bool, is_part: bool
+) -> int:
+    """Return where reading goes on after a line that is no field; the same place if the body begins there."""
+    line = _LINE.match(source, position, limit)
+    assert line is not None  # the pattern matches anything
     after = line.end()
-    if after >= limit or source.startswith((b"\n", b"\r\n"), after):
-        return line.start() != after and limit - after > 0
-    return _FIELD.match(source, after, limit) is not None
+    is_single = source.startswith((b"\n", b"\r\n"), after) or _FIELD.match(source, after, limit)
+    if has_fields and after < limit and is_single:
+        return after
+    pattern = _END_OF_JUNK if has_fields or is_part else _END_OF_LEADING_JUNK
+    for found in pattern.finditer(source, position + 1, limit):
+        if found[1]:
+            return found.start()
+        if not source.startswith(b"--", found.start()) or is_delimiter(source, found.start(), boundaries):
+            break
+    return after if not has_fields and not is_part and line[0].startswith(_MBOX) else position
 
 
 def _make_field(match: re.Match[bytes], where: str, budget: ReadBudget) -> Field:

@@ -19,8 +19,19 @@ from gatepost.urls import NO_URL, Url, parse_url
 
 MAX_LAYERS = 6
 MAX_PARAMETERS = 100
+MAX_INNER = 4_096
 
 _EMBEDDED = re.compile(r"https?(?::|%3a|%253a)(?:/|%2f|%252f)", re.IGNORECASE)
+# Schemes whose links are not handed on to a local program, or have a reader of their own.
+_PLAIN_SCHEMES = frozenset("http https ftp ws wss mailto tel sms cid mid data file about blob geo".split()) | {""}
+_PORT = re.compile(r"@[\w@]{1,20}(?:/|\Z)")
+_SHARE = r"[/\\]{2}[\w.-]{1,253}+(?:@[\w@]{1,20})?"
+_REST = r"[^\s|\"'<>]"
+_INNER = re.compile(
+    rf"(?:https?|ftp):[/\\]{{2}}{_REST}{{3,2000}}|(?<=location:){_SHARE}{_REST}{{0,2000}}"
+    rf"|(?<![:/\\\w]){_SHARE}[/\\]{_REST}{{0,2000}}",
+    re.IGNORECASE,
+)
 _START = re.compile(r"(?:https?|ftp):[/\\]{1,2}[^/\\]|//\w", re.IGNORECASE)
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{11,}={0,2}")
 _NO_DIGIT = re.compile(r"[^A-Za-z0-9+/]+")
@@ -132,6 +143,26 @@ def find_carried_url(url: Url) -> Url:
         inner = parse_url(_decode_whole_url(text))
         if inner.is_web and inner.host != url.host:
             return inner
+    return NO_URL
+
+
+def find_inner_url(target: str, scheme: str) -> Url:
+    """Return the web address or share that a link to a local program hands on, `NO_URL` if there is none.
+
+    `view-source:https://…`, `ms-word:ofe|u|https://…`, `ms-appinstaller:?source=https://…` and
+    `search-ms:…&crumb=location:\\\\host\\share` name it whole, plain or percent-encoded.
+    """
+    if scheme in _PLAIN_SCHEMES:
+        return NO_URL
+    text = target[len(scheme) + 1 : MAX_INNER]
+    for _ in range(3):
+        if found := _INNER.search(text):
+            place = found.group().replace("\\", "/")
+            # `\\\\host@80\\share` is a share over HTTP (WebDAV) at that port.
+            return parse_url("file:" + _PORT.sub("/", place, count=1) if place.startswith("//") else place)
+        if "%" not in text:
+            break
+        text = unquote(text)
     return NO_URL
 
 

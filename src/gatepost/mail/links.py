@@ -5,17 +5,19 @@ People write `hxxp://evil[.]com` to be safe; attackers do so to be read by peopl
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
-from gatepost.mail.link_wrappers import MAX_LAYERS, find_carried_url, unwrap
+from gatepost.mail.link_wrappers import MAX_LAYERS, find_carried_url, find_inner_url, unwrap
 from gatepost.mail.message import Link
-from gatepost.urls import NO_URL, Url, parse_url
+from gatepost.urls import NO_URL, Url, parse_url, scheme_of
 
 MAX_LINKS = 10_000
 MAX_TARGET = 4_096
 MAX_SHOWN = 1_000
+MAX_CUT = 100
+MAX_OCCURRENCES = 20
 
 Layers = tuple[tuple[Url, tuple[str, ...]], ...]
 Source = Literal["text", "html", "form", "image", "script", "css", "refresh", "file", "qr"]
@@ -35,6 +37,7 @@ _ENDINGS = frozenset(
 _ENDINGS_WITH_PATH = _ENDINGS | frozenset(
     "me ly gl to co de fr nl br au ca eu us tk ml ga cf gq cc ws page gd in it es pl jp kr ch at be tv dev".split()
 )
+_CUT = re.compile(r"www\d{0,2}\.|\w\.\w")
 _DEFANGED = re.compile(r"[\[({]\s?(?:\.|dot)\s?[\])}]", re.IGNORECASE)
 _DEFANGED_MARKS = {
     "[": ("[.]", "[dot", "[DOT", "[ "),
@@ -107,7 +110,51 @@ class Links:
                 break
             wrapped += (inner.host,)
             inner = further
+        if not url.is_web and (handed := find_inner_url(target, scheme_of(target))) is not NO_URL:
+            found += [(layer, hosts) for layer, hosts in self._follow(handed.href, NO_URL)[1] if layer.host]
         return url, tuple(found)
+
+
+def find_cut_words(pieces: Iterable[str]) -> list[str]:
+    """Return the words at the ends of pieces of text that may be parts of links."""
+    found: dict[str, None] = {}
+    for piece in pieces:
+        words = piece.split()
+        for word, edge in ((words[0], piece[0]), (words[-1], piece[-1])) if words else ():
+            if not edge.isspace() and ("://" in word or _CUT.search(word[:MAX_TARGET])):
+                found[word[:MAX_TARGET]] = None
+        if len(found) >= MAX_CUT:
+            break
+    return list(found)
+
+
+def find_cut_targets(visible: str, words: Iterable[str]) -> Iterator[str]:
+    """Yield links that markup cuts in pieces and that a person reads whole: `https://evil-mail<b></b>box.example`.
+
+    `words` are such pieces; those that go on in the visible text are looked at as it shows them.
+    """
+    seen: set[str] = set()
+    for piece in words:
+        place = visible.find(piece)
+        for _ in range(MAX_OCCURRENCES):
+            if place < 0:
+                break
+            end = place + len(piece)
+            if _goes_on(visible, place, end):
+                before = visible[max(0, place - MAX_TARGET) : place].split()
+                is_apart = visible[place - 1 : place].isspace() or not before
+                word = ("" if is_apart else before[-1]) + visible[place : place + MAX_TARGET].split(None, 1)[0]
+                for whole in find_targets(word):
+                    if whole not in seen:
+                        seen.add(whole)
+                        yield whole
+            place = visible.find(piece, end)
+
+
+def _goes_on(text: str, start: int, end: int) -> bool:
+    """Return whether the word of which this is a piece has more before or after it."""
+    before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+    return before.isalnum() or after.isalnum() or before in {"-", "."} or after in {"-", ".", "@", "/"}
 
 
 def find_targets(text: str) -> Iterator[str]:

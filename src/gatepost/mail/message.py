@@ -89,10 +89,11 @@ class Link(msgspec.Struct, frozen=True):
 
 class Text(msgspec.Struct, frozen=True):
     """Text that a person reads in one part: `visible` is what shows, `hidden` what is there but does not show,
-    `attached` whether it shows only once a file is opened."""
+    `attached` whether it shows only once a file is opened. The form "document" is the text of a PDF or an office
+    document, which the reader of files adds."""
 
     where: str
-    form: Literal["plain", "html"]
+    form: Literal["plain", "html", "document"]
     visible: str
     hidden: str = ""
     attached: bool = False

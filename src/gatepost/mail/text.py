@@ -9,10 +9,13 @@ section 3.1), and rich text loses its control words.
 """
 
 import re
+from html import unescape
 
 from gatepost.kinds import (
     HTML_IN_HEADER,
+    HTML_SCRIPT,
     HTML_UNDECLARED,
+    HTML_WEBMAIL_ATTACK,
     LIMIT_HTML_PARTS,
     LIMIT_LINKS,
     LIMIT_TEXT_SIZE,
@@ -27,7 +30,9 @@ from gatepost.mail.html.active import HtmlNotes, has_markup
 from gatepost.mail.html.document import HtmlPage
 from gatepost.mail.html.elements import join_chunks
 from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
-from gatepost.mail.links import Links, find_targets
+from gatepost.mail.html.script import ScriptBudget
+from gatepost.mail.html.webmail_attacks import LITTLE_TEXT, is_acting_markup
+from gatepost.mail.links import Links, find_cut_targets, find_cut_words, find_targets
 from gatepost.mail.message import Defect, Link, Part, Text
 
 _FLOWED = re.compile(r"format\s{0,9}=\s{0,9}\"?flowed", re.IGNORECASE)
@@ -129,11 +134,12 @@ class TextReader:
         self.tags = 0
         self._pages = 0
         self._chars = 0
+        self._scripts = ScriptBudget()
         self._seen: set[tuple[str, str, bytes]] = set()
 
     def read(self, part: Part) -> None:
         """Read one part, if it is text that was not read before in the same form."""
-        notes = HtmlNotes()
+        notes = HtmlNotes(self._scripts)
         _check_names(part, notes)
         if not part.children and part.content and (form := detect_form(part)):
             key = (form, part.charset or "", part.content)
@@ -148,13 +154,18 @@ class TextReader:
             notes.note(HTML_UNDECLARED, part.content_type)
             form = "html"
         is_attached = part.disposition == "attachment" or part.content_type.partition("/")[0] not in {"text", "message"}
+        is_named = notes.has(HTML_WEBMAIL_ATTACK)  # by its name, which the mail program shows
         if form == "html":
             visible, hidden = self._read_html(text, part.path, notes)
+            if notes.has(HTML_SCRIPT) and len(visible) < LITTLE_TEXT and self._has_script_link(part.path):
+                notes.note(HTML_WEBMAIL_ATTACK, "hardly more than a script from elsewhere")
             self.texts.append(Text(part.path, "html", visible, hidden, is_attached))
         else:
             visible = self._remove_invisible(_make_readable(text, part), notes)
             self.texts.append(Text(part.path, "plain", visible, "", is_attached))
             self._add_loose_links(visible, part.path)
+        if is_attached and not is_named:  # a browser opens it, not the mail program
+            notes.drop(HTML_WEBMAIL_ATTACK)
         if not self.links.is_whole:
             notes.note(LIMIT_LINKS)
 
@@ -194,6 +205,9 @@ class TextReader:
         if not page.is_whole:
             notes.note(LIMIT_HTML_PARTS)
         self._add_loose_links(" ".join(page.loose), where)
+        if words := find_cut_words(page.loose):
+            for target in find_cut_targets(join_chunks(page.visible), words):
+                self.links.add(target, where, "text", shown=target)
         return page
 
     def _remove_invisible(self, text: str, notes: HtmlNotes) -> str:
@@ -203,6 +217,9 @@ class TextReader:
         if seen.is_overridden:
             notes.note(TEXT_BIDI_OVERRIDE)
         return seen.text
+
+    def _has_script_link(self, where: str) -> bool:
+        return any(link.source == "script" and link.host and link.where == where for link in self.links)
 
     def _add_loose_links(self, text: str, where: str) -> None:
         for target in find_targets(text):
@@ -231,7 +248,13 @@ def _check_names(part: Part, notes: HtmlNotes) -> None:
     """Note header fields and file names that would act in a careless webmail."""
     for name in part.names:
         if has_markup(name):
-            notes.note(HTML_IN_HEADER, name)
+            _note_markup(name, name, notes)
     for field in part.headers.fields:
         if field.name in _SHOWN_HEADERS and has_markup(field.value):
-            notes.note(HTML_IN_HEADER, f"{field.name}: {field.value}")
+            _note_markup(f"{field.name}: {field.value}", field.value, notes)
+
+
+def _note_markup(detail: str, value: str, notes: HtmlNotes) -> None:
+    notes.note(HTML_IN_HEADER, detail)
+    if is_acting_markup(unescape(value)):
+        notes.note(HTML_WEBMAIL_ATTACK, detail)

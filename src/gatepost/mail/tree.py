@@ -81,7 +81,8 @@ class MimeTree:
         """Open the entity at `position`, and those that begin right inside it."""
         budget = self._budget
         while True:
-            section = read_section(self.source, position, self._names, path, budget)
+            is_part = parent is not None and parent.entity.is_multipart
+            section = read_section(self.source, position, self._names, path, budget, is_part=is_part)
             entity = describe_entity(section.headers, path, budget, default)
             self.odd |= section.odd or entity.odd
             self.header_bytes.append((position, section.body))

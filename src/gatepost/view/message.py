@@ -92,7 +92,7 @@ def _show_passage(text: Text, visible: TextBudget, hidden: TextBudget) -> Passag
     where = TextBudget(values.MAX_NAME).line(text.where, values.MAX_NAME)
     seen, more = visible.block(text.visible)
     unseen, more_hidden = hidden.block(text.hidden)
-    return Passage(where, text.form, seen, unseen, text.attached, more, more_hidden)
+    return Passage(where, "html" if text.form == "html" else "plain", seen, unseen, text.attached, more, more_hidden)
 
 
 def _list_links(links: Sequence[Link], left_out: list[str]) -> tuple[LinkLine, ...]:

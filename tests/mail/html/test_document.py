@@ -155,7 +155,8 @@ def test_hidden_links_say_so() -> None:
     ],
 )
 def test_what_acts(html: str, kinds: set[str]) -> None:
-    assert read(html)[2].keys() == kinds
+    # Which of them are attacks on webmail or start programs of the system has tests of its own.
+    assert read(html)[2].keys() - {"html:webmail-attack", "html:system-link"} == kinds
 
 
 def test_notes_count_and_cut() -> None:

@@ -55,6 +55,7 @@ BY_TRAIT: dict[str, Stated] = {
     "macro-cells": Stated(FILE_EXCEL4_MACRO),
     "program-action": Stated(FILE_PROGRAM_ACTION, "command", joined=False),
     "embedded-command": Stated(FILE_PROGRAM_ACTION, "command", joined=False),
+    "page-system-link": Stated(FILE_PROGRAM_ACTION, "command", joined=False),
     "installer": Stated(FILE_INSTALLER, "command", joined=False),
     "remote-template": Stated(FILE_REMOTE_TEMPLATE, "target", joined=False),
     "remote-object": Stated(FILE_REMOTE_OBJECT, "target", joined=False),

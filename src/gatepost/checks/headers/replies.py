@@ -54,7 +54,7 @@ def fake_reply(reading: Reading) -> Iterator[Finding]:
     """
     if not _claims_reply(reading) or reading.is_discussion:
         return
-    texts = reading.message.texts[:MAX_TEXTS]
+    texts = [text for text in reading.message.texts[:MAX_TEXTS] if text.form != "document"]
     if not any(mark in text.visible[:MAX_QUOTE].casefold() for text in texts for mark in _QUOTE_MARKS):
         yield HEADER_FAKE_REPLY.at("Subject", subject=reading.message.subject)
     where, quoted = _find_quoted_recipient(reading)
@@ -74,6 +74,8 @@ def _find_quoted_recipient(reading: Reading) -> tuple[str, Address | None]:
     own = {org_domain(to.rpartition("@")[2].strip("> ")) for to in reading.envelope.recipients[:MAX_RECIPIENTS]} - {""}
     own -= reading.sender_domains
     for text in reading.message.texts[:MAX_TEXTS]:
+        if text.form == "document":
+            continue
         for block in _QUOTED_SENDER.finditer(text.visible[:MAX_TEXT]):
             quoted = next((each for each in addresses_in(block[1]) if org_domain(each.domain) in own), None)
             if quoted:

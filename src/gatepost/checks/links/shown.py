@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gatepost.checks.known_names import is_genuine, is_guard, is_tenant, is_under
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.findings import Reading, check
-from gatepost.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH, Finding
+from gatepost.kinds import TEXT_QR_LURE, URL_DRAWN_CODE, URL_QR_CODE, URL_TEXT_MISMATCH, Finding
 from gatepost.names import org_domain, public_suffix
 from gatepost.strengths import coefficients
 
@@ -66,7 +66,7 @@ _SCAN_REASONS = ("credential", "limitation", "salary", "document", "mailbox")
 _SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE = coefficients(TEXT_QR_LURE, "base", "per_reason", "code")
 
 
-@check(URL_QR_CODE, TEXT_QR_LURE)
+@check(URL_QR_CODE, URL_DRAWN_CODE, TEXT_QR_LURE)
 def qr_codes(reading: Reading) -> Iterator[Finding]:
     """Links in QR codes, and texts that ask to scan one.
 
@@ -74,10 +74,16 @@ def qr_codes(reading: Reading) -> Iterator[Finding]:
     small screen hides where the link leads. Tickets, payment slips and posters carry codes honestly, so a code alone is
     a small thing; what it leads to is looked at like every other link. Together with talk of accounts, pay or
     documents, a request to scan is a lure.
+
+    Whoever draws a code with four hundred cells of a table, with block characters or with the halves of a picture hides
+    it from programs that look for pictures. Honest senders have no reason to.
     """
     hosts = {link.host: link for file in reading.files for link in file.links if link.source == "qr" and link.host}
     for host, link in hosts.items():
         yield URL_QR_CODE.at(link.where, about=link.url, leads_to=host)
+    for file in reading.files:
+        for how in file.seen("drawn-code") if file.traits else ():
+            yield URL_DRAWN_CODE.at(file.path, about=file.document, how=how)
     phrases = find_phrases(reading)
     words = phrases.of("scan")
     if not words or phrases.length > _LONG_TEXT:

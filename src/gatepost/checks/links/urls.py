@@ -24,6 +24,7 @@ from gatepost.kinds import (
     URL_MANY_HYPHENS,
     URL_ODD_PORT,
     URL_OPEN_REDIRECT,
+    URL_PERSONAL_REDIRECT,
     URL_RECIPIENT_ADDRESS,
     URL_SHORTENER,
     URL_USERINFO,
@@ -238,13 +239,16 @@ _FAREWELLS = (
 (_RECIPIENT_ELSEWHERE,) = coefficients(URL_RECIPIENT_ADDRESS, "elsewhere")
 
 
-@check(URL_RECIPIENT_ADDRESS, needs={"link"})
+@check(URL_RECIPIENT_ADDRESS, URL_PERSONAL_REDIRECT, needs={"link"})
 def recipient_in_link(reading: Reading) -> Iterator[Finding]:
     """Links that carry the recipient's address: in the path, the query, the fragment, plain or in base64.
 
     A phishing page shows the victim's own address in its form, and takes it from the link; the fragment, as in
     `#ann@example.com`, does not even reach the server's log. Newsletters carry it in their links to unsubscribe, and
     those lead to the sender's own domain or to its mailing service.
+
+    A page that sends its reader on by itself (an attachment, mostly) to such an address is the entrance of a phishing
+    kit: whoever has a page to show sends it, and whoever knows the reader already need not pass the address on.
     """
     if not reading.web_links or reading.is_discussion:
         return
@@ -260,6 +264,10 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
             yield URL_RECIPIENT_ADDRESS.at(
                 link.where, strength=1.0 if in_fragment else _RECIPIENT_ELSEWHERE, about=link.url, host=link.host
             )
+            redirects = (link for link in reading.web_links if link.source == "refresh")
+            redirect = next((each for each in redirects if any(needle in each.url for needle in needles)), None)
+            if redirect and org_domain(redirect.host) not in reading.sender_domains:
+                yield URL_PERSONAL_REDIRECT.at(redirect.where, about=redirect.url, host=redirect.host)
             return
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     CAMPAIGN_BURST,
@@ -15,7 +17,8 @@ from gatepost.kinds import (
 from gatepost.names import org_domain
 from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
-from gatepost.textmodel.features import Features, extract_features
+from gatepost.textmodel.features import MAX_WORDS, Features, body_words, extract_features
+from gatepost.textmodel.model import ModelScore
 
 SPEAKS, SAYS_ALL, ENOUGH_WORDS, MANY_WORDS, LEAVABLE, OWN_SITE, SIGNED, LEAST = coefficients(
     "text-model", "speaks", "says_all", "enough_words", "many_words", "leavable", "own_site", "signed", "least"
@@ -40,28 +43,51 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     Only where it was proven right does it decide alone: at odds of twenty to one, on mail of some length that is no
     reply, comes through no list, is not signed by its sender, cannot be ended and leads to strangers
     (docs/accuracy.md).
+
+    Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
+    counts. The model has learned from mail, not from documents, so it never decides alone by those.
     """
     if _is_bounce(reading):
         return
-    seen = extract_features(reading.message, reading.files, reading.written)
+    opinion = _weigh(reading, reading.written)
+    is_proven = opinion is not None and opinion.is_proven
+    if reading.documents:
+        whole = _weigh(reading, [*reading.written, *body_words(reading.documents)][:MAX_WORDS])
+        opinion = max(filter(None, (opinion, whole)), key=lambda each: each.strength, default=None)
+    if opinion is None or opinion.strength < LEAST:
+        return
+    score, strength = opinion.score, opinion.strength
+    probability = f"{score.unwanted:.2f}"
+    yield TEXT_MODEL_SPAM.at("text", strength=strength, probability=probability, weighed=", ".join(opinion.reasons))
+    for kind, share in ((TEXT_MODEL_PHISHING, score.phishing), (TEXT_MODEL_FRAUD, score.fraud)):
+        if share > score.unwanted / 2:
+            yield kind.at("text", strength=strength, probability=f"{share:.2f}")
+    if is_proven:
+        yield TEXT_MODEL_SURE.at("text", probability=probability)
+
+
+class _Opinion(msgspec.Struct, frozen=True):
+    """What the model makes of some words: `is_proven` says that it was proven right on such mail."""
+
+    score: ModelScore
+    strength: float
+    reasons: tuple[str, ...]
+    is_proven: bool
+
+
+def _weigh(reading: Reading, words: list[str]) -> _Opinion | None:
+    seen = extract_features(reading.message, reading.files, words)
     trust = _measure_trust(seen, reading)
     if trust < LEAST:  # whatever it says, it is not worth asking
-        return
+        return None
     models = reading.models.for_tenant(reading.envelope.tenant)
     hits = models.hits(seen)
     score = models.weigh(hits)
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
     if strength < LEAST:
-        return
-    probability = f"{score.unwanted:.2f}"
-    yield TEXT_MODEL_SPAM.at(
-        "text", strength=strength, probability=probability, weighed=", ".join(models.reasons(hits))
-    )
-    for kind, share in ((TEXT_MODEL_PHISHING, score.phishing), (TEXT_MODEL_FRAUD, score.fraud)):
-        if share > score.unwanted / 2:
-            yield kind.at("text", strength=strength, probability=f"{share:.2f}")
-    if score.logit >= PROVEN and trust == 1.0 and not _is_conversation(seen):
-        yield TEXT_MODEL_SURE.at("text", probability=probability)
+        return None
+    is_proven = score.logit >= PROVEN and trust == 1.0 and not _is_conversation(seen)
+    return _Opinion(score, strength, models.reasons(hits), is_proven)
 
 
 def _is_conversation(seen: Features) -> bool:

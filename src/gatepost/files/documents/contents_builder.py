@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from itertools import chain
+from typing import Literal
 
 from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
-from gatepost.mail.links import Links
+from gatepost.mail.links import Links, find_targets
 
 MAX_TRAITS = 100
 MAX_DETAIL = 300
@@ -22,17 +23,18 @@ class ContentsBuilder:
         self._traits: dict[Trait, None] = {}
         self._unread: dict[UnreadReason, None] = {}
         self._links: Links | None = None
+        self._text = ""
 
     def add_trait(self, name: str, detail: str = "") -> None:
         """Add something that a check may make a finding of."""
         if len(self._traits) < MAX_TRAITS:
             self._traits[Trait(name, " ".join(detail[:MAX_DETAIL].split()))] = None
 
-    def add_link(self, target: str, shown: str = "") -> None:
-        """Add a link that a person can follow, or that the document follows by itself."""
+    def add_link(self, target: str, shown: str = "", source: Literal["file", "refresh"] = "file") -> None:
+        """Add a link that a person can follow, or that the document follows by itself (`refresh`)."""
         if self._links is None:
             self._links = Links()
-        self._links.add(target, self.file.path, "file", shown=shown)
+        self._links.add(target, self.file.path, source, shown=shown)
         if not self._links.is_whole:
             self.add_unread("count")
 
@@ -40,6 +42,12 @@ class ContentsBuilder:
         """Add several links."""
         for target in targets:
             self.add_link(target)
+
+    def add_text(self, text: str) -> None:
+        """Add text that a person reads, and the links that are written in it."""
+        self._text = self.budget.take_text(text)
+        for target in find_targets(self._text):
+            self.add_link(target, target)
 
     def add_unread(self, reason: UnreadReason | None) -> None:
         """Add the reason why something was not read, or not wholly; None adds nothing."""
@@ -75,4 +83,4 @@ class ContentsBuilder:
     def build(self) -> Contents:
         """Return everything that was collected."""
         links = tuple(self._links) if self._links else ()
-        return Contents(tuple(self._members), tuple(self._traits), links, tuple(self._unread))
+        return Contents(tuple(self._members), tuple(self._traits), links, tuple(self._unread), self._text)

@@ -71,6 +71,8 @@ def _inspect_data(file: File, budget: UnpackBudget) -> Contents:
         builder = ContentsBuilder(file, budget)
         spreadsheets.inspect_workbook_part(file.content, builder)
         return builder.build()
+    if web_page.is_page(file):  # with two bytes to a character
+        return web_page.inspect(file, budget)
     if b"\0" in file.content[:4] and office_xml.is_xml(file.content):
         return office_xml.inspect(file, budget)
     return _NOTHING

@@ -17,6 +17,7 @@ from html import unescape
 from urllib.parse import unquote
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.document_text import has_text, read_xml_text
 from gatepost.files.documents.script_strings import expand_commands
 from gatepost.files.values import Contents, File, UnpackBudget
 
@@ -135,6 +136,8 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         content = text.encode("utf-8", "replace")
     if any(mark in content for mark in _MARKS):
         _scan(_remove_comments(content).decode("utf-8", "replace"), builder)
+    if has_text(content) and (text := read_xml_text(budget.take_text_source(content))):
+        builder.add_text(text)
     return builder.build()
 
 

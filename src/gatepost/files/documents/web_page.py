@@ -10,6 +10,8 @@ import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator
+from html import unescape
+from itertools import chain, islice
 from urllib.parse import unquote_to_bytes
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
@@ -22,13 +24,19 @@ from gatepost.mail.text import TextReader
 MAX_PAGE = 16 << 20
 MAX_LITERALS = 100
 _NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta", ".xht")
-_LITERAL = re.compile(r"[\"'`]([A-Za-z0-9+/=_\s\\-]{120,}+|(?:%[0-9A-Fa-f]{2}|[A-Za-z0-9 .,/_-]){120,}+)[\"'`]")
+# Each repeats a class of characters: a group would cost memory for every character. The marks before and after are in
+# none of the classes, so every character is looked at once.
+_LITERAL = re.compile(r"[\"'`]([A-Za-z0-9+/=_\s\\%.,-]{120,}+)[\"'`]")
+_NUMBERS = re.compile(r"[\[(]([0-9a-fA-FxX,\s]{180,}+)[\])]")
 _DATA = re.compile(
     r"data:(?:application|text)/[\w.+-]{1,80}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s%]{100,}+)", re.IGNORECASE
 )
-_NUMBERS = re.compile(
-    r"[\[(]((?:\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3})\s{0,4},){60,}+\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3}))", re.IGNORECASE
-)
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,2}|[0-9]{1,3}")
+_NO_DIGITS = str.maketrans("", "", "0123456789abcdefABCDEF")
+_NO_BASE64 = {ord(char): None for char in " \t\r\n\f\v\\=%"} | {ord("-"): "+", ord("_"): "/"}
+CHUNK = 60_000
+MAX_ENTITIES = 20_000
+MAX_NUMBERS = 4_000_000  # characters of a list of numbers
 # The ways in which a browser makes a file of bytes, and saves or opens it.
 _SAVES = (
     "createobjecturl",
@@ -63,6 +71,8 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
     raw = file.content[:MAX_PAGE]
     if _is_active(raw):
         text, _ = decode_charset(raw, None)
+        if 0 < text.count("&#") < MAX_ENTITIES:
+            text = unescape(text)  # `&#100;ata:` is `data:` to a browser
         _inspect_payloads(text, text.lower(), builder)
     if not _is_body(file):
         _inspect_page(file, builder)
@@ -86,7 +96,7 @@ def _is_body(file: File) -> bool:
 def _inspect_page(file: File, builder: ContentsBuilder) -> None:
     kind = "image/svg+xml" if file.type == "svg" else "text/html"
     reader = TextReader()
-    reader.read(Part(file.path, content_type=kind, content=file.content))
+    reader.read(Part(file.path, content_type=kind, disposition="attachment", content=file.content))
     for defect in reader.defects:
         if defect.kind.startswith("html:"):
             builder.add_trait(defect.kind.replace("html:", "page-"), defect.detail)
@@ -94,7 +104,7 @@ def _inspect_page(file: File, builder: ContentsBuilder) -> None:
             builder.add_unread("size")
     if not file.declared:  # what is attached to the message itself was read with it
         for link in reader.links:
-            builder.add_link(link.target, link.shown)
+            builder.add_link(link.target, link.shown, "refresh" if link.source == "refresh" else "file")
 
 
 def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:
@@ -103,7 +113,7 @@ def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:
     saves, writes = _has_any(low, _SAVES), _has_any(low, _WRITES)
     if not (makes or decodes or saves):
         return
-    for name, content in _decode_literals(text):
+    for name, content in _decode_literals(text, low):
         kind = _identify_payload(content)
         if kind in _HARMLESS or content.startswith(_FONTS):
             continue
@@ -128,30 +138,64 @@ def _has_any(low: str, words: tuple[str, ...]) -> bool:
     return any(word in low for word in words)
 
 
-def _decode_literals(text: str) -> Iterator[tuple[str, bytes]]:
+def _decode_literals(text: str, low: str) -> Iterator[tuple[str, bytes]]:
     """Yield long literals turned back into bytes."""
-    count = 0
-    for pattern, turn in ((_DATA, _decode_base64), (_LITERAL, _decode_literal), (_NUMBERS, _decode_numbers)):
-        for match in pattern.finditer(text):
-            content = turn(match.group(1))
-            if content:
-                count += 1
-                yield f"script data {count}", content
-            if count >= MAX_LITERALS:
-                return
+    found = chain(
+        (_decode_base64(match.group(1)) for match in _find_data(text, low)),
+        (_decode_literal(match.group(1)) for match in _LITERAL.finditer(text)),
+        (_decode_numbers(match.group(1)) for match in _NUMBERS.finditer(text)),
+    )
+    for count, content in enumerate(islice(filter(None, found), MAX_LITERALS), 1):
+        yield f"script data {count}", content
+
+
+def _find_data(text: str, low: str) -> Iterator[re.Match[str]]:
+    """Yield the data in links; looking for the plain word first is many times faster than the expression."""
+    place = low.find("data:")
+    while place >= 0:
+        if match := _DATA.match(text, place):
+            yield match
+        place = low.find("data:", place + 5)
 
 
 def _decode_literal(literal: str) -> bytes:
     if "%" in literal:
-        return unquote_to_bytes(literal) if literal.count("%") * 5 > len(literal) else b""
-    digits = re.sub(r"\\[nr]|[\s\\]", "", literal)
-    if re.fullmatch(r"(?:[0-9a-fA-F]{2})+", digits):
+        return _decode_percent(literal) if literal.count("%") * 5 > len(literal) else b""
+    if "," in literal:
+        return _decode_numbers(literal)
+    if "." in literal:
+        return b""
+    digits = literal.replace("\\n", "").replace("\\r", "").translate(_NO_BASE64)
+    if not digits[:100].translate(_NO_DIGITS) and len(digits) % 2 == 0 and not digits.translate(_NO_DIGITS):
         return bytes.fromhex(digits)
     return _decode_base64(digits)
 
 
+def _decode_percent(literal: str) -> bytes:
+    """Return the bytes of a literal with percent signs, a chunk at a time: each sign costs memory while it is read."""
+    content = bytearray()
+    start = 0
+    while start < len(literal):
+        end = literal.find("%", start + CHUNK)
+        end = end if end >= 0 else len(literal)
+        chunk = literal[start:end]
+        if chunk.count("%") * 3 == len(chunk):
+            content += _decode_hex(chunk.replace("%", ""))
+        elif start < MAX_NUMBERS:
+            content += unquote_to_bytes(chunk)
+        start = end
+    return bytes(content)
+
+
+def _decode_hex(digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        return b""
+
+
 def _decode_base64(literal: str) -> bytes:
-    digits = re.sub(r"[^A-Za-z0-9+/]", "", literal.replace("-", "+").replace("_", "/"))
+    digits = literal.translate(_NO_BASE64).rstrip("+/")
     try:
         return b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4))
     except Error:
@@ -159,5 +203,14 @@ def _decode_base64(literal: str) -> bytes:
 
 
 def _decode_numbers(literal: str) -> bytes:
-    numbers = [int(number.strip(), 0) if "x" in number.lower() else int(number) for number in literal.split(",")]
-    return bytes(number & 0xFF for number in numbers) if max(numbers) > 31 else b""
+    """Return the bytes of a list of numbers, as many as are read; small numbers alone are no text and no file."""
+    if literal.count(",") < 60:
+        return b""
+    content = bytearray()
+    for start in range(0, min(len(literal), MAX_NUMBERS), CHUNK):
+        # Numbers that are cut by the end of a chunk are read with the next one.
+        first = literal.rfind(",", 0, start) + 1 if start else 0
+        last = literal.rfind(",", 0, start + CHUNK) if start + CHUNK < len(literal) else len(literal)
+        numbers = _NUMBER.findall(literal, first, max(first, last))
+        content += bytes([int(number, 16 if "x" in number or "X" in number else 10) & 0xFF for number in numbers])
+    return bytes(content) if content and max(content) > 31 else b""

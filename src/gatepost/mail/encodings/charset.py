@@ -86,6 +86,7 @@ _CODECS = {
 }
 CHARSETS: tuple[str, ...] = tuple(_LABELS)
 _CANONICAL = {label: name for name, labels in _LABELS.items() for label in (name, *labels.split())}
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32le"),
@@ -123,7 +124,9 @@ def decode_charset(content: bytes, declared: str | None) -> tuple[str, str]:
     """Return the text and the charset it was read in. It takes any input, in linear time; the text has no
     surrogates."""
     name = find_charset(declared)
-    if name is None or name in _UTF8_LIKE:
+    # The mark of UTF-16 outweighs every declaration in a browser (WHATWG Encoding section 6), and no text in another
+    # charset begins with it.
+    if name is None or name in _UTF8_LIKE or content[:2] in _WIDE_MARKS:
         return _decode_unicode(content)
     if name not in _SHIFTING and name not in _WIDE and content.isascii():
         return content.decode("ascii"), name

@@ -21,8 +21,12 @@ from gatepost.kinds import (
     HTML_SCRIPT,
     HTML_SCRIPT_LINK,
     HTML_SVG_SCRIPT,
+    HTML_SYSTEM_LINK,
+    HTML_WEBMAIL_ATTACK,
     Kind,
 )
+from gatepost.mail.html.script import ScriptBudget
+from gatepost.mail.html.webmail_attacks import is_disguised_scheme, is_harmful_code, runs_at_once
 from gatepost.mail.message import Defect
 
 MAX_DETAIL = 120
@@ -49,6 +53,10 @@ _HANDLERS = frozenset(
     "ms-msdt search-ms search ms-officecmd ms-appinstaller ms-word ms-excel ms-powerpoint ms-cxh ms-settings onenote "
     "mhtml jar its mk ms-its view-source res shell hcp".split()
 )
+# Programs that fetch or run what a link names; links that open a shared document in Office (`ms-word:`) are ordinary.
+_SYSTEM_PROGRAMS = frozenset(
+    "ms-msdt search-ms search ms-officecmd ms-appinstaller ms-cxh mhtml its mk ms-its res shell hcp".split()
+)
 _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
 
 _RUNNING = frozenset(
@@ -71,9 +79,10 @@ class _Note(msgspec.Struct):
 
 
 class HtmlNotes:
-    """The active content noted in one part, each kind once with a count."""
+    """The active content noted in one part, each kind once with a count; `scripts` is the budget of its message."""
 
-    def __init__(self) -> None:
+    def __init__(self, scripts: ScriptBudget | None = None) -> None:
+        self.scripts = scripts or ScriptBudget()
         self._found: dict[str, _Note] = {}
 
     def note(self, kind: Kind, detail: str = "") -> None:
@@ -91,29 +100,51 @@ class HtmlNotes:
         """Return whether something that runs was noted."""
         return not _RUNNING.isdisjoint(self._found)
 
+    def has(self, kind: Kind) -> bool:
+        """Return whether something of a kind was noted."""
+        return kind.id in self._found
+
+    def drop(self, kind: Kind) -> None:
+        """Take back what was noted of a kind."""
+        self._found.pop(kind.id, None)
+
+    def note_code(self, code: str) -> None:
+        """Note code that attacks webmail."""
+        if is_harmful_code(code):
+            self.note(HTML_WEBMAIL_ATTACK, code)
+
     def note_link(self, scheme: str, target: str, *, in_svg: bool = False) -> None:
         """Note a link that does something else than lead to a page."""
+        if is_disguised_scheme(target, scheme) or scheme == "vbscript" or (in_svg and scheme in _SCRIPT_SCHEMES):
+            self.note(HTML_WEBMAIL_ATTACK, target)
         if scheme in _SCRIPT_SCHEMES:
             self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT_LINK, target)
         elif scheme in _LINKS:
             self.note(_LINKS[scheme], target)
         elif scheme in _HANDLERS:
             self.note(HTML_PROTOCOL_LINK, target)
+            if scheme in _SYSTEM_PROGRAMS:
+                self.note(HTML_SYSTEM_LINK, target)
 
-    def note_handler(self, name: str, *, in_svg: bool = False) -> None:
+    def note_handler(self, name: str, code: str, *, in_svg: bool = False) -> None:
         """Note an event handler attribute."""
+        if in_svg or runs_at_once(name, code):
+            self.note(HTML_WEBMAIL_ATTACK, f"{name}={code}")
         self.note(HTML_SVG_SCRIPT if in_svg else HTML_EVENT_HANDLER, name)
 
     def note_script(self, kind: str, source: str, *, in_svg: bool = False) -> None:
         """Note a script element; data blocks (JSON-LD) are none."""
         if kind.strip().lower() not in _SAFE_SCRIPTS:
             self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT, source)
+            if in_svg:
+                self.note(HTML_WEBMAIL_ATTACK, source)
 
     def note_css(self, text: str) -> Iterator[str]:
         """Note code in a style sheet or attribute; yield the URLs that it fetches."""
         low = text.lower()
         if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
             self.note(HTML_CSS_SCRIPT, script.group())
+            self.note(HTML_WEBMAIL_ATTACK, script.group())
         if "url" in low or "@import" in low:
             for count, match in enumerate(_CSS_URL.finditer(text)):
                 if count >= MAX_CSS_URLS:

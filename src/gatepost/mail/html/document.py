@@ -19,12 +19,13 @@ import msgspec
 from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from gatepost.kinds import HTML_LATENT_SCRIPT
+from gatepost.kinds import HTML_LATENT_SCRIPT, HTML_WEBMAIL_ATTACK
 from gatepost.mail.html.active import HtmlNotes, has_latent_script
 from gatepost.mail.html.colours import UNKNOWN, parse_colour
 from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, PageBuilder
 from gatepost.mail.html.source import decode_characters, ordinary_source, parse_tag
 from gatepost.mail.html.style import PLAIN, Appearance, Style, StyleSheets
+from gatepost.mail.html.webmail_attacks import has_hidden_handler
 from gatepost.mail.links import Links
 from gatepost.speedups import native
 
@@ -129,6 +130,8 @@ class HtmlPage(PageBuilder):
             self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
             notes.note(HTML_LATENT_SCRIPT)
+            if has_hidden_handler(html):
+                notes.note(HTML_WEBMAIL_ATTACK, "a script inside another attribute")
         self.is_whole = self.is_whole and self._sheet.is_whole
 
     def _read_sheets(self, parser: LexborHTMLParser) -> None:
@@ -234,7 +237,7 @@ class HtmlPage(PageBuilder):
             if take := ATTRIBUTES.get(key):
                 closing = take(self, tag, value or "", attributes) or closing
             elif key[:2] == "on" and len(key) > 4:
-                self.notes.note_handler(key, in_svg=self.vectors > 0)
+                self.add_handler(key, value or "")
         return closing
 
     def leave(self, opened: Opened) -> None:

@@ -18,9 +18,11 @@ from gatepost.kinds import (
     HTML_META_REFRESH,
     HTML_OBJECT,
     HTML_PASSWORD_FIELD,
+    HTML_WEBMAIL_ATTACK,
     TEXT_BIDI_OVERRIDE,
 )
 from gatepost.mail.html.active import HtmlNotes
+from gatepost.mail.html.script import read_scripts
 from gatepost.mail.html.style import Appearance
 from gatepost.mail.link_wrappers import decode_base64_text
 from gatepost.mail.links import MAX_SHOWN, Links, Source
@@ -102,8 +104,29 @@ class PageBuilder:
             return
         if source not in _PICTURES or url.scheme not in {"data", "blob"}:
             self.notes.note_link(url.scheme, target, in_svg=self.vectors > 0)
+            if url.scheme == "javascript":
+                self.add_script(unquote(target.partition(":")[2]))
         if source != "css" and (match := _DATA_PAGE.match(target)):
-            self.add_document(_decode_data_page(target[match.end() :], match.group(1)))
+            html = _decode_data_page(target[match.end() :], match.group(1))
+            if source not in _PICTURES and "<script" in html.lower():
+                self.notes.note(HTML_WEBMAIL_ATTACK, target)
+            self.add_document(html)
+
+    def add_script(self, source: str) -> None:
+        """Add where a script leads, and the pages that it writes."""
+        self.notes.note_code(source)
+        found = read_scripts(source, self.notes.scripts)
+        for target in found.navigations:
+            self.add_link(target, "refresh")
+        for target in found.addresses:
+            self.add_link(target, "script")
+        for html in found.pages:
+            self.add_document(html)
+
+    def add_handler(self, name: str, source: str) -> None:
+        """Add an event handler attribute."""
+        self.notes.note_handler(name, source, in_svg=self.vectors > 0)
+        self.add_script(source)
 
     def open_anchor(self, target: str) -> Closing | None:
         """Begin a link whose text comes after it; return what to call at its end, None where it leads nowhere."""
@@ -132,6 +155,7 @@ def _read_href(page: PageBuilder, tag: str, value: str, attributes: Attributes) 
         page.add_link(value, "css")
         if "import" in (attributes.get("rel") or "").lower():
             page.notes.note(HTML_FRAME, value)
+            page.notes.note(HTML_WEBMAIL_ATTACK, f"import {value}")
     elif tag in {"image", "use", "feImage"}:
         page.add_link(value, "image")
     elif tag == "area":
@@ -184,8 +208,11 @@ def _read_srcdoc(page: PageBuilder, _tag: str, value: str, _: Attributes) -> Non
 
 
 def _read_script(page: PageBuilder, attributes: Attributes, node: LexborNode | None) -> None:
-    text = attributes.get("src") or (node.text().strip() if node else "")
-    page.notes.note_script(attributes.get("type") or "", text, in_svg=page.vectors > 0)
+    inside = node.text() if node else ""
+    kind = attributes.get("type") or ""
+    page.notes.note_script(kind, attributes.get("src") or inside.strip(), in_svg=page.vectors > 0)
+    if "json" not in kind.lower():
+        page.add_script(inside)
 
 
 def _read_picture(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:

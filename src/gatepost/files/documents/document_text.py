@@ -1,0 +1,70 @@
+"""The text of documents: what a person reads in Word, Excel, PowerPoint and OpenDocument files.
+
+A letter that asks for money reads the same in a document as in a mail. Its text is taken from the XML of each part
+without parsing it: a few elements hold text, some others end a paragraph. Parts are recognised by these elements, since
+their names are the author's choice. The pages of PDFs are read in `files.pictures`.
+
+Of each document only the beginning becomes a `Text`: a letter is short, and the first pages of a long report say what
+it is about. Links are looked for in more of it. One budget holds for all documents of a message.
+"""
+
+import re
+from collections.abc import Iterable
+from html import unescape
+
+from gatepost.files.values import File
+from gatepost.mail.message import Text
+
+MAX_SHOWN = 20_000
+MAX_DOCUMENTS = 6
+MAX_XML = 4 << 20
+
+# `<w:t>` (Word), `<a:t>` (PowerPoint) and `<t>` (Excel) hold text; the end of a paragraph, cell or row ends a line.
+_RUN = re.compile(
+    r"<(?:\w{1,20}:)?t(?:\s[^<>]{0,200})?>([^<]*)|<(?:\w{1,20}:)?(?:br|cr|tab)\b[^<>]{0,200}/>|</(?:\w{1,20}:)?(?:p|si|is|tr)>"
+)
+_OPEN_DOCUMENT_BREAK = re.compile(r"</text:(?:p|h)>|<text:(?:line-break|tab|s)\b[^<>]{0,200}/>")
+_ELEMENT = re.compile(r"<[^<>]*>")
+_RUN_MARKS = (b":t>", b":t ", b"<t>", b"<t ")
+_BODY_MARKS = (b"<office:text", b"<office:spreadsheet", b"<office:presentation")
+
+
+def has_text(content: bytes) -> bool:
+    """Return whether a part in XML may have text in it."""
+    return any(mark in content for mark in (*_RUN_MARKS, *_BODY_MARKS))
+
+
+def read_xml_text(content: bytes) -> str:
+    """Return the text of one part in XML; "" where it has none."""
+    for mark in _BODY_MARKS:
+        if (start := content.find(mark)) >= 0:
+            text = content[start : start + MAX_XML].decode("utf-8", "replace")
+            return _tidy(unescape(_ELEMENT.sub("", _OPEN_DOCUMENT_BREAK.sub("\n", text))))
+    text = content[:MAX_XML].decode("utf-8", "replace")
+    return _tidy(unescape("".join([_read_run(match) for match in _RUN.finditer(text)])))
+
+
+def _read_run(match: re.Match[str]) -> str:
+    text = match.group(1)
+    return "\n" if text is None else text
+
+
+def _tidy(text: str) -> str:
+    """Return the text with single blanks between words and without empty lines."""
+    return "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+
+
+def collect_texts(files: Iterable[File]) -> tuple[Text, ...]:
+    """Return the text of each document among the files, its parts together, under the path of the document."""
+    paths: dict[str, str] = {}
+    pieces: dict[str, list[str]] = {}
+    for file in files:
+        if not file.within:
+            paths.setdefault(file.sha256, file.path)
+        if file.text:
+            paths.setdefault(file.document, file.path)
+            pieces.setdefault(file.document, []).append(file.text)
+    found = list(pieces.items())[:MAX_DOCUMENTS]
+    return tuple(
+        Text(paths[document], "document", "\n".join(texts)[:MAX_SHOWN], attached=True) for document, texts in found
+    )
