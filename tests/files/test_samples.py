@@ -81,7 +81,7 @@ def test_a_protected_document_is_tagged_and_delivered(shared: Shared, name: str)
     content = (shared("files") / "office/encrypted" / name).read_bytes()
     report = report_on(content, name.replace("encrypted", "report"))  # the name would give the password away
     tags = [tag for tag in report.tags if tag.startswith(("file:", "limit:"))]
-    assert (report.decision, tags) == ("deliver", ["limit:encrypted"])
+    assert (report.decision, tags) == ("deliver", ["file:encrypted-document", "limit:encrypted"])
 
 
 FORM = b"""%PDF-1.7

@@ -48,6 +48,11 @@ class File(msgspec.Struct, frozen=True):
         """The SHA-256 of what a person would call the file: the document, where this is a part of one."""
         return self.within or self.sha256
 
+    @property
+    def not_read(self) -> tuple[str, ...]:
+        """Everything that was not read, in words: why the walk stopped here, and what is encrypted in it."""
+        return (*self.unread, *(f"encrypted ({form})" for form in dict.fromkeys(self.seen("encrypted"))))
+
     def seen(self, trait: str) -> tuple[str, ...]:
         """Return the details of one trait, as often as it was seen."""
         return tuple(found.detail for found in self.traits if found.name == trait)
@@ -55,12 +60,13 @@ class File(msgspec.Struct, frozen=True):
 
 class Member(msgspec.Struct, frozen=True):
     """One entry of an archive: every name that some program would give it, its bytes as far as they were read, and the
-    password that opened it, where one had to be found."""
+    password that opened it, where one had to be found. `declared` is the type of a body in a message that is a file."""
 
     names: tuple[str, ...]
     content: bytes
     unread: UnreadReason | None = None
     password: str = ""
+    declared: str = ""
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -86,11 +92,12 @@ RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of 
 
 class UnpackBudget:
     """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images` and `pixels` are what was used
-    of it."""
+    of it. Without `native`, libraries that are not memory-safe are not called: for processes that are not sealed."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES, *, native: bool = True) -> None:
         self.max_bytes = max_bytes
         self.max_files = max_files
+        self.native = native
         self.spent = 0
         self.read = 0
         self.files = 0

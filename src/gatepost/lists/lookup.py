@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from itertools import chain, islice
-from pathlib import PurePosixPath
 
 from gatepost.auth.results import Authentication
-from gatepost.files.signatures import MIME_TYPES
+from gatepost.files.file_names import list_extensions
+from gatepost.files.file_types import MIME_TYPES
 from gatepost.files.values import File
 from gatepost.lists.subjects import Role, Subject
 from gatepost.mail.addresses import parse_addresses
@@ -51,5 +51,5 @@ def _collect_types(file: File) -> set[str]:
     """Return a file's types by content, by declaration, and by every extension of every name."""
     kinds = {file.type, file.declared.lower(), MIME_TYPES.get(file.type, "")}
     for name in file.names:
-        kinds.update(suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:])
+        kinds.update(list_extensions(name)[:3])
     return kinds - {"", "text", "data", "empty"}

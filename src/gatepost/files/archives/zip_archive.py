@@ -262,6 +262,8 @@ def _unpack(data: memoryview | bytes, entry: ZipEntry, method: int, budget: Unpa
         return Member(entry.names, b"", "unsupported", password)
     out, unread = _METHODS[method](data, limit)
     budget.pay(len(data), len(out))
+    if not password and len(data) < entry.packed:
+        unread = unread or "damaged"
     return Member(entry.names, out, shortage if unread == "size" else unread, password)
 
 

@@ -6,7 +6,18 @@ through the zip comes to them, and each is recognised by its content.
 
 from collections.abc import Callable, Iterable
 
-from gatepost.files.documents import calendar, office_xml, ole, onenote, pdf, rtf, shortcut, spreadsheets, web_page
+from gatepost.files.documents import (
+    calendar,
+    mail_message,
+    office_xml,
+    ole,
+    onenote,
+    pdf,
+    rtf,
+    shortcut,
+    spreadsheets,
+    web_page,
+)
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.values import Contents, File, UnpackBudget
 
@@ -21,7 +32,12 @@ _READERS: dict[str, Callable[[File, UnpackBudget], Contents]] = {
     "html": web_page.inspect,
     "svg": web_page.inspect,
     "xml": office_xml.inspect,
+    "eml": mail_message.inspect,
+    "mbox": mail_message.inspect_mailbox,
+    "tnef": mail_message.inspect_tnef,
+    "cms": mail_message.inspect_cms,
 }
+_MESSAGES = frozenset({"eml", "mbox", "tnef", "cms"})
 _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
 
@@ -50,6 +66,11 @@ def is_document(file: File) -> bool:
     if file.type != "zip":
         return has_reader(file)
     return b"[Content_Types].xml" in file.content or file.content[30:50] == b"mimetypeapplication/"
+
+
+def is_message(file: File) -> bool:
+    """Return whether the file is mail, so that the files inside are attachments and no parts of a document."""
+    return file.type in _MESSAGES
 
 
 def _inspect_text(file: File, budget: UnpackBudget) -> Contents:

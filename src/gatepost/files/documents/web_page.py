@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.file_names import find_last_extensions
 from gatepost.files.signatures import identify
 from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
@@ -21,7 +22,7 @@ from gatepost.mail.text import TextReader
 
 MAX_PAGE = 16 << 20
 MAX_LITERALS = 100
-_NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta", ".xht")
+_PAGES = frozenset({"html", "htm", "xhtml", "shtml", "svg", "hta", "xht"})
 _LITERAL = re.compile(r"[\"'`]([A-Za-z0-9+/=_\s\\-]{120,}+|(?:%[0-9A-Fa-f]{2}|[A-Za-z0-9 .,/_-]){120,}+)[\"'`]")
 _DATA = re.compile(
     r"data:(?:application|text)/[\w.+-]{1,80}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s%]{100,}+)", re.IGNORECASE
@@ -52,7 +53,7 @@ _TYPED = frozenset(
 
 def is_page(file: File) -> bool:
     """Return whether the name of a text file makes a browser open it."""
-    return any(name.lower().rstrip(". ").endswith(_NAMES) for name in file.names)
+    return any(_PAGES.intersection(find_last_extensions(name)) for name in file.names)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:

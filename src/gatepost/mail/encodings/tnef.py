@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.encodings.compressed_rtf import decompress_rtf, extract_html
 from gatepost.mail.encodings.embedded import EmbeddedFile
 
 SIGNATURE = b"\x78\x9f\x3e\x22"
@@ -95,10 +96,16 @@ def find_tnef(content: bytes) -> Iterator[EmbeddedFile]:
 
 
 def _find_bodies(value: bytes) -> Iterator[EmbeddedFile]:
-    kinds = {_HTML: "text/html", _PLAIN: "text/plain", _RTF: "application/rtf"}
+    kinds = {_HTML: "text/html", _PLAIN: "text/plain"}
     for prop in _read_properties(value):
         if prop.id in kinds and prop.value:
             yield EmbeddedFile("tnef", (), prop.value.rstrip(b"\0"), kinds[prop.id])
+        elif prop.id == _RTF and prop.value:
+            rtf, whole = decompress_rtf(prop.value)
+            html = extract_html(rtf)
+            yield EmbeddedFile("tnef", (), rtf, "application/rtf", whole)
+            if html:
+                yield EmbeddedFile("tnef", (), html, "text/html")
 
 
 def _read_attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
