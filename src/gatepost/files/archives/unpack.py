@@ -109,7 +109,26 @@ def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
     content, unread = _STREAMS[file.type](file.content, max(0, budget.allowance(len(file.content))))
     shortage = budget.shortage(len(file.content))
     budget.pay(len(file.content), len(content))
-    name = file.names[0] if file.names else "content"
-    for suffix in _SUFFIXES[file.type]:
-        name = name.removesuffix(suffix)
-    yield Member((name,), content, shortage if unread == "size" else unread)
+    names = [_name_stream(name, file.type) for name in file.names] or ["content"]
+    if file.type == "gzip" and (stored := _find_gzip_name(file.content)):
+        names.append(stored)
+    yield Member(tuple(dict.fromkeys(names)), content, shortage if unread == "size" else unread)
+
+
+def _name_stream(name: str, kind: str) -> str:
+    """Return the name under which unpackers save what is in a stream: that of the stream without its last suffix."""
+    for suffix in _SUFFIXES[kind]:
+        if name.lower().endswith(suffix.lower()):
+            return name[: -len(suffix)]
+    stem, _, _ = name.rpartition(".")
+    return stem or name
+
+
+def _find_gzip_name(content: bytes) -> str:
+    """Return the name that gzip keeps of the file (RFC 1952 section 2.3.1), by which some unpackers save it."""
+    flags, place = content[3:4], 10
+    if not flags or not flags[0] & 8:
+        return ""
+    if flags[0] & 4:
+        place += 2 + int.from_bytes(content[10:12], "little")
+    return content[place : place + 1_000].partition(b"\0")[0].decode("utf-8", "replace")
