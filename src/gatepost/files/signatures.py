@@ -177,7 +177,7 @@ _CMS_OTHERS = bytes.fromhex("060b2a864886f70d01091001")
 
 def _is_cms(content: bytes) -> bool:
     """Return whether this is a message of RFC 5652: a sequence that starts with one of its object identifiers."""
-    return any(content.find(mark, 0, 12) > 0 for mark in (_SIGNED_OR_ENVELOPED, _CMS_OTHERS))
+    return any(content.find(mark, 0, 24) > 0 for mark in (_SIGNED_OR_ENVELOPED, _CMS_OTHERS))
 
 
 def _is_lzma(content: bytes) -> bool:

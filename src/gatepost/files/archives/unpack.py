@@ -90,11 +90,12 @@ def is_container(file: File) -> bool:
 
 
 def is_empty(file: File) -> bool:
-    """Return whether an archive holds nothing by all accounts: the end record of a zip alone, or a tar of zeros."""
-    content = file.content
-    return (content.startswith(zip_archive.END) and len(content) == 22) or (
-        file.type == "tar" and not content.strip(b"\0")
-    )
+    """Return whether an archive without files is whole: a zip that ends with its directory and has folders only. A tar
+    says by itself where it is broken."""
+    if file.type == "tar":
+        return True
+    entries = zip_archive.read_entries(file.content, 100)
+    return zip_archive.END in file.content[-22:] and all(each.names[0].endswith("/") for each in entries)
 
 
 def _is_body(file: File) -> bool:
