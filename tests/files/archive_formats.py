@@ -1,7 +1,7 @@
 """Archives of every format, written by hand, each with one file: what the coverage matrix and the attacks are made of.
 
-Formats that are opened get a real archive. Those that are only recognised get the header by which programs know them and
-content that is packed, so that nothing of the file inside stands there in the clear.
+Formats that are opened get a real archive. Those that are only recognised get the header by which programs know them
+and content that is packed, so that nothing of the file inside stands there in the clear.
 """
 
 import bz2
@@ -113,8 +113,9 @@ def deb(name: str, content: bytes) -> bytes:
 
 def cpio(name: str, content: bytes) -> bytes:
     def entry(label: str, data: bytes, mode: int) -> bytes:
-        fields = (1, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(label) + 1, 0)
-        head = b"070701" + b"".join(b"%08X" % field for field in fields) + label.encode() + b"\0"
+        raw = label.encode() + b"\0"
+        fields = (1, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(raw), 0)
+        head = b"070701" + b"".join(b"%08X" % field for field in fields) + raw
         head += bytes(-len(head) % 4)
         return head + data + bytes(-len(data) % 4)
 
@@ -124,7 +125,7 @@ def cpio(name: str, content: bytes) -> bytes:
 def old_cpio(name: str, content: bytes) -> bytes:
     def entry(label: str, data: bytes, mode: int) -> bytes:
         head = b"070707" + b"%06o%06o%06o%06o%06o%06o%06o%011o%06o%011o" % (
-            1, 1, mode, 0, 0, 1, 0, 0, len(label) + 1, len(data),
+            1, 1, mode, 0, 0, 1, 0, 0, len(label.encode()) + 1, len(data),
         )  # fmt: skip
         return head + label.encode() + b"\0" + data
 
@@ -155,7 +156,7 @@ def cabinet(name: str, content: bytes, method: int = 1) -> bytes:
     packer = zlib.compressobj(wbits=-15)
     packed = b"CK" + packer.compress(content) + packer.flush() if method == 1 else content
     data = bytes(4) + struct.pack("<HH", len(packed), len(content)) + packed
-    entry = struct.pack("<IIHHHH", len(content), 0, 0, 0, 0, 0) + name.encode() + b"\0"
+    entry = struct.pack("<IIHHHH", len(content), 0, 0, 0, 0, 0x80) + name.encode() + b"\0"
     start = 44 + len(entry)
     head = b"MSCF" + struct.pack("<IIIII", 0, start + len(data), 0, 44, 0) + b"\x03\x01\x01\0\x01\0\0\0" + bytes(4)
     return head + struct.pack("<IHH", start, 1, method) + entry + data
@@ -251,7 +252,7 @@ def arj(name: str, content: bytes, method: int = 0) -> bytes:
         body += struct.pack("<III", size, size, 0) + bytes(6) + label + b"\0\0"
         return b"\x60\xea" + struct.pack("<H", len(body)) + body + struct.pack("<IH", zlib.crc32(body), 0)
 
-    return header(2, 0, b"a.arj") + header(0, len(content), name.encode()) + content + b"\x60\xea\0\0"
+    return header(2, 0, b"a.arj") + header(0, len(content), name.encode("cp437", "replace")) + content + b"\x60\xea\0\0"
 
 
 def packed_arj(name: str, content: bytes) -> bytes:
@@ -260,7 +261,7 @@ def packed_arj(name: str, content: bytes) -> bytes:
 
 def ace(name: str, content: bytes) -> bytes:
     main = b"\0\0\x90**ACE**" + bytes(20)
-    raw = name.encode()
+    raw = name.encode("cp437", "replace")
     file = b"\x01\x01\0" + struct.pack("<I", len(content)) + bytes(22) + struct.pack("<H", len(raw)) + raw
     return b"".join(b"\0\0" + len(head).to_bytes(2, "little") + head for head in (main, file)) + content
 

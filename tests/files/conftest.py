@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-
 from tests.files.compound_files import Compounds, make_compound, make_project
 
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 import msgspec
 import zstandard
-
 from tests.files import archive_formats as a
 from tests.files import document_formats as d
 

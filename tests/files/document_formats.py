@@ -70,8 +70,8 @@ def flat_opc(name: str, content: bytes) -> bytes:
 def flat_opendocument(name: str, content: bytes) -> bytes:
     inner = make_compound({"\x01Ole10Native": native(name, content)})
     return (
-        b'<?xml version="1.0"?><office:document office:mimetype="application/vnd.oasis.opendocument.text"><draw:object-ole>'
-        b"<office:binary-data>"
+        b'<?xml version="1.0"?><office:document office:mimetype="application/vnd.oasis.opendocument.text">'
+        b"<draw:object-ole><office:binary-data>"
         + base64.encodebytes(inner)
         + b"</office:binary-data></draw:object-ole></office:document>"
     )
@@ -86,11 +86,14 @@ def rtf(name: str, content: bytes) -> bytes:
 
 def pdf(name: str, content: bytes) -> bytes:
     packed = zlib.compress(content)
-    return (
-        b"%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj\n2 0 obj << /Type /Filespec /F (" + name.encode() + b") /EF << /F 3 0 R >> >> "
-        b"endobj\n3 0 obj << /Type /EmbeddedFile /Filter /FlateDecode /Length " + str(len(packed)).encode()
-        + b" >>\nstream\n" + packed + b"\nendstream endobj\ntrailer << /Root 1 0 R >>\n%%EOF\n"
-    )  # fmt: skip
+    label = (b"\xfe\xff" + name.encode("utf-16-be")).hex().encode()
+    objects = (
+        b"<< /Type /Catalog >>",
+        b"<< /Type /Filespec /F <" + label + b"> /EF << /F 3 0 R >> >>",
+        b"<< /Type /EmbeddedFile /Filter /FlateDecode /Length %d >>\nstream\n%b\nendstream" % (len(packed), packed),
+    )
+    body = b"".join(b"%d 0 obj %b endobj\n" % (number, each) for number, each in enumerate(objects, 1))
+    return b"%PDF-1.7\n" + body + b"trailer << /Root 1 0 R >>\n%%EOF\n"
 
 
 _ONENOTE = bytes.fromhex("e4525c7b8cd8a74daeb15378d02996d3")
@@ -139,7 +142,7 @@ def web_archive(name: str, content: bytes) -> bytes:
     return (
         b'MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary="x"\r\n\r\n--x\r\nContent-Location: file:///C:/a.htm\r\n'
         b"Content-Type: text/html\r\n\r\n<p>see</p>\r\n--x\r\nContent-Location: file:///C:/" + name.encode()
-        + b"\r\nContent-Transfer-Encoding: base64\r\nContent-Type: application/octet-stream; name=\"" + name.encode()
+        + b'\r\nContent-Transfer-Encoding: base64\r\nContent-Type: application/octet-stream; name="' + name.encode()
         + b'"\r\n\r\n' + base64.encodebytes(content) + b"\r\n--x--\r\n"
     )  # fmt: skip
 

@@ -3,6 +3,8 @@
 import email.message
 
 import pytest
+from tests.files.archive_formats import zipped
+from tests.files.coverage import FORMATS, Format
 
 from gatepost.analysis import analyse
 from gatepost.checks.files.malware import EICAR_SIGNATURE
@@ -10,8 +12,6 @@ from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer
 from gatepost.report import Report
 from gatepost.stages import Context
-from tests.files.archive_formats import zipped
-from tests.files.coverage import FORMATS, Format
 
 # A script that is the test virus as well, long enough that packing it leaves nothing in the clear.
 PAYLOAD = b"// a script\r\nvar a = 1;\r\n" * 40 + EICAR_SIGNATURE + b"\r\n" * 40

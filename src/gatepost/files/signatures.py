@@ -138,11 +138,11 @@ def _is_installer(content: bytes) -> bool:
 
 def _identify_further_in(content: bytes) -> str:
     """Return the type by a signature that does not stand at the start; "" where there is none."""
-    if b"%PDF-" in content[:HEAD]:  # readers look for it in the first kilobyte
-        return "pdf"
     for place, magic, name in _INSIDE:
         if content.startswith(magic, place):
             return name
+    if is_pdf(content):
+        return "pdf"
     if content[4:8] == b"ftyp":
         return "heif" if content[8:12] in _HEIF_BRANDS else "mp4"
     if content[:4] == b"RIFF":
@@ -156,6 +156,12 @@ def _identify_further_in(content: bytes) -> str:
     if _is_lzma(content):
         return "lzma"
     return _identify_disk(content)
+
+
+def is_pdf(content: bytes) -> bool:
+    """Return whether readers of PDF would open it: they look for its mark in the first kilobyte. It may be something
+    else as well, such as a tar whose first file is a PDF."""
+    return b"%PDF-" in content[:HEAD]
 
 
 _HEIF_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis"})

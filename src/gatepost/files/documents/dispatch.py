@@ -19,6 +19,8 @@ from gatepost.files.documents import (
     web_page,
 )
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.file_types import CONTAINERS
+from gatepost.files.signatures import is_pdf
 from gatepost.files.values import Contents, File, UnpackBudget
 
 _NOTHING = Contents()
@@ -43,7 +45,7 @@ _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
 def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
     """Return the contents of one file that is no archive; `passwords` are those that the mail gives away."""
-    if file.type == "pdf":
+    if file.type == "pdf" or (file.type in CONTAINERS and is_pdf(file.content)):
         return pdf.inspect(file, budget, passwords)
     if file.type == "ole":
         return ole.inspect(file, budget, passwords)

@@ -53,7 +53,7 @@ def _is_after_empty_line(content: bytes, place: int) -> bool:
 
 def inspect_tnef(file: File, budget: UnpackBudget) -> Contents:
     """Return the bodies and attachments of a winmail.dat that is not attached to the message itself."""
-    if file.declared:
+    if _is_part(file):
         return _NOTHING
     builder = ContentsBuilder(file, budget)
     for inner in tnef.find_tnef(file.content):
@@ -72,7 +72,7 @@ def inspect_cms(file: File, budget: UnpackBudget) -> Contents:
         builder.add_trait("encrypted", "S/MIME")
     elif not opened.whole:
         builder.add_unread("damaged")
-    if not file.declared or not is_smime(file.declared, file.names):
+    if not (_is_part(file) and is_smime(file.declared, file.names)):
         builder.add_member("signed content", opened.content, len(file.content))
     return builder.build()
 
@@ -86,10 +86,16 @@ def is_smime(content_type: str, names: Iterable[str]) -> bool:
 
 def _is_read_already(file: File) -> bool:
     """Return whether the reader of the message itself has read this file."""
-    if not file.declared:
+    if file.declared.startswith("text/") and not file.names:
+        return True
+    if not _is_part(file):
         return False
-    attached = file.declared in _READ_WITH_THE_MESSAGE or any(name.lower().endswith(".eml") for name in file.names)
-    return attached or (file.declared.startswith("text/") and not file.names)
+    return file.declared in _READ_WITH_THE_MESSAGE or any(name.lower().endswith(".eml") for name in file.names)
+
+
+def _is_part(file: File) -> bool:
+    """Return whether the file is a part of the message in its first reading, the only one that is looked into there."""
+    return bool(file.declared) and "~" not in file.path.partition("/")[0]
 
 
 def _add_message(raw: bytes, builder: ContentsBuilder) -> None:
