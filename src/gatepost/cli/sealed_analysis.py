@@ -6,12 +6,14 @@ the limits of the configuration. A message that breaks its worker is `unscannabl
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import msgspec
 
+from gatepost import logs
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Policy
 from gatepost.questions import (
@@ -31,11 +33,14 @@ from gatepost.questions import (
 )
 from gatepost.report import Report
 from gatepost.service.data_folder import StartError
-from gatepost.settings.keys import GuardSettings
+from gatepost.settings.keys import GuardSettings, LogSettings
 from gatepost.workers.jobs import AnalysisJob, ListSnapshot
 from gatepost.workers.loader_client import LoaderError
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
+
+# For tests only, as in the service: a Python file that makes workers misbehave.
+FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 
 AnswerQuestions: TypeAlias = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
 
@@ -82,6 +87,7 @@ class SealedAnalyser:
 
 async def start_pool(settings: GuardSettings, policy: Policy, answer: AnswerQuestions, models: str = "") -> WorkerPool:
     """Start one sealed worker. `models` is a file with the only text model to use; without it, the shipped one is."""
+    logs.configure(LogSettings(level="error"))  # a lost worker shows in the result of its message
     limits = PoolSettings(
         processes=1,
         analysis_timeout=settings.analysis_timeout / 1000,
@@ -89,6 +95,7 @@ async def start_pool(settings: GuardSettings, policy: Policy, answer: AnswerQues
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
         models=models,
+        fault_injection=os.environ.get(FAULT_INJECTION, ""),
     )
     pool = WorkerPool(limits, answer, policy)
     try:

@@ -19,7 +19,7 @@ _HEAD = 36
 _PACKAGED = bytes.fromhex("2fe98d63d4a6c14b9a36b3fc2511a5b7")
 _PICTURES = frozenset({"png", "jpeg", "gif", "bmp", "tiff", "webp"})
 _CHARACTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._()[]-")
-# An extension, and what may stand behind it in a name that hides it: dots and blanks of all sorts, the mark of a stream.
+# An extension, and what may stand behind it in a name that hides it: dots, blanks of all sorts, the mark of a stream.
 _ENDING = re.compile(
     rb"(?:[A-Za-z0-9-]\0){1,24}+(?:[ .:$\"'_A-Z\xa0]\0|[\x00-\x6f]\x20|\x00\x30|\x00\x28|\xff\xfe){0,40}+(?=\0\0)"
 )
