@@ -320,7 +320,10 @@ LIMIT_HTML_ATTRIBUTES = Kind("limit:html-attributes", "An HTML element has more 
 LIMIT_HTML_DEPTH = Kind("limit:html-depth", "HTML is nested deeper than is read")
 LIMIT_HTML_PARTS = Kind("limit:html-parts", "HTML contains more documents, nodes or styles than are read")
 LIMIT_HTML_SIZE = Kind("limit:html-size", "HTML is longer or has more tags than are read")
-LIMIT_IMAGE_SIZE = Kind("limit:image-size", "Pictures are too large or too many to be searched for QR codes")
+LIMIT_IMAGE_SIZE = Kind(
+    "limit:image-size",
+    "Pictures or pages were not searched for QR codes: too large, too many, or of a format without decoder",
+)
 LIMIT_LINKS = Kind("limit:links", "The message has more links than are looked at")
 LIMIT_PARTS = Kind("limit:parts", "The message has more parts than are read")
 LIMIT_TEXT_SIZE = Kind("limit:text-size", "A text is longer than is read")

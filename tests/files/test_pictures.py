@@ -1,5 +1,6 @@
 """QR codes in pictures of every kind, and pictures that are made to exhaust whoever decodes them."""
 
+import base64
 import io
 import struct
 import zlib
@@ -203,3 +204,22 @@ def test_no_damage_raises(form: str, data: st.DataObject) -> None:
     budget = UnpackBudget()
     assert files_of(bytes(content), budget=budget)
     assert budget.pixels <= MAX_PIXELS
+
+
+@pytest.mark.parametrize("form", ["TIFF", "ICO", "JPEG2000", "AVIF"])
+def test_a_code_in_a_rarer_picture_is_read(form: str) -> None:
+    image = code(scale=4).convert("RGB") if form == "AVIF" else code(scale=4)
+    assert urls(saved(image, form)) == [ADDRESS]
+
+
+def test_a_picture_without_a_decoder_is_said() -> None:
+    (file,) = files_of(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
+    assert (file.type, file.unread) == ("heif", ("pixels",))
+
+
+@pytest.mark.parametrize("page", [b'<html><img src="%b"></html>', b'<svg><image href="%b"/></svg>'])
+def test_a_code_in_a_data_address_is_read(page: bytes) -> None:
+    address = b"data:image/png;base64," + base64.b64encode(saved(code()))
+    part = Part("1", names=("a.html",), content=page % address)
+    files = find_qr_codes(find_files(Message(parts=(part,))))
+    assert [link.url for file in files for link in file.links if link.source == "qr"] == [ADDRESS]

@@ -22,10 +22,14 @@ from gatepost.mail.text import TextReader
 
 MAX_PAGE = 16 << 20
 MAX_LITERALS = 100
+MAX_PICTURES = 20
 _PAGES = frozenset({"html", "htm", "xhtml", "shtml", "svg", "hta", "xht"})
 _LITERAL = re.compile(r"[\"'`]([A-Za-z0-9+/=_\s\\-]{120,}+|(?:%[0-9A-Fa-f]{2}|[A-Za-z0-9 .,/_-]){120,}+)[\"'`]")
 _DATA = re.compile(
     r"data:(?:application|text)/[\w.+-]{1,80}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s%]{100,}+)", re.IGNORECASE
+)
+_PICTURE = re.compile(
+    rb"data:image/[\w.+-]{1,40}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s]{300,}+)", re.IGNORECASE
 )
 _NUMBERS = re.compile(
     r"[\[(]((?:\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3})\s{0,4},){60,}+\s{0,4}(?:0x[0-9a-f]{1,2}|\d{1,3}))", re.IGNORECASE
@@ -62,12 +66,25 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
     if len(file.content) > MAX_PAGE:
         builder.add_unread("size")
     raw = file.content[:MAX_PAGE]
+    _add_pictures(raw, builder)
     if _is_active(raw):
         text, _ = decode_charset(raw, None)
         _inspect_payloads(text, text.lower(), builder)
     if not _is_body(file):
         _inspect_page(file, builder)
     return builder.build()
+
+
+def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
+    """Add pictures that stand in the page itself as `data:` addresses (RFC 2397), so that they are searched for codes."""
+    if b"data:image" not in raw:
+        return
+    for number, match in enumerate(_PICTURE.finditer(raw), 1):
+        if number > MAX_PICTURES:
+            builder.add_unread("pixels")
+            return
+        content = _decode_base64(match.group(1).decode("ascii"))
+        builder.add_member(f"picture {number}", content, len(content))
 
 
 def _is_active(raw: bytes) -> bool:
