@@ -130,6 +130,7 @@ def eml(name: str, content: bytes, subject: str = "the file") -> bytes:
     message["Date"], message["Message-ID"] = "Tue, 10 Nov 2026 09:12:00 +0000", "<1@a.example>"
     message.set_content("Please find the file attached.")
     message.add_attachment(content, "application", "octet-stream", filename=name)
+    message.set_boundary("=_message")
     return message.as_bytes()
 
 

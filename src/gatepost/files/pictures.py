@@ -266,7 +266,8 @@ _MAX_SCALE = 3.0
 
 
 def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
-    """Return the codes on the pages of a PDF, within a budget of pages. A file that cannot be opened is reported by the PDF reader."""
+    """Return the codes on the pages of a PDF, within a budget of pages. A file that cannot be opened is reported by its
+    own reader."""
     if len(file.content) > MAX_PAGE_SIZE:
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}

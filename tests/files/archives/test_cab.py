@@ -60,7 +60,7 @@ def test_a_method_that_nobody_knows_is_said() -> None:
 
 
 def test_lzx_is_named_and_not_unpacked() -> None:
-    """No native decoder sees it: those that there are write beyond their buffers on damaged data."""
+    """No native decoder sees it."""
     outer, inner = files_of(cabinet(PAYLOAD, 0x1503))
     assert (outer.unread, inner.names, inner.content) == (("unsupported",), ("in.txt",), b"")
 

@@ -3,7 +3,7 @@
 The library is loaded with this module, since a sealed worker can load nothing; it reads from memory and is asked for a
 limited number of bytes. It is native code with a history of memory errors, so callers give it only what their own
 reading of the headers found in order and within the limits of memory (a dictionary of 4 GB is one field of a header).
-Cabinets are not given to it: its reader writes beyond its buffers on damaged LZX. Names come from our own readers:
+Cabinets are not given to it: a crafted one corrupted memory in its reader. Names come from our own readers:
 libarchive's depend on the locale. A failure is reported as unsupported, not as damaged, because libarchive is asked
 only for what no other reader can unpack.
 """

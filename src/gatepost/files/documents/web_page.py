@@ -76,7 +76,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
 
 
 def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
-    """Add pictures that stand in the page itself as `data:` addresses (RFC 2397), so that they are searched for codes."""
+    """Add pictures that stand in the page as `data:` addresses (RFC 2397), so that they are searched for codes."""
     if b"data:image" not in raw:
         return
     for number, match in enumerate(_PICTURE.finditer(raw), 1):
