@@ -9,9 +9,7 @@ from gatepost.mail.encodings.compressed_rtf import decompress_rtf, extract_html
 
 # The example of [MS-OXRTFCP] section 4.1.
 PACKED = bytes.fromhex(
-    "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af8206865 6c090020627705b06c647d0a800fa0".replace(
-        " ", ""
-    )
+    "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
 )
 PLAIN = b"{\\rtf1\\ansi\\ansicpg1252\\pard hello world}\r\n"
 HTML = (
