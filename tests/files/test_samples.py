@@ -84,6 +84,15 @@ def test_a_protected_document_is_tagged_and_delivered(shared: Shared, name: str)
     assert (report.decision, tags) == ("deliver", ["file:encrypted-document", "limit:encrypted"])
 
 
+@pytest.mark.parametrize("name", ["encrypted.docx", "encrypted.doc", "encrypted.xls", "encrypted.xlsb"])
+def test_a_protected_document_is_opened_with_the_password_of_the_mail(shared: Shared, name: str) -> None:
+    """The password of these samples is the word that they are named by."""
+    content = (shared("files") / "office/encrypted" / name).read_bytes()
+    report = report_on(content, name)
+    assert "file:document-password" in report.tags
+    assert "limit:encrypted" not in report.tags
+
+
 FORM = b"""%PDF-1.7
 1 0 obj << /Type /Catalog /AcroForm << /SigFlags 3 /Fields [2 0 R 3 0 R] >> /AF [4 0 R] >> endobj
 2 0 obj << /FT /Sig /V << /Type /Sig /ByteRange [0 1 2 3] /Contents <00ff> >> >> endobj

@@ -94,6 +94,7 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
     for entry, read in wanted[:MAX_STREAMS]:
         read(_read_stream(document, entry, builder), builder)
     _decrypt_package(document, streams, builder)
+    _decrypt_word(document, streams, builder)
     if any(entry.path.startswith("__PROPERTIES") for entry in streams):
         _inspect_msg(document, builder)
     vba.inspect(document, builder)
@@ -130,14 +131,39 @@ def _decrypt_package(document: CompoundFile, streams: list[CompoundEntry], build
         builder.add_trait("encrypted", "Office")
 
 
+def _decrypt_word(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
+    """Decrypt the text of a document of the old form, and inspect it as if it had not been encrypted."""
+    found = {entry.path: entry for entry in streams}
+    if "WORDDOCUMENT" not in found:
+        return
+    head = document.read(found["WORDDOCUMENT"], 32)
+    if not _is_encrypted_word(head):
+        return
+    table = found.get("1TABLE" if head[11] & 2 else "0TABLE")
+    parameters = document.read(table, 4_096) if table else b""
+    content = _read_stream(document, found["WORDDOCUMENT"], builder)
+    plain = builder.try_passwords(
+        office_encryption.EXCEL_DEFAULT,
+        1,
+        lambda password: office_encryption.decrypt_word(content, parameters, password),
+    )
+    if plain:
+        _inspect_word(plain, builder)
+    else:
+        builder.add_trait("encrypted", "Word")
+
+
+def _is_encrypted_word(content: bytes) -> bool:
+    return content[:2] == b"\xec\xa5" and len(content) > 11 and bool(content[11] & 1)
+
+
 def _report_encrypted(_: bytes, builder: ContentsBuilder) -> None:
     builder.add_trait("encrypted", "Office")
 
 
 def _inspect_word(content: bytes, builder: ContentsBuilder) -> None:
     """Inspect the text with its fields; a flag in the header (MS-DOC section 2.5.2) says whether it is encrypted."""
-    if content[:2] == b"\xec\xa5" and content[11:12] and content[11] & 1:
-        builder.add_trait("encrypted", "Word")
+    if _is_encrypted_word(content):  # it takes a second stream to open it: see `_decrypt_word`
         return
     upper = content.upper()
     if b"DDE" in upper:
