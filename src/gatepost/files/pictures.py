@@ -34,6 +34,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from gatepost.files.svg_drawing import draw_svg
 from gatepost.files.values import BrokenError, ByteSource, Contents, File, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.links import Links, find_targets
 from gatepost.mail.message import Link
@@ -263,6 +264,7 @@ MAX_PAGE_OBJECTS = 5_000  # a plan or a map takes seconds to draw, and no code i
 MAX_PAGE_SIDE = 1_200
 MAX_PAGE_SIZE = 10 << 20
 _MAX_SCALE = 3.0
+MAX_DRAWING = 2 << 20
 
 
 def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
@@ -311,20 +313,34 @@ def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
     return image
 
 
+def find_codes_in_drawing(file: File, budget: UnpackBudget) -> Contents:
+    """Return the codes that an SVG draws with rectangles and paths."""
+    if len(file.content) > MAX_DRAWING:
+        return Contents(unread=("pixels",))
+    image = draw_svg(file.content.decode("utf-8", "replace"))
+    if image is None:
+        return Contents()
+    if not budget.take_image(image.width * image.height):
+        return Contents(unread=("pixels",))
+    return make_code_contents(find_codes(image), file.path)
+
+
+_CODE_FINDERS = {"pdf": find_codes_in_pages, "svg": find_codes_in_drawing}
+
+
 def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
     """Return the files, with traits and links added to those that show QR codes; the same bytes are looked at once."""
     budget = budget or UnpackBudget()
     known: dict[str, Contents] = {}
     seen = []
     for file in files:
-        if not (is_picture(file) or file.type == "pdf"):
+        find = find_codes_in_image if is_picture(file) else _CODE_FINDERS.get(file.type)
+        if find is None:
             seen.append(file)
             continue
         found = known.get(file.sha256)
         if found is None:
-            found = known[file.sha256] = (
-                find_codes_in_image(file, budget) if is_picture(file) else find_codes_in_pages(file, budget)
-            )
+            found = known[file.sha256] = find(file, budget)
         seen.append(_add_findings(file, found))
     return tuple(seen)
 
