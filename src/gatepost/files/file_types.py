@@ -145,7 +145,7 @@ MIME_TYPES: dict[str, str] = {
 CONTAINERS: frozenset[str] = frozenset(
     "zip cab chm rar 7z gzip bzip2 xz zstd tar iso vhd ace arj compress lzma lzip lz4 ar cpio rpm szdd lzh wim xar dmg "
     "squashfs cramfs vmdk qcow2 vdi fat ntfs ext hfs disk alz egg rar1 kwaj stuffit zoo lrzip zpaq freearc warc isz "
-    "pst tnef".split()
+    "pst".split()
 )
 UNOPENED: frozenset[str] = frozenset(
     "chm vhd lzh wim xar dmg squashfs cramfs vmdk qcow2 vdi fat ntfs ext hfs disk alz egg rar1 kwaj stuffit zoo lrzip "
