@@ -276,10 +276,11 @@ def _holds_content(folder: str) -> bool:
 def _add_rich_text(document: CompoundFile, entry: CompoundEntry, builder: ContentsBuilder) -> None:
     room = builder.allowance(entry.size)
     packed = document.read(entry, room)
-    if not builder.budget.take_slow(len(packed)):
+    size = int.from_bytes(packed[4:8], "little")
+    if size > min(room, MAX_TEXT) or not builder.budget.take_slow(size):
         builder.add_unread("size")
         return
-    rtf, whole = decompress_rtf(packed, min(room, MAX_TEXT))
+    rtf, whole = decompress_rtf(packed)
     builder.add_unread(None if whole else "damaged")
     builder.add_member("body.rtf", rtf, len(packed))
     builder.add_member("body.html", extract_html(rtf), len(rtf))

@@ -8,7 +8,7 @@ it: the tags stand in groups `{\*\htmltag…}`, and what only RTF needs stands b
 import re
 from itertools import islice
 
-MAX_TEXT = 8 << 20
+MAX_TEXT = 1 << 20  # about half a second
 _RING = 4096
 _HEADER = 16
 _COMPRESSED, _PLAIN = b"LZFu", b"MELA"
@@ -63,7 +63,7 @@ def _read_ring(ring: bytearray, start: int, write: int, count: int) -> bytearray
 _TOKEN = re.compile(
     rb"\\\*|\\'([0-9a-fA-F]{2})|\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\(.)|([{}])|([^\\{}\r\n]+)|[\r\n]+", re.DOTALL
 )
-_MAX_TOKENS = 500_000
+_MAX_TOKENS = 200_000
 _CHARACTERS = {b"par": b"\r\n", b"line": b"\r\n", b"tab": b"\t", b"lquote": b"'", b"rquote": b"'", b"bullet": b"*"}
 _CHARACTERS |= {b"ldblquote": b'"', b"rdblquote": b'"', b"emdash": b"-", b"endash": b"-"}
 _NOT_SHOWN = frozenset({b"fonttbl", b"colortbl", b"stylesheet", b"info", b"pict", b"mhtmltag", b"listtable"})
