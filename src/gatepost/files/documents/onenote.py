@@ -18,7 +18,7 @@ _MARK = bytes.fromhex("e716e3bd65261145a4c48d4d0b7a9eac")
 _HEAD = 36
 _PACKAGED = bytes.fromhex("2fe98d63d4a6c14b9a36b3fc2511a5b7")
 _PICTURES = frozenset({"png", "jpeg", "gif", "bmp", "tiff", "webp"})
-_CHARACTERS = frozenset(range(0x20, 0x7F)) - frozenset(b"/\\\"<>|*?")
+_CHARACTERS = frozenset(range(0x20, 0x7F)) - frozenset(b'/\\"<>|*?')
 # An extension, and what may stand behind it in a name that hides it: dots, blanks of all sorts, the mark of a stream.
 _ENDING = re.compile(
     rb"(?:[A-Za-z0-9-]\0){1,24}+(?:[ .:$\"'_A-Z\xa0]\0|[\x00-\x6f]\x20|\x00\x30|\x00\x28|\xff\xfe){0,40}+(?=\0\0)"
