@@ -59,6 +59,7 @@ SMALL = {
     "auth.dns_names": "names and addresses as DNS is asked for them; every standard uses it",
     "cli.doctor": "one module for each command",
     "cli.printing": "every command prints through it, and it has to load fast",
+    "files.file_names": "how a name is understood; readers of files, lists and checks share it",
     "ids": "UUIDv7",
     "lists.subjects": "plain data of the report; what finds subjects loads parsers",
     "mail.html.source": "what lexbor writes out; the walk over it is native",

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
+from tests.files.coverage import FORMATS
 
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
@@ -31,9 +32,29 @@ def render_pages() -> dict[str, str]:
         "api.md": render_api(SCANNING, "/v1"),
         "lists.md": render_lists(),
         "findings.md": render_findings(),
+        "file-formats.md": render_file_formats(),
         "cli.md": render_commands(),
     }
     return {name: "\n".join([GENERATED, "", *lines]).rstrip() + "\n" for name, lines in made.items()}
+
+
+def render_file_formats() -> Iterator[str]:
+    """Yield the lines of the page on what can hold a file: the rows of the coverage matrix that the tests prove."""
+    yield "# File formats"
+    yield ""
+    yield "Gatepost looks for files in everything that holds files. A format is *opened*: the file inside is found,"
+    yield "and the ledger names it by its path. Or it is *said*: the message is `unscannable`, and the ledger names"
+    yield "the format. A container that is damaged, cut short, encrypted or beyond a limit is said as well, whatever"
+    yield "its format. A format that is not in these tables is not supported: a file that bears the name or MIME"
+    yield "type of an archive, and is none that is recognised, is `unscannable` by `file:unreadable`."
+    yield ""
+    yield "Each row is proven by a test with one message that carries the format alone, and one that has it in a zip."
+    for group in dict.fromkeys(each.group for each in FORMATS):
+        yield from ("", f"## {group.capitalize()}", "", "| Format | Mailed as | Outcome |", "|---|---|---|")
+        for each in FORMATS:
+            if each.group == group:
+                outcome = "opened" if each.outcome == "opened" else f"said, as `{each.type}`"
+                yield f"| {each.title} | `.{each.extension}` | {outcome} |"
 
 
 def render_configuration() -> Iterator[str]:

@@ -58,7 +58,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         lines=judgement.lines,
         outcomes=tuple(stages.outcomes),
         authentication=authentication,
-        files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, ", ".join(f.unread)) for f in files),
+        files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, ", ".join(f.not_read)) for f in files),
         subject=message.subject,
         senders=tuple(str(sender) for sender in message.senders),
         lists=judgement.lists,

@@ -198,7 +198,8 @@ CAMPAIGN_MARKED = Kind("campaign:marked", "Nearly the same text as a message tha
 FILE_ANTIVIRUS = Kind("file:antivirus", "The antivirus found malware")
 FILE_ANTIVIRUS_HEURISTIC = Kind("file:antivirus-heuristic", "The antivirus suspects malware or an unwanted program")
 FILE_CALENDAR_ORGANIZER = Kind("file:calendar-organizer", "An invitation names an organiser who is not its sender")
-FILE_DAMAGED_ARCHIVE = Kind("file:damaged-archive", "An archive is damaged and could only be read in part")
+FILE_DAMAGED_ARCHIVE = Kind("file:damaged-archive", "An archive is damaged or cut short and could not be read whole")
+FILE_DAMAGED_DOCUMENT = Kind("file:damaged-document", "A document is damaged and could only be read in part")
 FILE_DDE = Kind("file:dde", "A document gets data from another program, which may run commands (DDE)")
 FILE_DEFAULT_PASSWORD = Kind("file:default-password", "A workbook is encrypted with Excel's default password")
 FILE_DOCUMENT_PASSWORD = Kind("file:document-password", "An encrypted document; the message contains its password")
@@ -208,6 +209,9 @@ FILE_EMBEDDED_OBJECT = Kind("file:embedded-object", "A document contains an embe
 FILE_ENCRYPTED_ARCHIVE = Kind("file:encrypted-archive", "An archive is encrypted and could not be read")
 FILE_ENCRYPTED_ARCHIVE_OPENED = Kind(
     "file:encrypted-archive-opened", "An encrypted archive; the message contains its password"
+)
+FILE_ENCRYPTED_DOCUMENT = Kind(
+    "file:encrypted-document", "A document is encrypted, and no password in the message opens it"
 )
 FILE_EQUATION_EDITOR = Kind("file:equation-editor", "An RTF document contains an object for the old equation editor")
 FILE_EXCEL4_MACRO = Kind("file:excel4-macro", "A workbook contains Excel 4.0 macros")
@@ -236,6 +240,7 @@ FILE_SHORTCUT_COMMAND = Kind("file:shortcut-command", "A shortcut file runs a co
 FILE_SHORTCUT_TO_SHARE = Kind("file:shortcut-to-share", "A shortcut file leads to a file on another computer")
 FILE_SVG_SCRIPT = Kind("file:svg-script", "An attached picture (SVG) runs a script")
 FILE_TYPE_MISMATCH = Kind("file:type-mismatch", "A file's content does not match its file extension")
+FILE_UNREADABLE = Kind("file:unreadable", "A file is not what its name says and could not be read")
 FILE_YARA = Kind("file:yara", "A file matches a YARA rule of the operator")
 
 # HTML that acts, which no mail program should run.
@@ -305,7 +310,9 @@ LIMIT_ALTERNATIVES = Kind("limit:alternatives", "There are more plausible readin
 LIMIT_ANTIVIRUS = Kind("limit:antivirus", "The antivirus did not answer")
 LIMIT_ARCHIVE_DEPTH = Kind("limit:archive-depth", "Archives are nested too deep to be read completely")
 LIMIT_ARCHIVE_FILES = Kind("limit:archive-files", "An archive contains more files than are read")
-LIMIT_ARCHIVE_METHOD = Kind("limit:archive-method", "An archive uses a compression method that cannot be read")
+LIMIT_ARCHIVE_METHOD = Kind(
+    "limit:archive-method", "An archive or container has a format or method that cannot be read"
+)
 LIMIT_ARCHIVE_RATIO = Kind("limit:archive-ratio", "An archive or picture expands too much to be read completely")
 LIMIT_ARCHIVE_SIZE = Kind("limit:archive-size", "The unpacked files are larger than is read")
 LIMIT_BOUNDARIES = Kind("limit:boundaries", "The message has more possible boundary lines than are looked at")
@@ -320,7 +327,10 @@ LIMIT_HTML_ATTRIBUTES = Kind("limit:html-attributes", "An HTML element has more 
 LIMIT_HTML_DEPTH = Kind("limit:html-depth", "HTML is nested deeper than is read")
 LIMIT_HTML_PARTS = Kind("limit:html-parts", "HTML contains more documents, nodes or styles than are read")
 LIMIT_HTML_SIZE = Kind("limit:html-size", "HTML is longer or has more tags than are read")
-LIMIT_IMAGE_SIZE = Kind("limit:image-size", "Pictures are too large or too many to be searched for QR codes")
+LIMIT_IMAGE_SIZE = Kind(
+    "limit:image-size",
+    "Pictures or pages were not searched for QR codes: too large, too many, or of a format without decoder",
+)
 LIMIT_LINKS = Kind("limit:links", "The message has more links than are looked at")
 LIMIT_PARTS = Kind("limit:parts", "The message has more parts than are read")
 LIMIT_TEXT_SIZE = Kind("limit:text-size", "A text is longer than is read")

@@ -72,13 +72,19 @@ def codes(content: bytes) -> list[str]:
         (as_picture(), [ADDRESS]),
         (pdf(as_rectangles()), [ADDRESS]),
         (pdf(b"", as_rectangles()), [ADDRESS]),
-        (pdf(*[b""] * MAX_PAGES, as_rectangles()), []),  # only the first pages are drawn
+        (pdf(*[b""] * 5, as_rectangles()), [ADDRESS]),
+        (pdf(*[b""] * MAX_PAGES, as_rectangles()), [ADDRESS]),  # the last pages are drawn, too
         (pdf(b"0 0 100 100 re f"), []),
         (b"%PDF-1.4\nnothing more", []),
     ],
 )
 def test_codes_on_pages(content: bytes, expected: list[str]) -> None:
     assert codes(content) == expected
+
+
+def test_a_page_in_the_middle_of_a_long_document_is_not_drawn_and_that_is_said() -> None:
+    (file,) = files_of(pdf(*[b""] * MAX_PAGES, as_rectangles(), *[b""] * MAX_PAGES))
+    assert (file.links, file.unread) == ((), ("pixels",))
 
 
 @pytest.mark.parametrize("box", [b"0 0 1e9 1e9", b"0 0 0 0", b"0 0 -5 1", b"0 0 1e30 1", b"0 0 20000000 1"])

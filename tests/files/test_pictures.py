@@ -1,5 +1,6 @@
 """QR codes in pictures of every kind, and pictures that are made to exhaust whoever decodes them."""
 
+import base64
 import io
 import struct
 import zlib
@@ -204,3 +205,51 @@ def test_no_damage_raises(form: str, data: st.DataObject) -> None:
     budget = UnpackBudget()
     assert files_of(bytes(content), budget=budget)
     assert budget.pixels <= MAX_PIXELS
+
+
+@pytest.mark.parametrize("form", ["TIFF", "ICO", "JPEG2000", "AVIF"])
+def test_a_code_in_a_rarer_picture_is_read(form: str) -> None:
+    image = code(scale=4).convert("RGB") if form == "AVIF" else code(scale=4)
+    assert urls(saved(image, form)) == [ADDRESS]
+
+
+def test_a_picture_without_a_decoder_is_said() -> None:
+    (file,) = files_of(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
+    assert (file.type, file.unread) == ("heif", ("pixels",))
+
+
+@pytest.mark.parametrize("page", [b'<html><img src="%b"></html>', b'<svg><image href="%b"/></svg>'])
+def test_a_code_in_a_data_address_is_read(page: bytes) -> None:
+    address = b"data:image/png;base64," + base64.b64encode(saved(code()))
+    part = Part("1", names=("a.html",), content=page % address)
+    files = find_qr_codes(find_files(Message(parts=(part,))))
+    assert [link.url for file in files for link in file.links if link.source == "qr"] == [ADDRESS]
+
+
+def squares() -> list[tuple[int, int]]:
+    image = code(scale=1)
+    return [(x, y) for y in range(image.height) for x in range(image.width) if not image.getpixel((x, y))]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        "".join(f'<rect x="{x}" y="{y}" width="1" height="1" fill="#000"/>' for x, y in squares()),
+        '<rect width="200" height="200" fill="white"/><path fill="black" d="'
+        + "".join(f"M{x},{y}H{x + 1}V{y + 1}H{x}z" for x, y in squares())
+        + '"/>',
+        '<path stroke="#000" fill="none" d="' + "".join(f"M{x} {y}.5h1" for x, y in squares()) + '"/>',
+        '<path d="' + "".join(f"M{x} {y}l1 0l0 1l-1 0z" for x, y in squares()) + '"/>',
+    ],
+)
+def test_a_code_that_is_drawn_is_read(shapes: str) -> None:
+    drawing = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 40">{shapes}</svg>'
+    (file,) = files_of(drawing.encode())
+    assert [link.url for link in file.links if link.source == "qr"] == [ADDRESS]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("MmHhVvLlZzCc0123456789.,- e", max_size=300))
+def test_no_path_raises(data: str) -> None:
+    drawing = f'<svg><path d="{data}"/>' + '<rect x="1" y="1" width="3" height="9"/>' * 30 + "</svg>"
+    assert len(files_of(drawing.encode())) == 1

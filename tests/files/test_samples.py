@@ -81,7 +81,16 @@ def test_a_protected_document_is_tagged_and_delivered(shared: Shared, name: str)
     content = (shared("files") / "office/encrypted" / name).read_bytes()
     report = report_on(content, name.replace("encrypted", "report"))  # the name would give the password away
     tags = [tag for tag in report.tags if tag.startswith(("file:", "limit:"))]
-    assert (report.decision, tags) == ("deliver", ["limit:encrypted"])
+    assert (report.decision, tags) == ("deliver", ["file:encrypted-document", "limit:encrypted"])
+
+
+@pytest.mark.parametrize("name", ["encrypted.docx", "encrypted.doc", "encrypted.xls", "encrypted.xlsb"])
+def test_a_protected_document_is_opened_with_the_password_of_the_mail(shared: Shared, name: str) -> None:
+    """The password of these samples is the word that they are named by."""
+    content = (shared("files") / "office/encrypted" / name).read_bytes()
+    report = report_on(content, name)
+    assert "file:document-password" in report.tags
+    assert "limit:encrypted" not in report.tags
 
 
 FORM = b"""%PDF-1.7

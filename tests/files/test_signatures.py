@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.signatures import FAMILIES, identify
+from gatepost.files.file_types import FAMILIES
+from gatepost.files.signatures import identify
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def _read_data(name: str) -> str:
     return files("gatepost.checks").joinpath("data", name).read_text("utf-8")
 
 
-def _read_names(name: str) -> dict[str, frozenset[str]]:
+def read_names(name: str) -> dict[str, frozenset[str]]:
     """Return the words of a list by its sections; "" is what stands before the first."""
     sections: dict[str, list[str]] = {"": []}
     section = ""
@@ -112,23 +112,23 @@ BRANDS = _read_brands()
 BY_LABEL: dict[str, Brand] = {brand.label: brand for brand in reversed(BRANDS)}
 OWNED: frozenset[str] = frozenset().union(*(brand.domains for brand in BRANDS))
 EVERYWHERE: frozenset[str] = frozenset().union(*(brand.everywhere for brand in BRANDS))
-NEARBY = _read_names("nearby.txt")[""]
+NEARBY = read_names("nearby.txt")[""]
 _PHRASES = _index_phrases(BRANDS)
 _DISGUISES = _index_disguises(_PHRASES)
-_FREEMAIL = _read_names("freemail.txt")[""]
-_ENDINGS = _read_names("endings.txt")
+_FREEMAIL = read_names("freemail.txt")[""]
+_ENDINGS = read_names("endings.txt")
 
 
 def _index_roles() -> dict[str, frozenset[str]]:
     """Return what each listed name is: one table, so that a host is looked up once for all questions."""
-    hosting = _read_names("hosting.txt")
+    hosting = read_names("hosting.txt")
     lists = {
         "genuine": OWNED,
-        "shortener": _read_names("shorteners.txt")[""],
+        "shortener": read_names("shorteners.txt")[""],
         "page": hosting["pages"],
         "form": hosting["forms"],
-        "tenant": _read_names("tenants.txt")[""],
-        "guard": _read_names("guards.txt")[""],
+        "tenant": read_names("tenants.txt")[""],
+        "guard": read_names("guards.txt")[""],
     }
     found: dict[str, frozenset[str]] = {}
     for place, names in lists.items():

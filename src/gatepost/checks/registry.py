@@ -5,8 +5,9 @@ can find, and what the message must have for it to find any. Checks of one subje
 Nothing registers itself: what runs is what stands in `CHECKS`.
 """
 
-from gatepost.checks.files.malware import archives, commands, eicar, executables, scanners
+from gatepost.checks.files.malware import commands, eicar, executables, scanners
 from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
+from gatepost.checks.files.unread import archives, unreadable_files
 from gatepost.checks.headers.bulk_mail import bulk_mail, bulk_tools
 from gatepost.checks.headers.fields import date_field, defects, forged_received, message_id, no_recipients, subject
 from gatepost.checks.headers.replies import fake_bounce, fake_reply
@@ -83,6 +84,7 @@ CHECKS: tuple[Check, ...] = (
     text_model,
     eicar,
     archives,
+    unreadable_files,
     executables,
     scanners,
     traits,

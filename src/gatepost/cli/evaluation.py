@@ -8,20 +8,21 @@ was sent is gone, so every name is answered with "no such name", which is harder
 The result is printed as tables; diagrams and the list of wrongly judged messages are written to files.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost import names
-from gatepost.analysis import analyse
+from gatepost.cli.sealed_analysis import answer_nothing, open_analyser
 from gatepost.cli.training import LabelledMail, Sample, Step, read_labelled, train_model
-from gatepost.mail import text
-from gatepost.questions import Answers, Antivirus, AskAntivirus, DnsAnswer, Lookup, LookupAnswer, Questions
+from gatepost.ids import new_id
+from gatepost.policy.rules import shipped_policy
+from gatepost.questions import Answers, DnsAnswer, Questions
 from gatepost.report import Report
-from gatepost.stages import Context
-from gatepost.textmodel.deployed import DeployedModels, ModelBlend
+from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.figures import (
     Point,
     Rate,
@@ -34,6 +35,7 @@ from gatepost.textmodel.figures import (
 from gatepost.textmodel.labels import UNWANTED, group_campaigns, guess_language
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import family_of
+from gatepost.workers.jobs import AnalysisJob
 
 Mode: TypeAlias = Literal["leave-out", "folds", "as-is"]
 
@@ -76,18 +78,26 @@ def judge_mail(
     folders: Sequence[Path], chosen: Sequence[Sample], mode: Mode, model: Model, seed: int, step: Step
 ) -> list[Judged]:
     """Judge every message of the corpora by the whole analysis."""
-    names.preload_suffixes()
-    text.preload_texts()
     groups = _assign_models(chosen, mode)
     models = [model] if mode == "as-is" else _train_without(chosen, groups, seed, step)
     wanted = {(sample.corpus, sample.path): number for number, sample in enumerate(chosen)}
-    found = []
-    for mail in read_labelled(folders):
-        number = wanted.get((mail.corpus, mail.path))
-        if number is not None:
-            found.append(_judge_one(mail, chosen[number], models[groups[number]]))
-            step("judging", len(found), len(chosen))
-    return found
+    found: dict[int, Judged] = {}
+    with asyncio.Runner() as runner, TemporaryDirectory() as place:
+        for group, its in enumerate(models):
+            file = Path(place) / f"{group}.npz"
+            file.write_bytes(its.to_bytes())
+            with open_analyser(runner, GuardSettings(), shipped_policy(), _answer, str(file)) as analyser:
+                for mail in read_labelled(folders):
+                    number = wanted.get((mail.corpus, mail.path))
+                    if number is not None and groups[number] == group:
+                        report = analyser.analyse(mail.raw, new_id(), mail.envelope, NOW)
+                        found[number] = _describe(mail, chosen[number], its, report)
+                        step("judging", len(found), len(chosen))
+    return [found[number] for number in sorted(found)]
+
+
+async def _answer(_job: AnalysisJob, questions: Questions) -> Answers:
+    return tuple(answer_nothing(question, DnsAnswer("no-name")) for question in questions)
 
 
 def _assign_models(chosen: Sequence[Sample], mode: Mode) -> list[int]:
@@ -114,8 +124,7 @@ def _train_without(chosen: Sequence[Sample], groups: Sequence[int], seed: int, s
     return found
 
 
-def _judge_one(mail: LabelledMail, sample: Sample, model: Model) -> Judged:
-    report = _report(mail, DeployedModels(ModelBlend((model,))))
+def _describe(mail: LabelledMail, sample: Sample, model: Model, report: Report) -> Judged:
     held = report.decision != "deliver"
     conclusive = held and any(line.conclusive and line.verdict == report.verdict for line in report.lines)
     return Judged(
@@ -131,25 +140,6 @@ def _judge_one(mail: LabelledMail, sample: Sample, model: Model) -> Judged:
         probability=model.score(sample.seen).unwanted,
         kinds=tuple(line.kind for line in report.lines if line.counted or line.conclusive),
     )
-
-
-def _report(mail: LabelledMail, models: DeployedModels) -> Report:
-    asking = analyse(mail.raw, mail.envelope, Context(now=NOW, models=models))
-    try:
-        questions = next(asking)
-        while True:
-            questions = asking.send(_answers(questions))
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-
-
-def _answers(questions: Questions) -> Answers:
-    return tuple(
-        LookupAnswer() if isinstance(each, Lookup)
-        else Antivirus() if isinstance(each, AskAntivirus)
-        else DnsAnswer("no-name")
-        for each in questions
-    )  # fmt: skip
 
 
 def count_by_group(found: Iterable[Judged], group: Callable[[Judged], str]) -> list[Row]:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from gatepost.mail.message import Envelope
     from gatepost.policy.layers import Policies
     from gatepost.policy.rules import Policy
-    from gatepost.questions import Answer, Question
+    from gatepost.questions import Answers, Questions
     from gatepost.rejudge.replay import Comparison
+    from gatepost.settings.keys import GuardSettings
     from gatepost.store.messages import MessageRecord
     from gatepost.store.store import Store
 
@@ -145,52 +146,60 @@ def _show_analysis(
     from gatepost.abby.messages import describe_message
     from gatepost.cli.ledger import show_ledger
     from gatepost.cli.printing import console, print_json
+    from gatepost.settings.files import GUARD_FILE, load_guard
+    from gatepost.settings.keys import GuardSettings
 
     config, data = places
-    place = data_folder(data)
+    folder = config_folder(config, data_folder(data))
+    settings = load_guard(folder) if (folder / GUARD_FILE).exists() else GuardSettings()
     raw = file.read_bytes()
-    if (config_folder(config, place) / "abby").is_dir():
-        record = with_store(config, data, lambda store: _analyse(raw, envelope, policy, store))
+    if (folder / "abby").is_dir():
+        record = with_store(config, data, lambda store: _analyse(raw, envelope, policy, settings, store))
     else:
         import asyncio
 
-        record = asyncio.run(_analyse(raw, envelope, policy, None))
+        record = asyncio.run(_analyse(raw, envelope, policy, settings, None))
     if json:
         print_json(describe_message(record))
     else:
         show_ledger(console(), str(file), describe_message(record))
 
 
-async def _analyse(raw: bytes, envelope: "Envelope", policy: "Policy", store: "Store | None") -> "MessageRecord":
-    """Analyse a message in this process with the lists of the store, if there is one, and without DNS."""
+async def _analyse(
+    raw: bytes, envelope: "Envelope", policy: "Policy", settings: "GuardSettings", store: "Store | None"
+) -> "MessageRecord":
+    """Analyse a message in a sealed worker with the lists of the store, if there is one, and without DNS."""
     import hashlib
 
-    from gatepost.analysis import analyse
+    from gatepost.cli.sealed_analysis import RawBody, answer_nothing, start_pool
+    from gatepost.guard.answers.lists import ListAnswers
     from gatepost.ids import new_id
-    from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
-    from gatepost.stages import Context
+    from gatepost.questions import DnsAnswer, Lookup
     from gatepost.store.messages import MessageRecord
     from gatepost.times import now
+    from gatepost.workers.jobs import AnalysisJob, ListSnapshot
 
-    created = now()
-    lists = CompiledLists(await store.unkeyed(envelope.tenant)) if store else NO_LISTS
-    asking = analyse(raw, envelope, Context(now=created / 1000, policy=policy, lists=lists))
+    lists = ListAnswers(store) if store else None
+
+    async def answer(job: AnalysisJob, questions: "Questions") -> "Answers":
+        return tuple(
+            [
+                await lists.answer(job.envelope.tenant, question)
+                if lists and isinstance(question, Lookup)
+                else answer_nothing(question, DnsAnswer("failed"))
+                for question in questions
+            ]
+        )
+
+    created, ggrid = now(), new_id()
+    snapshot = await lists.snapshot(envelope.tenant) if lists else ListSnapshot()
+    # The tenant's policy is given: for this worker it is the only one there is.
+    pool = await start_pool(settings, policy, answer)
     try:
-        questions = next(asking)
-        while True:
-            answers = [await _answer(question, envelope.tenant, store) for question in questions]
-            questions = asking.send(tuple(answers))
-    except StopIteration as stop:
-        report = stop.value
-    return MessageRecord(new_id(), created, now(), envelope, len(raw), hashlib.sha256(raw).hexdigest(), report)
-
-
-async def _answer(question: "Question", tenant: str | None, store: "Store | None") -> "Answer":
-    from gatepost.questions import Antivirus, Dns, DnsAnswer, Lookup, LookupAnswer
-
-    if isinstance(question, Lookup):
-        return LookupAnswer(await store.lookup(tenant, question.keys) if store else ())
-    return DnsAnswer("failed") if isinstance(question, Dns) else Antivirus()
+        report = await pool.analyse(AnalysisJob(ggrid, envelope, RawBody(raw), created / 1000, snapshot))
+    finally:
+        await pool.stop()
+    return MessageRecord(ggrid, created, now(), envelope, len(raw), hashlib.sha256(raw).hexdigest(), report)
 
 
 def _arrow(before: str, now: str) -> str:

@@ -1,7 +1,7 @@
 """`gatepost scan`: analyse messages from the command line.
 
-Without `--url` the analysis runs in this process. DNS is asked only with `--dns`: a DNS query tells the sender that the
-mail was looked at, and makes the result depend on the day.
+Without `--url` the analysis runs in a sealed worker of this command. DNS is asked only with `--dns`: a DNS query tells
+the sender that the mail was looked at, and makes the result depend on the day.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Read messages from files, folders, standard input and mailboxes, and scan them here or through a running Gatepost.
+"""Read messages from files, folders, standard input and mailboxes; scan them here, sealed, or by a running Gatepost.
 
 A mailbox (RFC 4155) is messages after each other, each after a line `From sender date`. Such a line counts only at the
 start or after an empty line, and only with a time and a year in it: mail has paragraphs that start with "From ". Lines
@@ -23,24 +23,23 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from gatepost.abby.messages import describe_message
-from gatepost.analysis import analyse
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, encode_scanning
 from gatepost.cli import ledger
 from gatepost.cli.printing import console, safe
+from gatepost.cli.sealed_analysis import AnswerQuestions, SealedAnalyser, answer_nothing, open_analyser
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.policy.rules import Policy
-from gatepost.questions import Analysis, Answers, DnsAnswer, Lookup, LookupAnswer, Questions
-from gatepost.report import Report, undecided
+from gatepost.questions import Answer, Answers, Dns, DnsAnswer, Question, Questions
+from gatepost.report import undecided
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.files import GUARD_FILE, load_guard
 from gatepost.settings.keys import GuardSettings
-from gatepost.stages import Context
 from gatepost.store.messages import MessageRecord
 from gatepost.times import now
+from gatepost.workers.jobs import AnalysisJob
 
 FROM_LINE = re.compile(rb"From [^\r\n]{0,300}? \d{1,2}:\d\d(?::\d\d)?[^\r\n]{0,60}? \d{4}[^\r\n]{0,40}\r?\n?")
 QUOTED = re.compile(rb">+From ")
@@ -195,69 +194,55 @@ def _print_json(mail: Mail, analysed: Analysed | NotScanned) -> None:
     print(encode_scanning({"file": mail.name, **{name: getattr(analysed, field) for name, field in names}}).decode())
 
 
-Answer: TypeAlias = Callable[[Questions], Answers]
-
 FAILED = DnsAnswer("failed")
-
-
-class _Job(msgspec.Struct, frozen=True):
-    """The questions of one message share one time budget."""
-
-    ggrid: str
-    envelope: Envelope
 
 
 @contextlib.contextmanager
 def offline_scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
-    """Yield a scanner that works in this process by the policy and, with `dns`, the name servers of a configuration."""
+    """Yield a scanner with a sealed worker of its own; it goes by the policy and, with `dns`, the name servers of a
+    configuration."""
     guard = load_guard(config) if (config / GUARD_FILE).exists() else GuardSettings()
     policy = files.load_policies(guard.policy).of(envelope.tenant).policy
-    if not dns:
-        yield lambda mail: _analyse_offline(
-            mail, envelope, policy, lambda _ggrid, questions: _answer_nothing(questions)
-        )
-        return
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+        answer = stack.enter_context(_open_resolver(runner, guard)) if dns else _answer_offline
+        analyser = stack.enter_context(open_analyser(runner, guard, policy, answer))
+        yield lambda mail: _analyse_offline(analyser, mail, envelope)
+
+
+async def _answer_offline(_job: AnalysisJob, questions: Questions) -> Answers:
+    return tuple(answer_nothing(question, FAILED) for question in questions)
+
+
+@contextlib.contextmanager
+def _open_resolver(runner: asyncio.Runner, guard: GuardSettings) -> Iterator[AnswerQuestions]:
+    """Yield what answers questions for DNS records; messages of one scan are no campaign."""
     from gatepost.guard.answers.answerer import Answerer
     from gatepost.guard.answers.dns import Resolver
 
-    with asyncio.Runner() as runner:
-        answerer = Answerer(Resolver(guard.dns.nameservers, guard.dns.timeout / 1000))
-        yield lambda mail: _analyse_offline(
-            mail,
-            envelope,
-            policy,
-            lambda ggrid, questions: runner.run(answerer.answer(_Job(ggrid, envelope), questions)),
-        )
+    async def open_answerer() -> Answerer:
+        return Answerer(Resolver(guard.dns.nameservers, guard.dns.timeout / 1000))
+
+    answerer = runner.run(open_answerer())
+
+    async def answer(job: AnalysisJob, questions: Questions) -> Answers:
+        names = tuple(question for question in questions if isinstance(question, Dns))
+        found: dict[Question, Answer] = dict(zip(names, await answerer.answer(job, names), strict=True))
+        return tuple(found.get(question) or answer_nothing(question, FAILED) for question in questions)
+
+    try:
+        yield answer
+    finally:
         runner.run(answerer.close())
 
 
-def _answer_nothing(questions: Questions) -> Answers:
-    """Answer as if DNS had failed and no list had an entry."""
-    return tuple(LookupAnswer() if isinstance(question, Lookup) else FAILED for question in questions)
-
-
-def _analyse_offline(
-    mail: Mail, envelope: Envelope, policy: Policy, answer: Callable[[str, Questions], Answers]
-) -> Analysed:
+def _analyse_offline(analyser: SealedAnalyser, mail: Mail, envelope: Envelope) -> Analysed:
     ggrid, created = new_id(), now()
     if mail.cut:
         report = undecided("The message is larger than 50 MiB")
     else:
-        context = Context(now=created / 1000, policy=policy)
-        report = _run_analysis(analyse(mail.raw, envelope, context), lambda questions: answer(ggrid, questions))
+        report = analyser.analyse(mail.raw, ggrid, envelope, created / 1000)
     digest = hashlib.sha256(mail.raw).hexdigest()
     return describe_message(MessageRecord(ggrid, created, now(), envelope, len(mail.raw), digest, report))
-
-
-def _run_analysis(asking: Analysis[Report], answer: Answer) -> Report:
-    try:
-        questions = next(asking)
-        while True:
-            questions = asking.send(answer(questions))
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    except Exception as fault:  # noqa: BLE001  as in a worker: an analysis that breaks is undecided
-        return undecided(f"The analysis crashed ({type(fault).__name__})")
 
 
 # The API requires a recipient; a file has none.

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gatepost.cli.printing import console
 from gatepost.cli.scanners import messages_in
+from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
@@ -144,9 +145,8 @@ def is_left_out(corpus: str, without: Sequence[str]) -> bool:
 
 def _take_sample(mail: LabelledMail) -> Sample:
     message = read(mail.raw)
-    return Sample(
-        mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), extract_features(message, find_files(message))
-    )
+    files = find_files(message, UnpackBudget(native=False))  # this process is not sealed
+    return Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), extract_features(message, files))
 
 
 def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:

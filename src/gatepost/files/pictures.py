@@ -1,4 +1,4 @@
-"""QR codes (ISO/IEC 18004) in pictures and on the first pages of PDFs, the links in them, and the text of those pages.
+"""QR codes (ISO/IEC 18004) in pictures and on pages of PDFs, the links in them, and the text of those pages.
 
 A code in a picture is a link that no text scanner sees and that is opened on a telephone, outside the company's
 network. In a PDF it may be a picture, a hundred small rectangles or a letter of a special font; drawn in grey, at a
@@ -22,8 +22,21 @@ from typing import Literal
 import msgspec
 import pypdfium2  # type: ignore[import-untyped]
 import zxingcpp
-from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    IcoImagePlugin,
+    Image,
+    ImageFile,
+    Jpeg2KImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
 
+from gatepost.files.svg_drawing import draw_svg
 from gatepost.files.values import BrokenError, ByteSource, Contents, File, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.links import Links, find_targets
 from gatepost.mail.message import Link
@@ -139,7 +152,13 @@ _IMAGE_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
     "jpeg": JpegImagePlugin.JpegImageFile,
     "png": PngImagePlugin.PngImageFile,
     "webp": WebPImagePlugin.WebPImageFile,
+    "tiff": TiffImagePlugin.TiffImageFile,
+    "ico": IcoImagePlugin.IcoImageFile,
+    "jpeg2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
+    "heif": AvifImagePlugin.AvifImageFile,
 }
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # a sealed worker starts no threads
+_AVIF_BRANDS = frozenset({b"avif", b"avis"})
 # A second line of defence: past this, Pillow refuses by itself (it warns at half of it).
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
 # Mail programs show a picture that is cut short as far as it goes, so that much is looked at.
@@ -169,6 +188,19 @@ def is_bomb(content: bytes, pixels: int) -> bool:
     return pixels > MAX_PIXELS and (pixels > BOMB_PIXELS or pixels > BOMB_RATIO * len(content))
 
 
+def _measure_by_decoder(content: bytes, kind: str) -> tuple[int, int]:
+    """Return width and height as the decoder reads them from the header; zeros where it cannot."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with open_image(content, kind) as image:
+                return image.size
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            return 0, 0
+
+
 def open_image(content: bytes, kind: str) -> ImageFile.ImageFile:
     """Return a picture of which only the header has been read; a broken one raises."""
     return _IMAGE_FORMATS[kind](BytesIO(content))
@@ -176,7 +208,12 @@ def open_image(content: bytes, kind: str) -> ImageFile.ImageFile:
 
 def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
     """Return the codes in a picture."""
-    width, height = read_dimensions(file.content, file.type)
+    if file.type == "heif" and file.content[8:12] not in _AVIF_BRANDS:
+        return Contents(unread=("pixels",))  # HEIC has no decoder that is free to ship
+    measured = file.type in _READERS
+    width, height = (read_dimensions if measured else _measure_by_decoder)(file.content, file.type)
+    if not measured and not width:
+        return Contents(unread=("pixels",))
     if min(width, height) < MIN_SIDE:
         return Contents()
     if is_bomb(file.content, width * height):
@@ -240,17 +277,20 @@ def _convert_to_grey(image: Image.Image) -> Image.Image:
     return paper.reduce(factor) if factor > 1 and min(paper.size) // factor >= MIN_SIDE else paper
 
 
-MAX_PAGES = 2
+MAX_PAGES = 8  # the first six and the last two
+LAST_PAGES = 2
+MAX_PAGE_OBJECTS = 5_000  # a plan or a map takes seconds to draw, and no code is hidden among so many lines
 MAX_TEXT_PAGES = 10
 MAX_PAGE_TEXT = 20_000
 MAX_PAGE_SIDE = 1_200
 MAX_PAGE_SIZE = 10 << 20
 _MAX_SCALE = 3.0
+MAX_DRAWING = 2 << 20
 
 
 def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
-    """Return the codes on the first pages of a PDF, and its text. A file that cannot be opened is reported by the PDF
-    reader."""
+    """Return the codes on the pages of a PDF, within a budget of pages, and its text. A file that cannot be opened is
+    reported by its own reader."""
     if len(file.content) > MAX_PAGE_SIZE:
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}
@@ -260,11 +300,16 @@ def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
         document = pypdfium2.PdfDocument(file.content, next(iter(file.seen("document-password")), None))
         try:
             pages = [_read_page_text(document, number) for number in range(min(len(document), MAX_TEXT_PAGES))]
-            for number in range(min(len(document), MAX_PAGES)):
+            numbers = _choose_pages(len(document))
+            unread = ("pixels",) if len(numbers) < len(document) else ()
+            for number in numbers:
                 if not budget.take_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
                     unread = ("pixels",)
                     break
-                codes.update(dict.fromkeys(find_codes(_draw_page(document, number))))
+                if number < LAST_PAGES or _is_simple(document, number):
+                    codes.update(dict.fromkeys(find_codes(_draw_page(document, number))))
+                else:
+                    unread = ("pixels",)
         finally:
             document.close()
     except (pypdfium2.PdfiumError, ValueError, OverflowError, ZeroDivisionError):
@@ -281,9 +326,33 @@ def _read_page_text(document: pypdfium2.PdfDocument, number: int) -> str:
     return text.replace("\r\n", "\n").replace("\ufffe", "").replace("\x02", "")
 
 
+def _choose_pages(count: int) -> list[int]:
+    """Return the pages to look at: all of a short document, else the first and the last ones."""
+    if count <= MAX_PAGES:
+        return list(range(count))
+    return [*range(MAX_PAGES - LAST_PAGES), *range(count - LAST_PAGES, count)]
+
+
+def _is_simple(document: pypdfium2.PdfDocument, number: int) -> bool:
+    page = document[number]  # it is closed with its last reference, so it must outlive the call
+    return int(pypdfium2.raw.FPDFPage_CountObjects(page.raw)) <= MAX_PAGE_OBJECTS
+
+
 def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
     page = document[number]
     scale = min(MAX_PAGE_SIDE / max(*page.get_size(), 1.0), _MAX_SCALE)
     bitmap = page.render(scale=scale, grayscale=True, may_draw_forms=False)
     image: Image.Image = bitmap.to_pil().convert("L")
     return image
+
+
+def find_codes_in_drawing(file: File, budget: UnpackBudget) -> Contents:
+    """Return the codes that an SVG draws with rectangles and paths."""
+    if len(file.content) > MAX_DRAWING:
+        return Contents(unread=("pixels",))
+    image = draw_svg(file.content.decode("utf-8", "replace"))
+    if image is None:
+        return Contents()
+    if not budget.take_image(image.width * image.height):
+        return Contents(unread=("pixels",))
+    return make_code_contents(find_codes(image), file.path)

@@ -13,6 +13,7 @@ from gatepost.files.drawn_codes import find_drawn_codes, may_draw_code
 from gatepost.files.pictures import (
     decode_small,
     find_codes,
+    find_codes_in_drawing,
     find_codes_in_image,
     find_codes_in_pages,
     is_picture,
@@ -24,6 +25,7 @@ MAX_PIECES = 8
 MAX_JOINED = 8
 MAX_TEXTS = 3
 SLACK = 2
+_FINDERS = {"pdf": find_codes_in_pages, "svg": find_codes_in_drawing}
 
 
 def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
@@ -38,8 +40,8 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
         if found is None:
             if is_picture(file):
                 found = find_codes_in_image(file, budget)
-            elif file.type == "pdf":
-                found = find_codes_in_pages(file, budget)
+            elif finder := _FINDERS.get(file.type):
+                found = finder(file, budget)
             elif may_draw_code(file):
                 texts += 1
                 found = _find_in_text(file) if texts <= MAX_TEXTS else Contents(unread=("pixels",))

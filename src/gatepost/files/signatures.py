@@ -1,110 +1,12 @@
 """What a file is, by its first bytes. Names and declared types are claims; the content is what programs open.
 
-The answer is a short name, mostly the usual extension ("exe", "pdf", "ole"); `FAMILIES` groups them and says which
-extensions each may honestly bear.
+The answer is a short name, mostly the usual extension ("exe", "pdf", "ole"); `file_types` says what each of them is.
 """
 
-import msgspec
+import re
 
 HEAD = 1024
 
-
-class Family(msgspec.Struct, frozen=True):
-    """A type of file: the extensions that honestly go with it, and whether opening it runs code."""
-
-    extensions: frozenset[str]
-    executable: bool = False
-
-
-def _make_family(extensions: str, *, executable: bool = False) -> Family:
-    return Family(frozenset(extensions.split()), executable)
-
-
-_ZIP_FORMATS = (
-    "zip docx docm dotx dotm xlsx xlsm xltx xltm xlsb xlam pptx pptm potx ppsx ppsm jar apk odt ods odp epub kmz "
-    "xpi war ear whl vsix ipa key numbers pages thmx nupkg cbz usdz 3mf"
-)
-FAMILIES: dict[str, Family] = {
-    "exe": _make_family("exe dll scr com cpl ocx sys drv pif msstyles mui efi", executable=True),
-    "elf": _make_family("elf so o bin ko axf", executable=True),
-    "macho": _make_family("dylib bundle o", executable=True),
-    "java-class": _make_family("class", executable=True),
-    "lnk": _make_family("lnk", executable=True),
-    "script": _make_family("sh py pl rb bash zsh", executable=True),
-    "zip": _make_family(_ZIP_FORMATS),
-    "pdf": _make_family("pdf ai fdf"),
-    "ole": _make_family("doc dot xls xlt ppt pot pps msg msi msp mst vsd pub db thumbs wps hwp mpp"),
-    "msi": _make_family("msi msp mst", executable=True),
-    "rtf": _make_family("rtf doc"),
-    "onenote": _make_family("one onetoc2"),
-    "cab": _make_family("cab msu"),
-    "chm": _make_family("chm"),
-    "rar": _make_family("rar cbr r00"),
-    "7z": _make_family("7z cb7"),
-    "gzip": _make_family("gz tgz svgz emz gzip"),
-    "bzip2": _make_family("bz2 tbz tbz2"),
-    "xz": _make_family("xz txz"),
-    "zstd": _make_family("zst tzst"),
-    "tar": _make_family("tar ova gem"),
-    "iso": _make_family("iso img udf"),
-    "vhd": _make_family("vhd vhdx"),
-    "ace": _make_family("ace"),
-    "arj": _make_family("arj"),
-    "png": _make_family("png apng"),
-    "jpeg": _make_family("jpg jpeg jpe jfif"),
-    "gif": _make_family("gif"),
-    "bmp": _make_family("bmp dib"),
-    "tiff": _make_family("tif tiff"),
-    "webp": _make_family("webp"),
-    "heif": _make_family("heic heif avif"),
-    "html": _make_family("html htm xhtml shtml mht mhtml hta eml"),
-    "svg": _make_family("svg"),
-    "xml": _make_family("xml xsl xslt svg rss rels vcxproj plist xhtml html kml gpx wsdl xsd config mobileconfig"),
-    "eml": _make_family("eml mht mhtml nws"),
-    "ics": _make_family("ics ical ifb"),
-    "vcard": _make_family("vcf vcard"),
-    "pgp": _make_family("pgp gpg asc sig"),
-    "wav": _make_family("wav"),
-    "mp3": _make_family("mp3"),
-    "mp4": _make_family("mp4 m4a m4v mov 3gp"),
-    "eicar": _make_family("com txt"),
-}
-
-MIME_TYPES: dict[str, str] = {
-    "exe": "application/vnd.microsoft.portable-executable",
-    "elf": "application/x-elf",
-    "java-class": "application/java-vm",
-    "lnk": "application/x-ms-shortcut",
-    "zip": "application/zip",
-    "pdf": "application/pdf",
-    "ole": "application/x-ole-storage",
-    "rtf": "application/rtf",
-    "onenote": "application/onenote",
-    "cab": "application/vnd.ms-cab-compressed",
-    "chm": "application/vnd.ms-htmlhelp",
-    "rar": "application/vnd.rar",
-    "7z": "application/x-7z-compressed",
-    "gzip": "application/gzip",
-    "bzip2": "application/x-bzip2",
-    "xz": "application/x-xz",
-    "zstd": "application/zstd",
-    "tar": "application/x-tar",
-    "iso": "application/x-iso9660-image",
-    "png": "image/png",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "bmp": "image/bmp",
-    "tiff": "image/tiff",
-    "webp": "image/webp",
-    "html": "text/html",
-    "svg": "image/svg+xml",
-    "xml": "application/xml",
-    "ics": "text/calendar",
-    "vcard": "text/vcard",
-    "mp3": "audio/mpeg",
-    "mp4": "video/mp4",
-    "wav": "audio/wav",
-}
 
 _PREFIXES: tuple[tuple[bytes, str], ...] = (
     (b"MZ", "exe"),
@@ -144,6 +46,51 @@ _PREFIXES: tuple[tuple[bytes, str], ...] = (
     (b"-----BEGIN PGP", "pgp"),
     (b"ID3", "mp3"),
 )
+# What else holds files. These are recognised so that they can be named; nothing here unpacks them (see `CONTAINERS`).
+_PREFIXES += (
+    (b"\x1f\x9d", "compress"),
+    (b"LZIP\x01", "lzip"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\x02\x21\x4c\x18", "lz4"),
+    (b"!<arch>\n", "ar"),
+    (b"!<thin>\n", "ar"),
+    (b"070701", "cpio"),
+    (b"070702", "cpio"),
+    (b"070707", "cpio"),
+    (b"\xc7\x71", "cpio"),
+    (b"\x71\xc7", "cpio"),
+    (b"\xed\xab\xee\xdb", "rpm"),
+    (b"SZDD\x88\xf0\x27\x33", "szdd"),
+    (b"SZ \x88\xf0\x27\x33\xd1", "szdd"),
+    (b"KWAJ\x88\xf0\x27\xd1", "kwaj"),
+    (b"MSWIM\0\0\0", "wim"),
+    (b"WLPWM\0\0\0", "wim"),
+    (b"xar!", "xar"),
+    (b"hsqs", "squashfs"),
+    (b"sqsh", "squashfs"),
+    (b"\x45\x3d\xcd\x28", "cramfs"),
+    (b"\x28\xcd\x3d\x45", "cramfs"),
+    (b"KDMV", "vmdk"),
+    (b"COWD", "vmdk"),
+    (b"# Disk DescriptorFile", "vmdk"),
+    (b"QFI\xfb", "qcow2"),
+    (b"ALZ\x01", "alz"),
+    (b"EGGA", "egg"),
+    (b"RE~^", "rar1"),
+    (b"StuffIt", "stuffit"),
+    (b"SIT!", "stuffit"),
+    (b"ZOO ", "zoo"),
+    (b"LRZI", "lrzip"),
+    (b"7kSt", "zpaq"),
+    (b"zPQ", "zpaq"),
+    (b"ArC\x01", "freearc"),
+    (b"WARC/", "warc"),
+    (b"IsZ!", "isz"),
+    (b"!BDN", "pst"),
+    (b"\x78\x9f\x3e\x22", "tnef"),
+    (b"dex\n0", "dex"),
+    (b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c", "onenote"),
+)
 _BY_FIRST: dict[int, tuple[tuple[bytes, str], ...]] = {
     first: tuple(pair for pair in _PREFIXES if pair[0][0] == first) for first in {magic[0] for magic, _ in _PREFIXES}
 }
@@ -174,6 +121,10 @@ def _is_confirmed(name: str, content: bytes) -> bool:
         return len(content) > 34 and content[2] < 0xFF and content[3] < 0x0B
     if name == "script":
         return b"/" in content[:64].split(b"\n", 1)[0]
+    if name == "cpio" and content[:1] in b"\xc7\x71":
+        return len(content) > 26 and int.from_bytes(content[20:22], "little" if content[0] == 0xC7 else "big") < 1_024
+    if name == "zoo":
+        return content[20:24] == b"\xdc\xa7\xc4\xfd"
     return True
 
 
@@ -187,21 +138,90 @@ def _is_installer(content: bytes) -> bool:
 
 def _identify_further_in(content: bytes) -> str:
     """Return the type by a signature that does not stand at the start; "" where there is none."""
-    if b"%PDF-" in content[:HEAD]:  # readers look for it in the first kilobyte
+    for place, magic, name in _INSIDE:
+        if content.startswith(magic, place):
+            return name
+    if is_pdf(content):
         return "pdf"
-    if content[257:262] == b"ustar":
-        return "tar"
-    if content[7:14] == b"**ACE**":
-        return "ace"
     if content[4:8] == b"ftyp":
-        return "heif" if content[8:12] in (b"heic", b"heix", b"mif1", b"avif") else "mp4"
+        return "heif" if content[8:12] in _HEIF_BRANDS else "mp4"
     if content[:4] == b"RIFF":
         return {b"WEBP": "webp", b"WAVE": "wav"}.get(content[8:12], "data")
-    if content[0x8001:0x8006] in (b"CD001", b"BEA01"):
-        return "iso"
+    if content[2:4] in (b"-l", b"-p") and content[6:7] == b"-" and len(content) > 21:
+        return "lzh"
+    if content[1:4] == b"\x2a\x4d\x18" and content[0] & 0xF0 == 0x50:  # a skippable frame comes first
+        return "lz4" if _follows_skipped(content, b"\x04\x22\x4d\x18") else "zstd"
+    if content[0] == 0x30 and _is_cms(content):
+        return "cms"
+    if _is_lzma(content):
+        return "lzma"
+    return _identify_disk(content)
+
+
+def is_pdf(content: bytes) -> bool:
+    """Return whether readers of PDF would open it: they look for its mark in the first kilobyte. It may be something
+    else as well, such as a tar whose first file is a PDF."""
+    return b"%PDF-" in content[:HEAD]
+
+
+_HEIF_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis"})
+_INSIDE: tuple[tuple[int, bytes, str], ...] = (
+    (257, b"ustar", "tar"),
+    (7, b"**ACE**", "ace"),
+    (4, b"jP  \r\n\x87\n", "jpeg2000"),
+    (0, b"\xff\x4f\xff\x51", "jpeg2000"),
+    (0, b"\0\0\x01\0", "ico"),
+    (0x8001, b"CD001", "iso"),
+    (0x8001, b"BEA01", "iso"),
+    (0x40, b"\x7f\x10\xda\xbe", "vdi"),
+    (3, b"NTFS    ", "ntfs"),
+    (32, b"NXSB", "hfs"),
+)
+_SIGNED_OR_ENVELOPED = bytes.fromhex("06092a864886f70d0107")
+_CMS_OTHERS = bytes.fromhex("060b2a864886f70d01091001")
+
+
+def _is_cms(content: bytes) -> bool:
+    """Return whether this is a message of RFC 5652: a sequence that starts with one of its object identifiers."""
+    return any(content.find(mark, 0, 24) > 0 for mark in (_SIGNED_OR_ENVELOPED, _CMS_OTHERS))
+
+
+def _is_lzma(content: bytes) -> bool:
+    """Return whether this is the old .lzma form, which has no signature: plausible properties, a dictionary of a usual
+    size, an unpacked size that is unknown or below a terabyte, and the first byte of the range coder, which is 0."""
+    if len(content) < 18 or content[0] >= 225 or content[13] != 0:
+        return False
+    dictionary, size = int.from_bytes(content[1:5], "little"), int.from_bytes(content[5:13], "little")
+    usual = dictionary >= 4096 and (dictionary & (dictionary - 1) == 0 or dictionary % (3 << 11) == 0)
+    return usual and (size == (1 << 64) - 1 or 0 < size < 1 << 40)
+
+
+def _follows_skipped(content: bytes, magic: bytes) -> bool:
+    place = 0
+    for _ in range(64):
+        if content[place + 1 : place + 4] != b"\x2a\x4d\x18":
+            break
+        place += 8 + int.from_bytes(content[place + 4 : place + 8], "little")
+    return content.startswith(magic, place)
+
+
+def _identify_disk(content: bytes) -> str:
+    """Return the type of a raw image of a disk or of one file system on it."""
     if content[-512:-504] == b"conectix":  # a disc of fixed size has its mark at the end only
         return "vhd"
-    return ""
+    if content[-512:-508] == b"koly":
+        return "dmg"
+    if content[1024:1026] in (b"H+", b"HX", b"BD") and len(content) > 4096:
+        return "hfs"
+    if content[1080:1082] == b"\x53\xef" and len(content) > 4096 and int.from_bytes(content[1048:1052], "little") < 7:
+        return "ext"
+    if content[510:512] != b"\x55\xaa":
+        return ""
+    if content[0] in (0xEB, 0xE9) and content[11:13] in (b"\0\x02", b"\0\x04", b"\0\x08", b"\0\x10"):
+        return "fat"
+    entries = [content[place : place + 16] for place in range(446, 510, 16)]
+    is_table = all(entry[0] in (0, 0x80) for entry in entries) and any(entry[4] for entry in entries)
+    return "disk" if is_table and len(content) > 1024 else ""
 
 
 def _identify_text(content: bytes) -> str:
@@ -212,4 +232,29 @@ def _identify_text(content: bytes) -> str:
         return "svg"
     if head.startswith(b"<?xml"):
         return "html" if b"<html" in head else "xml"
-    return "data" if b"\0" in content[:HEAD] else "text"
+    if b"\0" in content[:HEAD]:
+        return "data"
+    return _identify_message(head) or "text"
+
+
+_FIELDS = re.compile(rb"(?:[!-9;-~]{1,60}[ \t]*:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n){0,20}){1,60}")
+_MAIL_FIELDS = re.compile(
+    rb"^(?:from|to|date|subject|received|return-path|message-id|mime-version|content-type|content-transfer-encoding|"
+    rb"delivered-to|x-mailer|x-mozilla-status|reply-to)[ \t]*:",
+    re.MULTILINE,
+)
+_MIME_FIELDS = re.compile(rb"^(?:mime-version[ \t]*:|content-type[ \t]*:[ \t]*[\w-]{1,40}/)", re.MULTILINE)
+
+
+def _identify_message(head: bytes) -> str:
+    """Return "eml" for a message or web archive (RFC 5322, RFC 2557) and "mbox" for a mailbox, by the fields at the
+    start; `head` is in lower case. Text may start with one such line, so two are asked for, or one of MIME's."""
+    box = head.startswith(b"from ")
+    start = head.find(b"\n") + 1 if box else 0
+    fields = _FIELDS.match(head, start) if start >= 0 else None
+    if fields is None:
+        return ""
+    found = len({name.strip() for name in _MAIL_FIELDS.findall(fields.group())})
+    if found >= 2 or _MIME_FIELDS.search(fields.group()):
+        return "mbox" if box else "eml"
+    return ""

@@ -49,6 +49,11 @@ class File(msgspec.Struct, frozen=True):
         """The SHA-256 of what a person would call the file: the document, where this is a part of one."""
         return self.within or self.sha256
 
+    @property
+    def not_read(self) -> tuple[str, ...]:
+        """Everything that was not read, in words: why the walk stopped here, and what is encrypted in it."""
+        return (*self.unread, *(f"encrypted ({form})" for form in dict.fromkeys(self.seen("encrypted"))))
+
     def seen(self, trait: str) -> tuple[str, ...]:
         """Return the details of one trait, as often as it was seen."""
         return tuple(found.detail for found in self.traits if found.name == trait)
@@ -56,12 +61,13 @@ class File(msgspec.Struct, frozen=True):
 
 class Member(msgspec.Struct, frozen=True):
     """One entry of an archive: every name that some program would give it, its bytes as far as they were read, and the
-    password that opened it, where one had to be found."""
+    password that opened it, where one had to be found. `declared` is the type of a body in a message that is a file."""
 
     names: tuple[str, ...]
     content: bytes
     unread: UnreadReason | None = None
     password: str = ""
+    declared: str = ""
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -80,7 +86,7 @@ MAX_FILES = 2_000
 MAX_BYTES = 128 << 20
 MAX_READ = 256 << 20
 MAX_RATIO = 250
-MAX_IMAGES = 8
+MAX_IMAGES = 12
 MAX_PIXELS = 24_000_000
 MAX_ATTEMPTS = 2_000  # one is a key of a zip, about half a millisecond
 MAX_SLOW = 1 << 20  # about a second
@@ -91,11 +97,13 @@ RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of 
 
 class UnpackBudget:
     """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images`, `pixels`, `text` and
-    `text_source` are what was used of it."""
+    `text_source` are what was used of it. Without `native`, libraries that are not memory-safe are not called: for
+    processes that are not sealed."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES, *, native: bool = True) -> None:
         self.max_bytes = max_bytes
         self.max_files = max_files
+        self.native = native
         self.spent = 0
         self.read = 0
         self.files = 0

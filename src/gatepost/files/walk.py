@@ -60,7 +60,10 @@ def _make_attached_file(part: Part) -> File:
 
 
 def _make_file(path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "") -> File:
-    return File(path, content, identify(content), sha256(content).hexdigest(), names, declared, within=within)
+    kind = identify(content)
+    if kind in ("eml", "mbox") and declared.startswith("text/") and not names:
+        kind = "text"  # a letter that quotes a header
+    return File(path, content, kind, sha256(content).hexdigest(), names, declared, within=within)
 
 
 def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
@@ -76,6 +79,8 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
     unread: dict[UnreadReason, None] = dict.fromkeys(contents.unread)
     traits: dict[Trait, None] = dict.fromkeys(contents.traits)
     within = file.document if file.within or dispatch.is_document(file) else ""
+    if dispatch.is_message(file):
+        within = ""  # what is attached to a message is a file of its own, wherever the message is
     for member in chain(contents.members, members or ()):
         if not budget.take_file():
             unread["count"] = None
@@ -85,6 +90,8 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
             unread[member.unread] = None
         if member.password:
             traits[Trait("opened-with-password", member.password)] = None
-        name = member.names[0] or "unnamed"
-        inside.append(_make_file(f"{file.path}/{name}", member.content, member.names, within=within))
+        name = (member.names[0] if member.names else member.declared) or "unnamed"
+        inside.append(_make_file(f"{file.path}/{name}", member.content, member.names, member.declared, within))
+    if not inside and not unread and unpack.is_container(file) and not unpack.is_empty(file):
+        unread["damaged"] = None  # a container that gives nothing was not read
     return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links, contents.text)

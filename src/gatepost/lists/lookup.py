@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from itertools import chain, islice
-from pathlib import PurePosixPath
 
 from gatepost.auth.results import Authentication
-from gatepost.files.signatures import MIME_TYPES
+from gatepost.files.file_names import list_extensions
+from gatepost.files.file_types import MIME_TYPES
 from gatepost.files.values import File
 from gatepost.lists.subjects import Role, Subject
 from gatepost.mail.addresses import parse_addresses
@@ -56,7 +56,7 @@ def _collect_types(file: File) -> set[str]:
     if file.type not in _NO_TYPES:
         kinds.add(file.type)
     for name in file.names:
-        suffixes = [suffix[1:].lower() for suffix in PurePosixPath(name).suffixes[-3:]]
-        kinds.update(suffixes)
-        kinds.update(".".join(suffixes[start:]) for start in range(len(suffixes) - 1))
+        extensions = list_extensions(name)[:3]
+        kinds.update(extensions)
+        kinds.update(".".join(reversed(extensions[: count + 1])) for count in range(1, len(extensions)))
     return kinds - {""}

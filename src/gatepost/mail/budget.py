@@ -28,6 +28,7 @@ class ReadLimits(msgspec.Struct, frozen=True):
     alternatives: int = 200
     alternative_bytes: int = 8 * _MIB
     defects: int = 200
+    rich_text: int = 2 * _MIB
 
 
 class ReadWork(msgspec.Struct):
@@ -41,6 +42,7 @@ class ReadWork(msgspec.Struct):
     alternative_bytes: int = 0
     segments: int = 0
     addresses: int = 0
+    rich_text: int = 0
 
 
 class ReadBudget:

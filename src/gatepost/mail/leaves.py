@@ -18,6 +18,7 @@ import msgspec
 
 from gatepost.kinds import (
     LIMIT_ALTERNATIVES,
+    LIMIT_DECODED_SIZE,
     MIME_BINHEX,
     MIME_BROKEN_BASE64,
     MIME_BROKEN_BINHEX,
@@ -245,9 +246,13 @@ def _find_readings(
 def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> Iterator[EmbeddedFile]:
     if content.startswith(tnef.SIGNATURE):
         budget.note(MIME_TNEF, path)
-        for file in tnef.find_tnef(content):
+        for file in tnef.find_tnef(content, budget.limits.rich_text - budget.work.rich_text):
             if not file.whole:
                 budget.note(MIME_BROKEN_TNEF, path)
+            if file.content_type == tnef.PACKED_RTF:
+                budget.note(LIMIT_DECODED_SIZE, path)
+            elif file.content_type == "application/rtf":
+                budget.work.rich_text += len(file.content)
             yield file
         return
     # A binary file may hold such a line by chance; what is not text has its own reader.

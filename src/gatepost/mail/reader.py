@@ -19,6 +19,7 @@ from gatepost.kinds import (
 )
 from gatepost.mail import addresses
 from gatepost.mail.budget import ReadBudget
+from gatepost.mail.encodings.cms import open_cms
 from gatepost.mail.encodings.transfer import DecodedBody
 from gatepost.mail.headers import unfold
 from gatepost.mail.leaves import decode_body, is_line_start, read_leaf, reread
@@ -27,6 +28,7 @@ from gatepost.mail.text import read_texts
 from gatepost.mail.tree import MimeNode, MimeTree
 from gatepost.names import Address
 
+_SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
 _CHUNK = 1 << 20
 _FIELD_START = b"content-t"
 _MOST_OCCURRENCES = 2_000
@@ -95,13 +97,19 @@ class MessageParts:
         return self._find_attached_message(node)
 
     def _find_attached_message(self, node: MimeNode) -> bytes | None:
-        """Return the bytes of a message that is attached as a mere file: mail programs open it all the same."""
+        """Return the bytes of a message that is attached as a mere file, or that is signed as one opaque block: mail
+        programs open both all the same."""
         part = node.part
-        if part is None or not part.content or not any(name.lower().endswith(".eml") for name in part.names):
+        if part is None or not part.content:
             return None
-        if node.depth >= self._budget.limits.depth or not self._budget.take_part(node.path):
+        inner = b""
+        if any(name.lower().rstrip(". ").endswith(".eml") for name in part.names):
+            inner = part.content
+        elif part.content_type in _SMIME_TYPES or any(name.lower().endswith(".p7m") for name in part.names):
+            inner = open_cms(part.content).content
+        if not inner or node.depth >= self._budget.limits.depth or not self._budget.take_part(node.path):
             return None
-        return part.content
+        return inner if self._budget.take_decoded(0 if inner is part.content else len(inner), node.path) else None
 
     def _read_childless(self, node: MimeNode, body: bytes) -> bytes | None:
         """Read a multipart in which no part was found: it is a leaf, or encoded as a whole. Return the decoded bytes to

@@ -19,8 +19,8 @@ import msgspec
 
 from gatepost.files.yara import YaraRules, YaraRulesError, compile_rules
 from gatepost.stages import INDISPENSABLE, STAGES
-from gatepost.textmodel.deployed import DeployedModels, load_models, load_shipped_models
-from gatepost.textmodel.model import ModelError
+from gatepost.textmodel.deployed import DeployedModels, ModelBlend, load_models, load_shipped_models
+from gatepost.textmodel.model import ModelError, load_model
 from gatepost.workers.protocol import Loaded, Spawn, WorkerStarted
 from gatepost.workers.sandbox import die_with_parent, ignore_signals
 from gatepost.workers.status_page import StageNames, StatusPage
@@ -115,6 +115,7 @@ def main() -> None:
         Loader(socket.socket(fileno=descriptor), data, stages).serve()
     except ConnectionError:
         pass
+    os._exit(0)  # native libraries complain on standard error when the interpreter takes them apart
 
 
 def _load_rules(folder: str) -> YaraRules | None:
@@ -126,8 +127,10 @@ def _load_rules(folder: str) -> YaraRules | None:
 
 
 def _load_models(folder: str) -> DeployedModels:
-    """The shipped text model, and the operator's own where there are any."""
+    """The shipped text model, and the operator's own where there are any; of a file, that model alone."""
     try:
+        if folder and Path(folder).is_file():
+            return DeployedModels(ModelBlend((load_model(Path(folder)),)))
         return load_models(Path(folder)) if folder else load_shipped_models()
     except ModelError as fault:
         sys.exit(f"gatepost: the text models in {folder}: {fault}")

@@ -196,7 +196,10 @@ def _files() -> dict[str, bytes]:
         "a.rtf": rb"{\rtf1 hello}",
         "a.doc": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504),
         "a.zst": zstandard.compress(b"text"),
+        "a.eml": b"From: a@sender.example\nSubject: text\nMIME-Version: 1.0\n\ntext",
+        "a.lzma": lzma.compress(b"text", lzma.FORMAT_ALONE),
         **{f"a.{form}": _picture(form) for form in ("png", "jpeg", "gif", "bmp", "webp")},
+        **{f"a.{form}": _picture(form) for form in ("tiff", "ico", "jpeg2000", "avif")},
     }
 
 

@@ -112,6 +112,7 @@ def test_protected_documents() -> None:
     findings = list(protected_document(Reading(files=(protected, plain, opened, given))))
     assert [(finding.where, finding.kind) for finding in findings] == [
         ("1/a.docx", "limit:encrypted"),
+        ("1/a.docx", "file:encrypted-document"),
         ("3/c.xlsx", "file:default-password"),
         ("4/d.pdf", "file:document-password"),
     ]

@@ -46,12 +46,17 @@ def block5(kind: int, flags: int, body: bytes) -> bytes:
 
 
 def newer(
-    name: str = "in.txt", method: int = 0, extra: bytes = b"", content: bytes = PAYLOAD, crypt: bool = False
+    name: str = "in.txt",
+    method: int = 0,
+    extra: bytes = b"",
+    content: bytes = PAYLOAD,
+    crypt: bool = False,
+    kind: int = 0,
 ) -> bytes:
     """A RAR 5 archive with one file."""
     raw = name.encode()
     body = varying(len(extra)) if extra else b""
-    body += varying(len(content)) + varying(4) + varying(len(content)) + varying(0o100644)
+    body += varying(len(content)) + varying(4 | kind) + varying(len(content)) + varying(0o100644)
     body += (
         zlib.crc32(content).to_bytes(4, "little") + varying(method << 7) + varying(1) + varying(len(raw)) + raw + extra
     )
@@ -140,3 +145,14 @@ def test_no_damage_raises(sample: bytes, data: st.DataObject) -> None:
 def test_no_headers_raise(content: bytes) -> None:
     for mark in (rar.RAR4, rar.RAR5):
         list(rar.read_members(mark + content, UnpackBudget()))
+
+
+@pytest.mark.parametrize("bits", [11, 15, 31])
+def test_a_dictionary_beyond_the_limit_is_not_given_to_a_decoder(bits: int) -> None:
+    """One field of the header asks for up to 4 GB (or more in later versions); 128 MB are given."""
+    outer, inner = files_of(newer(method=1 | bits << 3))
+    assert (outer.unread, inner.names, inner.content) == (("unsupported",), ("in.txt",), b"")
+
+
+def test_a_folder_with_content_is_said() -> None:
+    assert "unsupported" in files_of(newer(kind=1))[0].unread

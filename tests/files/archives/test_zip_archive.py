@@ -2,6 +2,7 @@
 
 import base64
 import io
+import struct
 import zipfile
 import zlib
 
@@ -148,3 +149,33 @@ def test_no_damage_raises(name: str, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     assert files_of(bytes(content), "password 7361")
+
+
+def large(content: bytes, *, end: bool) -> bytes:
+    """A zip whose sizes stand in the extra fields of zip64, as writers do that do not know them beforehand."""
+    name, packed = b"in.txt", zlib.compress(content)[2:-4]
+    extra = struct.pack("<HHQQ", 1, 16, len(content), len(packed))
+    most = 0xFFFFFFFF
+    local = b"PK\x03\x04" + struct.pack(
+        "<HHHHHIIIHH", 45, 0, 8, 0, 0, zlib.crc32(content), most, most, len(name), len(extra)
+    )
+    data = local + name + extra + packed
+    wide = struct.pack("<HHQQQ", 1, 24, len(content), len(packed), 0)
+    entry = struct.pack(
+        "<HHHHHHIIIHHHHHII", 45, 45, 0, 8, 0, 0, zlib.crc32(content), most, most, len(name), len(wide), 0, 0, 0, 0, most
+    )
+    directory = b"PK\x01\x02" + entry + name + wide
+    tail = b""
+    if end:
+        tail = b"PK\x06\x06" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 1, 1, len(directory), len(data))
+        tail += b"PK\x06\x07" + struct.pack("<IQI", 0, len(data) + len(directory), 1)
+    size, offset = (most, most) if end else (len(directory), len(data))
+    return data + directory + tail + b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, size, offset, 0)
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_sizes_of_zip64(end: bool) -> None:
+    (member,) = zip_archive.read_members(large(b"the payload" * 99, end=end), UnpackBudget())
+    assert (member.names, member.content, member.unread) == (("in.txt",), b"the payload" * 99, None)
+    (behind,) = zip_archive.read_members(b"stub" * 9 + large(b"the payload" * 99, end=end), UnpackBudget())
+    assert behind.content == member.content

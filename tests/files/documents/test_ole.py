@@ -166,3 +166,31 @@ def test_streams_that_share_their_sectors_cost_no_more_than_the_budget(compound:
 def first_sector(content: bytes, name: str) -> int:
     place = content.find(name.encode("utf-16-le").ljust(64, b"\0"))
     return int(struct.unpack_from("<I", content, place + 116)[0])
+
+
+def test_a_message_to_many_is_read_whole(compound: Compounds) -> None:
+    """A dozen streams for each of two hundred recipients are no reason to stop."""
+    streams = {"__properties_version1.0": bytes(32), "__substg1.0_1000001F": "see".encode("utf-16-le")}
+    for number in range(200):
+        for value in range(0x3001, 0x300D):
+            streams[f"__recip_version1.0_#{number:08X}/__substg1.0_{value:04X}001F"] = b"a\0"
+    streams["__attach_version1.0_#00000000/__substg1.0_37010102"] = b"MZ\0"
+    found = contents(compound(streams))
+    assert found.unread == ()
+    assert {member.content for member in found.members} == {b"see", b"MZ\0"}
+
+
+def test_the_table_of_property_names_is_no_body(compound: Compounds) -> None:
+    streams = {"__properties_version1.0": bytes(32), "__nameid_version1.0/__substg1.0_10130102": b"<script>x</script>"}
+    assert contents(compound(streams)).members == ()
+
+
+def test_rich_text_of_a_message_is_unpacked(compound: Compounds) -> None:
+    rtf = rb'{\rtf1\fromhtml1 {\*\htmltag84 <a href="https://evil.example/">}x{\*\htmltag92 </a>}}'
+    body = b"".join(b"\0" + rtf[at : at + 8] for at in range(0, len(rtf), 8))
+    packed = struct.pack("<II", len(body) + 12, len(rtf)) + b"LZFu" + bytes(4) + body
+    found = contents(compound({"__properties_version1.0": bytes(32), "__substg1.0_10090102": packed}))
+    assert {member.names[0]: member.content for member in found.members} == {
+        "body.rtf": rtf,
+        "body.html": b'<a href="https://evil.example/">x</a>',
+    }

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.budget import ReadBudget
-from gatepost.mail.encodings.tnef import SIGNATURE, find_tnef
+from gatepost.mail.encodings.tnef import PACKED_RTF, SIGNATURE, find_tnef
 from gatepost.mail.reader import MessageParts
 
 
@@ -75,3 +75,15 @@ def test_part_of_a_message() -> None:
 def test_any_bytes(junk: bytes, cut: int) -> None:
     list(find_tnef(SIGNATURE + junk))
     list(find_tnef(container(*ATTACHED)[:cut] + junk))
+
+
+def test_rich_text_has_a_budget() -> None:
+    """A megabyte of compressed text takes half a second, so that only so much of it is unpacked."""
+    packed = struct.pack("<II", 12, 900 << 10) + b"LZFu" + bytes(4) + (b"\0" + b"a" * 8) * (900 << 7)
+    raw = container(attribute(1, 0x9003, table(*[prop(0x0102, 0x1009, packed)] * 4)))
+    files = list(find_tnef(raw))
+    assert [file.content_type for file in files] == ["application/rtf", *[PACKED_RTF] * 3]
+    budget = ReadBudget()
+    MessageParts(b"From: a@b\r\nContent-Type: application/ms-tnef; name=winmail.dat\r\n\r\n" + raw, budget)
+    assert budget.work.rich_text <= budget.limits.rich_text
+    assert "limit:decoded-size" in [defect.kind for defect in budget.defects]

@@ -1,5 +1,6 @@
 """What the readers of files note about a document, page, invitation or encrypted part."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -10,6 +11,7 @@ from gatepost.kinds import (
     FILE_DEFAULT_PASSWORD,
     FILE_DOCUMENT_PASSWORD,
     FILE_EMBEDDED_OBJECT,
+    FILE_ENCRYPTED_DOCUMENT,
     FILE_EQUATION_EDITOR,
     FILE_EXCEL4_MACRO,
     FILE_HTML_FORM,
@@ -37,6 +39,7 @@ from gatepost.kinds import (
 )
 from gatepost.mail.message import Part
 from gatepost.names import org_domain
+from gatepost.strengths import coefficients
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -48,6 +51,8 @@ class Stated(msgspec.Struct, frozen=True):
     joined: bool = True
 
 
+(_INSIDE,) = coefficients(FILE_REMOTE_TEMPLATE, "inside")
+_HOST = re.compile(r"\s*(?:file:)?[\\/]{2,6}([^\\/\s]{1,255})[\\/]", re.IGNORECASE)
 BY_TRAIT: dict[str, Stated] = {
     "macro": Stated(FILE_MACRO),
     "macro-autorun": Stated(FILE_MACRO_AUTORUN),
@@ -104,7 +109,15 @@ def traits(reading: Reading) -> Iterator[Finding]:
             details = dict.fromkeys(file.seen(name)) if stated.joined else file.seen(name)
             for detail in [", ".join(details)] if stated.joined else details:
                 facts = {stated.fact: detail}
-                yield stated.kind.at(file.path, strength=1.0, about=file.document, **facts)
+                strength = _weigh_template(detail) if name == "remote-template" else 1.0
+                yield stated.kind.at(file.path, strength=strength, about=file.document, **facts)
+
+
+def _weigh_template(target: str) -> float:
+    """Return less for a template on a computer without a domain: documents of a company name its own file server, and
+    nobody outside can answer under such a name."""
+    host = _HOST.match(target)
+    return _INSIDE if host and "." not in host[1] and ":" not in host[1] and "@" not in host[1] else 1.0
 
 
 _SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
@@ -115,12 +128,13 @@ _ENVELOPED_IDENTIFIERS = (
 )
 
 
-@check(LIMIT_ENCRYPTED, FILE_DEFAULT_PASSWORD, FILE_DOCUMENT_PASSWORD)
+@check(LIMIT_ENCRYPTED, FILE_ENCRYPTED_DOCUMENT, FILE_DEFAULT_PASSWORD, FILE_DOCUMENT_PASSWORD)
 def protected_document(reading: Reading) -> Iterator[Finding]:
     """Content that only its recipient can read: password-protected documents, S/MIME (RFC 8551) and OpenPGP (RFC 9580).
 
-    Doctors, lawyers and banks send such mail every day, so it is stated and weighs nothing. (An encrypted archive is
-    another matter: it is how programs travel.) A workbook under the password that Excel tries by itself is hidden from
+    Doctors, lawyers and banks send such mail every day, so it is stated and weighs nothing; a document that no password
+    in the mail opens adds a little to other signs. (An encrypted archive is another matter: it is how programs travel.)
+    A workbook under the password that Excel tries by itself is hidden from
     scanners only; old write-protected ones look the same. So is a document whose password stands beside it.
     """
     for part in reading.message.parts:
@@ -129,6 +143,8 @@ def protected_document(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         for form in dict.fromkeys(file.seen("encrypted")):
             yield LIMIT_ENCRYPTED.at(file.path, about=file.document, form=form)
+            if form != "S/MIME":
+                yield FILE_ENCRYPTED_DOCUMENT.at(file.path, about=file.document, form=form)
         if file.seen("default-password"):
             yield FILE_DEFAULT_PASSWORD.at(file.path, about=file.document, type=file.type)
         for password in file.seen("document-password"):

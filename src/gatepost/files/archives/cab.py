@@ -1,7 +1,7 @@
 """Cabinet files ([MS-CAB]): folders of blocks, each block up to 32 KB of what the files in it are cut from.
 
-MSZIP blocks are deflate with the block before as dictionary. LZX and Quantum are left to libarchive where it is
-installed.
+MSZIP blocks are deflate with the block before as dictionary. LZX and Quantum are named and not unpacked: no
+library does it safely.
 """
 
 import zlib
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gatepost.files.archives import libarchive
 from gatepost.files.values import BrokenError, ByteSource, Member, UnpackBudget, UnreadReason
 
 _NONE, _MSZIP = 0, 1
@@ -50,9 +49,6 @@ def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str]
         folders, entries = _read_directory(content, budget.max_files)
     except BrokenError:
         yield Member(("",), b"", "damaged")
-        return
-    if any(folder.method & 15 not in (_NONE, _MSZIP) for folder in folders) and libarchive.is_installed():
-        yield from libarchive.read_members(content, "cab", budget, [entry.name for entry in entries])
         return
     runs: dict[int, _UnpackedFolder] = {}
     for entry in entries:

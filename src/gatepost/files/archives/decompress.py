@@ -79,6 +79,29 @@ def xz(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     return _decompress(lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), data, limit, b"\xfd7zXZ\0")
 
 
+def lzip(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
+    """Decompress lzip, all members: a header of six bytes, a raw LZMA stream, a trailer of twenty."""
+    out: list[bytes] = []
+    place, left = 0, limit
+    for _ in range(MAX_MEMBERS):
+        if bytes(data[place : place + 5]) != b"LZIP\x01" or len(data) < place + 26:
+            return b"".join(out), None if place and place >= len(data) else "damaged"
+        code = data[place + 5]
+        size = (1 << (code & 31)) - (1 << (code & 31)) // 16 * (code >> 5)
+        if not 4096 <= size <= 2 * MAX_WINDOW:
+            return b"".join(out), "unsupported"
+        chain = [{"id": lzma.FILTER_LZMA1, "dict_size": size, "lc": 3, "lp": 0, "pb": 2}]
+        pieces: list[bytes] = []
+        worker = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain)
+        end, unread = _decompress_stream(worker, data, place + 6, pieces, left)
+        out += pieces
+        left -= sum(map(len, pieces))
+        if unread:
+            return b"".join(out), unread
+        place = end + 20
+    return b"".join(out), "count"
+
+
 def zstd(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """Decompress zstd (RFC 8878), all frames, with a cap on the window."""
     out: list[bytes] = []

@@ -1,8 +1,11 @@
-"""Archives that only libarchive can unpack, where it is installed: rar, and rare methods of 7z and cab.
+"""Archives that only libarchive can unpack, where it is installed: rar, and rare methods of 7z.
 
 The library is loaded with this module, since a sealed worker can load nothing; it reads from memory and is asked for a
-limited number of bytes. Names come from our own readers: libarchive's depend on the locale. A failure is reported as
-unsupported, not as damaged, because libarchive is asked only for what no other reader can unpack.
+limited number of bytes. It is native code with a history of memory errors, so callers give it only what their own
+reading of the headers found in order and within the limits of memory (a dictionary of 4 GB is one field of a header).
+Cabinets are not given to it: a crafted one corrupted memory in its reader. Names come from our own readers:
+libarchive's depend on the locale. A failure is reported as unsupported, not as damaged, because libarchive is asked
+only for what no other reader can unpack.
 """
 
 import ctypes
@@ -13,9 +16,9 @@ import msgspec
 
 from gatepost.files.values import Member, UnpackBudget, UnreadReason
 
-Format = Literal["rar", "7z", "cab"]
+Format = Literal["rar", "7z"]
 
-_FORMATS: dict[Format, tuple[str, ...]] = {"rar": ("rar", "rar5"), "7z": ("7zip",), "cab": ("cab",)}
+_FORMATS: dict[Format, tuple[str, ...]] = {"rar": ("rar", "rar5"), "7z": ("7zip",)}
 _STEP = 256 << 10
 _OK, _END, _WARN = 0, 1, -20
 _DIRECTORY = 0o040000
@@ -42,7 +45,7 @@ def _load_library() -> Any:
     for name in ("archive_entry_pathname_utf8", "archive_entry_filetype", "archive_entry_is_data_encrypted"):
         getattr(library, name).argtypes = (ctypes.c_void_p,)
     library.archive_read_free.argtypes = (ctypes.c_void_p,)
-    for name in ("rar", "rar5", "7zip", "cab"):
+    for name in ("rar", "rar5", "7zip"):
         getattr(library, f"archive_read_support_format_{name}").argtypes = (ctypes.c_void_p,)
     return library
 
@@ -53,6 +56,11 @@ _LIBRARY = _load_library()
 def is_installed() -> bool:
     """Return whether libarchive is installed."""
     return _LIBRARY is not None
+
+
+def is_usable(budget: UnpackBudget) -> bool:
+    """Return whether libarchive is installed, and may be called in this process."""
+    return _LIBRARY is not None and budget.native
 
 
 def read_members(content: bytes, kind: Format, budget: UnpackBudget, names: Sequence[str]) -> Iterator[Member]:

@@ -5,6 +5,7 @@ installed, else what is packed is said to be unread. Formats: technote.txt of RA
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 import msgspec
 
@@ -15,6 +16,7 @@ RAR4 = b"Rar!\x1a\x07\x00"
 RAR5 = b"Rar!\x1a\x07\x01\x00"
 SFX_SIZE = 1 << 20  # how far into a file WinRAR looks for its mark
 MAX_BLOCKS = 20_000
+MAX_WINDOW = 128 << 20  # a header of a few bytes may ask for 4 GB
 
 _MAIN4, _FILE4, _END4 = 0x73, 0x74, 0x7B
 _STORED4 = 0x30
@@ -22,7 +24,8 @@ _MAIN5, _FILE5, _SERVICE5, _CRYPT5, _END5 = range(1, 6)
 
 
 class RarEntry(msgspec.Struct, frozen=True):
-    """One file: where its data lies, how long it is packed and unpacked, and whether it can be read as it stands."""
+    """One file: where its data lies, how long it is packed and unpacked, whether it can be read as it stands, and the
+    `window` of memory that unpacking it takes."""
 
     name: str
     start: int
@@ -32,17 +35,27 @@ class RarEntry(msgspec.Struct, frozen=True):
     encrypted: bool
     folder: bool = False
     split: bool = False
+    window: int = 0
 
 
 def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Yield every file; where the headers are encrypted, one member without a name."""
     entries, unread = _read_entries(content, budget.max_files)
     files = [entry for entry in entries if not entry.folder]
-    if any(not (entry.stored or entry.encrypted or entry.split) for entry in files) and libarchive.is_installed():
-        yield from libarchive.read_members(content, "rar", budget, [entry.name for entry in files])
+    packed = any(not (entry.stored or entry.encrypted or entry.split) for entry in files)
+    fits = all(entry.window <= MAX_WINDOW for entry in entries)
+    if packed and fits and libarchive.is_usable(budget):
+        unpacked = libarchive.read_members(content, "rar", budget, [entry.name for entry in files])
+        for member, entry in zip_longest(unpacked, files):
+            short = entry and member and not member.unread and not entry.split and len(member.content) < entry.size
+            yield msgspec.structs.replace(member, unread="damaged") if short else member
     else:
         yield from (_read_stored(content, entry, budget) for entry in files)
-    if unread:
+    for entry in entries:
+        if entry.folder and entry.packed:  # a folder has no content; programs differ on what this one is
+            yield Member((entry.name,), b"", "unsupported")
+    is_said = unread == "damaged" and any(entry.start + entry.packed > len(content) for entry in files)
+    if unread and not is_said:
         yield Member(("",), b"", unread)
 
 
@@ -89,6 +102,8 @@ def _read_rar4(content: bytes, start: int) -> Iterator[RarEntry | None]:
             data = entry.packed
             yield entry
         place += size + data
+    if place > len(content):
+        raise BrokenError("data that ends nowhere")
 
 
 def _read_file4(source: ByteSource, flags: int, start: int, packed: int) -> RarEntry:
@@ -175,6 +190,8 @@ def _read_rar5(content: bytes, start: int) -> Iterator[RarEntry | None]:
         if kind == _FILE5:
             yield _read_file5(source, flags, content[max(source.place, end - extra) : end], end, data)
         place = end + data
+    if place > len(content):
+        raise BrokenError("data that ends nowhere")
 
 
 def _read_file5(source: ByteSource, flags: int, extra: bytes, start: int, packed: int) -> RarEntry:
@@ -191,6 +208,7 @@ def _read_file5(source: ByteSource, flags: int, extra: bytes, start: int, packed
         encrypted=1 in _read_extra_kinds(extra),
         folder=bool(kind & 1),
         split=bool(flags & 0x18),
+        window=(128 << 10) << (method >> 10 & 0x1F) if method >> 7 & 7 else 0,
     )
 
 

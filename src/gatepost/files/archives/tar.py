@@ -31,6 +31,7 @@ def read_members(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
             continue
         size = _parse_number(header[124:136])
         if size is None:
+            yield Member(("",), b"", "damaged")
             return
         room = budget.allowance(min(size, len(content)))
         data = content[place + BLOCK : place + BLOCK + min(size, room)]
@@ -46,6 +47,10 @@ def read_members(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
             budget.pay(0, len(data))
             yield Member((long_name or _decode_text(header[:100]),), data, short)
             long_name = ""
+    if count > budget.max_files:
+        yield Member(("",), b"", "count")
+    elif content[place:].strip(b"\0"):
+        yield Member(("",), b"", "damaged")
 
 
 def _parse_number(field: bytes) -> int | None:

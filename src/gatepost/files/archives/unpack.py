@@ -1,10 +1,24 @@
 """The table of archive readers: which reader opens which type. Every reader yields members and raises nothing."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import TypeAlias
 
-from gatepost.files.archives import arj_ace, cab, decompress, disc_image, rar, sevenzip, tar, zip_archive
+from gatepost.files.archives import (
+    appended,
+    arj_ace,
+    cab,
+    decompress,
+    disc_image,
+    old_streams,
+    rar,
+    sevenzip,
+    tar,
+    unix_archives,
+    zip_archive,
+)
 from gatepost.files.archives.passwords import PasswordCandidates
+from gatepost.files.file_types import CONTAINERS, UNOPENED
 from gatepost.files.values import File, Member, UnpackBudget, UnreadReason
 
 Reader: TypeAlias = Callable[[bytes, UnpackBudget, PasswordCandidates], Iterator[Member]]
@@ -14,17 +28,28 @@ _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] =
     "bzip2": decompress.bzip2,
     "xz": decompress.xz,
     "zstd": decompress.zstd,
+    "lzma": decompress.xz,
+    "lzip": decompress.lzip,
+    "compress": old_streams.uncompress,
+    "lz4": old_streams.lz4,
+    "szdd": old_streams.szdd,
 }
+_SLOW_STREAMS = frozenset({"compress", "lz4", "szdd"})
 _SUFFIXES = {
     "gzip": (".gz", ".tgz"),
     "bzip2": (".bz2", ".tbz"),
     "xz": (".xz", ".txz"),
     "zstd": (".zst", ".tzst"),
+    "lzma": (".lzma", ".tlz"),
+    "lzip": (".lz",),
+    "compress": (".Z", ".z"),
+    "lz4": (".lz4",),
+    "szdd": ("_",),
 }
 
 
 def _refuse_unread(_content: bytes, _budget: UnpackBudget, _passwords: PasswordCandidates) -> Iterator[Member]:
-    """Yield one unread member for a disc image whose inside is not read."""
+    """Yield one unread member for a container of a format that is recognised and not read."""
     yield Member(("",), b"", "unsupported")
 
 
@@ -35,7 +60,10 @@ _READERS: dict[str, Reader] = {
     "cab": cab.read_members,
     "iso": disc_image.read_members,
     "rar": rar.read_members,
-    "vhd": _refuse_unread,
+    "ar": unix_archives.read_ar,
+    "cpio": unix_archives.read_cpio,
+    "rpm": unix_archives.read_rpm,
+    **dict.fromkeys(UNOPENED, _refuse_unread),
 }
 
 
@@ -48,16 +76,60 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
     if file.type == "tar" or (file.type in ("data", "text") and tar.is_tar(file.content)):
         return tar.read_members(file.content, budget)
     if zip_archive.is_zip(file.content):
-        return zip_archive.read_members(file.content, budget, passwords)
+        found = zip_archive.read_members(file.content, budget, passwords)
+        return chain(found, appended.find_appended(file.content, budget)) if file.type in appended.CARRIERS else found
+    if file.type in appended.CARRIERS and not _is_body(file):
+        first = list(islice(appended.find_appended(file.content, budget), appended.MAX_FOUND))
+        return iter(first) if first else None
     return None
 
 
+def is_container(file: File) -> bool:
+    """Return whether the type of a file says that it holds others, so that none inside is a fault."""
+    return file.type in CONTAINERS or file.type in _STREAMS
+
+
+def is_empty(file: File) -> bool:
+    """Return whether an archive without files is whole: a zip that ends with its directory and has folders only. A tar
+    says by itself where it is broken."""
+    if file.type == "tar":
+        return True
+    entries = zip_archive.read_entries(file.content, 100)
+    return zip_archive.END in file.content[-22:] and all(each.names[0].endswith("/") for each in entries)
+
+
+def _is_body(file: File) -> bool:
+    return file.declared.startswith("text/") and not file.names
+
+
 def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
-    """Yield the one nameless file that gzip, bzip2, xz or zstd holds, named as the archive without its suffix."""
-    content, unread = _STREAMS[file.type](file.content, budget.allowance(len(file.content)))
+    """Yield the one nameless file that gzip, bzip2, xz and the like hold, named as the archive without its suffix."""
+    if file.type in _SLOW_STREAMS and not budget.take_slow(len(file.content)):
+        yield Member(("",), b"", "size")
+        return
+    content, unread = _STREAMS[file.type](file.content, max(0, budget.allowance(len(file.content))))
     shortage = budget.shortage(len(file.content))
     budget.pay(len(file.content), len(content))
-    name = file.names[0] if file.names else "content"
-    for suffix in _SUFFIXES[file.type]:
-        name = name.removesuffix(suffix)
-    yield Member((name,), content, shortage if unread == "size" else unread)
+    names = [_name_stream(name, file.type) for name in file.names] or ["content"]
+    if file.type == "gzip" and (stored := _find_gzip_name(file.content)):
+        names.append(stored)
+    yield Member(tuple(dict.fromkeys(names)), content, shortage if unread == "size" else unread)
+
+
+def _name_stream(name: str, kind: str) -> str:
+    """Return the name under which unpackers save what is in a stream: that of the stream without its last suffix."""
+    for suffix in _SUFFIXES[kind]:
+        if name.lower().endswith(suffix.lower()):
+            return name[: -len(suffix)]
+    stem, _, _ = name.rpartition(".")
+    return stem or name
+
+
+def _find_gzip_name(content: bytes) -> str:
+    """Return the name that gzip keeps of the file (RFC 1952 section 2.3.1), by which some unpackers save it."""
+    flags, place = content[3:4], 10
+    if not flags or not flags[0] & 8:
+        return ""
+    if flags[0] & 4:
+        place += 2 + int.from_bytes(content[10:12], "little")
+    return content[place : place + 1_000].partition(b"\0")[0].decode("utf-8", "replace")

@@ -25,6 +25,7 @@ from gatepost.files.values import Member, UnpackBudget
 
 HEADER = 12
 AES_EXTRA = 0x9901
+ZIP64_EXTRA = 0x0001
 _KEY_SIZES = {1: 16, 2: 24, 3: 32}
 _ROUNDS = 1000
 _CHECK, _MAC = 2, 10
@@ -123,6 +124,7 @@ def _decrypt_counter_mode(key: bytes, body: memoryview) -> bytes:
 LOCAL = b"PK\x03\x04"
 CENTRAL = b"PK\x01\x02"
 END = b"PK\x05\x06"
+END64 = b"PK\x06\x06"
 ENCRYPTED = 0x1
 STREAMED = 0x8
 UTF8 = 0x800
@@ -130,6 +132,7 @@ UTF8 = 0x800
 _LOCAL = Struct("<4xHHHHHIIIHH")
 _CENTRAL = Struct("<4xHHHHHHIIIHHHHHII")
 _END = Struct("<4xHHHHIIH")
+_END64 = Struct("<QQ")
 _AES = 99
 _METHODS = {
     0: decompress.stored,
@@ -143,7 +146,7 @@ _PROBE = 1024
 
 
 class ZipEntry(msgspec.Struct, frozen=True):
-    """One entry: where its data starts and what is claimed of it."""
+    """One entry: where its data starts and what is claimed of it; `listed` where the directory leads to it."""
 
     names: tuple[str, ...]
     start: int
@@ -153,6 +156,7 @@ class ZipEntry(msgspec.Struct, frozen=True):
     crc: int = 0
     check: int = 0
     aes: AesField | None = None
+    listed: bool = True
 
 
 def is_zip(content: bytes) -> bool:
@@ -164,7 +168,9 @@ def is_zip(content: bytes) -> bool:
 def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Yield every entry that some program would unpack."""
     attempts = PasswordAttempts(passwords, budget)
-    for entry in read_entries(content, budget.max_files):
+    entries = read_entries(content, budget.max_files)
+    has_directory = any(entry.listed for entry in entries)
+    for entry in entries:
         if entry.names[0].endswith("/") and not entry.packed:
             continue
         data = memoryview(content)[entry.start : entry.start + entry.packed]
@@ -173,7 +179,10 @@ def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] 
         elif entry.encrypted or entry.method == _AES:
             yield _decrypt(data, entry, budget, attempts)
         else:
-            yield _unpack(data, entry, entry.method, budget)
+            member = _unpack(data, entry, entry.method, budget)
+            # Bytes that only look like a header, beside a directory that is in order, are no damage to the archive.
+            if entry.listed or not has_directory or member.content or member.unread != "damaged":
+                yield member
 
 
 def read_entries(content: bytes, limit: int) -> list[ZipEntry]:
@@ -192,13 +201,7 @@ def read_entries(content: bytes, limit: int) -> list[ZipEntry]:
 
 
 def _read_directory(content: bytes) -> Iterator[ZipEntry]:
-    end = content.rfind(END)
-    if end < 0 or end + _END.size > len(content):
-        return
-    *_, size, offset, _comment = _END.unpack_from(content, end)
-    # Data before the archive shifts every offset by its length; the directory ends where the end record starts.
-    shift = max(0, end - size - offset)
-    place = end - size if end >= size else offset
+    place, shift = _find_directory(content)
     while content.startswith(CENTRAL, place) and place + _CENTRAL.size <= len(content):
         fields = _CENTRAL.unpack_from(content, place)
         name_size, extra_size, comment_size = fields[9:12]
@@ -206,12 +209,41 @@ def _read_directory(content: bytes) -> Iterator[ZipEntry]:
         place += 46 + name_size + extra_size + comment_size
 
 
+def _find_directory(content: bytes) -> tuple[int, int]:
+    """Return where the directory starts, and by how much data before the archive shifts every offset in it. The
+    directory ends where the end record starts, or where the larger one of zip64 does (APPNOTE section 4.3.14)."""
+    end = content.rfind(END)
+    if end < 0 or end + _END.size > len(content):
+        return len(content), 0
+    *_, size, offset, _comment = _END.unpack_from(content, end)
+    larger = content.rfind(END64, max(0, end - 4096), end)
+    if larger >= 0 and larger + 56 <= len(content):
+        size, offset = _END64.unpack_from(content, larger + 40)
+        end = larger
+    return (end - size, max(0, end - size - offset)) if end >= size else (offset, 0)
+
+
+def _read_large_sizes(extra: bytes, *values: int) -> tuple[int, ...]:
+    """Return the values, each from the extra field of zip64 where it is too large for its own place."""
+    place = 0
+    while place + 4 <= len(extra):
+        kind, size = _FIELD.unpack_from(extra, place)
+        if kind == ZIP64_EXTRA:
+            numbers = iter(
+                [int.from_bytes(extra[at : at + 8], "little") for at in range(place + 4, place + 4 + size, 8)]
+            )
+            return tuple(next(numbers, value) if value == 0xFFFFFFFF else value for value in values)
+        place += 4 + size
+    return values
+
+
 def _read_entry(content: bytes, place: int, fields: tuple[int, ...], shift: int) -> ZipEntry:
     """Return an entry of the directory with what its local header adds."""
     flags, method, time, crc, packed, name_size, extra_size = *fields[2:5], *fields[6:8], *fields[9:11]
-    header = fields[15] + shift
     names = [_decode_name(content[place + 46 : place + 46 + name_size], flags)]
     extra = content[place + 46 + name_size : place + 46 + name_size + extra_size]
+    _, packed, header = _read_large_sizes(extra, fields[8], packed, fields[15])
+    header += shift
     start = header
     encrypted = bool(flags & ENCRYPTED)
     if content.startswith(LOCAL, header) and header + 30 <= len(content):
@@ -243,13 +275,14 @@ def _find_local_headers(content: bytes, covered: list[tuple[int, int]]) -> Itera
         fields = _LOCAL.unpack_from(content, place)
         flags, method, time, crc, packed, name_size, extra_size = *fields[1:4], *fields[5:7], *fields[8:10]
         start = place + 30 + name_size + extra_size
+        _, packed = _read_large_sizes(content[start - extra_size : start], fields[7], packed)
         if not packed or flags & STREAMED:
             following = content.find(b"PK", start)
             packed = (following if following >= 0 else len(content)) - start if method == 0 else len(content) - start
         name = _decode_name(content[place + 30 : place + 30 + name_size], flags)
         check = time >> 8 if flags & STREAMED else crc >> 24
         aes = find_aes_field(content[start - extra_size : start]) if method == _AES else None
-        yield ZipEntry((name,), start, method, bool(flags & ENCRYPTED), max(0, packed), crc, check, aes)
+        yield ZipEntry((name,), start, method, bool(flags & ENCRYPTED), max(0, packed), crc, check, aes, False)
         place = content.find(LOCAL, place + 4 if method == 8 and flags & STREAMED else start + max(0, packed))
 
 
@@ -262,6 +295,8 @@ def _unpack(data: memoryview | bytes, entry: ZipEntry, method: int, budget: Unpa
         return Member(entry.names, b"", "unsupported", password)
     out, unread = _METHODS[method](data, limit)
     budget.pay(len(data), len(out))
+    if not password and len(data) < entry.packed:
+        unread = unread or "damaged"
     return Member(entry.names, out, shortage if unread == "size" else unread, password)
 
 

@@ -69,7 +69,7 @@ class ContentsBuilder:
                 return plain
         return b""
 
-    def add_member(self, names: str | tuple[str, ...], content: bytes, packed: int = 0) -> None:
+    def add_member(self, names: str | tuple[str, ...], content: bytes, packed: int = 0, *, declared: str = "") -> None:
         """Add a file inside this one. Bytes that were only copied out of the document are charged, too."""
         if not content or len(self._members) >= self.budget.max_files:
             self.add_unread("count" if content else None)
@@ -78,7 +78,8 @@ class ContentsBuilder:
         if len(content) > room:
             self.add_unread("size")
         self.budget.pay(packed, min(len(content), room))
-        self._members.append(Member((names,) if isinstance(names, str) else names, content[:room]))
+        member = Member((names,) if isinstance(names, str) else names, content[:room], declared=declared)
+        self._members.append(member)
 
     def build(self) -> Contents:
         """Return everything that was collected."""

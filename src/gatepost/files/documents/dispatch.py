@@ -6,8 +6,21 @@ through the zip comes to them, and each is recognised by its content.
 
 from collections.abc import Callable, Iterable
 
-from gatepost.files.documents import calendar, office_xml, ole, onenote, pdf, rtf, shortcut, spreadsheets, web_page
+from gatepost.files.documents import (
+    calendar,
+    mail_message,
+    office_xml,
+    ole,
+    onenote,
+    pdf,
+    rtf,
+    shortcut,
+    spreadsheets,
+    web_page,
+)
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.file_types import CONTAINERS
+from gatepost.files.signatures import is_pdf
 from gatepost.files.values import Contents, File, UnpackBudget
 
 _NOTHING = Contents()
@@ -21,13 +34,18 @@ _READERS: dict[str, Callable[[File, UnpackBudget], Contents]] = {
     "html": web_page.inspect,
     "svg": web_page.inspect,
     "xml": office_xml.inspect,
+    "eml": mail_message.inspect,
+    "mbox": mail_message.inspect_mailbox,
+    "tnef": mail_message.inspect_tnef,
+    "cms": mail_message.inspect_cms,
 }
+_MESSAGES = frozenset({"eml", "mbox", "tnef", "cms"})
 _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
 
 def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
     """Return the contents of one file that is no archive; `passwords` are those that the mail gives away."""
-    if file.type == "pdf":
+    if file.type == "pdf" or (file.type in CONTAINERS and is_pdf(file.content)):
         return pdf.inspect(file, budget, passwords)
     if file.type == "ole":
         return ole.inspect(file, budget, passwords)
@@ -50,6 +68,11 @@ def is_document(file: File) -> bool:
     if file.type != "zip":
         return has_reader(file)
     return b"[Content_Types].xml" in file.content or file.content[30:50] == b"mimetypeapplication/"
+
+
+def is_message(file: File) -> bool:
+    """Return whether the file is mail, so that the files inside are attachments and no parts of a document."""
+    return file.type in _MESSAGES
 
 
 def _inspect_text(file: File, budget: UnpackBudget) -> Contents:

@@ -19,6 +19,7 @@ EXCEL_DEFAULT = "VelvetSweatshop"
 MAX_SPINS = 100_000
 STANDARD_SPINS = 50_000
 SEGMENT, RC4_BLOCK = 4096, 1024
+WORD_BLOCK, WORD_HEAD = 512, 68
 # Records that stay readable in an encrypted workbook (MS-XLS section 2.2.10).
 _PLAIN = frozenset({0x0809, 0x002F, 0x0194, 0x0195, 0x00E1, 0x0196, 0x0138})
 _BOUNDSHEET = 0x85
@@ -62,6 +63,25 @@ def decrypt_workbook(stream: bytes, password: str = EXCEL_DEFAULT) -> bytes:
         for number, start in enumerate(range(0, len(stream), RC4_BLOCK))
     )
     return _restore_records(stream, plain)
+
+
+def decrypt_word(stream: bytes, table: bytes, password: str = EXCEL_DEFAULT) -> bytes:
+    """Return the text stream of an encrypted .doc without its mark of encryption, b"" where the password is another
+    one. The table stream starts with the parameters; the head of the text has their size (MS-DOC section 2.2.6)."""
+    size = int.from_bytes(stream[14:18], "little")
+    try:
+        key = _derive_rc4_key(b"\x01\0" + table[:size], password.encode("utf-16-le", "replace"))
+    except (error, ValueError):
+        return b""
+    if key is None:
+        return b""
+    plain = b"".join(
+        _decrypt_rc4(key(number), stream[start : start + WORD_BLOCK])
+        for number, start in enumerate(range(0, len(stream), WORD_BLOCK))
+    )
+    head = bytearray(stream[:WORD_HEAD])
+    head[11] &= 0xFE
+    return bytes(head) + plain[WORD_HEAD:]
 
 
 def _decrypt_agile(information: bytes, encrypted: bytes, password: bytes) -> bytes:

@@ -78,7 +78,7 @@ MAX_ELEMENTS = 200_000
 
 _ELEMENT = re.compile(
     r"<(?:[\w.-]{1,40}:)?(Relationship|fldChar|instrText|fldSimple|ddeLink|oleLink|customUI|hlinkClick|hlinkMouseOver|"
-    r"hlinkHover|definedName|dde-source|dde-connection-decl|encryption-data|binaryData|binData|Path|event-listener|"
+    r"hlinkHover|definedName|dde-source|dde-connection-decl|encryption-data|binaryData|binData|binary-data|Path|event-listener|"
     r"module|a)\b((?:[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)",
 )
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']*)')")
@@ -94,6 +94,7 @@ _MARKS = (
     b"encryption-data",
     b"binaryData",
     b"binData",
+    b"binary-data",
     b"SupBook",
     b"HYPERLINK(",
     b"script:",
@@ -227,7 +228,7 @@ def _inspect_element(element: str, attributes: dict[str, str], following: str, b
             builder.add_trait("macro-autorun", attributes["name"])
         case "encryption-data":
             builder.add_trait("encrypted", "OpenDocument")
-        case "binaryData" | "binData":
+        case "binaryData" | "binData" | "binary-data":
             _add_binary(attributes.get("name", "binary data"), following, builder)
         case "a" if "href" in attributes:
             builder.add_link(attributes["href"])

@@ -18,8 +18,11 @@ from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, Compo
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands, find_addresses
 from gatepost.files.values import Contents, File, UnpackBudget
+from gatepost.mail.encodings.compressed_rtf import MAX_TEXT, decompress_rtf, extract_html
+from gatepost.mail.links import find_targets
 
 MAX_NAME = 500
+MAX_BODY = 1 << 20
 
 
 class PackagedFile(msgspec.Struct, frozen=True):
@@ -64,7 +67,7 @@ def _strip_folders(*paths: str) -> tuple[str, ...]:
 
 
 MAX_STREAMS = 2_000
-PASSWORD_COST = 400  # a hundred thousand rounds of SHA-512: five passwords, half a second
+PASSWORD_COST = 125  # a hundred thousand rounds of SHA-512: sixteen passwords, two seconds at most
 COST = 4  # a stream is searched several times over
 _INSTALLER = bytes.fromhex("84100c0000000000c000000000000046")
 _DDE = re.compile(rb"[\x13\x01]\s{0,20}(DDE(?:AUTO)?\b[^\x13\x14\x15]{0,1000})", re.IGNORECASE)
@@ -84,13 +87,14 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
     if root is not None and root.kind == ROOT and root.clsid == _INSTALLER:
         builder.add_trait("installer", "MSI")
     streams = [entry for entry in document.entries if entry.kind == STREAM]
-    if len(streams) > MAX_STREAMS:
+    # Only these are read: a saved message has a dozen other streams for each of its recipients.
+    wanted = [(entry, read) for entry in streams if (read := _find_reader(entry))]
+    if len(wanted) > MAX_STREAMS:
         builder.add_unread("count")
-    for entry in streams[:MAX_STREAMS]:
-        read = _unpack_storage if _PACKED.match(entry.name) else _READERS.get(entry.name)
-        if read:
-            read(_read_stream(document, entry, builder), builder)
+    for entry, read in wanted[:MAX_STREAMS]:
+        read(_read_stream(document, entry, builder), builder)
     _decrypt_package(document, streams, builder)
+    _decrypt_word(document, streams, builder)
     if any(entry.path.startswith("__PROPERTIES") for entry in streams):
         _inspect_msg(document, builder)
     vba.inspect(document, builder)
@@ -127,14 +131,39 @@ def _decrypt_package(document: CompoundFile, streams: list[CompoundEntry], build
         builder.add_trait("encrypted", "Office")
 
 
+def _decrypt_word(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
+    """Decrypt the text of a document of the old form, and inspect it as if it had not been encrypted."""
+    found = {entry.path: entry for entry in streams}
+    if "WORDDOCUMENT" not in found:
+        return
+    head = document.read(found["WORDDOCUMENT"], 32)
+    if not _is_encrypted_word(head):
+        return
+    table = found.get("1TABLE" if head[11] & 2 else "0TABLE")
+    parameters = document.read(table, 4_096) if table else b""
+    content = _read_stream(document, found["WORDDOCUMENT"], builder)
+    plain = builder.try_passwords(
+        office_encryption.EXCEL_DEFAULT,
+        1,
+        lambda password: office_encryption.decrypt_word(content, parameters, password),
+    )
+    if plain:
+        _inspect_word(plain, builder)
+    else:
+        builder.add_trait("encrypted", "Word")
+
+
+def _is_encrypted_word(content: bytes) -> bool:
+    return content[:2] == b"\xec\xa5" and len(content) > 11 and bool(content[11] & 1)
+
+
 def _report_encrypted(_: bytes, builder: ContentsBuilder) -> None:
     builder.add_trait("encrypted", "Office")
 
 
 def _inspect_word(content: bytes, builder: ContentsBuilder) -> None:
     """Inspect the text with its fields; a flag in the header (MS-DOC section 2.5.2) says whether it is encrypted."""
-    if content[:2] == b"\xec\xa5" and content[11:12] and content[11] & 1:
-        builder.add_trait("encrypted", "Word")
+    if _is_encrypted_word(content):  # it takes a second stream to open it: see `_decrypt_word`
         return
     upper = content.upper()
     if b"DDE" in upper:
@@ -201,26 +230,60 @@ _READERS: dict[str, Callable[[bytes, ContentsBuilder], None]] = {
 }
 
 
+def _find_reader(entry: CompoundEntry) -> Callable[[bytes, ContentsBuilder], None] | None:
+    return _unpack_storage if _PACKED.match(entry.name) else _READERS.get(entry.name)
+
+
 MAX_ATTACHMENTS = 500
 _MSG_VALUE = "__SUBSTG1.0_"
 _MSG_DATA, _LONG_NAME, _SHORT_NAME = "37010102", "3707", "3704"
 _MSG_BODIES = {"1000001F": "body.txt", "1000001E": "body.txt", "10130102": "body.html", "1013001F": "body.html"}
+_MSG_RICH_TEXT = "10090102"
+_MSG_EMBEDDED = "__SUBSTG1.0_3701000D"
 
 
 def _inspect_msg(document: CompoundFile, builder: ContentsBuilder) -> None:
     """Add the attachments and bodies of a saved message (.msg, MS-OXMSG), where each property is a stream and each
-    attachment a storage of such streams."""
+    attachment a storage of such streams. Recipients and the table of property names are storages, too, and have no
+    body: streams there that bear the number of one are something else."""
     folders: dict[str, dict[str, CompoundEntry]] = {}
     for entry in document.entries:
         folder, _, name = entry.path.rpartition("/")
-        if entry.kind == STREAM and name.startswith(_MSG_VALUE) and len(folders) <= MAX_ATTACHMENTS:
-            folders.setdefault(folder, {})[name[len(_MSG_VALUE) :]] = entry
+        if entry.kind != STREAM or not name.startswith(_MSG_VALUE) or not _holds_content(folder):
+            continue
+        if folder not in folders and len(folders) > MAX_ATTACHMENTS:
+            builder.add_unread("count")
+            break
+        folders.setdefault(folder, {})[name[len(_MSG_VALUE) :]] = entry
     for folder, values in folders.items():
-        if folder.rpartition("/")[2].startswith("__ATTACH") and _MSG_DATA in values:
-            _add_msg_part(document, values[_MSG_DATA], _find_msg_name(document, values), builder)
+        if folder.rpartition("/")[2].startswith("__ATTACH"):
+            if _MSG_DATA in values:
+                _add_msg_part(document, values[_MSG_DATA], _find_msg_name(document, values), builder)
+            continue
         for tag, name in _MSG_BODIES.items():
             if tag in values:
                 _add_msg_part(document, values[tag], name, builder)
+        if _MSG_RICH_TEXT in values:
+            _add_rich_text(document, values[_MSG_RICH_TEXT], builder)
+
+
+def _holds_content(folder: str) -> bool:
+    """Return whether a storage is a message or an attachment."""
+    name = folder.rpartition("/")[2]
+    return not name or name.startswith("__ATTACH") or name == _MSG_EMBEDDED
+
+
+def _add_rich_text(document: CompoundFile, entry: CompoundEntry, builder: ContentsBuilder) -> None:
+    room = builder.allowance(entry.size)
+    packed = document.read(entry, room)
+    size = int.from_bytes(packed[4:8], "little")
+    if size > min(room, MAX_TEXT) or not builder.budget.take_slow(size):
+        builder.add_unread("size")
+        return
+    rtf, whole = decompress_rtf(packed)
+    builder.add_unread(None if whole else "damaged")
+    builder.add_member("body.rtf", rtf, len(packed))
+    builder.add_member("body.html", extract_html(rtf), len(rtf))
 
 
 def _add_msg_part(document: CompoundFile, entry: CompoundEntry, name: str, builder: ContentsBuilder) -> None:
@@ -228,6 +291,8 @@ def _add_msg_part(document: CompoundFile, entry: CompoundEntry, name: str, build
     if entry.path.endswith("001F"):
         content = content.decode("utf-16-le", "replace").encode()
     builder.add_member(name, content, len(content))
+    if name == "body.txt":
+        builder.add_links(find_targets(content.decode("utf-8", "replace")[:MAX_BODY]))
 
 
 def _find_msg_name(document: CompoundFile, values: dict[str, CompoundEntry]) -> str:

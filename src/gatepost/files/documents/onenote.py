@@ -1,4 +1,8 @@
-"""OneNote sections (MS-ONESTORE): attached files stand in them as they are, each behind a fixed mark and its length."""
+"""OneNote sections (MS-ONESTORE): attached files stand in them as they are, each behind a fixed mark and its length.
+
+A section that was saved from the web has another form inside (MS-ONESTORE section 2.8, of MS-FSSHTTPB); its files are
+not read, and that is said.
+"""
 
 import re
 from collections.abc import Iterator
@@ -12,9 +16,13 @@ MAX_OBJECTS = 500
 MAX_NAMES = 20_000
 _MARK = bytes.fromhex("e716e3bd65261145a4c48d4d0b7a9eac")
 _HEAD = 36
+_PACKAGED = bytes.fromhex("2fe98d63d4a6c14b9a36b3fc2511a5b7")
 _PICTURES = frozenset({"png", "jpeg", "gif", "bmp", "tiff", "webp"})
-_CHARACTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._()[]-")
-_ENDING = re.compile(rb"(?:[A-Za-z0-9]\0){2,5}+(?=\0\0)")
+_CHARACTERS = frozenset(range(0x20, 0x7F)) - frozenset(b'/\\"<>|*?')
+# An extension, and what may stand behind it in a name that hides it: dots, blanks of all sorts, the mark of a stream.
+_ENDING = re.compile(
+    rb"(?:[A-Za-z0-9-]\0){1,24}+(?:[ .:$\"'_A-Z\xa0]\0|[\x00-\x6f]\x20|\x00\x30|\x00\x28|\xff\xfe){0,40}+(?=\0\0)"
+)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
@@ -33,6 +41,8 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         start = place + _HEAD
         _add_attached(content[start : start + min(size, len(content))], names, builder)
         place = content.find(_MARK, start)
+    if content[48:64] == _PACKAGED:
+        builder.add_unread("unsupported")
     builder.add_links(find_addresses(content))
     return builder.build()
 

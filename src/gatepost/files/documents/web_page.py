@@ -15,6 +15,7 @@ from itertools import chain, islice
 from urllib.parse import unquote_to_bytes
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.file_names import find_last_extensions
 from gatepost.files.signatures import identify
 from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
@@ -23,7 +24,8 @@ from gatepost.mail.text import TextReader
 
 MAX_PAGE = 16 << 20
 MAX_LITERALS = 100
-_NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta", ".xht")
+MAX_PICTURES = 20
+_PAGES = frozenset({"html", "htm", "xhtml", "shtml", "svg", "hta", "xht"})
 # Each repeats a class of characters: a group would cost memory for every character. The marks before and after are in
 # none of the classes, so every character is looked at once.
 _LITERAL = re.compile(r"[\"'`]([A-Za-z0-9+/=_\s\\%.,-]{120,}+)[\"'`]")
@@ -37,6 +39,9 @@ _NO_BASE64 = {ord(char): None for char in " \t\r\n\f\v\\=%"} | {ord("-"): "+", o
 CHUNK = 60_000
 MAX_ENTITIES = 20_000
 MAX_NUMBERS = 4_000_000  # characters of a list of numbers
+_PICTURE = re.compile(
+    rb"data:image/[\w.+-]{1,40}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s]{300,}+)", re.IGNORECASE
+)
 # The ways in which a browser makes a file of bytes, and saves or opens it.
 _SAVES = (
     "createobjecturl",
@@ -60,7 +65,7 @@ _TYPED = frozenset(
 
 def is_page(file: File) -> bool:
     """Return whether the name of a text file makes a browser open it."""
-    return any(name.lower().rstrip(". ").endswith(_NAMES) for name in file.names)
+    return any(_PAGES.intersection(find_last_extensions(name)) for name in file.names)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
@@ -69,6 +74,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
     if len(file.content) > MAX_PAGE:
         builder.add_unread("size")
     raw = file.content[:MAX_PAGE]
+    _add_pictures(raw, builder)
     if _is_active(raw):
         text, _ = decode_charset(raw, None)
         if 0 < text.count("&#") < MAX_ENTITIES:
@@ -77,6 +83,18 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
     if not _is_body(file):
         _inspect_page(file, builder)
     return builder.build()
+
+
+def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
+    """Add pictures that stand in the page as `data:` addresses (RFC 2397), so that they are searched for codes."""
+    if b"data:image" not in raw:
+        return
+    for number, match in enumerate(_PICTURE.finditer(raw), 1):
+        if number > MAX_PICTURES:
+            builder.add_unread("pixels")
+            return
+        content = _decode_base64(match.group(1).decode("ascii"))
+        builder.add_member(f"picture {number}", content, len(content))
 
 
 def _is_active(raw: bytes) -> bool:

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 import msgspec
 
 from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.encodings.compressed_rtf import MAX_TEXT, decompress_rtf, extract_html
 from gatepost.mail.encodings.embedded import EmbeddedFile
 
 SIGNATURE = b"\x78\x9f\x3e\x22"
+PACKED_RTF = "application/x-compressed-rtf"
 _ATTACH_REND = 0x9002
 _ATTACH_TITLE = 0x8010
 _ATTACH_DATA = 0x800F
@@ -69,9 +71,10 @@ class _Attachment:
             self.data = prop.value[16:] if prop.type == _OBJECT else prop.value
 
 
-def find_tnef(content: bytes) -> Iterator[EmbeddedFile]:
-    """Yield the bodies and attachments in a TNEF container; a broken one gives what stands before the break."""
-    attachment, whole = _Attachment(), True
+def find_tnef(content: bytes, most_rtf: int = MAX_TEXT) -> Iterator[EmbeddedFile]:
+    """Yield the bodies and attachments in a TNEF container; a broken one gives what stands before the break. Past
+    `most_rtf` bytes, compressed RTF is yielded as it stands, with the type `PACKED_RTF`."""
+    attachment, whole, room = _Attachment(), True, _RtfRoom(most_rtf)
     for attribute, value in _read_attributes(content):
         if attribute == _ATTACH_REND:
             if attachment.data:
@@ -85,7 +88,7 @@ def find_tnef(content: bytes) -> Iterator[EmbeddedFile]:
             for prop in _read_properties(value):
                 attachment.add_property(prop)
         elif attribute == _MESSAGE_PROPERTIES:
-            yield from _find_bodies(value)
+            yield from _find_bodies(value, room)
         elif attribute == _BODY:
             yield EmbeddedFile("tnef", (), value.rstrip(b"\0"), "text/plain")
         elif attribute == _BROKEN:
@@ -94,11 +97,26 @@ def find_tnef(content: bytes) -> Iterator[EmbeddedFile]:
         yield attachment.to_file(whole=whole)
 
 
-def _find_bodies(value: bytes) -> Iterator[EmbeddedFile]:
-    kinds = {_HTML: "text/html", _PLAIN: "text/plain", _RTF: "application/rtf"}
+class _RtfRoom(msgspec.Struct):
+    """How much compressed RTF may still be unpacked."""
+
+    left: int
+
+
+def _find_bodies(value: bytes, room: _RtfRoom) -> Iterator[EmbeddedFile]:
+    kinds = {_HTML: "text/html", _PLAIN: "text/plain"}
     for prop in _read_properties(value):
         if prop.id in kinds and prop.value:
             yield EmbeddedFile("tnef", (), prop.value.rstrip(b"\0"), kinds[prop.id])
+        elif prop.id == _RTF and prop.value and int.from_bytes(prop.value[4:8], "little") > room.left:
+            yield EmbeddedFile("tnef", (), prop.value, PACKED_RTF)
+        elif prop.id == _RTF and prop.value:
+            rtf, whole = decompress_rtf(prop.value, room.left)
+            room.left -= len(rtf)
+            html = extract_html(rtf)
+            yield EmbeddedFile("tnef", (), rtf, "application/rtf", whole)
+            if html:
+                yield EmbeddedFile("tnef", (), html, "text/html")
 
 
 def _read_attributes(content: bytes) -> Iterator[tuple[int, bytes]]:

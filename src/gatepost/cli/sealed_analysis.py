@@ -1,0 +1,117 @@
+"""Analyses of the command line, in a sealed worker as the service has them.
+
+A message that is scanned from a file is as hostile as one that arrives by SMTP, and the readers of archives, pictures
+and pages are partly native code. So `gatepost scan`, `replay` and `model evaluate` hand every message to a worker with
+the limits of the configuration. A message that breaks its worker is `unscannable`, and the next one gets a new worker.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import msgspec
+
+from gatepost import logs
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import Policy
+from gatepost.questions import (
+    Answer,
+    Answers,
+    Antivirus,
+    AskCampaign,
+    AskSightings,
+    Campaign,
+    Dns,
+    DnsAnswer,
+    Lookup,
+    LookupAnswer,
+    Question,
+    Questions,
+    Sightings,
+)
+from gatepost.report import Report
+from gatepost.service.data_folder import StartError
+from gatepost.settings.keys import GuardSettings, LogSettings
+from gatepost.workers.jobs import AnalysisJob, ListSnapshot
+from gatepost.workers.loader_client import LoaderError
+from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.supervisor import SealError
+
+# For tests only, as in the service: a Python file that makes workers misbehave.
+FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
+
+AnswerQuestions: TypeAlias = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
+
+
+class RawBody(msgspec.Struct, frozen=True):
+    """The bytes of one message in memory."""
+
+    raw: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.raw)
+
+    def read(self) -> bytes:
+        """All bytes at once."""
+        return self.raw
+
+
+def answer_nothing(question: Question, dns: DnsAnswer) -> Answer:
+    """Answer as a deployment does that has no list entry, no history and no antivirus; every name gets `dns`."""
+    if isinstance(question, Dns):
+        return dns
+    if isinstance(question, Lookup):
+        return LookupAnswer()
+    if isinstance(question, AskSightings):
+        return Sightings()
+    return Campaign() if isinstance(question, AskCampaign) else Antivirus()
+
+
+class SealedAnalyser:
+    """Analyses one message after the other. It belongs to the thread that opened it."""
+
+    def __init__(self, runner: asyncio.Runner, pool: WorkerPool) -> None:
+        self._runner = runner
+        self._pool = pool
+
+    def analyse(
+        self, raw: bytes, ggrid: str, envelope: Envelope, now: float, lists: ListSnapshot | None = None
+    ) -> Report:
+        """Return the report on one message; `now` is the time by which it is judged."""
+        job = AnalysisJob(ggrid, envelope, RawBody(raw), now, lists or ListSnapshot())
+        return self._runner.run(self._pool.analyse(job))
+
+
+async def start_pool(settings: GuardSettings, policy: Policy, answer: AnswerQuestions, models: str = "") -> WorkerPool:
+    """Start one sealed worker. `models` is a file with the only text model to use; without it, the shipped one is."""
+    logs.configure(LogSettings(level="error"))  # a lost worker shows in the result of its message
+    limits = PoolSettings(
+        processes=1,
+        analysis_timeout=settings.analysis_timeout / 1000,
+        stage_limit=settings.stage_limit / 1000,
+        memory=settings.worker_memory,
+        unsealed=settings.unsealed,
+        models=models,
+        fault_injection=os.environ.get(FAULT_INJECTION, ""),
+    )
+    pool = WorkerPool(limits, answer, policy)
+    try:
+        await pool.start()
+    except (SealError, LoaderError) as fault:
+        raise StartError(str(fault)) from None
+    return pool
+
+
+@contextmanager
+def open_analyser(
+    runner: asyncio.Runner, settings: GuardSettings, policy: Policy, answer: AnswerQuestions, models: str = ""
+) -> Iterator[SealedAnalyser]:
+    """Yield an analyser on the event loop of `runner`; its worker ends with the context."""
+    pool = runner.run(start_pool(settings, policy, answer, models))
+    try:
+        yield SealedAnalyser(runner, pool)
+    finally:
+        runner.run(pool.stop())

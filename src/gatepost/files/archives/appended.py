@@ -1,0 +1,59 @@
+"""Archives and programs that stand behind something else: a picture with an archive at its end is both.
+
+A picture is shown up to its end, an unpacker looks for its mark from the start on, and a loader cuts the program out.
+Zip is found by its own reader, from the end of the file. What is looked for here has a long mark, or a header that can
+be checked, so that packed pictures do not hold one by chance.
+"""
+
+from collections.abc import Iterator
+
+from gatepost.files.values import Member, UnpackBudget
+
+MAX_FOUND = 8
+_MARKS: tuple[tuple[bytes, str], ...] = (
+    (b"Rar!\x1a\x07", "rar"),
+    (b"7z\xbc\xaf\x27\x1c\0", "7z"),
+    (b"MSCF\0\0\0\0", "cab"),
+    (b"\x7fELF\x01\x01\x01", "elf"),
+    (b"\x7fELF\x02\x01\x01", "elf"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "doc"),
+    (b"This program cannot be run in DOS mode", "exe"),
+    (b"This program must be run under Win32", "exe"),
+    (b"PE\0\0", "exe"),
+)
+_PE_AT = 0x3C
+_STUB = 0x400  # how far before its message or header a program starts
+# Types whose readers end where their content ends, or that nothing reads.
+CARRIERS = frozenset(
+    "png jpeg gif bmp tiff webp heif jpeg2000 ico wav mp3 mp4 data text pgp ics vcard svg html xml".split()
+)
+
+
+def find_appended(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
+    """Yield what stands behind the start of a file, each from its mark to the end of the file."""
+    places: dict[int, str] = {}
+    for mark, name in _MARKS:
+        place = content.find(mark, 1)
+        for _ in range(MAX_FOUND):
+            if place < 0:
+                break
+            start = _find_program(content, place) if name == "exe" else place
+            if start > 0:
+                places.setdefault(start, name)
+            place = content.find(mark, place + 1)
+    for start, name in sorted(places.items())[:MAX_FOUND]:
+        size = len(content) - start
+        limit = min(max(0, budget.allowance(size)), size)
+        budget.pay(0, limit)
+        yield Member((f"appended.{name}",), content[start : start + limit], "size" if limit < size else None)
+
+
+def _find_program(content: bytes, place: int) -> int:
+    """Return where the program begins that has its message or header here; -1 where none does."""
+    start = content.rfind(b"MZ", max(0, place - _STUB), place)
+    while start >= 0:
+        header = start + int.from_bytes(content[start + _PE_AT : start + _PE_AT + 4], "little")
+        if content.startswith(b"PE\0\0", header) or (place - start < 0x100 and content[place : place + 4] == b"This"):
+            return start
+        start = content.rfind(b"MZ", max(0, place - _STUB), start)
+    return -1
