@@ -19,6 +19,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+import structlog
 from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -103,6 +104,14 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("SSL_CERT_FILE", str(folder / "one.pem"))
         patch.setenv("SSL_CERT_DIR", str(folder / "none"))
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """What a test sets up for logging ends with it: a level that another one left would hide what is looked for."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")
