@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Report, undecided
+from gatepost.report import Line, Report, undecided
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     FROM_WORKER,
@@ -104,6 +104,17 @@ def test_only_guard_leaves_a_message_undecided() -> None:
     assert protocol.read_report(msgspec.msgpack.encode(REPORT)) == REPORT
     with pytest.raises(FrameError):
         protocol.read_report(msgspec.msgpack.encode(undecided("because I say so")))
+
+
+@pytest.mark.parametrize("tag", ["x:y\r\nX-Injected: 1", "", "no colon", "a:b c", "ä:b", "a:" + "b" * 300, "A:b"])
+def test_a_tag_that_is_none(tag: str) -> None:
+    line = Line("text:urgency", "t", "1", {}, 1, 1, "spam")
+    for report in (
+        msgspec.structs.replace(REPORT, tags=(tag,)),
+        msgspec.structs.replace(REPORT, lines=(msgspec.structs.replace(line, kind=tag),)),
+    ):
+        with pytest.raises(FrameError, match="a tag that is none"):
+            protocol.read_report(msgspec.msgpack.encode(report))
 
 
 def test_bodies_come_back_as_they_went() -> None:

@@ -35,8 +35,8 @@ def ask(number: int, step: int = 1, count: int = 1) -> bytes:
     return protocol.raw_frame(Frame.ASK, number, msgspec.msgpack.encode(Ask(step, (QUESTION,) * count)))
 
 
-def done(number: int) -> bytes:
-    return protocol.raw_frame(Frame.DONE, number, msgspec.msgpack.encode(REPORT))
+def done(number: int, tags: tuple[str, ...] = ()) -> bytes:
+    return protocol.raw_frame(Frame.DONE, number, msgspec.msgpack.encode(msgspec.structs.replace(REPORT, tags=tags)))
 
 
 def lying(number: int, page: StatusPage) -> bytes:
@@ -55,6 +55,7 @@ EVIL: dict[str, Evil] = {
     "a frame without end": lambda number, page: HEADER.pack(2**32 - 1, Frame.DONE, number),
     "a frame of guard's": lambda number, page: protocol.raw_frame(Frame.ANSWERS, number, b""),
     "ready twice": lambda number, page: READY,
+    "a tag with a line end": lambda number, page: done(number, tags=("a:b\r\nReply-To: x",)),
     "somebody else's job": lambda number, page: done(number + 1),
     "a step ahead": lambda number, page: ask(number, step=2),
     "twice the same step": lambda number, page: ask(number) + ask(number),
@@ -72,6 +73,7 @@ class FakeLoader:
     def __init__(self, evil: list[Evil], on_started: Callable[[int, int, int], None]) -> None:
         self._evil = evil
         self._on_started = on_started
+        self.ready = [READY]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads: list[threading.Thread] = []
 
@@ -96,7 +98,7 @@ class FakeLoader:
 
     def _work(self, sock: socket.socket, page: StatusPage, evil: Evil | None) -> None:
         with sock, contextlib.suppress(OSError):
-            sock.sendall(READY)
+            sock.sendall(self.ready.pop(0) if len(self.ready) > 1 else self.ready[0])
             while header := sock.recv(HEADER.size, socket.MSG_WAITALL):
                 length, kind, number = HEADER.unpack(header)
                 sock.recv(length, socket.MSG_WAITALL)
@@ -144,6 +146,32 @@ def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.Mon
     assert (poison.verdict, poison.decision) == ("unscannable", "undecided")
     assert others == [REPORT, REPORT]
     assert counters.kills["crash"] == counters.restarts == TURNS
+
+
+def test_a_replacement_must_be_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first worker is sealed and dies; the second can open sockets and is not used; the third is sealed."""
+    leaky = protocol.pack_frame(Frame.READY, 0, Ready((), ("socket",)))
+
+    def make(on_started: Callable[[int, int, int], None], _on_lost: object, _files: object) -> FakeLoader:
+        loader = FakeLoader([EVIL["gone"]], on_started)
+        loader.ready = [READY, leaky, READY]
+        return loader
+
+    monkeypatch.setattr(supervisor, "LoaderClient", make)
+    settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
+
+    async def main() -> Any:
+        pool = WorkerPool(settings, slowly, shipped_policy())
+        await pool.start()
+        report = await pool.analyse(AnalysisJob("1", Envelope(), Body(), 0.0))
+        counters = pool.counters()
+        await pool.stop()
+        return report, counters
+
+    report, counters = asyncio.run(main())
+    assert report == REPORT
+    assert counters.restarts == 2
+    assert counters.sealed
 
 
 def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,7 @@ class WorkerPool:
             await self._supervisor.start(self._settings.processes)
             if self._supervisor.leaks and not self._settings.unsealed:
                 raise SealError(describe_leaks(self._supervisor.leaks))
+            self._supervisor.must_be_sealed = not self._settings.unsealed
         except SealError:
             await self.stop()
             raise

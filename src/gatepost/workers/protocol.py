@@ -10,6 +10,7 @@ guard must also know which snapshots a worker still has. Both see the same jobs 
 `Spawn`, `Loaded` and `WorkerStarted` are the messages between guard and the loader, which has seen no mail.
 """
 
+import re
 import struct
 from enum import IntEnum
 from typing import Annotated, Generic, Literal, TypeVar
@@ -109,6 +110,9 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
     reason: _Short
 
 
+_TAG = re.compile(r"[a-z][a-z0-9-]{0,39}:[A-Za-z0-9._-]{1,200}\Z")
+
+
 class FrameError(ValueError):
     """A worker has sent what no sound worker sends."""
 
@@ -151,10 +155,15 @@ def read_ask(body: bytes) -> Ask:
 
 
 def read_report(body: bytes) -> Report:
-    """Decode the body of a DONE frame. No worker may leave a message undecided: that word is guard's."""
+    """Decode the body of a DONE frame. No worker may leave a message undecided: that word is guard's.
+
+    Tags become a header field of delivered mail and stand in answers of the API, so they must look like tags.
+    """
     result = _decode(_report, body)
     if result.decision == "undecided":
         raise FrameError("a worker decided not to decide")
+    if not all(map(_TAG.match, (*result.tags, *(line.kind for line in result.lines)))):
+        raise FrameError("a tag that is none")
     return result
 
 

@@ -43,9 +43,11 @@ class PoolCallbacks(Protocol):
 
 class Supervisor:
     """The worker processes. `workers` holds each from its order to its end; `leaks` is what a sealed worker could
-    nevertheless do; `replaced` and `retired` count."""
+    nevertheless do; `replaced` and `retired` count. With `must_be_sealed`, which the pool sets once the first workers
+    have proven their seal, a worker that is not sealed is ended and replaced."""
 
     def __init__(self, callbacks: PoolCallbacks, memory: int, files: WorkerFiles) -> None:
+        self.must_be_sealed = False
         self.workers: dict[int, WorkerProcess] = {}
         self.leaks: tuple[str, ...] = ()
         self.replaced = 0
@@ -135,10 +137,13 @@ class Supervisor:
     def _on_report(self, worker: WorkerProcess, report: protocol.Ready) -> None:
         if worker.reported:
             raise FrameError("ready twice")
-        worker.reported = True
         if report.leaks:
-            self.leaks = report.leaks
+            if not self.must_be_sealed:
+                self.leaks = report.leaks
             _log.warning("worker not sealed", possible=report.leaks, layers=report.layers)
+            if self.must_be_sealed:
+                raise FrameError("not sealed")
+        worker.reported = True
         self._announce_if_ready(worker)
 
     def _announce_if_ready(self, worker: WorkerProcess) -> None:
