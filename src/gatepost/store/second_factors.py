@@ -1,6 +1,6 @@
 """Second factors of users: the secrets of their authenticator apps, encrypted, and the codes that are used up.
 
-A secret of TOTP has to be known in clear to check a code, so it cannot be hashed. It is encrypted with AES-256-GCM under
+A secret of TOTP has to be known in clear to check a code, so it cannot be hashed. It is encrypted with AES-256-GCM and
 a key that lies in a file of the data folder (`totp.key`) and not in the database: a database or a backup alone does not
 contain the secrets. The user's uid is authenticated with it, so that a row copied to another user is worthless. The
 file is made when it is first needed, readable by its owner only. Several machines that share a database need the same
