@@ -2,6 +2,7 @@
 guess waits like a wrong one, strangers lock nobody out, and what they send is small and waits in a short queue."""
 
 import asyncio
+import hashlib
 import re
 import socket
 import threading
@@ -21,12 +22,13 @@ from argon2 import PasswordHasher, extract_parameters
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
 from gatepost.ids import new_id
+from gatepost.policy.file import MAX_MISTAKES, MAX_SUGGESTIONS
 from gatepost.store.audit import CLI
 from gatepost.store.sign_in_attempts import ACCOUNT
 from gatepost.web import credentials, forms
 from gatepost.web.credentials import MAX_PARALLEL_HASHES, MAX_WAITING, PasswordHashes
 from gatepost.web.forms import FormLimits
-from gatepost.web.pages import sign_in
+from gatepost.web.pages import policy, sign_in
 
 WRONG = "not the password"
 _numbers = count()
@@ -120,8 +122,8 @@ def test_a_burst_of_codes_gets_no_more_tries_than_the_limit(site: Any, somebody:
     secret = credentials.new_totp_secret()
     uid = site.run(site.store.credentials(somebody)).user.uid
     site.run(site.store.set_totp(uid, secret, CLI))
-    site.run(site.store.remember_browser(uid, credentials.hashlib.sha256(b"known").hexdigest(), 1))
-    name = f"__Host-gatepost-browser-{credentials.hashlib.sha256(uid.encode()).hexdigest()[:16]}"
+    site.run(site.store.remember_browser(uid, hashlib.sha256(b"known").hexdigest(), 1))
+    name = f"__Host-gatepost-browser-{hashlib.sha256(uid.encode()).hexdigest()[:16]}"
     known = f"{name}=known"
     half = f"{cookies_of(enter(site, somebody, site.password, known))}; {known}"
     assert not states(site, somebody).get("browser"), "the password was right"
@@ -364,3 +366,22 @@ def test_a_hash_of_other_parameters_is_checked_and_renewed(site: Any) -> None:
 def test_new_hashes_take_one_core() -> None:
     hashed: Awaitable[str] = PasswordHashes().hash("x")
     assert extract_parameters(asyncio.run(hashed)).parallelism == 1  # type: ignore[arg-type]
+
+
+def test_a_policy_of_mistakes_is_read_off_the_event_loop_and_not_to_its_end(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, threads = policy._with_layer, []
+
+    def noted(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        return read(*arguments)
+
+    monkeypatch.setattr(policy, "_with_layer", noted)
+    text = "".join(f'[kinds."text:urgenc{number}"]\n' for number in range(3_500))
+    answer = site.visitor("auditor", site.new_tenant()).post("/policy", {"text": text})
+    assert answer.status_code == 400
+    assert answer.text.count("is not a known finding") == MAX_MISTAKES
+    assert answer.text.count("did you mean") <= MAX_SUGGESTIONS
+    assert threads
+    assert site._thread.ident not in threads

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder, with_store
 
 if TYPE_CHECKING:
     from gatepost.store.copy import Progress
@@ -54,11 +54,15 @@ def backup(
 ) -> None:
     """Write all data of the database to one file; the service may keep running."""
     from gatepost.store import copy as backups
+    from gatepost.store.second_factors import KEY_FILE
 
     url, folder = _find_storage(config, data)
     goal = file.expanduser().absolute()
     _show_progress("Backing up", lambda progress: backups.backup(url, folder, goal, progress, force=force))
-    print(f"{goal} is complete. It contains addresses and subjects of mail: protect it.")
+    print(f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it.")
+    if (folder / KEY_FILE).exists():
+        print(f"Second factors are encrypted in it. Keep a copy of {folder / KEY_FILE} in another place: without that")
+        print("file they cannot be checked after a restore, and each user needs a new one.")
 
 
 def restore(
@@ -73,7 +77,10 @@ def restore(
     url, folder = _find_storage(config, data)
     taken = file.expanduser().absolute()
     _show_progress("Restoring", lambda progress: backups.restore(url, folder, taken, progress, force=force))
+    count = with_store(config, data, lambda store: store.encrypt_totp_secrets())
     print(f"Restored from {taken}.")
+    if count:
+        print(f"{count} second factors of an older version are encrypted now.")
 
 
 def _find_storage(config: Path | None, data: Path | None) -> tuple[str, Path]:
