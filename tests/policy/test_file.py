@@ -1,5 +1,7 @@
 """A faulty policy file: everything that is wrong with it at once, with lines and keys."""
 
+import difflib
+import tomllib
 from typing import Any
 
 import pytest
@@ -105,13 +107,13 @@ def test_no_text_raises(text: str) -> None:
 
 def test_a_file_of_mistakes_ends_early_with_few_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
-    find = file.difflib.get_close_matches
+    find = difflib.get_close_matches
 
     def noted(word: str, *others: Any) -> list[str]:
         compared.append(word)
         return find(word, *others)
 
-    monkeypatch.setattr(file.difflib, "get_close_matches", noted)
+    monkeypatch.setattr(difflib, "get_close_matches", noted)
     for text in (
         "".join(f'[kinds."text:urgenc{number}"]\n' for number in range(4_500)),
         "[kinds]\n" + "".join(f'"list:a{number}".group = "lure{number}"\n' for number in range(3_000)),
@@ -125,13 +127,13 @@ def test_a_file_of_mistakes_ends_early_with_few_suggestions(monkeypatch: pytest.
 
 
 def test_a_long_word_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file.difflib, "get_close_matches", lambda *_: pytest.fail("compared"))
+    monkeypatch.setattr(difflib, "get_close_matches", lambda *_: pytest.fail("compared"))
     assert found(f"[{'x' * 90_000}]")[0][2] == "is not a known section"
 
 
 def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`tomllib` takes quadratic time for it."""
-    monkeypatch.setattr(file.tomllib, "loads", lambda _: pytest.fail("parsed"))
+    monkeypatch.setattr(tomllib, "loads", lambda _: pytest.fail("parsed"))
     for text in ("a." * 50_000 + "a = 1", "x = {" + "a." * 50_000 + "a = 1}", "[" + "a." * 50_000 + "a]"):
         assert found(text) == [(1, "", "has a line with more than 100 dots")]
     monkeypatch.undo()

@@ -21,6 +21,7 @@ from argon2 import PasswordHasher, extract_parameters
 
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
+from gatepost.api import requests
 from gatepost.ids import new_id
 from gatepost.policy.file import MAX_MISTAKES, MAX_SUGGESTIONS
 from gatepost.store.audit import CLI
@@ -221,6 +222,18 @@ def test_a_name_that_nobody_has_is_not_logged(site: Any, somebody: str) -> None:
     assert typed not in str(lines)
 
 
+def test_a_name_that_nobody_has_costs_as_much_work(site: Any, somebody: str) -> None:
+    """The time that an answer takes does not tell whether there is such a user."""
+
+    def changes(name: str) -> int:
+        before: int = site.store.counters().changes
+        assert enter(site, name, WRONG).status_code == 401
+        after: int = site.store.counters().changes
+        return after - before
+
+    assert changes(somebody) == changes(f"nobody {new_id()}") == 1
+
+
 def test_the_form_of_a_stranger_is_small(site: Any) -> None:
     for path in ("/sign-in", "/sign-in/code"):
         assert post(site, path, {"name": "x", "password": "x" * (16 << 10)}).status_code == 413
@@ -247,8 +260,11 @@ def test_the_slow_form_of_a_stranger_ends_early(site: Any, monkeypatch: pytest.M
 
 def test_strangers_have_less_time_than_users() -> None:
     assert forms.STRANGER.size == 16 << 10
-    assert forms.STRANGER.idle_seconds < forms.SIGNED_IN.idle_seconds
-    assert forms.STRANGER.first_seconds < forms.SIGNED_IN.first_seconds
+    assert (forms.SIGNED_IN.idle_seconds, forms.SIGNED_IN.first_seconds) == (None, None)
+    assert forms.STRANGER.idle_seconds
+    assert forms.STRANGER.idle_seconds < requests.IDLE_SECONDS
+    assert forms.STRANGER.first_seconds
+    assert forms.STRANGER.first_seconds < requests.FIRST_SECONDS
 
 
 def test_a_large_form_is_parsed_off_the_event_loop(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

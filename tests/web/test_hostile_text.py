@@ -1,4 +1,4 @@
-"""Foreign text on every page: control characters and direction overrides are written out, wherever the text came from."""
+"""Foreign text on every page: control characters and direction overrides are written out, wherever it came from."""
 
 import re
 from typing import Any
@@ -117,7 +117,7 @@ def test_a_browser_that_names_itself_so(site: Any) -> None:
     name = site.new_user()
     fields = {"name": name, "password": site.password}
     agent = HOSTILE.replace("\x07", "").replace("\x1b", "").encode()
-    httpx.post(f"{site.url}/sign-in", data=fields, headers={"User-Agent": agent}, trust_env=False)
+    httpx.post(f"{site.url}/sign-in", data=fields, headers={b"User-Agent": agent}, trust_env=False)
     check(site.enter(name).get("/account"))
 
 

@@ -41,11 +41,11 @@ class ClientLeft(msgspec.Struct, frozen=True):
 class BodyPace:
     """The deadline of a body that is being read; raises `TimeoutError` where it stops arriving or is too slow."""
 
-    def __init__(self, idle_seconds: float = IDLE_SECONDS, first_seconds: float = FIRST_SECONDS) -> None:
+    def __init__(self, idle_seconds: float | None = None, first_seconds: float | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._start, self._received = self._loop.time(), 0
-        self._idle_seconds, self._first_seconds = idle_seconds, first_seconds
-        self._deadline = asyncio.timeout(idle_seconds)
+        self._idle_seconds, self._first_seconds = idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS
+        self._deadline = asyncio.timeout(self._idle_seconds)
 
     def earn(self, count: int) -> None:
         """Move the deadline for so many bytes that have arrived."""

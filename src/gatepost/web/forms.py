@@ -22,7 +22,7 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
 from starlette.requests import Request
 
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
-from gatepost.api.requests import FIRST_SECONDS, IDLE_SECONDS, BodyPace, content_length, parse_boundary
+from gatepost.api.requests import BodyPace, content_length, parse_boundary
 
 MAX_FORM = 4 << 20
 MAX_FIELDS = 2_000
@@ -37,11 +37,12 @@ UNREADABLE_FORM = Failure(
 
 
 class FormLimits(msgspec.Struct, frozen=True):
-    """How large a form may be, how long its client may pause, and how long it may take before its size counts."""
+    """How large a form may be, how long its client may pause, and how long it may take before its size counts; None
+    for the times of any upload."""
 
     size: int = MAX_FORM
-    idle_seconds: float = IDLE_SECONDS
-    first_seconds: float = FIRST_SECONDS
+    idle_seconds: float | None = None
+    first_seconds: float | None = None
 
 
 SIGNED_IN = FormLimits()

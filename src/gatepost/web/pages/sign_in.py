@@ -85,6 +85,8 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
         if found and not found.user.disabled:
             attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
         # Without an attempt the time is spent all the same, so that it does not tell who exists or is locked.
+        if attempt is None:
+            await context.store.take_attempt_of_nobody(origin.source, context.now())
         kept = found.password if found and attempt else None
         is_right = await context.passwords.verify(kept, form.raw_text("password"))
     if found is None or attempt is None or not is_right:
