@@ -1,5 +1,7 @@
 """`gatepost backup`, `restore` and `storage copy` as a person uses them."""
 
+import io
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -64,3 +66,21 @@ def test_copy(run: Run, data: Path, postgres_url: str) -> None:
 def test_a_missing_source(run: Run, data: Path) -> None:
     code, _, fault = run("storage", "copy", "--from", "sqlite:absent.db", "--to", "sqlite:new.db", "--data", data)
     assert (code, "does not exist" in fault) == (1, True)
+
+
+def test_a_backup_says_what_it_needs_and_a_restore_encrypts_what_is_old(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    file = tmp_path / "kept.db"
+    run("user", "create", "ann", "--data", data)
+    code, said, _ = run("backup", file, "--data", data)
+    assert (code, "hashes of passwords" in said, "totp.key" in said) == (0, True, False)
+    with sqlite3.connect(file) as old:
+        old.execute("UPDATE users SET totp_secret = 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ'")
+    code, said, _ = run("restore", file, "--data", data, "--force")
+    assert (code, "1 second factors of an older version are encrypted now" in said) == (0, True)
+    with sqlite3.connect(data / "gatepost.db") as restored:
+        assert restored.execute("SELECT totp_secret FROM users").fetchone()[0].startswith("aesgcm:")
+    assert "Keep a copy of" in run("backup", file, "--data", data, "--force")[1]
+    assert run("user", "forget-second-factor", "ann", "--data", data)[0] == 0

@@ -1,9 +1,14 @@
 """A faulty policy file: everything that is wrong with it at once, with lines and keys."""
 
+import difflib
+import tomllib
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.policy import file
 from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
 from gatepost.policy.rules import PolicyMistake, shipped_policy
 
@@ -98,3 +103,38 @@ def test_no_text_raises(text: str) -> None:
     said = read_policy_file(text, shipped_policy())
     assert not (said.mistakes and said.statements)
     assert all(1 <= each.line <= text.count("\n") + 1 for each in said.mistakes)
+
+
+def test_a_file_of_mistakes_ends_early_with_few_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    find = difflib.get_close_matches
+
+    def noted(word: str, *others: Any) -> list[str]:
+        compared.append(word)
+        return find(word, *others)
+
+    monkeypatch.setattr(difflib, "get_close_matches", noted)
+    for text in (
+        "".join(f'[kinds."text:urgenc{number}"]\n' for number in range(4_500)),
+        "[kinds]\n" + "".join(f'"list:a{number}".group = "lure{number}"\n' for number in range(3_000)),
+        "".join(f"a{number} = 1\n" for number in range(9_000)),
+    ):
+        compared.clear()
+        mistakes = found(text)
+        assert len(mistakes) == file.MAX_MISTAKES + 1
+        assert mistakes[-1][2] == "has more mistakes; correct these first"
+        assert len(compared) <= file.MAX_SUGGESTIONS
+
+
+def test_a_long_word_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difflib, "get_close_matches", lambda *_: pytest.fail("compared"))
+    assert found(f"[{'x' * 90_000}]")[0][2] == "is not a known section"
+
+
+def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tomllib` takes quadratic time for it."""
+    monkeypatch.setattr(tomllib, "loads", lambda _: pytest.fail("parsed"))
+    for text in ("a." * 50_000 + "a = 1", "x = {" + "a." * 50_000 + "a = 1}", "[" + "a." * 50_000 + "a]"):
+        assert found(text) == [(1, "", "has a line with more than 100 dots")]
+    monkeypatch.undo()
+    assert len(file._find_lines("a." * 50_000 + "a = 1")) <= file.MAX_KEY_PARTS

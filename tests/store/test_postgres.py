@@ -32,9 +32,9 @@ async def _cut_off(url: str) -> None:
     await connection.close()
 
 
-def test_connections_that_were_cut_are_made_anew(postgres_url: str) -> None:
+def test_connections_that_were_cut_are_made_anew(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
-        store = Store(PostgresEngine(postgres_url))
+        store = Store(PostgresEngine(postgres_url), tmp_path)
         await store.create_tenant("a")
         await _cut_off(postgres_url)
         await asyncio.sleep(0.1)
@@ -44,9 +44,9 @@ def test_connections_that_were_cut_are_made_anew(postgres_url: str) -> None:
     asyncio.run(run())
 
 
-def test_a_stream_that_is_cut_says_so(postgres_url: str) -> None:
+def test_a_stream_that_is_cut_says_so(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
-        store = Store(PostgresEngine(postgres_url))
+        store = Store(PostgresEngine(postgres_url), tmp_path)
         await store.add_entries(None, URLS, [NewEntry(str(n), str(n)) for n in range(3_000)], CLI)
         async with aclosing(store.stream_entries(None, URLS.name)) as batches:
             assert await anext(batches)
@@ -67,10 +67,10 @@ def _crossing(first: str, second: str, met: asyncio.Event) -> Work[int]:
     return changed
 
 
-def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str) -> None:
+def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         engine = PostgresEngine(postgres_url)
-        store = Store(engine)
+        store = Store(engine, tmp_path)
         before = (await store.create_tenant("a"), await store.create_tenant("b"))
         met = asyncio.Event()
         one = asyncio.ensure_future(engine.change(partial(_crossing, "a", "b", met)))
@@ -85,7 +85,7 @@ def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str) -> None:
 
 def test_streams_are_bounded(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
-        store = Store(PostgresEngine(postgres_url))
+        store = Store(PostgresEngine(postgres_url), tmp_path)
         await store.add_entries(None, URLS, [NewEntry("a", "a")], CLI)
         open_ones = [store.stream_entries(None, URLS.name) for _ in range(MAX_STREAMS)]
         for stream in open_ones:

@@ -1,9 +1,7 @@
-"""Users and who is locked out, on both engines; somebody always remains who may administer the deployment."""
+"""Users, on both engines; somebody always remains who may administer the deployment."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-
-import pytest
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, AuditFilter
@@ -11,7 +9,7 @@ from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
 from gatepost.store.sessions import WebSession
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-from gatepost.store.users import Lockout, User, lockout_wait
+from gatepost.store.users import User
 
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ROOT = Actor("user", "root", "1")
@@ -46,7 +44,7 @@ def test_a_user_comes_back(use: Use) -> None:
         assert await store.users(new_id()) == ()
         found = await store.credentials("ANN")
         assert found
-        assert (found.user, found.password, found.totp_secret, found.failures) == (ann, "hash of  Ann ", None, 0)
+        assert (found.user, found.password, found.totp_secret) == (ann, "hash of  Ann ", None)
         assert await store.credentials("nobody") is None
 
     use(scenario)
@@ -101,69 +99,6 @@ def test_administrators_who_disable_each_other_at_once(use: Use) -> None:
     use(scenario)
 
 
-def test_a_code_works_once(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann = await made(store, "ann")
-        changed = await store.set_totp(ann.uid, "SECRET", ROOT, step=100)
-        assert isinstance(changed, User)
-        assert changed.totp
-        assert not await store.use_totp_step(ann.uid, 100), "the code that proved it is used up"
-        assert sum(await asyncio.gather(*(store.use_totp_step(ann.uid, 101) for _ in range(10)))) == 1
-        assert not await store.use_totp_step(ann.uid, 99)
-        assert await store.use_totp_step(ann.uid, 103)
-        assert not await store.use_totp_step(new_id(), 1)
-        found = await store.credentials("ann")
-        assert found
-        assert (found.totp_secret, found.totp_step) == ("SECRET", 103)
-        removed = await store.set_totp(ann.uid, None, ROOT)
-        assert isinstance(removed, User)
-        assert not removed.totp
-        assert await store.set_totp(new_id(), None, ROOT) == NotFound("user")
-
-    use(scenario)
-
-
-@pytest.mark.parametrize(
-    ("failures", "wait"), [(1, 0), (4, 0), (5, 30), (6, 60), (7, 120), (11, 1_920), (12, 3_600), (10_000, 3_600)]
-)
-def test_waiting_doubles(failures: int, wait: int) -> None:
-    assert lockout_wait(failures, Lockout()) == wait * 1_000
-
-
-def test_guessing_locks_out(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann = await made(store, "ann")
-        assert [await store.note_failure(ann.uid, 1_000) for _ in range(6)] == [0, 0, 0, 0, 31_000, 61_000]
-        found = await store.credentials("ann")
-        assert found
-        assert (found.failures, found.locked_until) == (6, 61_000)
-        await store.note_sign_in(ann.uid, 5_000)
-        found = await store.credentials("ann")
-        assert found
-        assert (found.failures, found.locked_until, found.user.last_sign_in) == (0, 0, 5_000)
-        assert await store.note_failure(ann.uid, 0, Lockout(1, 7, 9)) == 7
-        assert await store.note_failure(ann.uid, 0, Lockout(1, 7, 9)) == 9
-        await store.set_password(ann.uid, "new", ROOT)
-        found = await store.credentials("ann")
-        assert found
-        assert (found.password, found.failures, found.locked_until) == ("new", 0, 0)
-        assert await store.note_failure(new_id(), 1) == 0
-        await store.note_sign_in(new_id(), 1)
-
-    use(scenario)
-
-
-def test_guesses_at_once_are_all_counted(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann = await made(store, "ann")
-        await asyncio.gather(*(store.note_failure(ann.uid, 0) for _ in range(8)))
-        found = await store.credentials("ann")
-        assert found
-        assert found.failures == 8
-
-    use(scenario)
-
-
 def test_changes_are_audited_without_secrets(use: Use) -> None:
     async def scenario(store: Store) -> None:
         uid = await tenant_named(store, "t")
@@ -201,5 +136,17 @@ def test_a_tenant_takes_its_users_along(use: Use) -> None:
         assert await store.users() == (bob,)
         assert await store.session("a", 1) is None
         assert await store.session("b", 1)
+
+    use(scenario)
+
+
+def test_a_hash_is_renewed_unless_the_password_was_changed(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        ann = await made(store, "ann")
+        assert await store.renew_password(ann.uid, "hash of ann", "renewed")
+        assert not await store.renew_password(ann.uid, "hash of ann", "again")
+        found = await store.credentials("ann")
+        assert found
+        assert found.password == "renewed"
 
     use(scenario)

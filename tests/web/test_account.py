@@ -42,31 +42,78 @@ def test_a_password_that_is_not_taken(site: Any, visitor: Any, change: dict[str,
     assert site.enter(visitor.who).get("/account").status_code == 200
 
 
-def test_guessing_the_password_here_closes_the_account_too(site: Any, visitor: Any) -> None:
+def test_guessing_the_password_here_locks_the_session(site: Any, visitor: Any) -> None:
     for _ in range(6):
         visitor.post("/account/password", {"password": "wrong", "new": NEW, "again": NEW})
-    assert site.run(site.store.credentials(visitor.who)).locked_until > time.time() * 1000
+    uid = site.run(site.store.credentials(visitor.who)).user.uid
+    failures = {state.source.partition(":")[0]: state.failures for state in site.run(site.store.attempt_states(uid))}
+    assert failures == {"account": 0, "session": 5}
     answer = visitor.post("/account/password", {"password": site.password, "new": NEW, "again": NEW})
     assert answer.status_code == 400
+    assert "Too many wrong attempts" in answer.text
 
 
-def test_a_second_factor_is_set_up_and_taken_away(site: Any, visitor: Any) -> None:
-    offered = visitor.post("/account/totp").text
-    found = re.search(r'name="secret" value="([A-Z2-7]+)"', offered)
+def code_of(secret: str, later: int = 0) -> str:
+    return credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS + later)
+
+
+def offered_secret(visitor: Any) -> str:
+    page = visitor.post("/account/totp").text
+    found = re.search(r'name="secret" value="([A-Z2-7]+)"', page)
     assert found
-    assert "<svg" in offered
-    code = credentials.totp_code(found[1], int(time.time()) // credentials.TOTP_SECONDS)
-    confirm = {"secret": found[1], "code": code, "password": site.password}
+    assert "<svg" in page
+    return found[1]
+
+
+@pytest.fixture
+def second_factor(site: Any, visitor: Any) -> str:
+    """The secret of a second factor that was set up in the browser; the code of this moment is used up."""
+    secret = offered_secret(visitor)
+    fields = {"secret": secret, "code": code_of(secret), "password": site.password}
+    assert visitor.post("/account/totp/confirm", fields).headers["location"] == "/account?done=totp-on"
+    return secret
+
+
+def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
+    elsewhere = site.enter(visitor.who)
+    secret = offered_secret(visitor)
+    confirm = {"secret": secret, "code": code_of(secret), "password": site.password}
     assert visitor.post("/account/totp/confirm", {**confirm, "password": "wrong"}).status_code == 400
     assert visitor.post("/account/totp/confirm", {**confirm, "code": "000000"}).status_code == 400
     assert not site.run(site.store.credentials(visitor.who)).user.totp
+    assert elsewhere.get("/account").status_code == 200
     assert visitor.post("/account/totp/confirm", confirm).headers["location"] == "/account?done=totp-on"
     kept = site.run(site.store.credentials(visitor.who))
     assert kept.user.totp
     assert kept.totp_step > 0, "the code that proved it is used up"
-    assert visitor.post("/account/totp/remove", {"password": "wrong"}).status_code == 400
-    assert visitor.post("/account/totp/remove", {"password": site.password}).status_code == 303
+    assert secret not in kept.totp_secret, "it is not stored in clear"
+    assert visitor.get("/account").status_code == 200
+    assert elsewhere.get("/account").status_code == 303, "a session without the second factor has ended"
+
+
+def test_a_second_factor_is_removed_with_a_code_of_it(site: Any, visitor: Any, second_factor: str) -> None:
+    for fields in ({}, {"old-code": "000000"}, {"old-code": code_of(second_factor)}):
+        assert visitor.post("/account/totp/remove", {"password": site.password, **fields}).status_code == 400
+    assert site.run(site.store.credentials(visitor.who)).user.totp
+    right = {"password": site.password, "old-code": code_of(second_factor, 1)}
+    assert visitor.post("/account/totp/remove", {**right, "password": "wrong"}).status_code == 400
+    assert visitor.post("/account/totp/remove", right).status_code == 303
     assert not site.run(site.store.credentials(visitor.who)).user.totp
+
+
+def test_a_new_second_factor_needs_a_code_of_the_old_one(site: Any, visitor: Any, second_factor: str) -> None:
+    new = offered_secret(visitor)
+    assert 'name="old-code"' in visitor.post("/account/totp").text
+    before = site.run(site.store.credentials(visitor.who)).totp_secret
+    fields = {"secret": new, "code": code_of(new), "password": site.password}
+    for old in ({}, {"old-code": code_of(new)}, {"old-code": code_of(second_factor)}):
+        answer = visitor.post("/account/totp/confirm", {**fields, **old})
+        assert answer.status_code == 400
+        assert "current second factor is wrong" in answer.text
+    assert site.run(site.store.credentials(visitor.who)).totp_secret == before
+    right = {**fields, "old-code": code_of(second_factor, 1)}
+    assert visitor.post("/account/totp/confirm", right).headers["location"] == "/account?done=totp-on"
+    assert site.run(site.store.totp_secret(site.run(site.store.credentials(visitor.who)))) == new
 
 
 def test_a_secret_of_somebody_s_own_is_not_taken(site: Any, visitor: Any) -> None:

@@ -233,7 +233,7 @@ def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:
             assert visitor.get(path.replace("{", "").replace("}", "")).status_code in (404, 405), row.path
 
 
-@pytest.mark.parametrize("path", ["/sign-in", "/scan"])
+@pytest.mark.parametrize("path", ["/account/password", "/scan"])
 def test_a_body_that_stops_arriving_is_not_waited_for(site: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = site.visitor()
     monkeypatch.setattr("gatepost.api.requests.IDLE_SECONDS", 0.2)

@@ -4,11 +4,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from gatepost.ids import new_id
 from gatepost.web.registry import PAGES
 from gatepost.web.request import ROLES
-from gatepost.web.routing import PageRoute, PublicRoute, UploadRoute
+from gatepost.web.routing import PageRoute, PublicRoute, UploadRoute, is_same_origin
 
 CLOSED = [row for row in PAGES if not isinstance(row, PublicRoute)]
 CHANGING = [row for row in CLOSED if isinstance(row, UploadRoute) or row.method == "POST"]
@@ -122,3 +123,24 @@ def test_assets_are_kept_for_good_and_by_what_is_in_them(site: Any) -> None:
     assert "immutable" in answer.headers["cache-control"]
     assert httpx.get(f"{site.url}/static/0000000000000000/gatepost.css", trust_env=False).status_code == 404
     assert httpx.get(f"{site.url}/static/../../registry.py", trust_env=False).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("scheme", "origin", "own"),
+    [
+        ("https", "https://gw.example", True),
+        ("https", "http://gw.example", False),
+        ("http", "http://gw.example", True),
+        ("http", "https://gw.example", True),  # behind a proxy that ends TLS
+        ("https", "https://gw.example:444", False),
+        ("https", "https://evil.example", False),
+        ("https", "ftp://gw.example", False),
+        ("https", "null", False),
+        ("https", "https://[", False),
+        ("https", "", False),
+    ],
+)
+def test_an_origin_is_ours_with_its_scheme(scheme: str, origin: str, own: bool) -> None:
+    headers = [(b"host", b"gw.example"), (b"origin", origin.encode())]
+    scope = {"type": "http", "scheme": scheme, "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+    assert is_same_origin(Request(scope)) is own

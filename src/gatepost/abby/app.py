@@ -27,7 +27,7 @@ from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.openapi import document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.api.requests import UnreadBodies
-from gatepost.api.responses import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse
+from gatepost.api.responses import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport
 from gatepost.api.scanning import encode_scanning
 from gatepost.policy.layers import Policies, unchanged_policies
 from gatepost.rejudge.dry_run import ListDryRuns
@@ -78,12 +78,14 @@ def create_services(
 class AbbyApp(Starlette):
     """Starlette without its own middleware: between server and routes are only the wrappers of `gatepost.api`."""
 
-    def __init__(self, error_page: ErrorPage | None, **options: Any) -> None:
+    def __init__(self, error_page: ErrorPage | None, *, strict_transport: bool, **options: Any) -> None:
         super().__init__(**options)
         self._error_page = error_page
+        self._strict_transport = strict_transport
 
     def build_middleware_stack(self) -> ASGIApp:
-        return UnreadBodies(HttpErrors(self.router, self._error_page))
+        app = UnreadBodies(HttpErrors(self.router, self._error_page))
+        return StrictTransport(app) if self._strict_transport else app
 
 
 def create_app(
@@ -97,9 +99,10 @@ def create_app(
     clock: Callable[[], float] = time.monotonic,
     routes: Iterable[BaseRoute] = (),
     error_page: ErrorPage | None = None,
+    strict_transport: bool = False,
 ) -> Starlette:
     """Return the whole service. `observe` is called with the outcome of every scan; `routes` are added after those of
-    the APIs, and `error_page` renders failures for browsers."""
+    the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only."""
     authenticator = Authenticator(Tokens(tokens), Guesses(clock))
     status = StatusApi(
         authenticator=authenticator,
@@ -126,7 +129,9 @@ def create_app(
         _route("/readyz", status.readiness, "GET"),
         _route("/metrics", status.metrics, "GET"),
     ]
-    app = AbbyApp(error_page, routes=[*own, *routes], lifespan=_running(services.cores))
+    app = AbbyApp(
+        error_page, strict_transport=strict_transport, routes=[*own, *routes], lifespan=_running(services.cores)
+    )
     app.router.redirect_slashes = False
     return app
 

@@ -89,6 +89,26 @@ class Guesses:
         _touch_bounded(self._wrong, address)
         return turn - now if _delay_after(wrong.count) else 0.0
 
+    def take_turn(self, address: str) -> float | None:
+        """Count an attempt before it is checked, and return the seconds that it has to wait for its turn; None if so
+        many wait already that it is refused. An attempt that turns out right is given back."""
+        now = self._clock()
+        wrong = self._wrong.get(address, _WrongGuesses())
+        if wrong.count and now - wrong.last > FORGET_SECONDS:
+            wrong = _WrongGuesses()
+        delay = _delay_after(wrong.count)
+        turn = max(now, wrong.turn) + delay
+        if turn > now + LONGEST_WAIT:
+            return None
+        self._wrong[address] = _WrongGuesses(wrong.count + 1, now, turn)
+        _touch_bounded(self._wrong, address)
+        return turn - now if delay else 0.0
+
+    def give_back(self, address: str) -> None:
+        """Undo the count of an attempt that was right."""
+        if wrong := self._wrong.get(address):
+            self._wrong[address] = msgspec.structs.replace(wrong, count=max(0, wrong.count - 1))
+
     def trust(self, address: str, caller: Caller) -> None:
         """Note that this token has worked from this address."""
         self._trusted[address, caller.digest] = None

@@ -1,6 +1,11 @@
-"""Entries in files: one a line, CSV, or lines of JSON; read as they come, and each with the line that it stands on."""
+"""Entries in files: one a line, CSV, or lines of JSON; read as they come, and each with the line that it stands on.
+
+A cell of CSV that a spreadsheet would take for a formula is written with an apostrophe before it, and read without it:
+comments may come from people who are not trusted by those that open the file.
+"""
 
 import csv
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Literal
@@ -75,7 +80,7 @@ def _csv(lines: Iterable[str]) -> Iterator[FileRecord]:
     try:
         for row in reader:
             first, last = last + 1, reader.line_num
-            cells = [cell.strip() for cell in row]
+            cells = [_without_apostrophe(cell.strip()) for cell in row]
             if first == 1 and "entry" in (named := tuple(cell.lower() for cell in cells)):
                 columns = named
             elif any(cells):
@@ -114,7 +119,21 @@ def lines_of(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Itera
         yield from (f"{entry.entry}\n" for entry in entries)
     else:
         row = csv.writer(_Rows(), lineterminator="\n").writerow
-        yield from (row((entry.entry, entry.comment, entry.expires or "")) for entry in entries)
+        yield from (row(map(_defuse, (entry.entry, entry.comment, entry.expires or ""))) for entry in entries)
+
+
+# What spreadsheets take for the start of a formula, also after spaces and in full width. A cell that has apostrophes
+# before it gets one more, so that reading takes away exactly what writing added.
+_FORMULA = re.compile(r"'*+(?:\s*+[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+
+
+def _defuse(cell: str | None) -> str:
+    text = cell or ""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _without_apostrophe(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 class _Rows:

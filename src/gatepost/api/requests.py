@@ -43,16 +43,17 @@ class ClientLeft(msgspec.Struct, frozen=True):
 class BodyPace:
     """The deadline of a body that is being read; raises `TimeoutError` where it stops arriving or is too slow."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_seconds: float | None = None, first_seconds: float | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._start, self._received = self._loop.time(), 0
-        self._deadline = asyncio.timeout(IDLE_SECONDS)
+        self._idle_seconds, self._first_seconds = idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS
+        self._deadline = asyncio.timeout(self._idle_seconds)
 
     def earn(self, count: int) -> None:
         """Move the deadline for so many bytes that have arrived."""
         self._received += count
-        earned = self._start + FIRST_SECONDS + self._received / SLOWEST
-        self._deadline.reschedule(min(self._loop.time() + IDLE_SECONDS, earned))
+        earned = self._start + self._first_seconds + self._received / SLOWEST
+        self._deadline.reschedule(min(self._loop.time() + self._idle_seconds, earned))
 
     async def __aenter__(self) -> Self:
         await self._deadline.__aenter__()

@@ -107,6 +107,25 @@ class HttpErrors:
             await _internal_error(fault, scope)(scope, receive, send)
 
 
+STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
+
+
+class StrictTransport:
+    """ASGI wrapper that tells browsers to come by HTTPS only (RFC 6797). It is for a service whose certificate the
+    operator has configured: with a self-signed one a browser would not let its user in any more."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_header(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], STRICT_TRANSPORT]
+            await send(message)
+
+        await self._app(scope, receive, send_with_header if scope["type"] == "http" else send)
+
+
 def _routing_response(fault: HTTPException, scope: Scope) -> Response:
     """Return the response where the router found no such path, or no such method there."""
     if fault.status_code == METHOD_NOT_ALLOWED.status:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder, with_store
 
 if TYPE_CHECKING:
     from gatepost.store.copy import Progress
@@ -59,11 +59,17 @@ def backup(
     """Write all data of the database to one file; the service may keep running."""
     from gatepost.cli.printing import print_result
     from gatepost.store import copy as backups
+    from gatepost.store.second_factors import KEY_FILE
 
     url, folder = _find_storage(config, data)
     goal = file.expanduser().absolute()
     _show_progress("Backing up", lambda progress: backups.backup(url, folder, goal, progress, force=force))
-    text = f"{goal} is complete. It contains addresses and subjects of mail: protect it."
+    text = f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it."
+    if (folder / KEY_FILE).exists():
+        text += (
+            f"\nSecond factors are encrypted in it. Keep a copy of {folder / KEY_FILE} in another place: without that"
+            "\nfile they cannot be checked after a restore, and each user needs a new one."
+        )
     print_result(json, {"file": str(goal), "bytes": goal.stat().st_size}, text)
 
 
@@ -81,7 +87,11 @@ def restore(
     url, folder = _find_storage(config, data)
     taken = file.expanduser().absolute()
     _show_progress("Restoring", lambda progress: backups.restore(url, folder, taken, progress, force=force))
-    print_result(json, {"file": str(taken)}, f"Restored from {taken}.")
+    count = with_store(config, data, lambda store: store.encrypt_totp_secrets())
+    text = f"Restored from {taken}."
+    if count:
+        text += f"\n{count} second factors of an older version are encrypted now."
+    print_result(json, {"file": str(taken), "secondFactorsEncrypted": count}, text)
 
 
 def _find_storage(config: Path | None, data: Path | None) -> tuple[str, Path]:

@@ -2,6 +2,9 @@
 
 The file is TOML. `tomllib` does not keep positions, so the lines of headers and keys are searched in the text. That
 search is only for error messages: for a key that it misses, the line above is named.
+
+Reading ends after `MAX_MISTAKES`, and only the first few get a suggestion, which is compared with every known name: a
+file of nothing but mistakes costs no more than a file without any.
 """
 
 import difflib
@@ -17,6 +20,14 @@ from gatepost.policy.rules import VERDICTS, Chosen, GroupRule, Key, KindRule, Po
 
 MOST_POINTS = 1000.0
 MAX_CHARACTERS = 1 << 20
+MAX_MISTAKES = 20
+MAX_SUGGESTIONS = 5
+# Names are shorter than this; a longer word is not compared with them.
+MAX_SUGGESTED_LENGTH = 100
+# A key cannot span lines, and `tomllib` takes quadratic time for a dotted key.
+MAX_DOTS = 100
+# Sections, entries and fields: no key that is known has more parts.
+MAX_KEY_PARTS = 3
 
 _SECTIONS: dict[str, type[msgspec.Struct]] = {"verdicts": VerdictRule, "groups": GroupRule, "kinds": KindRule}
 _POINTS = frozenset({"weight", "threshold", "own", "cap"})
@@ -51,6 +62,9 @@ def read_policy_file(text: str, base: Policy) -> StatedPolicy:
     """Read a policy file that changes `base`; never raises."""
     if len(text) > MAX_CHARACTERS:
         return StatedPolicy(mistakes=(PolicyMistake(1, (), f"is larger than {MAX_CHARACTERS >> 20} MiB"),))
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MAX_DOTS:
+            return StatedPolicy(mistakes=(PolicyMistake(number, (), f"has a line with more than {MAX_DOTS} dots"),))
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
@@ -60,8 +74,10 @@ def read_policy_file(text: str, base: Policy) -> StatedPolicy:
     lines = _find_lines(text)
     old = _rename_groups(document, lines)
     reading = _FileReader(document, base, lines)
-    statements = tuple(reading.statements())
+    statements = reading.collect()
     mistakes = tuple(sorted((*reading.mistakes, *old.mistakes)))
+    if reading.is_cut:
+        mistakes = (*mistakes, PolicyMistake(mistakes[-1].line, (), "has more mistakes; correct these first"))
     return StatedPolicy(() if mistakes else statements, mistakes, old.warnings)
 
 
@@ -98,6 +114,10 @@ def _describe_syntax_error(message: str, text: str) -> PolicyMistake:
     return PolicyMistake(line, (), f"is not TOML here: {_AT_LINE.sub('', message)}")
 
 
+class _TooManyMistakesError(Exception):
+    """Ends the walk over a file that is all mistakes."""
+
+
 class _FileReader:
     """One walk over a parsed file; faults are collected on the way."""
 
@@ -106,6 +126,17 @@ class _FileReader:
         self._base = base
         self._lines = lines
         self.mistakes: list[PolicyMistake] = []
+        self.is_cut = False
+        self._suggestions = 0
+
+    def collect(self) -> tuple[PolicyStatement, ...]:
+        """Return every value that the file sets, up to the mistake after which reading ends."""
+        found: list[PolicyStatement] = []
+        try:
+            found.extend(self.statements())
+        except _TooManyMistakesError:
+            self.is_cut = True
+        return tuple(found)
 
     def statements(self) -> Iterator[PolicyStatement]:
         for section, entries in self._document.items():
@@ -155,7 +186,7 @@ class _FileReader:
         if field in _WORDS and value not in _WORDS[field]:
             return f"must be one of {', '.join(_WORDS[field])}, not {value!r}"
         if field == "group" and value and value not in self._groups():
-            return f"names {value!r}, but there is no such group{_suggest(value, self._groups())}"
+            return f"names {value!r}, but there is no such group{self._suggest(value, self._groups())}"
         return ""
 
     def _groups(self) -> set[str]:
@@ -171,7 +202,15 @@ class _FileReader:
         return bool(form and form.fullmatch(name))
 
     def _wrong(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
-        self.mistakes.append(PolicyMistake(self._line(key), key, sentence + _suggest(key[-1], known)))
+        self.mistakes.append(PolicyMistake(self._line(key), key, sentence + self._suggest(key[-1], known)))
+        if len(self.mistakes) >= MAX_MISTAKES:
+            raise _TooManyMistakesError
+
+    def _suggest(self, word: str, known: Iterable[str]) -> str:
+        if not known or self._suggestions >= MAX_SUGGESTIONS:
+            return ""
+        self._suggestions += 1
+        return _suggest(word, known)
 
     def _line(self, key: Key) -> int:
         while key and key not in self._lines:
@@ -191,7 +230,7 @@ def _find_points_fault(field: str, value: Any) -> str:
 
 
 def _suggest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
+    near = difflib.get_close_matches(word, list(known), 1) if len(word) <= MAX_SUGGESTED_LENGTH else []
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -206,7 +245,7 @@ def _find_lines(text: str) -> dict[Key, int]:
             key = table
         else:
             key = (*table, *path) if (path := _split_key(start)) else ()
-        for length in range(1, len(key) + 1):
+        for length in range(1, min(len(key), MAX_KEY_PARTS) + 1):
             found.setdefault(key[:length], number)
     return found
 
@@ -216,7 +255,8 @@ def _split_key(text: str) -> Key:
     steps: list[str] = []
     position = 0
     while step := _STEP.match(text, position):
-        steps.append(step.group(1) or step.group(2) or step.group(3) or "")
+        if len(steps) <= MAX_KEY_PARTS:
+            steps.append(step.group(1) or step.group(2) or step.group(3) or "")
         position = step.end()
         if step.group(4) != ".":
             return tuple(steps) if step.group(4) else ()

@@ -14,7 +14,7 @@ from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
-from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 from gatepost.web.context import Installation
@@ -50,6 +50,7 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         observe=metrics.scanned,
         routes=site.routes,
         error_page=site.error_page,
+        strict_transport=isinstance(settings.tls, TlsSettings),
     )
     return build_server(app, shared.bound["abby"], plan.certificate)
 

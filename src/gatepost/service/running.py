@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.scanning.spool import Spool
@@ -18,7 +19,10 @@ from gatepost.service.metrics import build_metrics_app, render_on_demand
 from gatepost.service.plan import Plan, SharedParts, bind_ports, port_of, release_ports
 from gatepost.settings.files import load_policies
 from gatepost.store import open_store
+from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
+
+log = structlog.get_logger("gatepost")
 
 Started = Callable[[int, Store], Awaitable[None]]
 
@@ -30,11 +34,22 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
         stack.callback(release_ports, bound)
         store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
+        if plan.abby:
+            await _encrypt_second_factors(store)
         policies = load_policies(plan.settings.policy)
         shared = SharedParts(store, Spool(plan.data.spool), policies, CollectorRegistry(), bound)
         servers = await _build_servers(plan, shared, stack)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
         await serve(servers, stop, lambda: started(port, store))
+
+
+async def _encrypt_second_factors(store: Store) -> None:
+    """Encrypt what an older version stored in clear. Mail is served also if the key is missing; the log says so."""
+    try:
+        if count := await store.encrypt_totp_secrets():
+            log.info("second factors encrypted", count=count)
+    except StorageError as fault:
+        log.error("second factors not encrypted", reason=str(fault))
 
 
 async def _build_servers(plan: Plan, shared: SharedParts, stack: contextlib.AsyncExitStack) -> list[Serves]:

@@ -24,9 +24,9 @@ def open_store(url: str, data_folder: Path) -> "Store":
     if scheme == "sqlite" and rest.strip("/"):
         from gatepost.store.sqlite import SqliteEngine
 
-        return Store(SqliteEngine(data_folder / rest.removeprefix("//")))
+        return Store(SqliteEngine(data_folder / rest.removeprefix("//")), data_folder)
     if scheme in {"postgresql", "postgres"}:
         from gatepost.store.postgres import PostgresEngine
 
-        return Store(PostgresEngine(url))
+        return Store(PostgresEngine(url), data_folder)
     raise StorageError(f"The storage address starts with {scheme!r}; it must be sqlite:FILE or postgresql://….")

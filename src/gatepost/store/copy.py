@@ -56,8 +56,10 @@ TABLES: dict[str, tuple[str, ...]] = {
     "undecided": ("id", "digest", "time"),
     "users": (
         *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
-        *("totp_secret", "totp_step", "failures", "locked_until", "last_sign_in"),
+        *("totp_secret", "totp_step", "last_sign_in"),
     ),
+    "sign_in_attempts": ("user_uid", "source", "failures", "last", "locked_until"),
+    "known_browsers": ("user_uid", "digest", "seen"),
     "sessions": (
         *("digest", "id", "user_uid", "created", "seen", "expires"),
         *("address", "agent", "csrf", "strong"),

@@ -12,7 +12,7 @@ from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
 from gatepost.store.errors import NotFound, StorageError
-from gatepost.store.users import USER_COLUMNS, User, delete_sessions, parse_user
+from gatepost.store.users import USER_COLUMNS, Credentials, User, delete_sessions, parse_user
 
 # A session that is not used for so long is over, whatever its cookie says.
 IDLE_MILLISECONDS = 12 * 3_600_000
@@ -26,7 +26,7 @@ _SELECT_DIGEST = _SELECT + " WHERE digest = $1"
 _SELECT_USER = _SELECT + " WHERE user_uid = $1 AND expires > $2 ORDER BY seen DESC, id"
 _INSERT = """INSERT INTO sessions (digest, id, user_uid, created, seen, expires, address, agent, csrf, strong)
 VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9)"""
-_USER_IS_ENABLED = "SELECT 1 FROM users WHERE uid = $1 AND disabled = 0 FOR KEY SHARE"
+_LOCK_PROOFS = "SELECT password, totp_secret FROM users WHERE uid = $1 AND disabled = 0 FOR UPDATE"
 _SET_SEEN = "UPDATE sessions SET seen = $2 WHERE id = $1 AND seen < $2"
 _OWNER = "SELECT user_uid, users.name, tenant FROM sessions JOIN users ON users.uid = user_uid WHERE id = $1"
 _USER_NAME = "SELECT users.uid, users.name, tenant FROM users WHERE uid = $1"
@@ -54,11 +54,22 @@ class SessionStore(Operations):
 
     @change
     def create_session(
-        self, user_uid: str, digest: str, expires: int, address: str, agent: str, *, strong: bool = False
+        self,
+        user_uid: str,
+        digest: str,
+        expires: int,
+        address: str,
+        agent: str,
+        *,
+        strong: bool = False,
+        proven: Credentials | None = None,
     ) -> Work[WebSession | NotFound]:
-        """A new session; `digest` is the SHA-256 of its cookie's secret in hex. A disabled user is `NotFound`."""
+        """A new session; `digest` is the SHA-256 of its cookie's secret in hex. A disabled user is `NotFound`, and so
+        is one whose password or second factor is no longer what was `proven`: a change of either ends all sessions,
+        also one that is about to begin."""
         uid, created = storable(user_uid.lower()), now()
-        if not (yield Read(_USER_IS_ENABLED, (uid,))):
+        proofs = yield Read(_LOCK_PROOFS, (uid,))
+        if not proofs or (proven and tuple(proofs[0]) != (proven.password, proven.totp_secret)):
             return NotFound("user")
         client = (storable(address[:MAX_TEXT]), storable(agent[:MAX_TEXT]))
         row = (storable(digest), new_id(), uid, created, expires, *client, secrets.token_urlsafe(32), int(strong))

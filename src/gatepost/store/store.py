@@ -3,16 +3,20 @@
 A scope is a tenant's uid, or None for the global one. Times are Unix milliseconds.
 """
 
+from pathlib import Path
+
 from gatepost.store.api_keys import ApiKeyStore
 from gatepost.store.audit import AuditStore
-from gatepost.store.engine import StoreCounters
+from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.entries import EntryStore
 from gatepost.store.feedback import FeedbackStore
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
+from gatepost.store.second_factors import KEY_FILE, SecondFactorStore, TotpKey
 from gatepost.store.sessions import SessionStore
 from gatepost.store.sightings import SightingStore
+from gatepost.store.sign_in_attempts import SignInAttemptStore
 from gatepost.store.tenants import TenantStore
 from gatepost.store.traffic import TrafficStore
 from gatepost.store.users import UserStore
@@ -29,10 +33,19 @@ class Store(
     ListLookup,
     ApiKeyStore,
     UserStore,
+    SecondFactorStore,
+    SignInAttemptStore,
     SessionStore,
     AuditStore,
 ):
-    """All that is stored. Every operation that changes something returns only when the change survives a kill."""
+    """All that is stored. Every operation that changes something returns only when the change survives a kill.
+
+    `data_folder` has the key that second factors are encrypted with.
+    """
+
+    def __init__(self, engine: Engine, data_folder: Path) -> None:
+        super().__init__(engine)
+        self._totp_key = TotpKey(data_folder / KEY_FILE)
 
     async def close(self) -> None:
         """Finish what is under way and close the database."""

@@ -29,6 +29,8 @@ _DELETE = (
     _DELETE_DOMAINS,
     "DELETE FROM api_keys WHERE tenant = $1",
     "DELETE FROM sessions WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
+    "DELETE FROM sign_in_attempts WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
+    "DELETE FROM known_browsers WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
     "DELETE FROM users WHERE tenant = $1",
     "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE scope = $1",
     "DELETE FROM scopes WHERE scope = $1",

@@ -1,8 +1,9 @@
-"""Users of the web interface: their role, what they prove themselves by, and how often a sign-in failed.
+"""Users of the web interface: their role, and what they prove themselves by.
 
 A user without a tenant works on all tenants. There must always be an administrator of all tenants. Changes that could
 take this role from a user lock the rows of all such users first, in one order, so that of two administrators who
-disable each other one stays. Of a password there is only an argon2 hash.
+disable each other one stays. Of a password there is only an argon2 hash; second factors are the subject of
+`second_factors`, and failed attempts of `sign_in_attempts`.
 """
 
 from types import EllipsisType
@@ -26,28 +27,26 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
+from gatepost.store.sign_in_attempts import forget_attempts, forget_browsers
 from gatepost.store.tenants import tenant_exists
 
 USER_COLUMNS = "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in"
 
-_INSERT = """INSERT INTO users (uid, name, folded, role, tenant, created, disabled, password, totp_step, failures,
-locked_until) VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, 0, 0) ON CONFLICT (folded) DO NOTHING"""
+_INSERT = """INSERT INTO users (uid, name, folded, role, tenant, created, disabled, password, totp_step)
+VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0) ON CONFLICT (folded) DO NOTHING"""
 _SELECT_ALL = f"SELECT {USER_COLUMNS} FROM users ORDER BY folded"  # noqa: S608
 _SELECT_TENANT = f"SELECT {USER_COLUMNS} FROM users WHERE tenant = $1 ORDER BY folded"  # noqa: S608
-_SELECT = f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1"  # noqa: S608
-_LOCK = _SELECT + " FOR UPDATE"
-_CREDENTIALS = f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step, failures, locked_until
+SELECT_USER = f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1"  # noqa: S608
+_LOCK = SELECT_USER + " FOR UPDATE"
+_CREDENTIALS = f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step
 FROM users WHERE folded = $1"""  # noqa: S608
 _LOCK_ADMINISTRATORS = """SELECT uid FROM users
 WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 ORDER BY uid FOR UPDATE"""
 _UPDATE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1"
 _DELETE = "DELETE FROM users WHERE uid = $1"
-_SET_PASSWORD = "UPDATE users SET password = $2, failures = 0, locked_until = 0 WHERE uid = $1"  # noqa: S105
-_SET_TOTP = "UPDATE users SET totp_secret = $2, totp_step = $3 WHERE uid = $1"
-_USE_STEP = "UPDATE users SET totp_step = $2 WHERE uid = $1 AND totp_step < $2"
-_LOCK_FAILURES = "SELECT failures FROM users WHERE uid = $1 FOR UPDATE"
-_SET_FAILURES = "UPDATE users SET failures = $2, locked_until = $3 WHERE uid = $1"
-_SET_SIGN_IN = "UPDATE users SET failures = 0, locked_until = 0, last_sign_in = $2 WHERE uid = $1"
+_SET_PASSWORD = "UPDATE users SET password = $2 WHERE uid = $1"  # noqa: S105
+_RENEW_PASSWORD = "UPDATE users SET password = $3 WHERE uid = $1 AND password = $2"  # noqa: S105
+_SET_SIGN_IN = "UPDATE users SET last_sign_in = $2 WHERE uid = $1"
 _DELETE_SESSIONS = "DELETE FROM sessions WHERE user_uid = $1 AND id <> $2"
 
 Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
@@ -67,26 +66,12 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What signing in is checked against. Codes up to `totp_step` are used up; until `locked_until` sign-in is
-    refused."""
+    """What signing in is checked against. `totp_secret` is encrypted; codes up to `totp_step` are used up."""
 
     user: User
     password: str
     totp_secret: str | None = None
     totp_step: int = 0
-    failures: int = 0
-    locked_until: int = 0
-
-
-class Lockout(msgspec.Struct, frozen=True):
-    """How guessing is slowed down: so many failures are free, then the wait doubles from `first` up to `longest`."""
-
-    free: int = 5
-    first: int = 30_000
-    longest: int = 3_600_000
-
-
-_LOCKOUT = Lockout()
 
 
 class UserStore(Operations):
@@ -117,7 +102,7 @@ class UserStore(Operations):
     @query
     def user(self, uid: str) -> Work[User | None]:
         """One user; None where there is none."""
-        rows = yield Read(_SELECT, (_normalize_uid(uid),))
+        rows = yield Read(SELECT_USER, (_normalize_uid(uid),))
         return parse_user(rows[0]) if rows else None
 
     @query
@@ -171,51 +156,37 @@ class UserStore(Operations):
         if [row[0] for row in administrators] == [user.uid]:
             return LastAdministrator(user.uid)
         yield from delete_sessions(user.uid)
+        yield from forget_attempts(user.uid)
+        yield from forget_browsers(user.uid)
         yield Write(_DELETE, (user.uid,))
         yield from _write_audit(now(), by, "user.delete", user)
         return user
 
     @change
-    def set_password(self, uid: str, password: str, by: Actor, keep: str | None = None) -> Work[User | NotFound]:
-        """Set another argon2 hash, lift a lock-out, and end all sessions but the one with the id `keep`."""
+    def set_password(
+        self, uid: str, password: str, by: Actor, keep: str | None = None, keep_browser: str | None = None
+    ) -> Work[User | NotFound]:
+        """Set another argon2 hash, lift all locks, end all sessions but the one with the id `keep`, and forget all
+        known browsers but `keep_browser`."""
         rows = yield Read(_LOCK, (_normalize_uid(uid),))
         if not rows:
             return NotFound("user")
         user = parse_user(rows[0])
         yield Write(_SET_PASSWORD, (user.uid, storable(password)))
         yield from delete_sessions(user.uid, keep)
+        yield from forget_attempts(user.uid)
+        yield from forget_browsers(user.uid, keep_browser)
         yield from _write_audit(now(), by, "user.password", user)
         return user
 
     @change
-    def set_totp(self, uid: str, secret: str | None, by: Actor, step: int = 0) -> Work[User | NotFound]:
-        """Set or remove the second factor; codes up to `step` (the one that proved it) are used up already."""
-        if not (yield Write(_SET_TOTP, (_normalize_uid(uid), secret, step))):
-            return NotFound("user")
-        rows = yield Read(_SELECT, (_normalize_uid(uid),))
-        user = parse_user(rows[0])
-        yield from _write_audit(now(), by, "user.totp", user, "set" if secret else "removed")
-        return user
-
-    @change
-    def use_totp_step(self, uid: str, step: int) -> Work[bool]:
-        """Use up the code of a step and all before; False where that was done before, so no code works twice."""
-        return bool((yield Write(_USE_STEP, (_normalize_uid(uid), step))))
-
-    @change
-    def note_failure(self, uid: str, now: int, lockout: Lockout = _LOCKOUT) -> Work[int]:
-        """Count a failed attempt; returns until when the user is locked out, 0 for not at all."""
-        rows = yield Read(_LOCK_FAILURES, (_normalize_uid(uid),))
-        if not rows:
-            return 0
-        failures = rows[0][0] + 1
-        until = now + wait if (wait := lockout_wait(failures, lockout)) else 0
-        yield Write(_SET_FAILURES, (_normalize_uid(uid), failures, until))
-        return until
+    def renew_password(self, uid: str, before: str, password: str) -> Work[bool]:
+        """Replace the hash of a password by another hash of the same password; False if it was changed meanwhile."""
+        return bool((yield Write(_RENEW_PASSWORD, (_normalize_uid(uid), before, storable(password)))))
 
     @change
     def note_sign_in(self, uid: str, now: int) -> Work[None]:
-        """Store a sign-in, and forget the failures before it."""
+        """Store when a user last signed in."""
         if not (yield Write(_SET_SIGN_IN, (_normalize_uid(uid), now))):
             raise Rollback(None)
 
@@ -224,13 +195,6 @@ def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
     """End all sessions of a user but one, as a part of a change that is audited itself."""
     ended: int = yield Write(_DELETE_SESSIONS, (uid, storable(keep.lower()) if keep else ""))
     return ended
-
-
-def lockout_wait(failures: int, lockout: Lockout) -> int:
-    """How many milliseconds a user waits after so many failures in a row."""
-    if failures < lockout.free:
-        return 0
-    return int(min(lockout.longest, lockout.first << min(failures - lockout.free, 40)))
 
 
 def parse_user(row: Row) -> User:

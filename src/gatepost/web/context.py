@@ -79,6 +79,7 @@ class WebContext(msgspec.Struct, frozen=True):
     scan_seconds: float
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     def now(self) -> int:
         """Unix milliseconds."""

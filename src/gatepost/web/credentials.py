@@ -1,8 +1,10 @@
 """Passwords and second factors.
 
-Passwords are hashed with Argon2id (RFC 9106), off the event loop. One hash takes 64 MiB and some tens of milliseconds
-on purpose; only two run at a time, which bounds what an attacker can make the service spend. The password of a user who
-does not exist is checked against a hash that no password matches, so that the time taken tells nothing.
+Passwords are hashed with Argon2id (RFC 9106), off the event loop. One hash takes 64 MiB, one core and some tens of
+milliseconds on purpose; only two run at a time, and only ten checks wait, which bounds what an attacker can make the
+service spend. A check whose client has left is dropped. The password of a user who does not exist is checked against a
+hash that no password matches, so that the time taken tells nothing. A hash that was made with other parameters is still
+checked, and replaced at the next sign-in.
 
 Second factors are the codes of an authenticator app: TOTP (RFC 6238 over RFC 4226) with six digits, thirty seconds and
 SHA-1, the only parameters that every app knows. A code of the step before or after is accepted as well, since clocks
@@ -15,6 +17,9 @@ import hashlib
 import hmac
 import secrets
 import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -25,27 +30,55 @@ from argon2.exceptions import InvalidHashError, VerificationError
 MIN_PASSWORD = 12
 MAX_PASSWORD = 256
 MAX_PARALLEL_HASHES = 2
+MAX_WAITING = 10
+
+Place: TypeAlias = Literal["ready", "full", "left"]
 
 
 class PasswordHashes:
     """Hashes and checks passwords."""
 
     def __init__(self) -> None:
-        self._hasher = PasswordHasher()
+        self._hasher = PasswordHasher(parallelism=1)
         self._turn = asyncio.Semaphore(MAX_PARALLEL_HASHES)
         self._dummy = ""
+        self._waiting = 0
+        # Work that was done so far: passwords that were compared with a hash.
+        self.checks = 0
 
     async def hash(self, password: str) -> str:
         """Return the hash of a password, to be stored."""
         async with self._turn:
             return await asyncio.to_thread(self._hasher.hash, password)
 
+    @asynccontextmanager
+    async def queue(self, has_left: Callable[[], Awaitable[bool]]) -> AsyncIterator[Place]:
+        """Wait for a turn to check a password with `verify`: "ready", "full" if too many wait already, or "left" if
+        the client has left meanwhile, which `has_left` says."""
+        if self._turn.locked() and self._waiting >= MAX_WAITING:
+            yield "full"
+            return
+        self._waiting += 1
+        try:
+            await self._turn.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield "left" if await has_left() else "ready"
+        finally:
+            self._turn.release()
+
     async def verify(self, kept: str | None, password: str) -> bool:
-        """Does the password match the stored hash? None stands for a user who does not exist, and takes as long."""
+        """Does the password match the stored hash? None stands for a user who does not exist, and takes as long. To be
+        called within `queue`."""
         if not self._dummy:
-            self._dummy = await self.hash(secrets.token_hex(32))
-        async with self._turn:
-            return await asyncio.to_thread(self._matches, kept or self._dummy, password) and kept is not None
+            self._dummy = await asyncio.to_thread(self._hasher.hash, secrets.token_hex(32))
+        self.checks += 1
+        return await asyncio.to_thread(self._matches, kept or self._dummy, password) and kept is not None
+
+    def is_outdated(self, kept: str) -> bool:
+        """Was the hash made with other parameters than those of today?"""
+        return self._hasher.check_needs_rehash(kept)
 
     def _matches(self, kept: str, password: str) -> bool:
         try:

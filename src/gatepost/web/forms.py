@@ -1,9 +1,13 @@
 """What a form sends: urlencoded, or multipart where it carries a file. Size and time are bounded while it is read.
 
+A form of somebody who is not signed in is small and has to arrive soon. A large form is parsed in a thread: decoding
+megabytes would stop everything else that the event loop does.
+
 A field that comes twice keeps all its values, in order: selected rows are sent like that. Times in forms are a day, or
 a day and a minute, in UTC.
 """
 
+import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, Self
@@ -18,16 +22,31 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
 from starlette.requests import Request
 
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
-from gatepost.api.requests import BodyPace, parse_boundary
+from gatepost.api.requests import BodyPace, content_length, parse_boundary
 
 MAX_FORM = 4 << 20
 MAX_FIELDS = 2_000
+# A form above this is parsed in a thread.
+LARGE_FORM = 64 << 10
 
 FORM_TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, "the form is too large; nothing was saved")
 STALLED = Failure(MALFORMED_REQUEST, "the upload stopped or was too slow; nothing was saved")
 UNREADABLE_FORM = Failure(
     MALFORMED_REQUEST, "the form could not be read; nothing was saved. Go back and submit it again"
 )
+
+
+class FormLimits(msgspec.Struct, frozen=True):
+    """How large a form may be, how long its client may pause, and how long it may take before its size counts; None
+    for the times of any upload."""
+
+    size: int = MAX_FORM
+    idle_seconds: float | None = None
+    first_seconds: float | None = None
+
+
+SIGNED_IN = FormLimits()
+STRANGER = FormLimits(size=16 << 10, idle_seconds=5.0, first_seconds=10.0)
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -77,21 +96,27 @@ def parse_query(text: str) -> Form:
         return Form()
 
 
-async def read_form(request: Request) -> Form | Failure:
+async def read_form(request: Request, limits: FormLimits = SIGNED_IN) -> Form | Failure:
     """Read the form that a request carries, without files."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return Failure(UNSUPPORTED_MEDIA_TYPE, "forms must be sent as application/x-www-form-urlencoded")
+    if content_length(request.scope["headers"]) > limits.size:
+        return FORM_TOO_LARGE
     body = bytearray()
     try:
-        async with BodyPace() as pace:
+        async with BodyPace(limits.idle_seconds, limits.first_seconds) as pace:
             async for chunk in request.stream():
                 pace.earn(len(chunk))
                 body += chunk
-                if len(body) > MAX_FORM:
+                if len(body) > limits.size:
                     return FORM_TOO_LARGE
     except TimeoutError:
         return STALLED
+    return await asyncio.to_thread(_parse_form, body) if len(body) > LARGE_FORM else _parse_form(body)
+
+
+def _parse_form(body: bytearray) -> Form | Failure:
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="replace")
     except (ValueError, UnicodeDecodeError):

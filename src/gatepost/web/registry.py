@@ -25,6 +25,7 @@ from gatepost.web.pages import (
     policy,
     quarantine,
     scan,
+    sign_in,
     system,
     tenants,
     users,
@@ -33,6 +34,7 @@ from gatepost.web.rendering import PageRenderer, build_environment
 from gatepost.web.routing import WebRoute, build_routes
 
 PAGES: tuple[WebRoute, ...] = (
+    *sign_in.PAGES,
     *account.PAGES,
     *overview.PAGES,
     *messages.PAGES,

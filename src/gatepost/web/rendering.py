@@ -1,7 +1,9 @@
 """Rendering of pages: the templates with their filters, the navigation, and the notices.
 
-Templates are compiled once. Every value is escaped; a missing name is an error, not a gap. Notices are named by the
-word in `?done=`, from a closed set, so that no link can make a page say anything else.
+Templates are compiled once. Every value is escaped; a missing name is an error, not a gap. Characters that would act on
+the page or not show (control characters, direction overrides) are written out in every value, since any of them may be
+foreign text. Only what a form sends back (`form_value`) keeps them: it must come back as it was. Notices are named by
+the word in `?done=`, from a closed set, so that no link can make a page say anything else.
 """
 
 from collections.abc import Mapping
@@ -10,11 +12,13 @@ from typing import Any
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.api.responses import Headers
 from gatepost.times import date_time
+from gatepost.view.values import escape_block
 from gatepost.web.page_responses import html_response
 from gatepost.web.request import PagePermission, SignedInRequest
 
@@ -47,8 +51,8 @@ NOTICES = {
     "password": "Password changed. All other sessions of this user have ended.",
     "session-ended": "Session ended.",
     "sessions-ended": "All other sessions ended.",
-    "totp-on": "Signing in now requires a code from your app.",
-    "totp-off": "Signing in no longer requires a code.",
+    "totp-on": "Signing in now requires a code from your app. All other sessions of this user have ended.",
+    "totp-off": "Signing in no longer requires a code. All other sessions of this user have ended.",
     "key-revoked": "Key revoked. It no longer works.",
     "added": "Entries saved.",
     "deleted": "Deleted.",
@@ -109,6 +113,7 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=write_out,
     )
     created.globals["asset"] = dict(assets)
     created.filters.update(
@@ -119,8 +124,19 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         count=format_count,
         percent=format_percent,
         ago=format_ago,
+        form_value=form_value,
     )
     return created
+
+
+def write_out(value: Any) -> Any:
+    """Return a value as a page shows it. Every expression of every template passes here; markup has passed before."""
+    return escape_block(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def form_value(text: str) -> Markup:
+    """Return text for the value of a field that is sent back: escaped, and otherwise as it is."""
+    return escape(text)
 
 
 def format_moment(milliseconds: int | None) -> str:

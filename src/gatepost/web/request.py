@@ -4,6 +4,9 @@ The cookie holds 256 random bits, of which storage knows only the digest. `__Hos
 path and to TLS (RFC 6265bis section 4.1.3.2). Scripts cannot read it, and browsers do not send it with requests that
 other sites start, except for links that are followed.
 
+A second cookie, one for each account, marks a browser in which the account was signed in to before. It opens nothing:
+it only lets its user try a password although strangers have locked the account.
+
 A role is a set of permissions. A user of a tenant has the same permissions there and sees nothing else; what concerns
 the deployment as a whole is closed to them whatever their role.
 """
@@ -53,6 +56,34 @@ def set_cookie(response: Response, secret: str, seconds: int) -> Response:
 def clear_cookie(response: Response) -> Response:
     """Make the browser delete the cookie."""
     response.delete_cookie(COOKIE_NAME, path="/", secure=True, httponly=True, samesite="lax")
+    return response
+
+
+KNOWN_BROWSER_SECONDS = 400 * 86_400
+
+
+def _browser_cookie_name(user_uid: str) -> str:
+    """Return the name of the cookie that marks a known browser of one account; several can share a browser."""
+    return f"{COOKIE_NAME}-browser-{hashlib.sha256(user_uid.encode()).hexdigest()[:16]}"
+
+
+def read_browser_cookie(request: Request, user_uid: str) -> str | None:
+    """Return the digest of the cookie that marks a known browser of this account."""
+    secret = request.cookies.get(_browser_cookie_name(user_uid), "")
+    return hash_session_secret(secret) if 0 < len(secret) <= MAX_COOKIE else None
+
+
+def set_browser_cookie(response: Response, user_uid: str, secret: str) -> Response:
+    """Mark the browser as one in which this account was signed in to."""
+    response.set_cookie(
+        _browser_cookie_name(user_uid),
+        secret,
+        max_age=KNOWN_BROWSER_SECONDS,
+        path="/",
+        secure=True,
+        httponly=True,
+        samesite="lax",
+    )
     return response
 
 

@@ -166,7 +166,17 @@ def is_same_origin(request: Request) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+    return origin is None or _is_own_origin(origin, request)
+
+
+def _is_own_origin(origin: str, request: Request) -> bool:
+    """Is this the origin of our own pages (RFC 6454 section 4)? Behind a proxy that ends TLS the request comes as http
+    and the page as https; the other way round never is our own."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("https", request.url.scheme) and parts.netloc == request.headers.get("host", "")
 
 
 def _has_session_token(form: Form, session: WebSession) -> bool:

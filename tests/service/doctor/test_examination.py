@@ -111,3 +111,14 @@ def test_a_machine_with_one_of_the_services(data: DataFolder, there: Path, missi
     assert there.name in rows["configuration"].found
     assert ("port of abby" in rows) == (there == ABBY_FILE)
     assert ("quarantine" in rows) == (there == GUARD_FILE)
+
+
+def test_files_with_secrets_that_everybody_can_read(data: DataFolder, read: ExaminedFiles) -> None:
+    assert machine.check_secret_files(read, data.path, data).state == "ok"
+    for file in (data.path / ABBY_FILE, data.secret):
+        file.chmod(0o644)
+        row = machine.check_secret_files(read, data.path, data)
+        assert (row.state, str(file) in row.found, str(file) in row.advice) == ("warn", True, True)
+        file.chmod(0o640)
+    (data.path / GUARD_FILE).chmod(0o644)
+    assert machine.check_secret_files(read, data.path, data).state == "ok", "there is no secret in it"

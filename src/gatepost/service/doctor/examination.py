@@ -23,6 +23,7 @@ from gatepost.service.doctor.machine import (
     check_libraries,
     check_ports,
     check_python,
+    check_secret_files,
     check_speedups,
     check_suffix_list,
     check_workers,
@@ -58,6 +59,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     if read:
         now = datetime.now(UTC)
         rows += [
+            check_secret_files(read, config, data),
             check_storage(read, data),
             *check_mail_path(read, data, now),
             *check_certificates(read, data, now),

@@ -1,4 +1,4 @@
-"""Checks of the machine: interpreter, libraries, clock, disk, sandbox, DNS, antivirus and ports.
+"""Checks of the machine: interpreter, libraries, clock, disk, secrets, sandbox, DNS, antivirus and ports.
 
 Each function returns one row; none of them raises or changes stored data.
 """
@@ -8,6 +8,7 @@ import importlib.metadata
 import platform
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -22,8 +23,12 @@ from gatepost.questions import Dns
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.service.plan import bind, close_sockets, render_address
-from gatepost.settings.keys import DnsSettings
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.keys import DnsSettings, TlsSettings
+from gatepost.settings.values import HIDDEN
 from gatepost.speedups import native
+from gatepost.store.second_factors import KEY_FILE
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
@@ -104,6 +109,28 @@ def check_data_folder(data: DataFolder) -> DoctorRow:
     return DoctorRow(
         "data folder", state, f"{data.path}, {free >> 20:,} MiB free", "" if state == "ok" else "free some disk space"
     )
+
+
+def check_secret_files(read: ExaminedFiles, config: Path, data: DataFolder) -> DoctorRow:
+    """Check that other users of this machine cannot read or change files with secrets."""
+    files = [data.secret, data.token, data.key, data.path / KEY_FILE]
+    for name, settings in ((GUARD_FILE, read.guard), (ABBY_FILE, read.abby)):
+        if settings and any(HIDDEN in value for _, _, value in settings_in_force(str(name), settings)):
+            files.append(config / name)
+    if read.abby and isinstance(read.abby.tls, TlsSettings):
+        files.append(Path(read.abby.tls.key))
+    open_files = [str(file) for file in files if _is_open_to_others(file)]
+    if not open_files:
+        return DoctorRow("secrets", "ok", "other users cannot read the files with secrets")
+    found = f"every user of this machine can read or change {', '.join(open_files)}"
+    return DoctorRow("secrets", "warn", found, f"chmod o-rwx {' '.join(open_files)}, then replace the secrets in them")
+
+
+def _is_open_to_others(file: Path) -> bool:
+    try:
+        return bool(file.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
+    except OSError:
+        return False
 
 
 def check_workers(*, unsealed: bool) -> DoctorRow:

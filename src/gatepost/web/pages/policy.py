@@ -1,5 +1,6 @@
 """The policy in force, where each value comes from, and what a change would have done to the last messages."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +79,9 @@ async def try_policy_change(context: WebContext, request: SignedInRequest) -> Re
 
 async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: str | None, text: str) -> PolicyDryRun:
     try:
-        other = _with_layer(context.policies, scope, text)
+        # In a thread, one at a time: the text may be hostile, and the event loop has other work.
+        async with context.reading_policy:
+            other = await asyncio.to_thread(_with_layer, context.policies, scope, text)
     except PolicyError as fault:
         return PolicyDryRun(mistakes=tuple(str(fault).splitlines()[:50]))
     considered, flips = await try_policy(

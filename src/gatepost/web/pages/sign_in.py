@@ -1,0 +1,217 @@
+"""Signing in: name and password, then a code where the user has a second factor.
+
+Guessing is slowed down twice, and both times before anything is checked. Attempts from one address take turns, each
+longer than the last, whether they are right or wrong, and too many of them are refused. Attempts on one account are
+taken from a limit in storage and given back if they are right (see `store.sign_in_attempts`). A browser in which the
+user has signed in before has limits of its own, so that strangers cannot lock the user out.
+
+Whatever is wrong, the answer is the same sentence, and it takes as long. A session is created anew at each step, so a
+cookie that an attacker planted before is never the one that is signed in. Names that nobody has are not logged: people
+type passwords into the wrong field.
+"""
+
+import asyncio
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gatepost.abby.authenticator import LONGEST_WAIT, address_of
+from gatepost.api.errors import OVERLOADED, ErrorCode, Failure
+from gatepost.store.audit import Actor
+from gatepost.store.sessions import WebSession
+from gatepost.store.sign_in_attempts import Attempt, address_source, browser_source
+from gatepost.store.users import Credentials
+from gatepost.web.context import WebContext
+from gatepost.web.forms import STRANGER, Form, parse_query, read_form
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.pages.account import is_valid_code
+from gatepost.web.rendering import NOTICES
+from gatepost.web.request import new_session_secret, read_browser_cookie, set_browser_cookie, set_cookie
+from gatepost.web.routing import IDLE_MILLISECONDS, PublicRoute, WebRoute, find_session
+
+SESSION_SECONDS = 12 * 3600
+CODE_SECONDS = 300
+WRONG_SIGN_IN = "Name or password is wrong, or the account is locked for a while after too many attempts."
+WRONG_CODE = "This code is wrong or was already used. Wait for the next one."
+
+TOO_MANY_ATTEMPTS = ErrorCode(
+    "too_many_attempts", 429, "Too many attempts to sign in wait for their turn.", retry_after=int(LONGEST_WAIT)
+)
+TOO_MANY = Failure(TOO_MANY_ATTEMPTS, "too many attempts to sign in came from your address; try again in a minute")
+BUSY = Failure(OVERLOADED, "too many people sign in at this moment; try again in a few seconds")
+
+log = structlog.get_logger("gatepost.abby")
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """Where an attempt comes from: its address, and the digest of its cookie if its browser is known."""
+
+    address: str
+    browser: str | None = None
+
+    @property
+    def source(self) -> str:
+        return browser_source(self.browser) if self.browser else address_source(self.address)
+
+
+async def show_sign_in(context: WebContext, request: Request) -> Response | Failure:
+    """Show the form for signing in, or redirect a user who is signed in already."""
+    session = await find_session(context, request)
+    query = parse_query(request.url.query)
+    if session and session.strong:
+        return redirect(_safe_target(query.text("next")))
+    done = NOTICES.get(query.text("done"), "")
+    return _render_sign_in(context, query.text("next"), session is not None and not query.has("again"), done=done)
+
+
+async def sign_in(context: WebContext, request: Request) -> Response | Failure:
+    """Check name and password, and start a session."""
+    form = await read_form(request, STRANGER)
+    if isinstance(form, Failure):
+        return form
+    found = await context.store.credentials(form.text("name"))
+    origin = await _find_origin(context, request, found)
+    if refused := await _wait_for_turn(context, request, origin):
+        return refused
+    attempt: Attempt | None = None
+    async with context.passwords.queue(request.is_disconnected) as place:
+        if place == "full" and not origin.browser:
+            context.guesses.give_back(origin.address)
+        if place != "ready":
+            return BUSY
+        if found and not found.user.disabled:
+            attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
+        # Without an attempt the time is spent all the same, so that it does not tell who exists or is locked.
+        if attempt is None:
+            await context.store.take_attempt_of_nobody(origin.source, context.now())
+        kept = found.password if found and attempt else None
+        is_right = await context.passwords.verify(kept, form.raw_text("password"))
+    if found is None or attempt is None or not is_right:
+        return _refuse(context, form, found, origin, code=False)
+    answer = await _start_session(context, request, found, form, origin, attempt, strong=not found.user.totp)
+    if context.passwords.is_outdated(found.password):
+        renewed = await context.passwords.hash(form.raw_text("password"))
+        await context.store.renew_password(found.user.uid, found.password, renewed)
+    return answer
+
+
+async def sign_in_with_code(context: WebContext, request: Request) -> Response | Failure:
+    """Check the code of the second factor, for a session that has only the password."""
+    form = await read_form(request, STRANGER)
+    if isinstance(form, Failure):
+        return form
+    session = await find_session(context, request)
+    if session is None or session.strong:
+        return redirect("/sign-in")
+    found = await context.store.credentials(session.user.name)
+    origin = await _find_origin(context, request, found)
+    if refused := await _wait_for_turn(context, request, origin):
+        return refused
+    if found is None or found.user.disabled:
+        return _refuse(context, form, found, origin, code=True)
+    attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
+    if attempt is None or not await is_valid_code(context, found, form.text("code", 20)):
+        return _refuse(context, form, found, origin, code=True)
+    await context.store.end_session(session.id, Actor("user", session.user.name, session.user.uid), session.user.uid)
+    return await _start_session(context, request, found, form, origin, attempt, strong=True)
+
+
+async def _find_origin(context: WebContext, request: Request, found: Credentials | None) -> _Origin:
+    address = address_of(request)
+    browser = read_browser_cookie(request, found.user.uid) if found else None
+    if found and browser and await context.store.is_known_browser(found.user.uid, browser):
+        return _Origin(address, browser)
+    return _Origin(address)
+
+
+async def _wait_for_turn(context: WebContext, request: Request, origin: _Origin) -> Failure | None:
+    """Wait for the turn of an address; a known browser has no need to, since its account counts its attempts."""
+    if origin.browser:
+        return None
+    delay = context.guesses.take_turn(origin.address)
+    if delay is None:
+        return TOO_MANY
+    if delay:
+        await asyncio.sleep(delay)
+        # The attempt of a client that has hung up stays counted and is not checked.
+        return TOO_MANY if await request.is_disconnected() else None
+    return None
+
+
+def _refuse(context: WebContext, form: Form, found: Credentials | None, origin: _Origin, *, code: bool) -> Response:
+    log.warning("sign-in refused", user=found.user.name if found else None, address=origin.address)
+    fault = WRONG_CODE if code else WRONG_SIGN_IN
+    return _render_sign_in(context, form.text("next"), code, fault=fault, name=form.text("name", 100))
+
+
+async def _start_session(
+    context: WebContext,
+    request: Request,
+    found: Credentials,
+    form: Form,
+    origin: _Origin,
+    attempt: Attempt,
+    *,
+    strong: bool,
+) -> Response:
+    """Give back the attempt, which was right, and start a session with what was proven."""
+    user, now = found.user, context.now()
+    if not origin.browser:
+        context.guesses.give_back(origin.address)
+    secret, digest = new_session_secret()
+    seconds = SESSION_SECONDS if strong else CODE_SECONDS
+    session = await context.store.create_session(
+        user.uid,
+        digest,
+        expires=now + seconds * 1000,
+        address=request.client.host if request.client else "",
+        agent=request.headers.get("user-agent", "")[:300],
+        strong=strong,
+        proven=found,
+    )
+    if not isinstance(session, WebSession):
+        return _refuse(context, form, found, origin, code=False)
+    if not strong:
+        await context.store.give_back_attempt(attempt)
+        return set_cookie(_render_sign_in(context, form.text("next"), code=True), secret, seconds)
+    await context.store.finish_attempt(attempt, now)
+    await context.store.note_sign_in(user.uid, now)
+    await context.store.purge_sessions(now, IDLE_MILLISECONDS)
+    log.info("signed in", user=user.name)
+    answer = set_cookie(redirect(_safe_target(form.text("next"))), secret, seconds)
+    return await _mark_browser(context, answer, user.uid, origin)
+
+
+async def _mark_browser(context: WebContext, answer: Response, uid: str, origin: _Origin) -> Response:
+    """Remember the browser. A cookie that storage does not know is replaced: somebody else may have planted it."""
+    if origin.browser:
+        await context.store.remember_browser(uid, origin.browser, context.now())
+        return answer
+    secret, digest = new_session_secret()
+    await context.store.remember_browser(uid, digest, context.now())
+    return set_browser_cookie(answer, uid, secret)
+
+
+def _render_sign_in(
+    context: WebContext, target: str, code: bool, *, fault: str = "", name: str = "", done: str = ""
+) -> Response:
+    page = context.renderer.render_public("sign-in.html", code=code, next=target, fault=fault, name=name, done=done)
+    return html_response(page, 401 if fault else 200)
+
+
+def _safe_target(wanted: str) -> str:
+    """Return the path to go to after signing in: one of this site only. `//host` and `/\\host` are other hosts to a
+    browser."""
+    parts = urlsplit(wanted)
+    inside = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and not parts.netloc
+    return wanted if inside and wanted.isprintable() and not wanted.startswith("/sign-") else "/"
+
+
+PAGES: tuple[WebRoute, ...] = (
+    PublicRoute("GET", "/sign-in", show_sign_in),
+    PublicRoute("POST", "/sign-in", sign_in),
+    PublicRoute("POST", "/sign-in/code", sign_in_with_code),
+)

@@ -1,0 +1,130 @@
+"""Foreign text on every page: control characters and direction overrides are written out, wherever it came from."""
+
+import re
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.subjects import Subject
+from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
+from gatepost.web.registry import PAGES
+from gatepost.web.routing import PageRoute
+
+WORD = "annexe"
+HOSTILE = f"\u202e{WORD}\u2066\u0007\u200b\x1b[31m\x85\u200f"
+ACTS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+# What a form sends back is not text of the page, and has to stay as it is.
+_FIELDS = re.compile(r'\bvalue="[^"]*"|(<textarea[^>]*>).*?(</textarea>)', re.DOTALL)
+REPORT = Report(
+    "spam",
+    "quarantine",
+    ("text:urgency",),
+    730,
+    f"reason {HOSTILE}",
+    lines=(Line("text:urgency", "title", HOSTILE, {"words": HOSTILE}, 730, 730, "spam", note=HOSTILE, about=HOSTILE),),
+    subject=f"subject {HOSTILE}",
+    senders=(f"{HOSTILE}@example.org",),
+    lists=(ListNote("blocked-urls", "global", HOSTILE, "blocked", HOSTILE, HOSTILE, HOSTILE),),
+    subjects=(Subject("from", f"{HOSTILE}@example.org", HOSTILE), Subject("link", f"http://x.example/{HOSTILE}", "1")),
+    files=(FileSeen(HOSTILE, HOSTILE, 1, "ab" * 32, (HOSTILE,), HOSTILE),),
+    outcomes=(Outcome(HOSTILE, "failed", HOSTILE),),
+    overrides=(HOSTILE,),
+)
+
+
+def shown(page: str) -> str:
+    """A page without the values of its fields."""
+    return _FIELDS.sub(r"\1\2", page)
+
+
+def check(answer: httpx.Response) -> None:
+    assert answer.status_code in (200, 400, 401, 404, 409)
+    found = ACTS.search(shown(answer.text))
+    assert found is None, answer.text[max(0, found.start() - 200) : found.end() + 50]
+
+
+@pytest.fixture(scope="module")
+def places(site: Any) -> dict[str, str]:
+    """Something hostile of each sort, and what stands for the parts of paths."""
+    tenant = site.new_tenant(f"tenant {HOSTILE} {new_id()}")
+    ggrid = site.message(report=REPORT, held=True, text=f"text {WORD}")
+    site.run(site.store.create_user(f"user {HOSTILE} {new_id()}", "analyst", tenant, "hash", CLI))
+    site.run(site.store.create_api_key(f"key {HOSTILE}", tenant, False, None))
+    definition = msgspec.structs.replace(
+        BY_NAME["blocked-urls"], name=f"custom-{new_id()[:8]}", display_name=HOSTILE, description=HOSTILE, custom=True
+    )
+    site.run(site.store.create_list(None, definition, CLI))
+    entry = NewEntry("hostile.example", f"hostile.example {HOSTILE}", HOSTILE)
+    site.run(site.store.add_entries(None, definition, [entry], CLI))
+    return {
+        "ggrid": ggrid,
+        "uid": tenant,
+        "scope": "global",
+        "name": definition.name,
+        "kind": "text:urgency",
+        "index": "0",
+        "entry": "hostile.example",
+    }
+
+
+GETS = sorted({row.path for row in PAGES if isinstance(row, PageRoute) and row.method == "GET"})
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_every_page(site: Any, places: dict[str, str], path: str) -> None:
+    real = re.sub(r"\{(\w+)\}", lambda part: places[part[1]], path)
+    query = {"key": "hostile.example", "q": HOSTILE, "part": "urgency", "tenant": "", "done": HOSTILE}
+    if path.endswith(("/export", "/picture/{index}")):
+        return  # files, not pages
+    visitor = site.visitor()
+    check(visitor.get(real))
+    answer = visitor.get(real, params=query)
+    assert answer.status_code == 200
+    check(answer)
+
+
+@pytest.mark.parametrize(
+    "path", ["/messages", "/messages/{ggrid}", "/quarantine", "/lists", "/lists/{scope}/{name}", "/keys", "/users"]
+)
+def test_the_text_is_shown_written_out(site: Any, places: dict[str, str], path: str) -> None:
+    page = site.visitor().get(re.sub(r"\{(\w+)\}", lambda part: places[part[1]], path)).text
+    assert rf"\u202e{WORD}\u2066\x07" in page
+
+
+def test_what_is_typed_and_shown_again(site: Any, places: dict[str, str]) -> None:
+    visitor, name = site.visitor(), places["name"]
+    check(visitor.post("/policy", {"text": f'["{HOSTILE}"]\nx = 1\n'.replace("\x07", "").replace("\x1b", "")}))
+    check(visitor.post("/policy", {"text": HOSTILE}))
+    check(visitor.post(f"/lists/global/{name}/preview", {"entries": f"a.example\t{HOSTILE}\n{HOSTILE} x/{HOSTILE}\n"}))
+    check(visitor.post(f"/lists/global/{name}/delete", {"key": ["hostile.example", HOSTILE]}))
+    check(visitor.post("/lists/global", {"name": HOSTILE, "display-name": HOSTILE, "kind": "url"}))
+    check(visitor.post("/tenants", {"name": ""}))
+    check(visitor.post(f"/tenants/{places['uid']}/domains", {"domains": f"{HOSTILE}\nb.example"}))
+    check(visitor.post("/keys", {"name": HOSTILE, "scope": "global"}))
+    check(visitor.post("/users", {"name": f"{HOSTILE} {new_id()}", "role": "analyst", "scope": "global"}))
+    check(visitor.upload(f"/lists/global/{name}/import", f"{HOSTILE[1:7]}.txt", f"{HOSTILE} x\n".encode()))
+    fields = {"name": HOSTILE, "password": "x", "next": HOSTILE}
+    check(httpx.post(f"{site.url}/sign-in", data=fields, headers={"Accept": "text/html"}, trust_env=False))
+
+
+def test_a_browser_that_names_itself_so(site: Any) -> None:
+    name = site.new_user()
+    fields = {"name": name, "password": site.password}
+    agent = HOSTILE.replace("\x07", "").replace("\x1b", "").encode()
+    httpx.post(f"{site.url}/sign-in", data=fields, headers={b"User-Agent": agent}, trust_env=False)
+    check(site.enter(name).get("/account"))
+
+
+def test_what_a_form_sends_back_stays_as_it_is(site: Any) -> None:
+    """A comment with a joiner, as in an emoji, is the same after it was edited and saved."""
+    comment = 'family \U0001f468\u200d\U0001f469 <&"'
+    entry = NewEntry("joined.example", "joined.example", comment)
+    site.run(site.store.add_entries(None, BY_NAME["blocked-urls"], [entry], CLI))
+    page = site.visitor().get("/lists/global/blocked-urls/entry", params={"key": "joined.example"}).text
+    assert 'value="family \U0001f468\u200d\U0001f469 &lt;&amp;&#34;"' in page
