@@ -190,6 +190,7 @@ class Guard:
             size=body.size,
             sha256=digest,
             report=report,
+            source=request.source,
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.

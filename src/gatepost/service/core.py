@@ -38,7 +38,6 @@ from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import MessageHandler, Services
-from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
@@ -71,7 +70,7 @@ async def open_relay(settings: GuardSettings) -> AsyncIterator[Relay | None]:
 @asynccontextmanager
 async def open_quarantine(
     settings: GuardSettings,
-    store: HeldMailStore,
+    store: Store,
     data: DataFolder,
     relay: Relay | None,
     registry: CollectorRegistry | None = None,
@@ -84,7 +83,16 @@ async def open_quarantine(
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     metrics = QuarantineMetrics(store, settings.quarantine.max_size)
-    quarantine = Quarantine(store, raw, relay, viewer, max_size=settings.quarantine.max_size, metrics=metrics)
+    quarantine = Quarantine(
+        store,
+        raw,
+        relay,
+        viewer,
+        max_size=settings.quarantine.max_size,
+        hostname=hostname(settings),
+        tenancy=Tenancy(settings.tenants, store),
+        metrics=metrics,
+    )
     cleanup = Cleanup(store, raw, settings.quarantine.retention, metrics=metrics)
     if registry:
         registry.register(metrics)

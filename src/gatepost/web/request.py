@@ -63,6 +63,7 @@ PagePermission: TypeAlias = Literal[
     "messages.report",
     "quarantine.read",
     "quarantine.act",
+    "quarantine.release-anywhere",
     "lists.read",
     "lists.change",
     "keys.read",
@@ -77,7 +78,9 @@ PagePermission: TypeAlias = Literal[
 ]
 ALL_PERMISSIONS: frozenset[PagePermission] = frozenset(get_args(PagePermission))
 READ_PERMISSIONS: frozenset[PagePermission] = frozenset(each for each in ALL_PERMISSIONS if each.endswith(".read"))
-DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset({"tenants.read", "tenants.change", "system.read"})
+DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset(
+    {"tenants.read", "tenants.change", "system.read", "quarantine.release-anywhere"}
+)
 
 ROLES: dict[str, frozenset[PagePermission]] = {
     "administrator": ALL_PERMISSIONS,

@@ -72,7 +72,13 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
-    order = ReleaseOrder(found.record.ggrid, request.user.tenant, by=request.actor, recipients=tuple(recipients))
+    order = ReleaseOrder(
+        found.record.ggrid,
+        request.user.tenant,
+        by=request.actor,
+        recipients=tuple(recipients),
+        anywhere=request.may("quarantine.release-anywhere"),
+    )
     outcome = await context.held_mail.carry_out(order)
     fault = _explain_failure(outcome)
     return (
