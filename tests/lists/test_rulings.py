@@ -80,7 +80,7 @@ def test_a_refused_allow_does_not_beat_a_block() -> None:
 
 
 def test_custom_lists_count_for_the_usual_one_of_their_kind_and_category() -> None:
-    assert names(ruled(("our-list", "tenant", "a.example"), custom={"our-list": BU}))[0] == ["our-list"]
+    assert names(ruled(("our-list", "tenant", "a.example"), custom={"tenant:our-list": BU}))[0] == ["our-list"]
     assert names(ruled(("friends", "tenant", "shop.example"), custom={"friends": AS}))[1] == ["friends"]
     assert names(ruled(("sites", "tenant", "a.example"), custom={"sites": AU}))[2] == ["sites"]
     # The envelope sender is not allowed by a custom list either.

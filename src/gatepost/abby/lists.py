@@ -313,9 +313,7 @@ def _too_many_entries(count: int) -> Failure:
 
 
 def _list_full(full: ListFull) -> Failure:
-    return Failure(
-        LIST_FULL, f"the list has {full.size:,} of at most {full.max_size:,} entries; nothing of the call was applied"
-    )
+    return Failure(LIST_FULL, f"{full.explanation}; nothing of the call was applied")
 
 
 def _no_list(name: str) -> Failure:

@@ -53,7 +53,12 @@ LIST_NOT_FOUND = ErrorCode("list_not_found", 404, "There is no list of this name
 TENANT_NOT_FOUND = ErrorCode("tenant_not_found", 404, "There is no tenant with this uid.")
 MESSAGE_NOT_FOUND = ErrorCode("message_not_found", 404, "No analysis with this ggrid is on record.")
 METHOD_NOT_ALLOWED = ErrorCode("method_not_allowed", 405, "The path exists; `Allow` says with which methods.")
-LIST_FULL = ErrorCode("list_full", 409, "The call would take the list past `maxSize`; nothing of it was applied.")
+LIST_FULL = ErrorCode(
+    "list_full",
+    409,
+    "The call would take the list past `maxSize`, or the lists of the scope that"
+    " travel to the workers past their bytes; nothing of it was applied.",
+)
 PAYLOAD_TOO_LARGE = ErrorCode("payload_too_large", 413, "The request body is over the limit, announced or streamed.")
 UNSUPPORTED_MEDIA_TYPE = ErrorCode(
     "unsupported_media_type", 415, "The body's content type or content encoding is not one that is taken here."

@@ -1,7 +1,7 @@
-"""A release is no way to send mail of one's own making: who may send what to whom, and what leaves, with a real next hop.
+"""A release is no way to send mail of one's own making: who may send what to whom, and what leaves.
 
 The messages are those of an attacker inside of a tenant: forged results in our name, a sender of another tenant, bytes
-that SMTP would have refused.
+that SMTP would have refused. The next hop is a real one.
 """
 
 import asyncio
