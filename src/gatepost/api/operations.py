@@ -181,6 +181,7 @@ _LISTS_ERRORS = (
     errors.INTERNAL_ERROR,
 )
 _ONE_LIST = (*_LISTS_ERRORS, errors.LIST_NOT_FOUND)
+_BUSY = (errors.RATE_LIMITED, errors.OVERLOADED)
 
 
 def _body(named: type) -> dict[str, Any]:
@@ -216,7 +217,7 @@ LISTS_API = Interface(
             ),
             answer=ListChange,
             body=_body(AddEntriesRequest),
-            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL, *_BUSY),
         ),
         Operation(
             method="post",
@@ -229,7 +230,7 @@ LISTS_API = Interface(
             ),
             answer=ListChange,
             body=_body(DeleteEntriesRequest),
-            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, *_BUSY),
         ),
         Operation(
             method="post",
@@ -253,7 +254,7 @@ LISTS_API = Interface(
             answer=PublicListsEntry,
             media_type=NDJSON,
             body=_body(ListEntriesRequest),
-            errors=(*_ONE_LIST, errors.OVERLOADED),
+            errors=(*_ONE_LIST, *_BUSY),
         ),
         Operation(
             method="get",

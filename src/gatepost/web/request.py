@@ -16,6 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gatepost.api.call_limits import CallingParty
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.ids import canonical
 from gatepost.store.audit import Actor
@@ -126,6 +127,11 @@ class SignedInRequest(msgspec.Struct, frozen=True):
     @property
     def user(self) -> User:
         return self.session.user
+
+    @property
+    def party(self) -> CallingParty:
+        """The user, as costly calls are counted."""
+        return CallingParty(f"user:{self.user.uid}", self.user.tenant)
 
     @property
     def actor(self) -> Actor:
