@@ -51,7 +51,7 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         routes=site.routes,
         error_page=site.error_page,
     )
-    return build_server(app, shared.bound["abby"], plan.certificate)
+    return build_server(app, shared.bound["abby"], plan.certificate, settings.connections)
 
 
 def build_cores(

@@ -44,6 +44,19 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+class ConnectionSettings(Section):
+    """Limits of an HTTPS port on connections. This machine counts as a listed host."""
+
+    maximum: Count = Field(2_000, description="maximum number of simultaneous connections")
+    per_address: Count = Field(
+        500, description="maximum number from one address (an IPv6 /64), for hosts that are not listed"
+    )
+    reserved: Count = Field(200, description="connections, of the maximum, that only listed hosts can use")
+    listed_hosts: list[Network] = Field(
+        [], description="addresses and networks without a limit of their own, such as a proxy or the border MTA"
+    )
+
+
 class RestApiSettings(Section):
     """The HTTPS scan source of a core; only abby may use it."""
 
@@ -55,6 +68,7 @@ class RestApiSettings(Section):
     keep: Literal["none", "held"] = Field(
         "none", description="`held` stores the raw mail of REST scans with the decision `quarantine`"
     )
+    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
 
 
 class SmtpSettings(Section):
@@ -70,6 +84,13 @@ class SmtpSettings(Section):
     )
     tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
     max_connections: Count = Field(200, description="maximum number of simultaneous connections")
+    max_connections_per_address: Count = Field(
+        50,
+        description="maximum number from one address (an IPv6 /64) that is neither in `xclientHosts` nor this machine",
+    )
+    reserved_connections: Count = Field(
+        40, description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use"
+    )
     hostname: Host | None = Field(
         None, description="host name in greeting, Received and Authentication-Results; by default that of the machine"
     )
@@ -309,6 +330,7 @@ class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
     listen: ListenSettings = Field(ListenSettings(), description="address and port to listen on")
+    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
     tls: TlsSetting | None = Field(
         None, description="certificate and key, or `off`; by default a self-signed certificate"
     )
