@@ -36,7 +36,7 @@ MAX_PUMPS = 24
 BOUNDED = {
     "gatepost.files.documents.pdf_objects._MARK": 64,
     "gatepost.names._LOCAL": 64,
-    "gatepost.settings.values._SECRET_PARAMETER": 500,
+    "gatepost.settings.values._PARAMETER": 500,
     "gatepost.textmodel.features._REPLY": 500,
 }
 _SEARCHING = {"search", "findall", "finditer", "sub", "subn", "split"}

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gatepost.api.call_limits import LIMITS, CallLimit
 from gatepost.lists.catalogue import LISTS, ListDefinition
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
@@ -610,7 +611,7 @@ def test_storage_that_fails_at_once_is_our_fault(lists: Any, tenant: str, monkey
         yield b""
 
     monkeypatch.setattr(lists.store, "stream_rows", broken)
-    monkeypatch.setattr("gatepost.abby.lists.MAX_STREAMS", 1)
+    monkeypatch.setitem(LIMITS, "stream", CallLimit(1, 1, 1))
     for _ in range(2):
         response = lists.call("listEntries", {"listName": "blocked-urls", "tenantUid": tenant})
         assert error(response) == (500, "internal_error")
@@ -619,7 +620,7 @@ def test_storage_that_fails_at_once_is_our_fault(lists: Any, tenant: str, monkey
 
 def test_readers_that_stay_away_hold_up_nobody(lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some may read at once; the next is told to come back, and those who leave make room."""
-    monkeypatch.setattr("gatepost.abby.lists.MAX_STREAMS", 3)
+    monkeypatch.setitem(LIMITS, "stream", CallLimit(in_all=4, per_tenant=4, per_caller=3))
     every = [{"entry": f"{number:04}.example", "comment": "x" * 1_000} for number in range(10_000)]
     for place in range(0, len(every), 500):
         added(lists, "blocked-urls", *every[place : place + 500], tenantUid=tenant)
@@ -628,6 +629,10 @@ def test_readers_that_stay_away_hold_up_nobody(lists: Any, tenant: str, monkeypa
     with httpx.Client(base_url=lists.url, verify=lists.tls, trust_env=False, limits=httpx.Limits()) as client:
         held = [client.send(client.build_request("POST", f"{BASE}/listEntries", **request), stream=True)
                 for _ in range(3)]  # fmt: skip
+        response = lists.call("listEntries", body)
+        assert error(response) == (429, "rate_limited")
+        assert response.headers["retry-after"] == "5"
+        monkeypatch.setitem(LIMITS, "stream", CallLimit(in_all=3, per_tenant=4, per_caller=4))
         response = lists.call("listEntries", body)
         assert error(response) == (503, "overloaded")
         assert response.headers["retry-after"] == "10"

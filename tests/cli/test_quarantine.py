@@ -147,7 +147,7 @@ def test_preview_is_bounded_and_total() -> None:
 def test_release_through_the_next_hop_of_the_configuration(run: Run, hold: Hold, next_hop: Any) -> None:
     ggrid, other = hold(), hold()
     assert run("release", ggrid)[:2] == (0, f"{ggrid}: released to bob@y.example\n")
-    assert [raw for _, _, raw in next_hop.mail] == [RAW]
+    assert [raw.endswith(b"\r\n" + RAW) for _, _, raw in next_hop.mail] == [True]
     code, out, _ = run("release", ggrid, "--json")
     assert (code, json.loads(out)[0]["by"]) == (0, "cli")
     assert len(next_hop.mail) == 1

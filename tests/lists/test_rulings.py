@@ -80,12 +80,14 @@ def test_a_refused_allow_does_not_beat_a_block() -> None:
 
 
 def test_custom_lists_count_for_the_usual_one_of_their_kind_and_category() -> None:
-    assert names(ruled(("our-list", "tenant", "a.example"), custom={"our-list": BU}))[0] == ["our-list"]
-    assert names(ruled(("friends", "tenant", "shop.example"), custom={"friends": AS}))[1] == ["friends"]
-    assert names(ruled(("sites", "tenant", "a.example"), custom={"sites": AU}))[2] == ["sites"]
+    assert names(ruled(("our-list", "tenant", "a.example"), custom={"tenant:our-list": BU}))[0] == ["our-list"]
+    assert names(ruled(("friends", "tenant", "shop.example"), custom={"tenant:friends": AS}))[1] == ["friends"]
+    assert names(ruled(("sites", "tenant", "a.example"), custom={"tenant:sites": AU}))[2] == ["sites"]
     # The envelope sender is not allowed by a custom list either.
-    assert names(ruled(("friends", "tenant", "mailer.example"), custom={"friends": AS}))[1] == []
-    assert ruled(("useless", "tenant", "a.example"), custom={"useless": ""}) == Ruling()
+    assert names(ruled(("friends", "tenant", "mailer.example"), custom={"tenant:friends": AS}))[1] == []
+    # A list of that name in the other scope is another list.
+    assert names(ruled(("friends", "global", "shop.example"), custom={"tenant:friends": AS}))[1] == []
+    assert ruled(("useless", "tenant", "a.example"), custom={"tenant:useless": ""}) == Ruling()
 
 
 def test_a_list_of_links_says_nothing_about_senders() -> None:

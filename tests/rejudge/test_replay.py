@@ -49,7 +49,7 @@ def analysed(*hits: Hit, unkeyed: UnkeyedLists | None = None) -> Report:
         return report
 
 
-CUSTOM = {"ioc": ListDefinition("ioc", "url", "block", "", "", 5, custom=True)}
+CUSTOM = {"tenant:ioc": ListDefinition("ioc", "url", "block", "", "", 5, custom=True)}
 PHRASE = UnkeyedEntry("blocked-phrases", "global", "wire it today", "wire it today")
 
 
@@ -63,7 +63,7 @@ PHRASE = UnkeyedEntry("blocked-phrases", "global", "wire it today", "wire it tod
         analysed(Hit("allowed-urls", "tenant", "evil.example")),
         analysed(Hit("blocked-urls", "global", "evil.example"), Hit("allowed-urls", "tenant", "evil.example/login")),
         analysed(unkeyed=UnkeyedLists(phrases=(PHRASE,))),
-        analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=UnkeyedLists(custom={"ioc": "blocked-urls"})),
+        analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=UnkeyedLists(custom={"tenant:ioc": "blocked-urls"})),
     ],
 )
 def test_judging_again_gives_the_same(report: Report) -> None:
@@ -162,7 +162,7 @@ def test_a_deletion_flips_what_only_that_entry_held() -> None:
 
 
 def test_a_custom_list_counts_for_its_kind() -> None:
-    change = Change(CUSTOM["ioc"], "tenant", ("evil.example",), adding=True)
+    change = Change(CUSTOM["tenant:ioc"], "tenant", ("evil.example",), adding=True)
     assert (tried(change, stored()).hit, tried(change, stored()).flipped) == (1, 1)
 
 

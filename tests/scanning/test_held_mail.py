@@ -7,7 +7,15 @@ import pytest
 
 from gatepost.api.errors import Failure
 from gatepost.ids import new_id
-from gatepost.scanning.held_mail import ORDERS, HeldMailOrder, PictureOrder, ReleaseOrder, ViewOrder, read_order
+from gatepost.scanning.held_mail import (
+    ORDERS,
+    HeldMailOrder,
+    NotSent,
+    PictureOrder,
+    ReleaseOrder,
+    ViewOrder,
+    read_order,
+)
 from gatepost.store.audit import Actor
 
 GGRID = new_id()
@@ -35,7 +43,11 @@ def test_the_wire_form_stays_as_it_is() -> None:
         "by": {"kind": "user", "name": "ann", "id": "7"},
         "recipients": ("a@b.example",),
         "tenant": None,
+        "anywhere": False,
     }
+    # A core of the version before says less of a refusal, and abby of that version asks for less.
+    assert msgspec.json.decode(b'{"type": "notSent", "reason": "x"}', type=NotSent) == NotSent("x", forbidden=False)
+    assert not msgspec.convert({"ggrid": GGRID, "by": BY, "recipients": ["a@b.example"]}, ReleaseOrder).anywhere
     assert msgspec.to_builtins(PictureOrder(GGRID, "t", index=3)) == {"ggrid": GGRID, "index": 3, "tenant": "t"}
 
 

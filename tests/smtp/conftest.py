@@ -237,6 +237,7 @@ async def housed(
     tls: str = "offered",
     after_queue: bool = False,
     max_connections: int = 100,
+    reserved: int = 0,
     delivery_tls: Any = "opportunistic",
     patience: float = 60.0,
     hop_context: ssl.SSLContext | None = None,
@@ -266,7 +267,7 @@ async def housed(
     )
     sockets = bind(("127.0.0.1",), 0, "test")
     deployment.port = port_of(sockets)
-    deployment.intake = Intake(deployment.services, sockets, max_connections, parse_networks(listed))
+    deployment.intake = Intake(deployment.services, sockets, max_connections, parse_networks(listed), reserved=reserved)
     running = asyncio.create_task(deployment.intake.run_here())
     await deployment.intake.ready.wait()
     try:

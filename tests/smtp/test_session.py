@@ -8,7 +8,7 @@ import pytest
 
 from gatepost import __version__
 from gatepost.smtp import intake
-from gatepost.smtp.client import SmtpClient
+from gatepost.smtp.client import SmtpClient, identify_client
 from gatepost.smtp.commands import SmtpLimits, Verb
 
 QUICK = SmtpLimits(greeting_pause=0.0)
@@ -475,6 +475,32 @@ def test_connections_of_one_address_have_a_limit(deployment: Any, hop: Any, run:
             first.writer.close()
             await gate.until(lambda: not gate.intake.open)
             await gate.connect()
+
+    run(test())
+
+
+def test_strangers_leave_the_reserve_to_listed_hosts(deployment: Any, hop: Any, run: Any, monkeypatch: Any) -> None:
+    """Silent strangers from several addresses fill what is theirs; the border MTA still gets in."""
+    real, peers = identify_client, [f"192.0.2.{number}" for number in (1, 1, 2, 2, 3)] + ["198.51.100.7"] * 3
+
+    def identified(_peer: str, listed: Any) -> Any:
+        return real(peers.pop(0), listed)
+
+    monkeypatch.setattr("gatepost.smtp.intake.identify_client", identified)
+
+    async def test() -> None:
+        limits = msgspec.structs.replace(QUICK, per_address=2)
+        async with deployment(hop(), limits=limits, max_connections=6, reserved=2, listed=("198.51.100.7",)) as gate:
+            for _ in range(4):
+                await gate.connect(greeted=False)
+            refused = await gate.connect(greeted=False)
+            assert (await refused.reply()).startswith("421 4.7.0")
+            for _ in range(2):
+                border = await gate.connect()
+                assert (await border.say("NOOP")).startswith("250")
+            last = await gate.connect(greeted=False)
+            assert (await last.reply()).startswith("421 4.7.0")
+            assert (gate.intake.open, gate.intake.turned_away) == (6, 2)
 
     run(test())
 

@@ -4,15 +4,26 @@ from collections.abc import Awaitable, Callable
 from typing import get_args
 
 import msgspec
+import pytest
 
-from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, ListDefinition, list_categories
+from gatepost.lists.catalogue import (
+    BY_NAME,
+    KINDS,
+    LISTS,
+    SMALL,
+    ListDefinition,
+    UnfitList,
+    define_custom_list,
+    list_categories,
+)
 from gatepost.lists.entries import Category, ListRefusal
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.questions import Hit
+from gatepost.store import lists
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
-from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
 from gatepost.store.lists import ListState
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -70,16 +81,94 @@ def test_custom_lists(use: Use) -> None:
     use(scenario)
 
 
-def test_one_name_means_one_thing_where_both_scopes_are_seen(use: Use) -> None:
+def test_names_are_those_of_one_scope(use: Use) -> None:
+    """A tenant's list does not keep the deployment from one of that name, and each hit counts as its own list does."""
+
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
         allow = msgspec.structs.replace(MINE, category="allow")
         assert await store.create_list(one, MINE, ANN) == MINE
         assert await store.create_list(two, allow, ANN) == allow, "tenants do not see each other"
-        assert await store.create_list(None, MINE, ANN) == NameTaken("mine")
-        await store.delete_list(two, "mine", ANN)
-        assert await store.create_list(None, MINE, ANN) == MINE
-        assert await store.create_list(two, allow, ANN) == NameTaken("mine")
+        assert await store.create_list(None, MINE, ANN) == MINE, "nor does the deployment see them"
+        assert await store.create_list(None, allow, ANN) == NameTaken("mine")
+        assert (await store.unkeyed(one)).custom == {"global:mine": "blocked-urls", "tenant:mine": "blocked-urls"}
+        unkeyed = await store.unkeyed(two)
+        assert unkeyed.custom == {"global:mine": "blocked-urls", "tenant:mine": "allowed-urls"}
+        await store.add_entries(two, allow, [NewEntry("evil.example/x", "evil.example/x")], ANN)
+        hits = await store.lookup(two, collect_keys(SUBJECTS, KINDS))
+        ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
+        assert [(match.hit.list, match.hit.scope) for match in ruling.cleared] == [("mine", "tenant")]
+        assert ruling.blocks == ()
+        await store.add_entries(None, MINE, [NewEntry("evil.example/x", "evil.example/x")], ANN)
+        hits = await store.lookup(one, collect_keys(SUBJECTS, KINDS))
+        ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
+        assert [(match.hit.list, match.hit.scope) for match in ruling.blocks] == [("mine", "global")]
+
+    use(scenario)
+
+
+def test_a_scope_has_so_many_custom_lists(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "MAX_CUSTOM_LISTS", 2)
+
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store, "one")
+        for name in ("a", "b"):
+            assert isinstance(
+                await store.create_list(tenant, msgspec.structs.replace(MINE, name=name), ANN), ListDefinition
+            )
+        assert await store.create_list(tenant, MINE, ANN) == TooManyLists(2)
+        assert await store.create_list(None, MINE, ANN) == MINE, "another scope has its own"
+        await store.delete_list(tenant, "a", ANN)
+        assert await store.create_list(tenant, MINE, ANN) == MINE
+
+    use(scenario)
+
+
+def test_a_list_that_travels_to_workers_stays_small(use: Use) -> None:
+    """Whatever its maker says, and also where an older version has stored a larger one."""
+
+    async def scenario(store: Store) -> None:
+        large = ListDefinition("large", "phrase", "policy", "Large", "", 100_000_000, custom=True)
+        made = await store.create_list(None, large, ANN)
+        assert isinstance(made, ListDefinition)
+        assert made.max_size == SMALL
+        found = await store.list_definition(None, "large")
+        assert found
+        assert found.max_size == SMALL
+        relays = ListDefinition("relays", "network", "trust", "", "", SMALL + 1, custom=True)
+        assert isinstance(define_custom_list("relays", "network", "trust", "", "", SMALL + 1), UnfitList)
+        made = await store.create_list(None, relays, ANN)
+        assert isinstance(made, ListDefinition)
+        assert made.max_size == SMALL
+
+    use(scenario)
+
+
+def test_the_bytes_of_a_scope_are_bounded(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all lists that travel to workers together, by bytes and not by characters, whatever the comments are."""
+    monkeypatch.setattr(lists, "MAX_UNKEYED_BYTES", 1_000)
+
+    async def scenario(store: Store) -> None:
+        one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+        phrases, people = BY_NAME["blocked-phrases"], BY_NAME["protected-people"]
+        entry = NewEntry("ä" * 184, "ä" * 184, comment="c" * 1_000)
+        assert await store.add_entries(one, phrases, [entry], ANN) == 1
+        person = NewEntry("x" * 260, "y" * 260)
+        assert await store.add_entries(one, people, [person], ANN) == 1
+        version = await store.unkeyed_version(one)
+        other = NewEntry("abc", "abc")
+        full = ListFull(400 + 552, 1_000, "bytes")
+        for definition in (phrases, people, BY_NAME["own-domains"], BY_NAME["trusted-relays"]):
+            assert await store.add_entries(one, definition, [other, NewEntry("x" * 14, "x" * 14)], ANN) == full
+            assert await store.bytes_left(one, definition, [other, NewEntry("x" * 14, "x" * 14)]) == full
+        assert await store.unkeyed_version(one) == version, "nothing was applied"
+        # What is looked up by key is not counted, another scope has its own bytes, and an update counts once.
+        assert await store.add_entries(one, BY_NAME["blocked-senders"], [NewEntry("x" * 900, "x" * 900)], ANN) == 1
+        assert await store.add_entries(two, phrases, [entry], ANN) == 1
+        assert await store.add_entries(one, phrases, [entry], ANN) == 1
+        assert await store.bytes_left(one, phrases, [entry]) is None
+        assert await store.delete_entries(one, "protected-people", [person.key], ANN) == 1
+        assert await store.add_entries(one, phrases, [other], ANN) == 1
 
     use(scenario)
 

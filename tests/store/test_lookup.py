@@ -178,7 +178,7 @@ def test_unkeyed_lists_by_version(use: Use) -> None:
         await store.add_entries(one, BY_NAME["protected-people"], [person], ANN)
         snapshot = await store.unkeyed(one)
         assert snapshot.version == await store.unkeyed_version(one) != empty.version
-        assert snapshot.phrases == (UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now", "c"),)
+        assert snapshot.phrases == (UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now"),)
         assert [entry.key for entry in snapshot.own_domains] == ["own.example"]
         assert [entry.key for entry in snapshot.partner_domains] == ["bank.example"]
         assert [entry.key for entry in snapshot.trusted_relays] == ["192.0.2.0/24"]
@@ -216,9 +216,9 @@ def test_custom_lists_among_their_kind(use: Use) -> None:
         assert [(entry.list, entry.key) for entry in snapshot.phrases] == [("my-phrases", "buy now")]
         assert [(entry.list, entry.key) for entry in snapshot.partner_domains] == [("my-banks", "bank.example")]
         assert snapshot.custom == {
-            "my-phrases": "blocked-phrases",
-            "my-banks": "partner-domains",
-            "my-urls": "allowed-urls",
+            "global:my-phrases": "blocked-phrases",
+            "global:my-banks": "partner-domains",
+            "global:my-urls": "allowed-urls",
         }
 
     use(scenario)
@@ -243,7 +243,7 @@ def test_an_unkeyed_entry_that_expires_is_another_version_without_any_change(use
 
 def test_which_kinds_are_handed_out_whole() -> None:
     """The kinds that say of themselves that no key finds them are those that storage hands out."""
-    from gatepost.store.lists import is_unkeyed
+    from gatepost.lists.catalogue import is_unkeyed
 
     assert {kind.name for kind in KINDS.values() if is_unkeyed(kind.name, "policy")} == {
         kind.name for kind in KINDS.values() if not kind.keyed

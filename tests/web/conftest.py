@@ -96,6 +96,7 @@ class Core:
     def __init__(self) -> None:
         self.raw: dict[str, bytes] = {}
         self.sent: dict[str, tuple[str, ...]] = {}
+        self.orders: list[ReleaseOrder] = []
         self.refuses = ""
         self.down = False
 
@@ -103,6 +104,7 @@ class Core:
         if self.down and isinstance(order, ReleaseOrder | ExportOrder):
             return Down("core", begun=False)
         if isinstance(order, ReleaseOrder):
+            self.orders.append(order)
             return await self._release(order)
         if isinstance(order, DeleteOrder):
             there = await self.store.delete_held(order.ggrid, order.by, order.tenant)

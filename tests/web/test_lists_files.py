@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gatepost.api.call_limits import LIMITS, CallLimit
 from gatepost.api.list_files import ListFileError
 from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, ListDefinition
 from gatepost.store.audit import CLI, AuditFilter
@@ -218,9 +219,13 @@ def test_an_export_of_thousands_is_whole_and_one_of_nothing_has_its_heading(site
 
 def test_readers_are_counted_with_those_of_the_api(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = site.visitor(tenant=tenant)
-    monkeypatch.setattr("gatepost.abby.lists.MAX_STREAMS", 0)
+    monkeypatch.setitem(LIMITS, "stream", CallLimit(0, 1, 1))
     assert visitor.get(f"/lists/{tenant}/blocked-urls/export").status_code == 503
-    monkeypatch.setattr("gatepost.abby.lists.MAX_STREAMS", 1)
+    monkeypatch.setitem(LIMITS, "stream", CallLimit(1, 0, 1))
+    refused = visitor.get(f"/lists/{tenant}/blocked-urls/export")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+    assert site.visitor().get(f"/lists/{tenant}/blocked-urls/export").status_code == 200, "it has no tenant's limit"
+    monkeypatch.setitem(LIMITS, "stream", CallLimit(1, 1, 1))
     for _ in range(3):
         assert visitor.get(f"/lists/{tenant}/blocked-urls/export").status_code == 200
 

@@ -49,6 +49,25 @@ def test_released_to_others(site: Any, tenant: str, core: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("role", "of_tenant", "anywhere"),
+    [
+        ("administrator", False, True),
+        ("analyst", False, False),
+        ("administrator", True, False),
+        ("analyst", True, False),
+    ],
+)
+def test_only_administrators_of_all_tenants_release_anywhere(
+    site: Any, tenant: str, core: Any, role: str, of_tenant: bool, anywhere: bool
+) -> None:
+    ggrid = site.message(tenant, held=True)
+    visitor = site.visitor(role, tenant if of_tenant else None)
+    assert ("addresses in the domains of its tenant" in visitor.get(f"/messages/{ggrid}").text) is not anywhere
+    visitor.post(f"/messages/{ggrid}/release", {"recipients": "x@elsewhere.example"})
+    assert [(order.ggrid, order.anywhere) for order in core.orders][-1] == (ggrid, anywhere)
+
+
+@pytest.mark.parametrize(
     ("trouble", "said"), [({"refuses": "the next hop said 550"}, "said 550"), ({"down": True}, "is not answering")]
 )
 def test_a_release_that_fails_is_told_and_the_mail_stays(

@@ -24,6 +24,7 @@ from gatepost.abby.lists import Exports, ListsApi
 from gatepost.abby.messages import MessagesApi, ReleaseApi
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
+from gatepost.api.call_limits import CallLimits
 from gatepost.api.openapi import document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.api.requests import UnreadBodies
@@ -48,6 +49,7 @@ class ApiServices(msgspec.Struct, frozen=True):
     policies: Policies
     dry_runs: ListDryRuns
     exports: Exports
+    limits: CallLimits
     scan_seconds: float
 
 
@@ -62,7 +64,7 @@ def create_services(
 ) -> ApiServices:
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
     `scan_seconds` is how long a scan may take, with the wait for a slot."""
-    applied = policies or unchanged_policies()
+    applied, limits = policies or unchanged_policies(), CallLimits()
     return ApiServices(
         store=store,
         cores=cores,
@@ -70,7 +72,8 @@ def create_services(
         spool=spool,
         policies=applied,
         dry_runs=ListDryRuns(store, applied),
-        exports=Exports(store),
+        exports=Exports(store, limits),
+        limits=limits,
         scan_seconds=scan_seconds,
     )
 
@@ -116,6 +119,7 @@ def create_app(
         store=services.store,
         dry_runs=services.dry_runs,
         exports=services.exports,
+        limits=services.limits,
     )
     scanning_document, lists_document = document(SCANNING), document(LISTS_API)
     own = [

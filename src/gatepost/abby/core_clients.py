@@ -121,7 +121,7 @@ class RemoteCore:
             return Down(f"no load ({type(fault).__name__})", begun=False, refused=_is_refused(fault))
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
-        head = msgspec.json.encode(Head(request.ggrid, request.created, request.envelope))
+        head = msgspec.json.encode(Head(request.ggrid, request.created, request.envelope, request.source or "rest"))
         headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(4 + len(head) + request.body.size)}
         try:
             async with self._client.stream("POST", "/scan", content=_frame(head, request.body), headers=headers) as got:

@@ -10,7 +10,7 @@ stays open keeps storage from purging old rows. A stream that breaks ends withou
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 
 import structlog
@@ -21,12 +21,12 @@ from starlette.types import Receive, Scope, Send
 from gatepost.abby import list_bodies
 from gatepost.abby.authenticator import ApiKeyAuthenticator
 from gatepost.abby.list_bodies import B, Body, BodyReader, list_faults
+from gatepost.api.call_limits import CallingParty, CallLimits
 from gatepost.api.errors import (
     FORBIDDEN,
     INVALID_ENTRY,
     LIST_FULL,
     LIST_NOT_FOUND,
-    OVERLOADED,
     TENANT_NOT_FOUND,
     TOO_MANY_ENTRIES,
     Failure,
@@ -149,44 +149,49 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         continue
 
 
-MAX_STREAMS = 16
-
-
 class Exports:
-    """Counts the streams that run now, of the API and of the pages together."""
+    """Streams of whole lists, of the API and of the pages together, as many as `limits` allow."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._running = 0
+    def __init__(self, store: Store, limits: CallLimits) -> None:
+        self._store, self._limits = store, limits
 
     async def stream(
-        self, scope: str | None, name: str, encode: Callable[[Sequence[EntryRow]], bytes], heading: bytes = b""
+        self,
+        party: CallingParty,
+        scope: str | None,
+        name: str,
+        encode: Callable[[Sequence[EntryRow]], bytes],
+        heading: bytes = b"",
     ) -> EntryStream | Failure:
         """Return all entries of a list, each batch encoded by `encode`, below a heading."""
-        if self._running >= MAX_STREAMS:
-            return Failure(OVERLOADED, f"{MAX_STREAMS} lists are being read at this moment; try again soon")
+        call = self._limits.begin("stream", party)
+        if isinstance(call, Failure):
+            return call
         batches = self._store.stream_rows(scope, name, encode)
-        self._running += 1
         try:
-            return EntryStream(heading + await next_batch(batches), batches, self._end_stream)
+            return EntryStream(heading + await next_batch(batches), batches, call.end)
         except BaseException:
-            self._end_stream()
+            call.end()
             raise
-
-    def _end_stream(self) -> None:
-        self._running -= 1
 
 
 class ListsApi:
     """The four operations of the List API."""
 
     def __init__(
-        self, *, authenticator: ApiKeyAuthenticator, store: Store, dry_runs: ListDryRuns, exports: Exports
+        self,
+        *,
+        authenticator: ApiKeyAuthenticator,
+        store: Store,
+        dry_runs: ListDryRuns,
+        exports: Exports,
+        limits: CallLimits,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
         self._dry_runs = dry_runs
         self._exports = exports
+        self._limits = limits
 
     @property
     def operations(self) -> dict[str, Handler]:
@@ -234,7 +239,7 @@ class ListsApi:
         if isinstance(entries, Failure):
             return entries
         if body.dry_run:
-            return await self._try_adding(scope, definition, entries)
+            return await self._limited(key, self._try_adding(scope, definition, entries))
         modified = await self._store.add_entries(scope, definition, entries, _actor(key))
         if isinstance(modified, ListFull):
             return _list_full(modified)
@@ -250,7 +255,7 @@ class ListsApi:
             return _too_many_entries(len(body.entries))
         keys = [definition.key(text) for text in body.entries]
         if body.dry_run:
-            return _dry_run_response(await try_deleting(self._store, self._dry_runs, scope, definition, keys))
+            return await self._limited(key, self._try_deleting(scope, definition, keys))
         return _change_response(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
@@ -259,14 +264,26 @@ class ListsApi:
         dry_run = await try_adding(self._store, self._dry_runs, scope, definition, entries)
         return _list_full(dry_run) if isinstance(dry_run, ListFull) else _dry_run_response(dry_run)
 
+    async def _try_deleting(self, scope: str | None, definition: ListDefinition, keys: list[str]) -> Response:
+        return _dry_run_response(await try_deleting(self._store, self._dry_runs, scope, definition, keys))
+
+    async def _limited(self, key: ApiKey, dry_run: Coroutine[None, None, Response | Failure]) -> Response | Failure:
+        """Run a dry run, if as many of this key and its tenant are not running already."""
+        call = self._limits.begin("dry run", _party(key))
+        if isinstance(call, Failure):
+            dry_run.close()
+            return call
+        with call:
+            return await dry_run
+
     async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
         infos = tuple(_describe_list(state.definition) for state in await self._store.lists(scope))
         return JsonResponse(encode_lists(ListsOfScope(infos)))
 
-    async def _stream(self, _key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
+    async def _stream(self, key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
         if await self._store.list_definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
-        return await self._exports.stream(scope, body.list_name, EntryLineEncoder())
+        return await self._exports.stream(_party(key), scope, body.list_name, EntryLineEncoder())
 
 
 def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
@@ -293,6 +310,10 @@ def _normalise_entries(stated: tuple[NewListEntry, ...], definition: ListDefinit
     return [each for each in made if not isinstance(each, ListRefusal)]
 
 
+def _party(key: ApiKey) -> CallingParty:
+    return CallingParty(f"key:{key.id}", key.tenant)
+
+
 def _actor(key: ApiKey) -> Actor:
     return Actor("key", key.name, key.id)
 
@@ -315,9 +336,7 @@ def _too_many_entries(count: int) -> Failure:
 
 
 def _list_full(full: ListFull) -> Failure:
-    return Failure(
-        LIST_FULL, f"the list has {full.size:,} of at most {full.max_size:,} entries; nothing of the call was applied"
-    )
+    return Failure(LIST_FULL, f"{full.explanation}; nothing of the call was applied")
 
 
 def _no_list(name: str) -> Failure:

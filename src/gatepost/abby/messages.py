@@ -13,7 +13,7 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.core_state import Down
 from gatepost.abby.held_mail import HeldMailCore
-from gatepost.api.errors import CORE_UNAVAILABLE, DELIVERY_FAILED, MESSAGE_NOT_FOUND, Failure
+from gatepost.api.errors import CORE_UNAVAILABLE, DELIVERY_FAILED, FORBIDDEN, MESSAGE_NOT_FOUND, Failure
 from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import (
     AnalysedFile,
@@ -184,6 +184,8 @@ def _failure(outcome: ReleaseOutcome | Down) -> Failure:
         return NOT_FOUND
     if isinstance(outcome, Down):
         return Failure(CORE_UNAVAILABLE, "no core that answers has this message")
+    if isinstance(outcome, NotSent) and outcome.forbidden:
+        return Failure(FORBIDDEN, f"{outcome.reason}; the message is held as before")
     if isinstance(outcome, NotSent):
         return Failure(DELIVERY_FAILED, f"{outcome.reason}; the message is held as before")
     return Failure(DELIVERY_FAILED, "another release of this message is under way")

@@ -206,7 +206,7 @@ class ScanApi:
             return envelope
         if envelope.tenant and await self._store.tenant(envelope.tenant) is None:
             return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
-        scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
+        scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body, "rest")
         return await self._cores.scan(scan, ConnectedClient(body, request.receive), self._seconds)
 
     async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | ClientLeft:

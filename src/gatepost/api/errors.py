@@ -59,10 +59,21 @@ MESSAGE_NOT_FOUND = ErrorCode("message_not_found", 404, "No analysis with this g
 METHOD_NOT_ALLOWED = ErrorCode(
     "method_not_allowed", 405, "The path exists, and takes other methods; `Allow` names them."
 )
-LIST_FULL = ErrorCode("list_full", 409, "The call would take the list past `maxSize`; nothing of it was applied.")
+LIST_FULL = ErrorCode(
+    "list_full",
+    409,
+    "The call would take the list past `maxSize`, or the lists of the scope that"
+    " travel to the workers past their bytes; nothing of it was applied.",
+)
 PAYLOAD_TOO_LARGE = ErrorCode("payload_too_large", 413, "The request body is over the limit, announced or streamed.")
 UNSUPPORTED_MEDIA_TYPE = ErrorCode(
     "unsupported_media_type", 415, "The body's content type or content encoding is not one that is taken here."
+)
+RATE_LIMITED = ErrorCode(
+    "rate_limited",
+    429,
+    "Too many calls of this tenant or this key are running: streams, dry runs, trials of policies or searches.",
+    retry_after=5,
 )
 INTERNAL_ERROR = ErrorCode(
     "internal_error", 500, "A fault of ours; the message carries a reference that is in the log."
@@ -72,7 +83,7 @@ CORE_UNAVAILABLE = ErrorCode("core_unavailable", 503, "No core answers.", retry_
 OVERLOADED = ErrorCode(
     "overloaded",
     503,
-    "The messages that wait for a slot hold more than 1 GiB in all, or too many lists are being read at once.",
+    "The messages that wait for a slot hold more than 1 GiB in all, or too many lists are being read or tried at once.",
     retry_after=10,
 )
 DELIVERY_FAILED = ErrorCode(
@@ -100,6 +111,7 @@ ERRORS: tuple[ErrorCode, ...] = (
     LIST_FULL,
     PAYLOAD_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
+    RATE_LIMITED,
     INTERNAL_ERROR,
     SCANNING_DISABLED,
     CORE_UNAVAILABLE,

@@ -210,6 +210,7 @@ _LISTS_ERRORS = (
     errors.INTERNAL_ERROR,
 )
 _ONE_LIST = (*_LISTS_ERRORS, errors.LIST_NOT_FOUND)
+_BUSY = (errors.RATE_LIMITED, errors.OVERLOADED)
 
 
 def _body(example: Any) -> dict[str, Any]:
@@ -253,7 +254,7 @@ LISTS_API = Interface(
             ),
             answer=ListChange,
             body=_body(examples.ADD),
-            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL, *_BUSY),
         ),
         Operation(
             method="post",
@@ -268,7 +269,7 @@ LISTS_API = Interface(
             ),
             answer=ListChange,
             body=_body(examples.DELETE),
-            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, *_BUSY),
         ),
         Operation(
             method="post",
@@ -296,7 +297,7 @@ LISTS_API = Interface(
             answer=PublicListsEntry,
             media_type=NDJSON,
             body=_body(examples.LIST),
-            errors=(*_ONE_LIST, errors.OVERLOADED),
+            errors=(*_ONE_LIST, *_BUSY),
         ),
         Operation(
             method="get",

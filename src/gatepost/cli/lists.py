@@ -219,13 +219,15 @@ def create(
     from gatepost.cli.printing import print_json
     from gatepost.lists.entries import ListRefusal
     from gatepost.store.audit import CLI
-    from gatepost.store.errors import NameTaken
+    from gatepost.store.errors import NameTaken, TooManyLists
 
     definition = define_list(name, kind, category, display_name, description, max_size)
     uid = parse_tenant_uid(tenant)
     made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
     if isinstance(made, NameTaken):
-        raise StartError(f"A list named {name} already exists, in this scope or with another kind in another scope.")
+        raise StartError(f"A list named {name} already exists in this scope.")
+    if isinstance(made, TooManyLists):
+        raise StartError(f"The scope has {made.limit:,} custom lists, and may have no more; delete one first.")
     if isinstance(made, ListRefusal):
         raise StartError(f"The category {made.reason}.")
     made = require_found(made, uid or "")

@@ -118,7 +118,9 @@ def release(
     uids, owner, recipients = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant), tuple(to or ())
 
     async def release_all(held: "Quarantine") -> "list[ReleaseOutcome]":
-        return [await held.carry_out(ReleaseOrder(uid, owner, by=CLI, recipients=recipients)) for uid in uids]
+        return [
+            await held.carry_out(ReleaseOrder(uid, owner, by=CLI, recipients=recipients, anywhere=True)) for uid in uids
+        ]
 
     outcomes = _with_quarantine(config, data, release_all)
     if json:

@@ -4,15 +4,16 @@
 in `scanning.held_mail`. `GET /load` tells how busy the core is, and so does the header
 `gatepost-load: n/threshold/maximum` on every answer; with `?once=free` a full core answers when a slot is free, or a
 second later. A full core answers a scan with 503 at once, before it reads a message that it could not take.
-`/healthz` and, for this machine only, `/metrics` need no secret.
+`/healthz` and, for this machine only, `/metrics` need no secret. Whoever guesses the secret waits longer each time.
 """
 
 import asyncio
 import hashlib
 import hmac
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+import structlog
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -41,6 +42,8 @@ from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, ScanUpload
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
 
+log = structlog.get_logger("gatepost.guard")
+
 Answer = Response | Failure
 
 
@@ -52,11 +55,24 @@ class FullAnswer(msgspec.Struct, frozen=True):
     message: str = "every slot is taken; nothing was done"
 
 
+class SlowsGuesses(Protocol):
+    """What makes those who guess the secret wait; the service has one for each port."""
+
+    async def enter(self, request: Request, *, right: bool) -> None:
+        """Return when this attempt, which was right or wrong, may be answered."""
+        ...
+
+
 def build_rest_app(
-    guard: ScansMail, secret: str, spool: Spool, metrics: CollectorRegistry, held_mail: CarriesOutOrders | None = None
+    guard: ScansMail,
+    secret: str,
+    spool: Spool,
+    metrics: CollectorRegistry,
+    held_mail: CarriesOutOrders | None = None,
+    guesses: SlowsGuesses | None = None,
 ) -> Starlette:
     """Return the source as an ASGI application. It neither starts nor stops the core."""
-    source = _Source(guard, secret, spool, metrics, held_mail)
+    source = _Source(guard, secret, spool, metrics, held_mail, guesses)
     routes = [
         Route("/scan", Endpoint(source.scan), methods=["POST"]),
         *(Route(kind.path, Endpoint(source.carry_out), methods=["POST"]) for kind in ORDERS),
@@ -77,13 +93,15 @@ class _Source:
         spool: Spool,
         metrics: CollectorRegistry,
         held_mail: CarriesOutOrders | None,
+        guesses: SlowsGuesses | None,
     ) -> None:
+        self._guesses = guesses
         self._guard, self._spool, self._registry, self._held_mail = guard, spool, metrics, held_mail
         # Hashes have one length: comparing them tells nothing, not even how long the secret is.
         self._credential = _hash(f"Bearer {secret}".encode())
 
     async def scan(self, request: Request) -> Answer:
-        refusal = self._refusal(request) or _check_headers(request)
+        refusal = await self._refusal(request) or _check_headers(request)
         if refusal:
             return refusal
         load = self._guard.load()
@@ -99,7 +117,7 @@ class _Source:
         return _json(FullAnswer(result.load), 503) if isinstance(result, Full) else _json(result)
 
     async def carry_out(self, request: Request) -> Answer:
-        if refusal := self._refusal(request):
+        if refusal := await self._refusal(request):
             return refusal
         announced = request.headers.get("content-length", "")
         if not announced.isdigit() or int(announced) > MAX_ORDER:
@@ -111,7 +129,7 @@ class _Source:
         return Response(result, media_type=MESSAGE) if isinstance(result, bytes) else _json(result)
 
     async def load(self, request: Request) -> Answer:
-        if refusal := self._refusal(request):
+        if refusal := await self._refusal(request):
             return refusal
         if request.query_params.get("once") == FREE:
             await self._guard.wait_for_slot()
@@ -125,10 +143,14 @@ class _Source:
             return Failure(FORBIDDEN, "metrics are answered on loopback only")
         return Response(exposition(self._registry), headers={"content-type": METRICS_TYPE})
 
-    def _refusal(self, request: Request) -> Failure | None:
+    async def _refusal(self, request: Request) -> Failure | None:
         given = request.headers.get("authorization", "").encode("latin-1")
-        if hmac.compare_digest(_hash(given), self._credential):
+        right = hmac.compare_digest(_hash(given), self._credential)
+        if self._guesses:
+            await self._guesses.enter(request, right=right)
+        if right:
             return None
+        log.warning("secret refused", client=request.client.host if request.client else "", path=request.url.path)
         return Failure(UNAUTHORIZED, "the shared secret is missing or wrong", (("WWW-Authenticate", "Bearer"),))
 
 

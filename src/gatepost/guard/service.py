@@ -172,12 +172,21 @@ class Guard:
         job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), lists)
         try:
             report = await self._pool.analyse(job)
-            self._lists.count(request.envelope.tenant, report)
+            if report.lists:
+                self._lists.count(request.envelope.tenant, report)
+                report = await self._with_comments(request, report)
             if self._sender_histories:
                 self._sender_histories.learn(request.ggrid, report)
             return report
         finally:
             self._answerer.forget(request.ggrid)
+
+    async def _with_comments(self, request: ScanRequest, report: Report) -> Report:
+        try:
+            return await self._lists.with_comments(request.envelope.tenant, report)
+        except StorageError as fault:
+            log.warning("comments could not be read", ggrid=request.ggrid, reason=str(fault))
+            return report
 
     async def _record(self, request: ScanRequest, report: Report) -> MessageRecord:
         body = request.body
@@ -190,6 +199,7 @@ class Guard:
             size=body.size,
             sha256=digest,
             report=report,
+            source=request.source,
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.

@@ -26,11 +26,18 @@ from gatepost.lists.links import URL
 
 LARGE = 10_000_000
 SMALL = 100_000
+# Lists that are handed out whole travel to every worker: what those of one scope may have together, in bytes of text,
+# with so many bytes for each entry on top. A full list of 100,000 entries of 50 letters fits.
+MAX_UNKEYED_BYTES = 8 << 20
+UNKEYED_ENTRY_BYTES = 32
+# How many custom lists one scope may have: each is one more name that every message of the scope is compared with.
+MAX_CUSTOM_LISTS = 100
 
 KINDS: dict[str, EntryKind] = {
     kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, PHRASE, DOMAIN, PERSON)
 }
 
+_UNKEYED_KINDS = frozenset({PHRASE.name, DOMAIN.name, PERSON.name})
 _CUSTOM_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 
 
@@ -151,6 +158,16 @@ def find_usual_list(kind: str, category: str) -> str:
     return _USUAL.get((kind, category)) or _USUAL.get((kind, _ALIKE.get(category, ""))) or ""
 
 
+def is_unkeyed(kind: str, category: str) -> bool:
+    """Return whether a list of this kind and category is handed out whole instead of being looked up."""
+    return kind in _UNKEYED_KINDS or (kind == NETWORK.name and category == "trust")
+
+
+def size_limit(kind: str, category: str) -> int:
+    """Return how many entries a custom list of this kind and category may have at most."""
+    return SMALL if is_unkeyed(kind, category) else MAX_SIZE
+
+
 def list_categories(kind: str) -> tuple[Category, ...]:
     """Return the categories that a custom list of this kind can have."""
     return tuple(category for category in get_args(Category) if find_usual_list(kind, category))
@@ -194,13 +211,14 @@ def define_custom_list(
         return UnfitList("category", f"must be one of {', '.join(CATEGORIES)}")
     if not find_usual_list(kind, stated):
         return UnfitList("category", explain_unused(kind, stated))
-    if max_size is not None and not 1 <= max_size <= MAX_SIZE:
-        return UnfitList("max_size", f"must be 1 to {MAX_SIZE:,}")
+    most = size_limit(kind, stated)
+    if max_size is not None and not 1 <= max_size <= most:
+        return UnfitList("max_size", f"must be 1 to {most:,}")
     if len(display_name) > MAX_DISPLAY_NAME:
         return UnfitList("display_name", f"must have at most {MAX_DISPLAY_NAME} characters")
     if len(description) > MAX_DESCRIPTION:
         return UnfitList("description", f"must have at most {MAX_DESCRIPTION:,} characters")
-    size = max_size or (LARGE if stated in ("block", "allow") else SMALL)
+    size = max_size or min(most, LARGE if stated in ("block", "allow") else SMALL)
     return ListDefinition(name, kind, stated, display_name or name, description, size, custom=True)
 
 

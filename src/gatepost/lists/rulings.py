@@ -61,7 +61,8 @@ NO_RULING = Ruling()
 def rule_on(
     hits: Iterable[Hit], asked: Iterable[Subject], *, authenticated: bool, custom: Mapping[str, str] | None = None
 ) -> Ruling:
-    """Apply the precedence of the lists. `custom` says which usual list each of the operator's own counts for."""
+    """Apply the precedence of the lists. `custom` says which usual list each of the operator's own counts for, by its
+    `scoped_name`."""
     hits = tuple(hits)
     if not hits:
         return NO_RULING
@@ -85,6 +86,11 @@ def rule_on(
     return Ruling(tuple(blocks), allows, cleared, tuple(refused))
 
 
+def scoped_name(scope: str, name: str) -> str:
+    """Return what a custom list is known by: a tenant's list and a global one of the same name may differ in kind."""
+    return f"{scope}:{name}"
+
+
 def _match_subjects(
     hits: Iterable[Hit], asked: Iterable[Subject], custom: Mapping[str, str]
 ) -> Iterator[tuple[str, Match]]:
@@ -97,7 +103,7 @@ def _match_subjects(
         for key in subject.keys:
             by_key.setdefault(key, []).append(subject)
     for hit in hits:
-        name = custom.get(hit.list, hit.list)
+        name = custom.get(scoped_name(hit.scope, hit.list), hit.list)
         for subject in by_key.get(hit.key, ()):
             if subject.role in _MAIL_LISTS.get(name, ()):
                 yield name, Match(hit, subject)

@@ -1,7 +1,8 @@
 """Lists that no exact key finds: phrases, protected domains and people, trusted relays.
 
 They are small, so they travel whole: guard sends a worker the snapshot of a tenant when its version changes, and the
-worker compiles it once.
+worker compiles it once. What those of one scope may have together is bounded in bytes (`catalogue.MAX_UNKEYED_BYTES`).
+Comments do not travel: guard adds them to the report of a message that hit an entry.
 """
 
 import re
@@ -18,13 +19,12 @@ _WORD = re.compile(r"\w+")
 
 
 class UnkeyedEntry(msgspec.Struct, frozen=True):
-    """An entry of an unkeyed list, with all that a ledger says about it."""
+    """An entry of an unkeyed list."""
 
     list: str
     scope: Scope
     key: str
     shown: str
-    comment: str = ""
     expires: int | None = None
 
 
@@ -32,7 +32,8 @@ class UnkeyedLists(msgspec.Struct, frozen=True):
     """The lists that no exact key finds, of both scopes, as one snapshot. Equal versions have equal content.
 
     Custom lists are among those of their kind: phrases; people; networks of category `trust` with the relays; domains
-    of category `protect` with the partners. `custom` has the usual list that every custom one counts for. `keyed` are
+    of category `protect` with the partners. `custom` has the usual list that every custom one counts for, by its
+    `scoped_name`. `keyed` are
     the kinds of which some keyed list has entries: no others need to be looked up.
     """
 
@@ -115,14 +116,61 @@ class CompiledLists:
         self.people = tuple(_parse_person(entry.shown) for entry in source.people)
 
 
+_ENTRY_FIELDS = ("phrases", "own_domains", "partner_domains", "people", "trusted_relays")
+
+
+class _PackedList(msgspec.Struct, frozen=True, array_like=True):
+    """The entries of one list: keys, and beside those that are shown otherwise what is shown, else ""."""
+
+    field: str
+    name: str
+    scope: Scope
+    keys: list[str]
+    shown: list[str]
+
+
+class _PackedSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    version: str
+    lists: list[_PackedList]
+    custom: dict[str, str]
+    keyed: tuple[str, ...]
+
+
+def pack_lists(source: UnkeyedLists) -> bytes:
+    """Encode a snapshot for workers: each list is named once, and nothing is in it that a worker does not need."""
+    lists: dict[tuple[str, str, Scope], _PackedList] = {}
+    for field in _ENTRY_FIELDS:
+        entries: tuple[UnkeyedEntry, ...] = getattr(source, field)
+        for entry in entries:
+            name = (field, entry.list, entry.scope)
+            packed = lists.get(name)
+            if packed is None:
+                packed = lists[name] = _PackedList(*name, [], [])
+            packed.keys.append(entry.key)
+            packed.shown.append("" if entry.shown == entry.key else entry.shown)
+    return msgspec.msgpack.encode(_PackedSnapshot(source.version, list(lists.values()), source.custom, source.keyed))
+
+
+def _unpack_lists(data: bytes) -> UnkeyedLists:
+    packed = msgspec.msgpack.decode(data, type=_PackedSnapshot)
+    fields: dict[str, list[UnkeyedEntry]] = {field: [] for field in _ENTRY_FIELDS}
+    for each in packed.lists:
+        fields[each.field] += [
+            UnkeyedEntry(each.name, each.scope, key, shown or key)
+            for key, shown in zip(each.keys, each.shown, strict=True)
+        ]
+    entries = {field: tuple(found) for field, found in fields.items()}
+    return msgspec.structs.replace(UnkeyedLists(packed.version, custom=packed.custom, keyed=packed.keyed), **entries)
+
+
 def compile_lists(data: bytes) -> CompiledLists:
     """Decode and compile a snapshot."""
-    return CompiledLists(msgspec.msgpack.decode(data, type=UnkeyedLists))
+    return CompiledLists(_unpack_lists(data))
 
 
 def make_hit(entry: UnkeyedEntry) -> Hit:
     """Return an entry of an unkeyed list that a message hit, as any other hit."""
-    return Hit(entry.list, entry.scope, entry.key, entry.comment)
+    return Hit(entry.list, entry.scope, entry.key)
 
 
 def _parse_person(shown: str) -> Address:

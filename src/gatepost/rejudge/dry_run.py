@@ -12,7 +12,7 @@ from contextlib import aclosing
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
-from gatepost.lists.rulings import Ruling, rule_on
+from gatepost.lists.rulings import Ruling, rule_on, scoped_name
 from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.lists.unkeyed import make_hit
 from gatepost.policy.layers import Policies
@@ -65,8 +65,12 @@ def _find_flips(
 
 
 async def _custom_lists(store: Store, owner: str | None) -> Known:
-    states = [state for scope in {None, owner} for state in await store.lists(scope)]
-    return {state.definition.name: state.definition for state in states if state.definition.custom}
+    known: dict[str, ListDefinition] = {}
+    for scope in {None, owner}:
+        for state in await store.lists(scope):
+            if state.definition.custom:
+                known[scoped_name("tenant" if scope else "global", state.definition.name)] = state.definition
+    return known
 
 
 async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
@@ -155,6 +159,8 @@ async def try_adding(
     size = await size_of(store, scope, definition.name)
     if size + len(final) - len(there) > definition.max_size:
         return ListFull(size, definition.max_size)
+    if full := await store.bytes_left(scope, definition, entries):
+        return full
     moment = now()
     lasting = tuple(key for key, entry in final.items() if entry.expires is None or entry.expires > moment)
     change = Change(definition, "tenant" if scope else "global", lasting, adding=True)

@@ -9,18 +9,17 @@ The work is bounded whatever was stored: a message may have thousands of links, 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
 import msgspec
 
 from gatepost.kinds import TITLES, Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import PHRASE
-from gatepost.lists.rulings import Ruling, rule_on
+from gatepost.lists.rulings import Ruling, rule_on, scoped_name
 from gatepost.lists.subjects import Subject
 from gatepost.policy.rules import Decision, Policy, Verdict, shipped_policy
 from gatepost.questions import Hit, Scope
-from gatepost.report import Line, Report
+from gatepost.report import Line, ListNote, Report
 from gatepost.verdict import Judgement, judge
 
 # About three seconds on one core. One unit is the comparison of one link; one judgement takes as long as ten of them.
@@ -57,7 +56,7 @@ def rejudge(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
 
 
 def rulings_of(report: Report, known: Known) -> Ruling:
-    """The ruling of the lists when the message was analysed. `known` has the custom lists by name."""
+    """The ruling of the lists when the message was analysed. `known` has the custom lists by their scoped names."""
     hits = _stored_hits(report)
     return _StoredHits(report, {hit.key for hit in hits.values()}, known, shipped_policy()).rule(hits.values())
 
@@ -86,7 +85,7 @@ class EntryDryRun:
             return
         self._effort -= len(report.subjects)
         hits = _stored_hits(report)
-        named = {self._change.definition.name: self._change.definition}
+        named = {scoped_name(self._change.scope, self._change.definition.name): self._change.definition}
         stored = _StoredHits(
             report, {*matched, *(hit.key for hit in hits.values())}, {**known, **named}, policy or self._policy
         )
@@ -154,8 +153,7 @@ class _StoredHits:
         self.decisions: dict[frozenset[Hit], Decision] = {}
         self._custom = {name: definition.counts_as for name, definition in known.items() if definition.custom}
         # Which phrases a text had is only known from what they did.
-        phrases = {name for name, what in chain(BY_NAME.items(), known.items()) if what.kind == PHRASE.name}
-        spoken = [Subject("text", note.entry, note.where) for note in report.lists if note.list in phrases]
+        spoken = [Subject("text", note.entry, note.where) for note in report.lists if _is_phrase(note, known)]
         self._covered: dict[str, list[Subject]] = {}
         for subject in (*report.subjects, *spoken):
             for key in keys.intersection(subject.keys):
@@ -170,6 +168,11 @@ class _StoredHits:
     def is_hit_by(self, entry: Hit) -> bool:
         """Whether an entry that covers something means it in the role that it has: From, but not the envelope."""
         return self.rule([entry]) != Ruling()
+
+
+def _is_phrase(note: ListNote, known: Known) -> bool:
+    definition = BY_NAME.get(note.list) or known.get(scoped_name(note.scope, note.list))
+    return definition is not None and definition.kind == PHRASE.name
 
 
 def _stored_hits(report: Report) -> dict[ListPosition, Hit]:

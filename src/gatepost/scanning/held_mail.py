@@ -36,9 +36,11 @@ class NotHeld(msgspec.Struct, frozen=True, tag="notHeld"):
 
 
 class NotSent(msgspec.Struct, frozen=True, tag="notSent"):
-    """The next hop did not take the message, which is held as before. `reason` is the end of a sentence."""
+    """The message was not sent and is held as before. `reason` is the end of a sentence. `forbidden`: such a message is
+    not sent, or not to these recipients by this caller, however often they ask."""
 
     reason: str
+    forbidden: bool = False
 
 
 class Deleted(msgspec.Struct, frozen=True, tag="deleted"):
@@ -64,13 +66,15 @@ class HeldMailOrder(msgspec.Struct, Generic[R_co], frozen=True):
 
 
 class ReleaseOrder(HeldMailOrder[Released | NotSent | Busy], frozen=True, kw_only=True):
-    """Send a message on, to its own recipients or to these, without another analysis."""
+    """Send a message on, to its own recipients or to these, without another analysis. Unless the caller may send
+    `anywhere`, the recipients are among its own, or in the domains of its tenant."""
 
     path = "/release"
     answer = ReleaseOutcome
 
     by: Actor
     recipients: tuple[str, ...] = ()
+    anywhere: bool = False
 
 
 class ViewOrder(HeldMailOrder[View | NotShown], frozen=True):

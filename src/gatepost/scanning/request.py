@@ -1,6 +1,6 @@
 """One message on its way through a core: the request, its body, the result, and the core itself as a protocol."""
 
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -9,6 +9,9 @@ from gatepost.report import Report
 
 # How long a core waits for a free slot when it is asked to say that it has one.
 SLOT_SECONDS = 1.0
+
+# How a message came: from a mail server, by the scan API, or by a person on the scan page; "" is not known.
+Source: TypeAlias = Literal["", "smtp", "rest", "page"]
 
 
 class MessageBody(Protocol):
@@ -23,12 +26,14 @@ class MessageBody(Protocol):
 
 
 class ScanRequest(msgspec.Struct, frozen=True):
-    """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds."""
+    """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds;
+    `source` decides whether the message may be released later."""
 
     ggrid: str
     created: int
     envelope: Envelope
     body: MessageBody
+    source: Source = ""
 
 
 class ScanResult(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from gatepost.api.errors import EMPTY_EMAIL, INVALID_PARAMETERS, MALFORMED_REQUE
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
-from gatepost.scanning.request import ScanRequest
+from gatepost.scanning.request import ScanRequest, Source
 from gatepost.scanning.spool import SpooledBody
 
 # `GET /load?once=free`
@@ -20,11 +20,13 @@ _LENGTH = 4
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What is known of a message before its bytes; `created` is Unix time in milliseconds."""
+    """What is known of a message before its bytes; `created` is Unix time in milliseconds. What comes over HTTPS came
+    by the scan API, unless abby says that a person uploaded it."""
 
     ggrid: str
     created: int
     envelope: Envelope
+    source: Source = "rest"
 
 
 _decoder = msgspec.json.Decoder(Head)
@@ -56,7 +58,8 @@ class ScanUpload:
         if not self._body.size:
             return Failure(EMPTY_EMAIL, "the message has no bytes")
         self._body.finish()
-        return ScanRequest(self._head.ggrid, self._head.created, self._head.envelope, self._body)
+        head = self._head
+        return ScanRequest(head.ggrid, head.created, head.envelope, self._body, head.source)
 
     def _read_start(self, piece: bytes) -> bytes | Failure:
         """Collect what comes before the message; returns what this piece has of the message."""

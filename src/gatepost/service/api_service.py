@@ -52,7 +52,7 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         error_page=site.error_page,
         strict_transport=isinstance(settings.tls, TlsSettings),
     )
-    return build_server(app, shared.bound["abby"], plan.certificate)
+    return build_server(app, shared.bound["abby"], plan.certificate, settings.connections)
 
 
 def build_cores(

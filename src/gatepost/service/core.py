@@ -4,16 +4,20 @@ Each part is built in one place. The service builds them once per process; comma
 such as `gatepost quarantine`, build the few that they need.
 """
 
+import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
+from starlette.requests import Request
 
+from gatepost.abby.authenticator import Caller, Guesses, address_of
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.clamd import ClamdClient
@@ -34,11 +38,11 @@ from gatepost.service.metrics import GatewayMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import GuardSettings, SmtpSettings
 from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import MessageHandler, Services
-from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
@@ -71,7 +75,7 @@ async def open_relay(settings: GuardSettings) -> AsyncIterator[Relay | None]:
 @asynccontextmanager
 async def open_quarantine(
     settings: GuardSettings,
-    store: HeldMailStore,
+    store: Store,
     data: DataFolder,
     relay: Relay | None,
     registry: CollectorRegistry | None = None,
@@ -84,7 +88,16 @@ async def open_quarantine(
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     metrics = QuarantineMetrics(store, settings.quarantine.max_size)
-    quarantine = Quarantine(store, raw, relay, viewer, max_size=settings.quarantine.max_size, metrics=metrics)
+    quarantine = Quarantine(
+        store,
+        raw,
+        relay,
+        viewer,
+        max_size=settings.quarantine.max_size,
+        hostname=hostname(settings),
+        tenancy=Tenancy(settings.tenants, store),
+        metrics=metrics,
+    )
     cleanup = Cleanup(store, raw, settings.quarantine.retention, metrics=metrics)
     if registry:
         registry.register(metrics)
@@ -199,16 +212,37 @@ def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) 
     return HoldingCore(guard, quarantine) if source and source.keep == "held" else guard
 
 
+class SecretGuesses:
+    """Slows down guessing of the cores' secret, by the rules by which abby slows down guessing of tokens."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._guesses = Guesses(clock)
+        self._abby = Caller("abby", frozenset(), b"secret")
+
+    async def enter(self, request: Request, *, right: bool) -> None:
+        """Return when this attempt, which was right or wrong, may be answered."""
+        address = address_of(request)
+        delay = self._guesses.delay(address, self._abby if right else None)
+        if delay:
+            await asyncio.sleep(delay)
+        if right:
+            self._guesses.trust(address, self._abby)
+
+
 def build_core_servers(plan: Plan, core: CoreParts, shared: SharedParts) -> list[Serves]:
     """Build the scan sources of a core on ports that are already bound."""
     servers: list[Serves] = []
     if "guard" in shared.bound:
-        app = build_rest_app(core.own.guard, plan.secret, shared.spool, shared.registry, core.own.held_mail)
-        servers.append(build_server(app, shared.bound["guard"], plan.own_certificate))
-    if source := core.settings.scan_sources.smtp:
+        app = build_rest_app(
+            core.own.guard, plan.secret, shared.spool, shared.registry, core.own.held_mail, SecretGuesses()
+        )
+        source = core.settings.scan_sources.rest_api
+        limits = source.connections if source else None
+        servers.append(build_server(app, shared.bound["guard"], plan.own_certificate, limits))
+    if smtp := core.settings.scan_sources.smtp:
         pair = plan.certificate or plan.own_certificate
         check_pair(*pair)
-        servers.append(_build_intake(core, source, shared, pair))
+        servers.append(_build_intake(core, smtp, shared, pair))
     return servers
 
 
@@ -221,10 +255,14 @@ def _build_intake(core: CoreParts, source: SmtpSettings, shared: SharedParts, pa
         tenancy=Tenancy(core.settings.tenants, shared.store),
         spool=shared.spool,
         hostname=hostname(core.settings),
+        limits=SmtpLimits(per_address=source.max_connections_per_address),
         tls=None if source.tls == "off" else _smtp_tls(*pair),
         tls_required=source.tls == "required",
     )
-    intake = Intake(services, shared.bound["smtp"], source.max_connections, parse_networks(source.xclient_hosts))
+    listed = parse_networks(source.xclient_hosts)
+    intake = Intake(
+        services, shared.bound["smtp"], source.max_connections, listed, reserved=source.reserved_connections
+    )
     shared.registry.register(GatewayMetrics(intake, services))
     return intake
 

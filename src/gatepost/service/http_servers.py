@@ -17,14 +17,19 @@ import structlog
 import uvicorn
 import uvloop
 
+from gatepost.api.connection_limits import ConnectionLimits, CountedProtocol
 from gatepost.api.server import server_config
 from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.plan import allow_reuse
+from gatepost.settings.keys import ConnectionSettings
 
 log = structlog.get_logger("gatepost")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HANDSHAKE_SECONDS = 10.0
+ACCEPT_PAUSE_SECONDS = 0.1
+BACKLOG = 2048
 
 
 class Serves(Protocol):
@@ -37,20 +42,28 @@ class Serves(Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its own signal handlers, on sockets that are already bound."""
+    """uvicorn without its own signal handlers, on sockets that are already bound.
 
-    def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
+    It accepts connections itself: uvicorn hears of a connection only after the TLS handshake, and could not count those
+    of clients that say nothing.
+    """
+
+    def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket], limits: ConnectionLimits) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
         self._sockets = list(sockets)
+        self._limits = limits
+        self._accepting: list[asyncio.Task[None]] = []
+        self._arriving: set[asyncio.Task[None]] = set()
 
     async def run_here(self) -> None:
         """Serve until `should_exit` is set."""
         await self.serve(self._sockets)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  uvicorn's name
         try:
-            await super().startup(sockets)
+            await super().startup([])
+            self._accepting = [asyncio.create_task(self._accept(each)) for each in _listen(self._sockets)]
         except SystemExit:
             raise StartError("A service could not start; the log says why.") from None
         except OSError as fault:
@@ -59,17 +72,74 @@ class Server(uvicorn.Server):
             allow_reuse(each)
         self.ready.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in (*self._accepting, *self._arriving):
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._arriving, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except OSError as fault:
+                # No descriptor is left, or the client has gone already; either passes.
+                log.warning("a connection could not be accepted", reason=fault.strerror)
+                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+                continue
+            peer = str(address[0])
+            if not self._limits.admit(peer):
+                log.info("connection refused", client=peer, open=self._limits.open)
+                connection.close()
+                continue
+            task = loop.create_task(self._hand_over(connection, peer))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    async def _hand_over(self, connection: socket.socket, peer: str) -> None:
+        """Do the TLS handshake, if there is TLS, and let HTTP be spoken."""
+        config, tls = self.config, self.config.ssl
+        make: Any = config.http_protocol_class
+        inner = make(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        counted = CountedProtocol(inner, lambda: self._limits.leave(peer))
+        seconds = HANDSHAKE_SECONDS if tls else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: counted, connection, ssl=tls, ssl_handshake_timeout=seconds
+            )
+        except (OSError, asyncio.CancelledError):
+            connection.close()
+            counted.leave()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def build_server(app: Any, bound: Sequence[socket.socket], pair: tuple[Path, Path] | None = None) -> Server:
-    """Build a server for an application on bound sockets, with HTTPS if there is a certificate and key."""
+def _listen(sockets: Sequence[socket.socket]) -> Sequence[socket.socket]:
+    for each in sockets:
+        each.setblocking(False)
+        each.listen(BACKLOG)
+    return sockets
+
+
+def build_server(
+    app: Any,
+    bound: Sequence[socket.socket],
+    pair: tuple[Path, Path] | None = None,
+    connections: ConnectionSettings | None = None,
+) -> Server:
+    """Build a server for an application on bound sockets, with HTTPS if there is a certificate and key, and with the
+    limits of these settings."""
     certificate, key = pair or (None, None)
     if certificate and key:
         check_pair(certificate, key)
-    return Server(server_config(app, certificate=certificate, key=key), bound)
+    limits = connections or ConnectionSettings()
+    counted = ConnectionLimits(
+        limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts, trusts_loopback=True
+    )
+    return Server(server_config(app, certificate=certificate, key=key), bound, counted)
 
 
 def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

@@ -60,6 +60,19 @@ class ListeningSection(Section):
         return (self.host,) if isinstance(self.host, str) else tuple(self.host)
 
 
+class ConnectionSettings(Section):
+    """Limits of an HTTPS port on connections. This machine counts as a listed host."""
+
+    maximum: Count = Field(2_000, description="maximum number of simultaneous connections")
+    per_address: Count = Field(
+        500, description="maximum number from one address (an IPv6 /64), for hosts that are not listed"
+    )
+    reserved: Count = Field(200, description="connections, of the maximum, that only listed hosts can use")
+    listed_hosts: list[Network] = Field(
+        [], description="addresses and networks without a limit of their own, such as a proxy or the border MTA"
+    )
+
+
 class RestApiSettings(ListeningSection):
     """The HTTPS scan source of a core; only abby may use it."""
 
@@ -71,6 +84,7 @@ class RestApiSettings(ListeningSection):
     keep: Literal["none", "held"] = Field(
         "none", description="`held` stores the raw mail of REST scans with the decision `quarantine`"
     )
+    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
 
 
 class SmtpSettings(ListeningSection):
@@ -86,6 +100,13 @@ class SmtpSettings(ListeningSection):
     )
     tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
     max_connections: Count = Field(200, description="maximum number of simultaneous connections")
+    max_connections_per_address: Count = Field(
+        50,
+        description="maximum number from one address (an IPv6 /64) that is neither in `xclientHosts` nor this machine",
+    )
+    reserved_connections: Count = Field(
+        40, description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use"
+    )
     hostname: Host | None = Field(
         None, description="host name in greeting, Received and Authentication-Results; by default that of the machine"
     )
@@ -325,6 +346,7 @@ class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
     listen: ListenSettings = Field(ListenSettings(), description="address and port to listen on")
+    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
     tls: TlsSetting | None = Field(
         None, description="certificate and key, or `off`; by default a self-signed certificate"
     )

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo
 
@@ -21,7 +21,8 @@ from gatepost.lists.entries import ListRefusal
 # What is shown instead of a secret.
 HIDDEN = "(hidden)"
 _CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE)
-_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|pwd|secret|token|key|sig|credential)[^=&]*=)[^&#]*", re.IGNORECASE)
+_PARAMETER = re.compile(r"([?&;])([^=&;#]*)=([^&;#]*)")
+_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|sig|sas|cred", re.IGNORECASE)
 _HOST_NAME = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?\Z",
     re.IGNORECASE,
@@ -51,9 +52,15 @@ def split_address(text: str, default_port: int) -> tuple[str, int]:
 def hide_credentials(text: str) -> str:
     """Return a text that may be a URL without the user and password in it, and without secret query parameters.
 
-    Everything up to the last `@` is hidden: a password may hold characters that end the host part of a URL.
+    Everything up to the last `@` is hidden: a password may hold characters that end the host part of a URL. Names of
+    parameters are read as databases and object stores read them, percent-decoded.
     """
-    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
+    return _PARAMETER.sub(_hide_parameter, _CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
+
+
+def _hide_parameter(found: re.Match[str]) -> str:
+    is_secret = _SECRET_NAME.search(unquote(found[2])) is not None
+    return f"{found[1]}{found[2]}={HIDDEN if is_secret else found[3]}"
 
 
 def _parse_port(text: str) -> int:

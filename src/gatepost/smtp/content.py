@@ -6,7 +6,10 @@ outside of CRLF, or with a NUL that a server behind us might drop, is refused wh
 read differently there.
 """
 
+import re
+
 _END = b"\r\n.\r\n"
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 class LineEnds:
@@ -30,6 +33,25 @@ class LineEnds:
     def sound(self) -> bool:
         """Whether the whole message was clean, and no CR waits for its LF."""
         return self.clean and not self._after_cr
+
+
+def normalise_line_ends(raw: bytes) -> bytes:
+    """A message as SMTP may carry it (RFC 5321 section 2.3.8): every line ends with CRLF, and only lines do.
+
+    Mail that came over SMTP is like that already. What came over HTTP may not be, and a lone LF before a dot would let
+    a next hop that takes LF for a line end read a second message out of the first.
+    """
+    pairs = raw.count(b"\r\n")
+    if raw.count(b"\r") == pairs == raw.count(b"\n"):
+        return raw
+    return _LINE_END.sub(b"\r\n", raw)
+
+
+def is_sound(raw: bytes) -> bool:
+    """Whether a whole message could have come over SMTP: CR and LF stand only in CRLF, and there is no NUL."""
+    ends = LineEnds()
+    ends.check(raw)
+    return ends.sound
 
 
 class DotStream:

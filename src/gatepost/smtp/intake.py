@@ -2,11 +2,11 @@
 
 import asyncio
 import socket
-from collections import Counter
 from collections.abc import Sequence
 
 import structlog
 
+from gatepost.api.connection_limits import ConnectionLimits
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, identify_client
 from gatepost.smtp.connection import Connection
@@ -17,18 +17,25 @@ log = structlog.get_logger("gatepost.guard")
 
 
 class Intake:
-    """A server on sockets that are bound already. `run_here` serves until `should_exit` is set."""
+    """A server on sockets that are bound already. `run_here` serves until `should_exit` is set. Of the connections,
+    `reserved` are for listed hosts alone."""
 
     def __init__(
-        self, services: Services, sockets: Sequence[socket.socket], max_connections: int, listed: Networks = ()
+        self,
+        services: Services,
+        sockets: Sequence[socket.socket],
+        max_connections: int,
+        listed: Networks = (),
+        *,
+        reserved: int = 0,
     ) -> None:
         self._services, self._sockets = services, sockets
-        self._max_connections, self._listed = max_connections, listed
+        self._listed = listed
+        self._limits = ConnectionLimits(max_connections, services.limits.per_address, reserved)
         self._sessions: dict[Connection, tuple[asyncio.Task[None], Session, str]] = {}
-        self._by_address: Counter[str] = Counter()
         self._exit = asyncio.Event()
         self.ready = asyncio.Event()
-        self.connections = self.turned_away = 0
+        self.connections = 0
 
     @property
     def should_exit(self) -> bool:
@@ -38,6 +45,11 @@ class Intake:
     def should_exit(self, value: bool) -> None:
         if value:
             self._exit.set()
+
+    @property
+    def turned_away(self) -> int:
+        """Clients above a limit."""
+        return self._limits.refused
 
     @property
     def open(self) -> int:
@@ -69,14 +81,11 @@ class Intake:
     def _on_made(self, connection: Connection) -> None:
         client = identify_client(connection.peer, self._listed)
         self.connections += 1
-        crowded = not client.known and self._by_address[client.address] >= self._services.limits.per_address
-        if crowded or len(self._sessions) >= self._max_connections:
-            self.turned_away += 1
+        if not self._limits.admit(client.address, listed=client.known):
             connection.write(replies.TOO_MANY_CONNECTIONS.encode())
             connection.close()
             return
         session = Session(connection, client, self._services)
-        self._by_address[client.address] += 1
         self._sessions[connection] = (asyncio.create_task(session.run()), session, client.address)
 
     def _on_end(self, connection: Connection) -> None:
@@ -90,9 +99,7 @@ class Intake:
         if found is None:
             return
         task, _, address = found
-        self._by_address[address] -= 1
-        if not self._by_address[address]:
-            del self._by_address[address]
+        self._limits.leave(address)
         # There is no client left to reply to: what is not with the next hop yet stays with the sender.
         task.cancel()
 

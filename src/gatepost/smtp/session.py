@@ -339,7 +339,7 @@ class Session:
         if header.hops > self._limits.hops:
             return replies.LOOP
         now = time.time()
-        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body)
+        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp")
 
         async def deliver(result: ScanResult) -> SmtpReply:
             top = build_trace_fields(result, services.hostname, self._arrival(transaction, now))

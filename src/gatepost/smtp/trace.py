@@ -2,19 +2,21 @@
 
 Added: Authentication-Results (RFC 8601), the X-Gatepost fields and a Received field (RFC 5321 section 4.4). Taken out:
 fields that claim to be ours. Intake has refused every message with line ends other than CRLF, so fields are found by
-simple means, and no other reading of the header has fields that this one has not.
+simple means, and no other reading of the header has fields that this one has not. Mail that is released from the
+quarantine leaves through the same functions.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from email.utils import formatdate
+from typing import Protocol
 
 import msgspec
 
 from gatepost.auth.header import find_forged, format_header
 from gatepost.mail.message import Field
+from gatepost.report import Report
 from gatepost.scanning.request import ScanResult
-from gatepost.scanning.spool import SpooledBody
 
 PREFIX = b"x-gatepost-"
 AUTHENTICATION = b"authentication-results"
@@ -24,6 +26,24 @@ _PIECE = 256 << 10
 _FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n")
 _LINE = re.compile(rb"[^\r\n]*+\r\n")
 _ODD = re.compile(r"[^!-~]|[()\\;<>\[\]\"]")
+
+
+class InPieces(Protocol):
+    """The bytes of a message; a spooled body is one."""
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """All bytes, in pieces of at most `size`."""
+        ...
+
+
+class BytesInPieces(msgspec.Struct, frozen=True):
+    """A message that is in memory."""
+
+    content: bytes
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """All bytes, in pieces of at most `size`."""
+        return (self.content[start : start + size] for start in range(0, len(self.content), size))
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -44,20 +64,31 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
-    """Return the fields that go on top."""
-    report = result.report
+    """Return the fields that go on top of a message that is delivered."""
+    return _result_fields(result.ggrid, result.report, hostname) + _received_field(result.ggrid, hostname, arrival)
+
+
+def build_release_fields(
+    ggrid: str, report: Report, hostname: str, arrival: Arrival, release_id: str, now: float
+) -> bytes:
+    """Return the fields that go on top of a message that was held and is released: those of a delivered one, and the id
+    and the time of the release. Who released it is in the audit trail, and none of a recipient's business."""
+    released = _field("X-Gatepost-Released", [f"id={release_id};", formatdate(now)])
+    return _result_fields(ggrid, report, hostname) + released + _received_field(ggrid, hostname, arrival)
+
+
+def _result_fields(ggrid: str, report: Report, hostname: str) -> bytes:
     fields = [
         format_header(hostname, report.authentication),
-        _field("X-Gatepost-Id", [result.ggrid]),
+        _field("X-Gatepost-Id", [ggrid]),
         _field("X-Gatepost-Verdict", [report.verdict]),
         _field("X-Gatepost-Decision", [report.decision]),
         _field("X-Gatepost-Tags", [f"{tag}," for tag in report.tags[:-1]] + list(report.tags[-1:]) or ["none"]),
-        _received_field(result.ggrid, hostname, arrival),
     ]
     return b"".join(fields)
 
 
-def read_header(body: SpooledBody, hostname: str) -> Header:
+def read_header(body: InPieces, hostname: str) -> Header:
     """Read the header section, or as much of it as a header may have."""
     start = next(body.chunks(MAX_HEADER), b"")
     claims: list[tuple[int, int]] = []
@@ -76,7 +107,7 @@ def read_header(body: SpooledBody, hostname: str) -> Header:
     return Header(tuple(claims), hops)
 
 
-def leave_out(body: SpooledBody, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+def leave_out(body: InPieces, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     """Yield the bytes of a message but for these stretches, in pieces."""
     begin = 0
     rest = list(claims)
@@ -104,7 +135,7 @@ def _is_forged(raw: bytes, hostname: str) -> bool:
 def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
     words = [
         f"from {_sanitise(arrival.helo) or 'unknown'}",
-        f"([{_literal(arrival.address)}])",
+        *([f"([{_literal(arrival.address)}])"] if arrival.address else ()),
         f"by {_sanitise(hostname)}",
         f"with {arrival.protocol}",
         f"id {ggrid}",

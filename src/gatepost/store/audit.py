@@ -90,9 +90,11 @@ def write_audit(
     list_name: str = "",
     count: int = 0,
     sample: Iterable[str] = (),
+    limit: int = SAMPLE,
 ) -> Work[None]:
-    """Add a record to the audit trail, as a part of the change that it is about."""
-    some = msgspec.json.encode(list(islice(sample, SAMPLE))).decode()
+    """Add a record to the audit trail, as a part of the change that it is about, with the first `limit` of what it
+    changed."""
+    some = msgspec.json.encode(list(islice(sample, limit))).decode()
     who = (by.kind, storable(by.name), storable(by.id))
     yield Write(_INSERT, (now, *who, action, scope or "", list_name, count, some))
 

@@ -82,6 +82,7 @@ _SPELLINGS = (
     (re.compile(r" FOR (?:UPDATE|KEY SHARE)\b"), ""),
     (re.compile(r"\bGREATEST\("), "max("),
     (re.compile(r"\bstrpos\("), "instr("),
+    (re.compile(r"\boctet_length\((\w+)\)"), r"length(CAST(\1 AS BLOB))"),
 )
 
 

@@ -12,7 +12,7 @@ key has them in order. People and phrases are shown otherwise; such a list has a
 in order for each page.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gatepost.lists.catalogue import KINDS, ListDefinition
+from gatepost.lists.catalogue import KINDS, UNKEYED_ENTRY_BYTES, ListDefinition
 from gatepost.store.audit import SYSTEM, Actor, write_audit
 from gatepost.store.engine import (
     Bulk,
@@ -41,6 +41,7 @@ from gatepost.store.lists import (
     ListRow,
     ListStore,
     change_size,
+    check_unkeyed_bytes,
     find_list,
     insert_list,
     lock_lists,
@@ -143,6 +144,8 @@ class EntryStore(ListStore):
             row = yield from _make_room(row, len(final) - len(known), moment)
             if row.size + len(final) - len(known) > row.definition.max_size:
                 return ListFull(row.size, row.definition.max_size)
+        if full := (yield from check_unkeyed_bytes(owner or "", row.definition, _sizes(final), moment, lock=True)):
+            return full
         label = storable(by.label)
         rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
         added = yield Bulk(_INSERT, _INSERT_ALL, rows)
@@ -152,6 +155,15 @@ class EntryStore(ListStore):
         yield from raise_unkeyed_version(row, moment)
         yield from write_audit(moment, by, "entries.add", owner, row.name, len(rows), final)
         return len(rows)
+
+    @query
+    def bytes_left(
+        self, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry]
+    ) -> Work[ListFull | None]:
+        """`ListFull` where these entries would take the lists of the scope that are handed out whole past their
+        bytes."""
+        sizes = _sizes({storable(entry.key): entry for entry in entries})
+        return (yield from check_unkeyed_bytes(normalize_scope(scope) or "", definition, sizes, now()))
 
     @change
     def delete_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
@@ -226,6 +238,16 @@ class EntryStore(ListStore):
         deleted = await self._repeat(partial(_delete_some_expired, now))
         await self._delete_hidden()
         return deleted
+
+
+def _sizes(entries: Mapping[str, NewEntry]) -> dict[str, int]:
+    """How many bytes each entry has for a worker, by its key."""
+    return {
+        key: UNKEYED_ENTRY_BYTES
+        + len(key.encode())
+        + (len(storable(entry.shown).encode()) if entry.shown != entry.key else 0)
+        for key, entry in entries.items()
+    }
 
 
 def _select_all(scope: str | None, definition: ListDefinition) -> Read:

@@ -1,8 +1,8 @@
 """How a store operation fails.
 
 A refusal that belongs to ordinary use is a value that the operation returns, so that callers have to look at it:
-`NotFound`, `NameTaken`, `ListFull`, `LastAdministrator` (and `KeyRefused` in `api_keys`). `StorageError` is raised
-where storage itself cannot be used.
+`NotFound`, `NameTaken`, `ListFull`, `TooManyLists`, `LastAdministrator` (and `KeyRefused` in `api_keys`).
+`StorageError` is raised where storage itself cannot be used.
 """
 
 from typing import Literal
@@ -28,10 +28,28 @@ class NameTaken(msgspec.Struct, frozen=True):
 
 
 class ListFull(msgspec.Struct, frozen=True):
-    """The call would have taken the list from `size` past `max_size`; nothing of it was applied."""
+    """The call would have taken the list from `size` past `max_size` entries, or all lists of the scope that are handed
+    out whole past so many bytes; nothing of it was applied."""
 
     size: int
     max_size: int
+    unit: Literal["entries", "bytes"] = "entries"
+
+    @property
+    def explanation(self) -> str:
+        """The sentence without its full stop that says what is full."""
+        if self.unit == "bytes":
+            return (
+                f"the phrases, people, domains and relays of this scope have {self.size:,} of at most"
+                f" {self.max_size:,} bytes together"
+            )
+        return f"the list has {self.size:,} of at most {self.max_size:,} entries"
+
+
+class TooManyLists(msgspec.Struct, frozen=True):
+    """The scope has as many custom lists as it may have."""
+
+    limit: int
 
 
 class LastAdministrator(msgspec.Struct, frozen=True):

@@ -120,7 +120,7 @@ class HeldMailStore(Operations):
         sender = normalize_address(envelope.sender)
         row = (
             *(ggrid, record.created, record.completed, now(), envelope.tenant, record.report.verdict),
-            *(sender, domain_of(sender), record.size, record.sha256, pack(envelope, record.report)),
+            *(sender, domain_of(sender), record.size, record.sha256, pack(envelope, record.report, record.source)),
             *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score),
         )
         if not (yield Write(_INSERT, row)):
@@ -171,8 +171,12 @@ class HeldMailStore(Operations):
         yield Write(_GIVE_BACK, (storable(ggrid.lower()), holder))
 
     @change
-    def mark_released(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Work[Release]:
+    def mark_released(
+        self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str | None = None
+    ) -> Work[Release]:
         """Add a release to the record and the audit trail, once; returns the one that is stored.
+
+        The audit record names the message, the id that the released message carries, and every recipient.
 
         The message was delivered, so it is released even if another process has claimed it meanwhile.
         """
@@ -182,8 +186,9 @@ class HeldMailStore(Operations):
         rows = yield Read(_SELECT_GGRID, (uid,))
         if rows and (yield Write(_SET_RELEASED, (uid, release.time, release.by, encoded))):
             scope = _held_message(rows[0]).record.envelope.tenant
-            sample, count = (uid, *release.recipients), len(release.recipients)
-            yield from write_audit(release.time, by, "quarantine.release", scope, count=count, sample=sample)
+            sample = (uid, *([release_id] if release_id else ()), *release.recipients)
+            count, limit = len(release.recipients), len(sample)
+            yield from write_audit(release.time, by, "quarantine.release", scope, "", count, sample, limit)
             return release
         return (rows and _held_message(rows[0]).release) or release
 

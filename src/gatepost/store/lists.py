@@ -6,17 +6,27 @@ later, so that it never comes back, not even after an old backup was restored.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gatepost.lists.addresses import DOMAIN, PERSON
-from gatepost.lists.catalogue import BY_NAME, LISTS, ListDefinition, explain_unused, find_usual_list
-from gatepost.lists.entries import NETWORK, PHRASE, ListRefusal
+from gatepost.lists.catalogue import (
+    BY_NAME,
+    LISTS,
+    MAX_CUSTOM_LISTS,
+    MAX_UNKEYED_BYTES,
+    UNKEYED_ENTRY_BYTES,
+    ListDefinition,
+    explain_unused,
+    find_usual_list,
+    is_unkeyed,
+    size_limit,
+)
+from gatepost.lists.entries import NETWORK, ListRefusal
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, snapshot, storable
-from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
 from gatepost.store.tenants import tenant_exists
 
 _COLUMNS = "id, scope, name, kind, category, display_name, description, max_size, custom, size"
@@ -36,14 +46,14 @@ _NEW_DIRECTORY_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUE
 ON CONFLICT (scope) DO UPDATE SET directory = GREATEST(scopes.directory + 1, excluded.directory)"""
 _NEW_UNKEYED_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
 ON CONFLICT (scope) DO UPDATE SET unkeyed = GREATEST(scopes.unkeyed + 1, excluded.unkeyed)"""
-# A tenant's list and a global one of the same name must mean the same: hits on both are judged by that name.
-_OTHER_MEANING_GLOBAL = "SELECT 1 FROM lists WHERE name = $1 AND scope = '' AND (kind <> $2 OR category <> $3)"
-_OTHER_MEANING_ANYWHERE = """SELECT 1 FROM lists
-WHERE name = $1 AND scope <> '-' AND (kind <> $2 OR category <> $3) LIMIT 1"""
+_LOCK_SCOPE = "SELECT unkeyed FROM scopes WHERE scope = $1 FOR UPDATE"
+# Entries of the call itself are left out: they are counted as the call states them.
+_OTHER_BYTES = f"""SELECT CAST(COALESCE(sum({UNKEYED_ENTRY_BYTES} + octet_length(key)
++ COALESCE(octet_length(shown), 0)), 0) AS BIGINT) FROM entries WHERE list_id = ANY($1)
+AND (expires IS NULL OR expires > $2) AND NOT (list_id = $3 AND key = ANY($4))"""  # noqa: S608
+_COUNT_CUSTOM = "SELECT count(*) FROM lists WHERE scope = $1 AND custom = 1"
 _COUNT_EXPIRED = """SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
 WHERE scope = $1 AND expires <= $2 GROUP BY lists.id"""
-
-_UNKEYED_KINDS = frozenset({PHRASE.name, DOMAIN.name, PERSON.name})
 
 
 class ListRow(msgspec.Struct, frozen=True):
@@ -95,9 +105,9 @@ class ListStore(DeferredDeletes):
     @change
     def create_list(
         self, scope: str | None, definition: ListDefinition, by: Actor
-    ) -> Work[ListDefinition | NameTaken | NotFound | ListRefusal]:
-        """Make a custom list. A name that the other scope uses for another kind or category is `NameTaken` as well; a
-        kind and a category that together do nothing are `ListRefusal`."""
+    ) -> Work[ListDefinition | NameTaken | NotFound | ListRefusal | TooManyLists]:
+        """Make a custom list. Names are those of one scope: what another scope calls so does not matter. A kind and a
+        category that together do nothing are `ListRefusal`."""
         name, kind, category = definition.name, definition.kind, definition.category
         if not find_usual_list(kind, category):
             return ListRefusal(explain_unused(kind, category))
@@ -105,10 +115,13 @@ class ListStore(DeferredDeletes):
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
         texts = storable(definition.display_name), storable(definition.description)
-        custom = ListDefinition(name, kind, category, *texts, definition.max_size, custom=True)
-        clash = _OTHER_MEANING_GLOBAL if owner else _OTHER_MEANING_ANYWHERE
-        if name in BY_NAME or (yield Read(clash, (name, kind, category))):
+        size = min(definition.max_size, size_limit(kind, category))
+        custom = ListDefinition(name, kind, category, *texts, size, custom=True)
+        if name in BY_NAME:
             return NameTaken(name)
+        ((count,),) = yield Read(_COUNT_CUSTOM, (owner or "",))
+        if count >= MAX_CUSTOM_LISTS:
+            return TooManyLists(MAX_CUSTOM_LISTS)
         if not (yield from insert_list(owner or "", custom)):
             return NameTaken(name)
         moment = now()
@@ -137,11 +150,6 @@ class ListStore(DeferredDeletes):
         yield from _raise_versions(owner or "", moment)
         yield from write_audit(moment, by, "list.delete", owner, row.name, row.size)
         return row.size
-
-
-def is_unkeyed(kind: str, category: str) -> bool:
-    """Whether a list of this kind and category is handed out whole instead of being looked up."""
-    return kind in _UNKEYED_KINDS or (kind == NETWORK.name and category == "trust")
 
 
 def find_list(scope: str, name: str, *, lock: bool = False) -> Work[ListRow | None]:
@@ -188,6 +196,22 @@ def raise_unkeyed_version(row: ListRow, now: int) -> Work[None]:
         yield Write(_NEW_UNKEYED_VERSION, (row.scope, now))
 
 
+def check_unkeyed_bytes(
+    scope: str, definition: ListDefinition, sizes: Mapping[str, int], now: int, *, lock: bool = False
+) -> Work[ListFull | None]:
+    """`ListFull` where the lists of a scope that are handed out whole would have too many bytes with these entries, of
+    which `sizes` has the bytes by key. With `lock`, calls on several lists of the scope take turns."""
+    if not is_unkeyed(definition.kind, definition.category):
+        return None
+    if lock:
+        yield Read(_LOCK_SCOPE, (scope,))
+    lists = [row for row in (yield from find_lists(scope)) if row.is_unkeyed]
+    own = next((row.id for row in lists if row.name == definition.name), 0)
+    parameters = (Many(tuple(row.id for row in lists)), now, own, Many(tuple(sizes)))
+    ((others,),) = (yield Read(_OTHER_BYTES, parameters)) if lists and sizes else ((0,),)
+    return ListFull(others, MAX_UNKEYED_BYTES, "bytes") if others + sum(sizes.values()) > MAX_UNKEYED_BYTES else None
+
+
 def prefix_length(key: str) -> str:
     """The prefix length of a network, with its family: `4/24`, `6/128`."""
     _, slash, length = key.partition("/")
@@ -206,7 +230,8 @@ def _list_row(row: Row) -> ListRow:
     """A row as a value. What a built-in list is, the program knows better than the row."""
     uid, scope, name, kind, category, display_name, description, max_size, custom, size = row
     built_in = None if custom else BY_NAME.get(name)
-    stored = ListDefinition(name, kind, category, display_name, description, max_size, custom=bool(custom))
+    most = min(max_size, size_limit(kind, category))
+    stored = ListDefinition(name, kind, category, display_name, description, most, custom=bool(custom))
     return ListRow(uid, scope, name, kind, size, built_in or stored)
 
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from gatepost.lists.entries import NETWORK
+from gatepost.lists.rulings import scoped_name
 from gatepost.lists.unkeyed import UnkeyedEntry, UnkeyedLists
 from gatepost.questions import Hit, Scope
 from gatepost.store.engine import (
@@ -58,7 +59,7 @@ _VERSION_ROWS = (
 )
 _HITS = """ UNION ALL SELECT list_id, key, comment, 0 FROM entries
 WHERE list_id = ANY(${0}) AND key = ANY(${1}) AND (expires IS NULL OR expires > $2)"""
-_CONTENT = """SELECT list_id, key, COALESCE(shown, key), comment, expires FROM entries
+_CONTENT = """SELECT list_id, key, shown, expires FROM entries
 WHERE list_id = ANY($1) AND (expires IS NULL OR expires > $2) ORDER BY list_id, key"""
 _COUNT_HITS = """UPDATE entries SET hits = hits + ?3, last_hit = max(COALESCE(last_hit, 0), ?4)
 WHERE list_id = ?1 AND key = ?2"""
@@ -114,7 +115,11 @@ class ListLookup(Operations):
         lists: dict[int, ListRow] = {}
         for name in _scopes(scope):
             lists.update((row.id, row) for row in (yield from find_lists(name)))
-        custom = {row.name: row.definition.counts_as for row in lists.values() if row.definition.custom}
+        custom = {
+            scoped_name(_scope_name(row), row.name): row.definition.counts_as
+            for row in lists.values()
+            if row.definition.custom
+        }
         keyed = {row.kind for row in lists.values() if _is_looked_up(row)}
         wanted = tuple(sorted(row.id for row in lists.values() if row.is_unkeyed and row.size))
         rows = (yield Read(_CONTENT, (Many(wanted), moment))) if wanted else ()
@@ -161,9 +166,9 @@ def _read_version(tenant: str | None, now: int) -> Work[str]:
 def _group_by_field(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[UnkeyedEntry, ...]]:
     """Entries by the field of `UnkeyedLists` that they belong to."""
     grouped: dict[str, list[UnkeyedEntry]] = {}
-    for list_id, key, shown, comment, expires in rows:
+    for list_id, key, shown, expires in rows:
         row = lists[list_id]
-        entry = UnkeyedEntry(row.name, _scope_name(row), key, shown, comment, expires)
+        entry = UnkeyedEntry(row.name, _scope_name(row), key, shown or key, expires)
         grouped.setdefault(_FIELDS.get(row.definition.counts_as, ""), []).append(entry)
     return {field: tuple(entries) for field, entries in grouped.items() if field}
 

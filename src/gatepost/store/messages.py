@@ -79,7 +79,8 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class MessageRecord(msgspec.Struct, frozen=True):
-    """One analysis as it is stored. A release is added to it; nothing else ever changes."""
+    """One analysis as it is stored. A release is added to it; nothing else ever changes. `source` is that of the scan
+    request; "" where the record is older than this field."""
 
     ggrid: str
     created: int
@@ -89,11 +90,13 @@ class MessageRecord(msgspec.Struct, frozen=True):
     sha256: str
     report: Report
     release: Release | None = None
+    source: str = ""
 
 
-class _Detail(msgspec.Struct, frozen=True):
+class _Detail(msgspec.Struct, frozen=True, omit_defaults=True):
     envelope: Envelope
     report: Report
+    source: str = ""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -166,7 +169,7 @@ def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
 def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
     """The record of a row."""
     detail = _unpack(packed)
-    return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report)
+    return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report, source=detail.source)
 
 
 def parse_release(time: int, by: str, recipients: str) -> Release:
@@ -174,9 +177,9 @@ def parse_release(time: int, by: str, recipients: str) -> Release:
     return Release(time, by, _strings.decode(recipients))
 
 
-def pack(envelope: Envelope, report: Report) -> bytes:
-    """Envelope and report as they are stored in a row."""
-    plain = _encoder.encode(_Detail(envelope, report))
+def pack(envelope: Envelope, report: Report, source: str = "") -> bytes:
+    """Envelope, report and source as they are stored in a row."""
+    plain = _encoder.encode(_Detail(envelope, report, source))
     if len(plain) < DEFLATE_FROM:
         return PLAIN + plain
     # Memory level 5: a table that fits what is packed here; filling the usual one takes longer than deflating.
@@ -259,7 +262,7 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         report.subject[:MAX_TEXT],
         record.size,
         record.sha256,
-        pack(envelope, report),
+        pack(envelope, report, record.source),
     )
 
 

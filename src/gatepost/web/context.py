@@ -12,6 +12,7 @@ from gatepost.abby.authenticator import Guesses
 from gatepost.abby.cores import Cores
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.abby.lists import Exports
+from gatepost.api.call_limits import CallLimits
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
@@ -72,6 +73,7 @@ class WebContext(msgspec.Struct, frozen=True):
     policies: Policies
     dry_runs: ListDryRuns
     exports: Exports
+    limits: CallLimits
     passwords: PasswordHashes
     guesses: Guesses
     renderer: PageRenderer

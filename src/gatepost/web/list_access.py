@@ -128,7 +128,5 @@ def explain_refusal(outcome: ListFull | NotFound) -> str:
     """Return why a call was not applied, as a sentence."""
     if isinstance(outcome, NotFound):
         return f"The {outcome.what} was deleted in the meantime."
-    return (
-        f"The list has {outcome.size:,} of at most {outcome.max_size:,} entries; the new ones do not fit. "
-        "Delete some first, or add fewer."
-    )
+    full = outcome.explanation
+    return f"{full[0].upper()}{full[1:]}; the new ones do not fit. Delete some first, or add fewer."

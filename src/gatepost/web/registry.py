@@ -74,6 +74,7 @@ def build_site(
         policies=services.policies,
         dry_runs=services.dry_runs,
         exports=services.exports,
+        limits=services.limits,
         passwords=PasswordHashes(),
         guesses=Guesses(clock),
         renderer=renderer,

@@ -19,6 +19,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gatepost.api.call_limits import CallingParty
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.ids import canonical
 from gatepost.store.audit import Actor
@@ -94,6 +95,7 @@ PagePermission: TypeAlias = Literal[
     "messages.report",
     "quarantine.read",
     "quarantine.act",
+    "quarantine.release-anywhere",
     "lists.read",
     "lists.change",
     "keys.read",
@@ -108,7 +110,9 @@ PagePermission: TypeAlias = Literal[
 ]
 ALL_PERMISSIONS: frozenset[PagePermission] = frozenset(get_args(PagePermission))
 READ_PERMISSIONS: frozenset[PagePermission] = frozenset(each for each in ALL_PERMISSIONS if each.endswith(".read"))
-DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset({"tenants.read", "tenants.change", "system.read"})
+DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset(
+    {"tenants.read", "tenants.change", "system.read", "quarantine.release-anywhere"}
+)
 
 ROLES: dict[str, frozenset[PagePermission]] = {
     "administrator": ALL_PERMISSIONS,
@@ -154,6 +158,11 @@ class SignedInRequest(msgspec.Struct, frozen=True):
     @property
     def user(self) -> User:
         return self.session.user
+
+    @property
+    def party(self) -> CallingParty:
+        """The user, as costly calls are counted."""
+        return CallingParty(f"user:{self.user.uid}", self.user.tenant)
 
     @property
     def actor(self) -> Actor:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gatepost.api.call_limits import CallKind
 from gatepost.api.errors import FORBIDDEN, Failure
 from gatepost.api.responses import Endpoint, Handler
 from gatepost.scanning.spool import SpooledBody
@@ -37,21 +38,24 @@ STALE_FORM = Failure(FORBIDDEN, "your session has changed. Reload the page and t
 
 
 class PageRoute(msgspec.Struct, frozen=True):
-    """One page or action for signed-in users. `may` None needs no permission besides the session."""
+    """One page or action for signed-in users. `may` None needs no permission besides the session. `limited` is what it
+    counts as among the calls of which only so many run at once."""
 
     method: Literal["GET", "POST"]
     path: str
     handler: PageHandler
     may: PagePermission | None = None
+    limited: CallKind | None = None
 
 
 class UploadRoute(msgspec.Struct, frozen=True):
-    """An action that takes an uploaded file of at most `limit` bytes."""
+    """An action that takes an uploaded file of at most `limit` bytes; `limited` as for a page."""
 
     path: str
     handler: UploadHandler
     may: PagePermission
     limit: int
+    limited: CallKind | None = None
 
 
 class PublicRoute(msgspec.Struct, frozen=True):
@@ -105,15 +109,25 @@ async def _answer_page(context: WebContext, page: PageRoute, request: Request) -
     if not isinstance(session, WebSession):
         return session
     if page.method == "GET":
-        return await page.handler(context, SignedInRequest(request, session))
+        return await _call(context, page, SignedInRequest(request, session))
     form = await read_form(request)
     if isinstance(form, Failure):
         return form
     return (
-        await page.handler(context, SignedInRequest(request, session, form))
+        await _call(context, page, SignedInRequest(request, session, form))
         if _has_session_token(form, session)
         else STALE_FORM
     )
+
+
+async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) -> PageResult:
+    if page.limited is None:
+        return await page.handler(context, request)
+    call = context.limits.begin(page.limited, request.party)
+    if isinstance(call, Failure):
+        return call
+    with call:
+        return await page.handler(context, request)
 
 
 async def _answer_upload(context: WebContext, page: UploadRoute, request: Request) -> PageResult:
@@ -121,6 +135,12 @@ async def _answer_upload(context: WebContext, page: UploadRoute, request: Reques
     if not isinstance(session, WebSession):
         return session
     with ExitStack() as stack:
+        # From the first byte on: an import, which goes on while its answer is sent, counts until it has ended.
+        call = context.limits.begin(page.limited, SignedInRequest(request, session).party) if page.limited else None
+        if isinstance(call, Failure):
+            return call
+        if call:
+            stack.enter_context(call)
         body = stack.enter_context(context.spool.new())
         form = await read_upload(request, body, page.limit)
         if isinstance(form, Failure):

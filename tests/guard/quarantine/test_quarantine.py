@@ -17,7 +17,7 @@ from gatepost.guard.http_source import HoldingCore
 from gatepost.guard.quarantine import release
 from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import LEASE_SECONDS, normalise_line_ends
+from gatepost.guard.quarantine.release import LEASE_SECONDS
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -32,6 +32,7 @@ from gatepost.scanning.held_mail import (
     ReleaseOutcome,
 )
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.smtp.content import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
@@ -156,10 +157,17 @@ def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None
         outcome = await deployment.quarantine.carry_out(ReleaseOrder(ggrid.upper(), by=TOKEN))
         assert isinstance(outcome, Released)
         assert (outcome.by, outcome.recipients) == ("token:mta", ENVELOPE.recipients)
-        assert next_hop.mail == [("ann@x.example", ENVELOPE.recipients, RAW + b"\r\n")]
+        ((sender, recipients, sent),) = next_hop.mail
+        assert (sender, recipients) == ("ann@x.example", ENVELOPE.recipients)
+        # Our fields are on top, the one that claimed to be ours is gone, and the rest is as it came.
+        assert sent.endswith(b"\r\nReceived: from elsewhere\r\nSubject: lunch\r\n\r\n.dot\r\n\xffend\r\n")
+        assert sent.count(b"X-Gatepost-Verdict:") == 1
         # Again, and by somebody else: the same answer, and nothing is sent.
         assert (
-            await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("eve@z.example",))) == outcome
+            await deployment.quarantine.carry_out(
+                ReleaseOrder(ggrid, by=CLI, recipients=("eve@z.example",), anywhere=True)
+            )
+            == outcome
         )
         assert len(next_hop.mail) == 1
         assert await deployment.raw.get(ggrid) is None
@@ -174,7 +182,9 @@ def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None
 def test_released_to_others(use: Use, next_hop: Any) -> None:
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold(envelope=Envelope("", ("bob@y.example",)))
-        outcome = await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("dörte@z.example",)))
+        outcome = await deployment.quarantine.carry_out(
+            ReleaseOrder(ggrid, by=CLI, recipients=("dörte@z.example",), anywhere=True)
+        )
         assert isinstance(outcome, Released)
         assert [(sender, recipients) for sender, recipients, _ in next_hop.mail] == [("", ("dörte@z.example",))]
 
@@ -237,7 +247,9 @@ def test_an_envelope_that_would_say_more_than_an_address(use: Use, next_hop: Any
         assert await deployment.state(ggrid) == "held"
         if sender == "a@x.example":
             assert isinstance(
-                await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI, recipients=("b@y.example",))),
+                await deployment.quarantine.carry_out(
+                    ReleaseOrder(ggrid, by=CLI, recipients=("b@y.example",), anywhere=True)
+                ),
                 Released,
             )
 
@@ -562,7 +574,8 @@ def test_smuggling_through_a_kept_rest_scan(use: Use, next_hop: Any) -> None:
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold(b"Subject: x\n\nbody\n.\nMAIL FROM:<eve@z.example>\n")
         assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
-        assert [raw for _, _, raw in next_hop.mail] == [b"Subject: x\r\n\r\nbody\r\n.\r\nMAIL FROM:<eve@z.example>\r\n"]
+        ((_, _, sent),) = next_hop.mail
+        assert sent.endswith(b"\r\nSubject: x\r\n\r\nbody\r\n.\r\nMAIL FROM:<eve@z.example>\r\n")
 
     use(scenario)
 

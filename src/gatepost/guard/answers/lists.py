@@ -8,11 +8,13 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
 
-from gatepost.lists.unkeyed import NO_ENTRIES
+from gatepost.lists.catalogue import BY_NAME, is_unkeyed
+from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
 from gatepost.store.errors import StorageError
@@ -38,11 +40,14 @@ class _CachedSnapshot(msgspec.Struct, frozen=True):
 
 
 class ListAnswers:
-    """The lists of a deployment, for one core."""
+    """The lists of a deployment, for one core. `packed` counts how often a snapshot was read and packed."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
         self._snapshots: RecentSnapshots[_CachedSnapshot] = RecentSnapshots()
+        # A lock lives for as long as somebody waits for it.
+        self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.packed = 0
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -62,14 +67,42 @@ class ListAnswers:
         key = f"lists:{tenant or ''}"
         version = await self._store.unkeyed_version(tenant)
         held = self._snapshots.get(key)
-        if held is None or held.version != version or (held.until or math.inf) <= self._clock() * 1000:
-            source = await self._store.unkeyed(tenant)
-            empty = msgspec.structs.replace(source, version="") == NO_ENTRIES
-            data = b"" if empty else msgspec.msgpack.encode(source)
-            packed = ListSnapshot(key, f"{source.version}/{source.until}", data)
-            held = _CachedSnapshot(source.version, source.until, packed)
-            self._snapshots.put(key, held)
+        if held is None or not self._holds(held, version):
+            held = await self._load(key, tenant)
         return held.snapshot
+
+    async def _load(self, key: str, tenant: str | None) -> _CachedSnapshot:
+        """Read and pack the lists of a tenant, once for all messages that wait for them. Packing takes a thread."""
+        lock = self._loading.setdefault(key, asyncio.Lock())
+        async with lock:
+            version, held = await self._store.unkeyed_version(tenant), self._snapshots.get(key)
+            if held is None or not self._holds(held, version):
+                source = await self._store.unkeyed(tenant)
+                held = await asyncio.to_thread(_pack, key, source)
+                self._snapshots.put(key, held)
+                self.packed += 1
+            return held
+
+    def _holds(self, held: _CachedSnapshot, version: str) -> bool:
+        return held.version == version and (held.until or math.inf) > self._clock() * 1000
+
+    async def with_comments(self, tenant: str | None, report: Report) -> Report:
+        """Return the report with the comments of the entries that were found in the lists that travel without them."""
+        wanted: dict[tuple[str, str], list[str]] = {}
+        for note in report.lists:
+            if not note.comment and _may_be_unkeyed(note.list):
+                wanted.setdefault((note.scope, note.list), []).append(note.entry)
+        found: dict[tuple[str, str, str], str] = {}
+        for (scope, name), keys in wanted.items():
+            for entry in await self._store.entries(tenant if scope == "tenant" else None, name, keys):
+                found[scope, name, entry.key] = entry.comment
+        if not any(found.values()):
+            return report
+        notes = (
+            msgspec.structs.replace(note, comment=found.get((note.scope, note.list, note.entry), note.comment))
+            for note in report.lists
+        )
+        return msgspec.structs.replace(report, lists=tuple(notes))
 
     async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer:
         """Which entries are hit; the failure of storage is an answer too."""
@@ -110,3 +143,15 @@ class ListAnswers:
             await self._store.purge_expired(int(self._clock() * 1000))
         except StorageError as fault:
             log.warning("expired entries could not be purged", reason=str(fault))
+
+
+def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:
+    empty = msgspec.structs.replace(source, version="") == NO_ENTRIES
+    data = b"" if empty else pack_lists(source)
+    return _CachedSnapshot(source.version, source.until, ListSnapshot(key, f"{source.version}/{source.until}", data))
+
+
+def _may_be_unkeyed(name: str) -> bool:
+    """Whether a list can be one that is handed out whole; a custom one can."""
+    definition = BY_NAME.get(name)
+    return definition is None or is_unkeyed(definition.kind, definition.category)

@@ -37,6 +37,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
+from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.relay import Relay
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
@@ -78,7 +79,7 @@ class _HeldBytes(msgspec.Struct, frozen=True):
 
 class Quarantine:
     """The held mail that this process can reach, `HoldsMail` and `CarriesOutOrders`. At `max_size` bytes it takes no
-    more: the sender tries again. Without a `viewer` it shows no message."""
+    more: the sender tries again. Without a `viewer` it shows no message. `hostname` and `tenancy` are for releases."""
 
     def __init__(
         self,
@@ -88,12 +89,14 @@ class Quarantine:
         viewer: ShowsMail | None = None,
         *,
         max_size: int | None = None,
+        hostname: str = "localhost",
+        tenancy: FindsTenants | None = None,
         metrics: QuarantineMetrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._metrics = metrics or QuarantineMetrics(store, max_size)
-        self._releaser = Releaser(store, raw, relay, clock)
+        self._releaser = Releaser(store, raw, relay, clock, hostname, tenancy)
         self._size = 0
         self._summed: float | None = None
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
@@ -117,7 +120,14 @@ class Quarantine:
         await self._raw.put(request.ggrid, raw)
         digest = await asyncio.to_thread(sha256, raw)
         record = MessageRecord(
-            result.ggrid, result.created, result.completed, request.envelope, raw.size, digest, result.report
+            ggrid=result.ggrid,
+            created=result.created,
+            completed=result.completed,
+            envelope=request.envelope,
+            size=raw.size,
+            sha256=digest,
+            report=result.report,
+            source=request.source,
         )
         if await self._store.hold(record):
             self._size += raw.size
@@ -165,8 +175,8 @@ class Quarantine:
         mail = await self._store.held(order.ggrid, order.tenant)
         if mail is None:
             return NotHeld()
-        outcome = await self._releaser.release(mail, order.by, order.recipients)
-        if isinstance(outcome, NotSent):
+        outcome = await self._releaser.release(mail, order)
+        if isinstance(outcome, NotSent) and not outcome.forbidden:
             self._metrics.count("release_failures")
         elif isinstance(outcome, Released) and mail.release is None:
             self._metrics.count("released")

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from gatepost.ids import canonical
 from gatepost.scanning.request import MessageBody
 from gatepost.scanning.spool import SpooledBody
+from gatepost.settings.values import hide_credentials
 from gatepost.store.errors import StorageError
 
 if TYPE_CHECKING:
@@ -181,7 +182,8 @@ class RawObjects:
         except FileNotFoundError:
             raise
         except (BaseError, OSError, ValueError) as fault:
-            raise StorageError(f"The quarantine at {self._url} cannot be used ({type(fault).__name__}).") from fault
+            shown = hide_credentials(self._url)
+            raise StorageError(f"The quarantine at {shown} cannot be used ({type(fault).__name__}).") from fault
 
 
 def _check_ggrid(ggrid: str) -> str:

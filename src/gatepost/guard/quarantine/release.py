@@ -1,4 +1,4 @@
-"""Releasing a held message: it goes straight to the next hop, with its headers as they came, once.
+"""Releasing a held message: it goes to the next hop once, with the trace fields of a delivered one on top.
 
     held ──claim, with a lease──▶ releasing ──the next hop said 2yz──▶ released
       ▲                              │
@@ -8,25 +8,32 @@ The claim is one statement in the database, so of any number of processes one ge
 delivery. A process that dies with a claim leaves `releasing`, and the lease runs out; then the message can be released
 again. If the next hop had taken it just before the death, it gets it twice: between its reply and our record there is
 always a moment (RFC 1047), and it is better to repeat a message than to lose it.
+
+A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a person
+uploaded is never released. Other recipients than those of the message must be in the domains of its tenant, unless the
+caller may send anywhere.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 
 import structlog
 
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
-from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOutcome
+from gatepost.names import normal_address, normal_domain
+from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOrder, ReleaseOutcome
+from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
+from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
+from gatepost.smtp.trace import Arrival, BytesInPieces, build_release_fields, leave_out, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
-from gatepost.store.messages import Release
+from gatepost.store.messages import MessageRecord, Release
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
 SEND_SECONDS = 660.0
@@ -35,22 +42,38 @@ LEASE_SECONDS = 720.0
 RECORD_ATTEMPTS = 5
 RECORD_SECONDS = 0.2
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
+UPLOADED = NotSent("it was uploaded on the scan page, and such a message is not sent on", forbidden=True)
+WRONG_BYTES = NotSent("it holds a NUL byte, which SMTP cannot carry", forbidden=True)
+LOOPS = NotSent("it has passed too many servers; it seems to go round in a circle", forbidden=True)
+ELSEWHERE = NotSent("a recipient is neither one of the message nor in a domain of its tenant", forbidden=True)
 
 log = structlog.get_logger("gatepost.guard")
 
 
 class Releaser:
-    """Releases messages; without a relay it releases none."""
+    """Releases messages; without a relay it releases none. `hostname` is the name of this server in trace fields;
+    without `tenancy` no domain belongs to a tenant."""
 
-    def __init__(self, store: HeldMailStore, raw: RawStore, relay: Relay | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: HeldMailStore,
+        raw: RawStore,
+        relay: Relay | None,
+        clock: Callable[[], float],
+        hostname: str,
+        tenancy: FindsTenants | None,
+    ) -> None:
         self._store, self._raw, self._relay, self._clock = store, raw, relay, clock
+        self._hostname, self._tenancy = hostname, tenancy
         self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
 
-    async def release(self, mail: HeldMessage, by: Actor, recipients: Sequence[str] = ()) -> ReleaseOutcome:
-        """Send one message on, to these recipients or to its own."""
+    async def release(self, mail: HeldMessage, order: ReleaseOrder) -> ReleaseOutcome:
+        """Send one message on, to the recipients of the order or to its own."""
         if mail.release:
             return _as_released(mail, mail.release)
+        if refusal := await self._refusal(mail.record, order):
+            log.warning("release refused", ggrid=mail.record.ggrid, by=order.by.label, reason=refusal.reason)
+            return refusal
         ggrid = mail.record.ggrid
         raw = await self._raw.get(ggrid)
         if raw is None:
@@ -61,7 +84,7 @@ class Releaser:
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
             return await self._result_of_other(ggrid)
         # A client that hangs up must not leave a claim behind.
-        task = asyncio.create_task(self._send_claimed(mail, holder, raw, by, recipients))
+        task = asyncio.create_task(self._send_claimed(mail, holder, raw, order))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
@@ -69,6 +92,23 @@ class Releaser:
     async def finish(self) -> None:
         """Wait for the releases that are under way."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _refusal(self, record: MessageRecord, order: ReleaseOrder) -> NotSent | None:
+        """Return why this caller may not send this message to these recipients."""
+        if record.source == "page":
+            return UPLOADED
+        if order.anywhere:
+            return None
+        envelope = record.envelope
+        own = set(map(normal_address, envelope.recipients))
+        for recipient in order.recipients:
+            domain = normal_domain(recipient.rpartition("@")[2])
+            if normal_address(recipient) not in own and not await self._is_of_tenant(domain, envelope.tenant):
+                return ELSEWHERE
+        return None
+
+    async def _is_of_tenant(self, domain: str, tenant: str | None) -> bool:
+        return bool(tenant and self._tenancy and await self._tenancy.tenant_of(domain) == tenant)
 
     async def _result_without_bytes(self, ggrid: str) -> ReleaseOutcome:
         """The bytes are not here: they never were, or the message was released since its record was read."""
@@ -81,50 +121,72 @@ class Releaser:
             return NotHeld()
         return _as_released(mail, mail.release) if mail.release else Busy()
 
-    async def _send_claimed(
-        self, mail: HeldMessage, holder: str, raw: bytes, by: Actor, recipients: Sequence[str]
-    ) -> ReleaseOutcome:
+    async def _send_claimed(self, mail: HeldMessage, holder: str, raw: bytes, order: ReleaseOrder) -> ReleaseOutcome:
+        """Send a message that is claimed; the id of the claim is that of the release."""
         envelope, ggrid = mail.record.envelope, mail.record.ggrid
-        wanted = tuple(recipients) or envelope.recipients
+        wanted = order.recipients or envelope.recipients
         try:
-            refusal = await self._send(envelope.sender, wanted, raw)
+            content = await asyncio.to_thread(self._with_trace, mail.record, raw, holder, wanted)
+            failure = content if isinstance(content, NotSent) else await self._send(envelope.sender, wanted, content)
         except BaseException:
             await self._store.give_back(ggrid, holder)
             raise
-        if refusal:
-            log.warning("not released", ggrid=ggrid, reason=refusal)
+        if failure:
+            log.warning("not released", ggrid=ggrid, reason=failure.reason)
             await self._store.give_back(ggrid, holder)
-            return NotSent(refusal)
-        release = await self._record(ggrid, wanted, by)
+            return failure
+        release = await self._record(ggrid, wanted, order.by, holder)
         log.info("released", ggrid=ggrid, by=release.by, count=len(release.recipients))
         await self._discard(ggrid)
         return _as_released(mail, release)
 
-    async def _send(self, sender: str, recipients: Sequence[str], raw: bytes) -> str | None:
-        """Send the message; return None if the next hop has taken it, else the end of a sentence."""
+    def _with_trace(
+        self, record: MessageRecord, raw: bytes, release_id: str, recipients: Sequence[str]
+    ) -> bytes | NotSent:
+        """Return a message as it leaves, like a delivered one: without claims in our name, with our fields on top."""
+        whole = normalise_line_ends(raw)
+        if not is_sound(whole):
+            return WRONG_BYTES
+        body = BytesInPieces(whole)
+        header = read_header(body, self._hostname)
+        if header.hops > SmtpLimits().hops:
+            return LOOPS
+        envelope = record.envelope
+        arrival = Arrival(
+            helo=envelope.helo or "",
+            address=envelope.remote_address or "",
+            protocol="HTTP" if record.source == "rest" else "ESMTP",
+            recipient=recipients[0] if len(recipients) == 1 else "",
+            now=record.created / 1_000,
+        )
+        top = build_release_fields(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock())
+        return b"".join((top, *leave_out(body, header.claims)))
+
+    async def _send(self, sender: str, recipients: Sequence[str], content: bytes) -> NotSent | None:
+        """Send the message; return None if the next hop has taken it."""
         assert self._relay is not None
         if not _is_smtp_address("MAIL FROM", sender):
-            return "its sender is not an address that SMTP can carry"
+            return NotSent("its sender is not an address that SMTP can carry")
         if not recipients or not all(_is_smtp_address("RCPT TO", recipient) for recipient in recipients):
-            return "a recipient is not an address that SMTP can carry"
+            return NotSent("a recipient is not an address that SMTP can carry")
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                reply = await self._relay.send(sender, recipients, normalise_line_ends(raw))
+                reply = await self._relay.send(sender, recipients, content)
         except TimeoutError:
-            return "the next hop did not answer in time"
+            return NotSent("the next hop did not answer in time")
         except NextHopError as fault:
-            return f"the next hop {fault}"
-        return None if reply.positive else f"the next hop answered {_describe_reply(reply)}"
+            return NotSent(f"the next hop {fault}")
+        return None if reply.positive else NotSent(f"the next hop answered {_describe_reply(reply)}")
 
-    async def _record(self, ggrid: str, recipients: Sequence[str], by: Actor) -> Release:
+    async def _record(self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str) -> Release:
         """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
         for attempt in range(RECORD_ATTEMPTS - 1):
             try:
-                return await self._store.mark_released(ggrid, recipients, by)
+                return await self._store.mark_released(ggrid, recipients, by, release_id)
             except StorageError as fault:
                 log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        return await self._store.mark_released(ggrid, recipients, by)
+        return await self._store.mark_released(ggrid, recipients, by, release_id)
 
     async def _discard(self, ggrid: str) -> None:
         try:
@@ -138,18 +200,6 @@ def _describe_reply(reply: SmtpReply) -> str:
     """Return the code of a reply with its enhanced status code; its text is not for clients, who may be strangers."""
     status = ENHANCED_STATUS.match(reply.lines[0])
     return f"{reply.code} {status.group().decode().strip()}" if status else str(reply.code)
-
-
-def normalise_line_ends(raw: bytes) -> bytes:
-    """A message as SMTP may carry it (RFC 5321 section 2.3.8): every line ends with CRLF, and only lines do.
-
-    Mail that came over SMTP is like that already. What came over HTTP may not be, and a lone LF before a dot would let
-    a next hop that takes LF for a line end read a second message out of the first.
-    """
-    pairs = raw.count(b"\r\n")
-    if raw.count(b"\r") == pairs == raw.count(b"\n"):
-        return raw
-    return _LINE_END.sub(b"\r\n", raw)
 
 
 def _is_smtp_address(command: str, address: str) -> bool:

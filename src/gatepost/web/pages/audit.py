@@ -63,6 +63,6 @@ async def show_list_history(context: WebContext, request: SignedInRequest) -> Re
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/lists/{scope}/{name}/history", show_list_history, "lists.read"),
-    PageRoute("GET", "/audit", show_audit_trail, "audit.read"),
+    PageRoute("GET", "/lists/{scope}/{name}/history", show_list_history, "lists.read", "search"),
+    PageRoute("GET", "/audit", show_audit_trail, "audit.read", "search"),
 )

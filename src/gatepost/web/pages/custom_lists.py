@@ -13,7 +13,7 @@ from gatepost.lists.catalogue import (
     define_custom_list,
 )
 from gatepost.lists.entries import ListRefusal
-from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.errors import NameTaken, NotFound, TooManyLists
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, find_scope
 from gatepost.web.page_responses import html_response, redirect
@@ -28,7 +28,8 @@ FIELD_LABELS = {
     "description": "The description",
     "max_size": "Maximum entries",
 }
-NAME_TAKEN = "A list with this name exists here, or with another entry type elsewhere. Choose another name."
+NAME_TAKEN = "A list with this name exists here. Choose another name."
+TOO_MANY = "There are as many custom lists here as there may be: {0:,}. Delete one first."
 BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can delete its entries")
 
 
@@ -45,8 +46,9 @@ async def create_list(context: WebContext, request: SignedInRequest) -> Response
     created = await context.store.create_list(scope, definition, request.actor)
     if isinstance(created, NotFound | ListRefusal):
         return NOT_VISIBLE
-    if isinstance(created, NameTaken):
-        return html_response(await render_lists(context, request, scope, scope_name, fault=NAME_TAKEN), 409)
+    if isinstance(created, NameTaken | TooManyLists):
+        fault = NAME_TAKEN if isinstance(created, NameTaken) else TOO_MANY.format(created.limit)
+        return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 409)
     return redirect(f"/lists/{scope or GLOBAL}/{created.name}?done=list-created")
 
 

@@ -193,6 +193,6 @@ async def _render_preview(
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("POST", "/lists/{scope}/{name}/preview", show_preview, "lists.change"),
+    PageRoute("POST", "/lists/{scope}/{name}/preview", show_preview, "lists.change", "dry run"),
     PageRoute("POST", "/lists/{scope}/{name}/add", add_entries, "lists.change"),
 )

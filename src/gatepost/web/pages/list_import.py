@@ -246,5 +246,5 @@ def _render_import(
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/lists/{scope}/{name}/import", show_import, "lists.change"),
-    UploadRoute("/lists/{scope}/{name}/import", import_file, "lists.change", MAX_FILE),
+    UploadRoute("/lists/{scope}/{name}/import", import_file, "lists.change", MAX_FILE, "dry run"),
 )

@@ -113,7 +113,9 @@ async def export_list(context: WebContext, request: SignedInRequest) -> Response
     if kind is None:
         return UNKNOWN_FORMAT
     name = scoped_list.definition.name
-    stream = await context.exports.stream(scoped_list.scope, name, FileLines(kind), heading(kind).encode())
+    stream = await context.exports.stream(
+        request.party, scoped_list.scope, name, FileLines(kind), heading(kind).encode()
+    )
     if not isinstance(stream, Failure):
         stream.headers.update(PAGE_HEADERS)
         stream.headers["Content-Type"] = MEDIA_TYPES[kind]
@@ -205,9 +207,9 @@ def _render_entry(
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/lists", show_lists, "lists.read"),
-    PageRoute("GET", "/lists/{scope}/{name}", show_entries, "lists.read"),
+    PageRoute("GET", "/lists/{scope}/{name}", show_entries, "lists.read", "search"),
     PageRoute("GET", "/lists/{scope}/{name}/entry", show_entry, "lists.read"),
     PageRoute("POST", "/lists/{scope}/{name}/entry", change_entry, "lists.change"),
-    PageRoute("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change"),
+    PageRoute("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change", "dry run"),
     PageRoute("GET", "/lists/{scope}/{name}/export", export_list, "lists.read"),
 )

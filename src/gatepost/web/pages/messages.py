@@ -285,7 +285,7 @@ async def show_reevaluation(context: WebContext, request: SignedInRequest) -> Re
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/messages", show_messages, "messages.read"),
+    PageRoute("GET", "/messages", show_messages, "messages.read", "search"),
     PageRoute("GET", "/messages/{ggrid}", show_message, "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/picture/{index}", show_picture, "messages.read"),
     PageRoute("POST", "/messages/{ggrid}/export", export_message, "quarantine.act"),

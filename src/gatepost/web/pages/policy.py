@@ -136,6 +136,6 @@ async def _render_policy(
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/policy", show_policy, "policy.read"),
-    PageRoute("POST", "/policy", try_policy_change, "policy.read"),
+    PageRoute("POST", "/policy", try_policy_change, "policy.read", "policy trial"),
     PageRoute("GET", "/policy/{kind}", show_finding_kind, "policy.read"),
 )

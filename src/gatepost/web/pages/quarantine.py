@@ -72,7 +72,13 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
-    order = ReleaseOrder(found.record.ggrid, request.user.tenant, by=request.actor, recipients=tuple(recipients))
+    order = ReleaseOrder(
+        found.record.ggrid,
+        request.user.tenant,
+        by=request.actor,
+        recipients=tuple(recipients),
+        anywhere=request.may("quarantine.release-anywhere"),
+    )
     outcome = await context.held_mail.carry_out(order)
     fault = _explain_failure(outcome)
     return (
@@ -177,7 +183,7 @@ async def _render_quarantine(
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read"),
+    PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read", "search"),
     PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/release", release_message, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/delete", delete_message, "quarantine.act"),

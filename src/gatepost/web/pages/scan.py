@@ -1,4 +1,7 @@
-"""The scan page: upload a message and see its ledger. It is analysed and recorded like one sent to the API."""
+"""The scan page: upload a message and see its ledger. It is analysed and recorded like one sent to the API.
+
+Its user makes up the message and its envelope, so it is never released to the next hop (`scanning.request.Source`).
+"""
 
 import msgspec
 from starlette.responses import Response
@@ -32,7 +35,7 @@ async def scan_file(context: WebContext, request: SignedInRequest, body: Spooled
     if isinstance(envelope, Failure):
         return html_response(await _render_scan(context, request, fault=envelope.message), envelope.error.status)
     opened = int(context.clock() * 1e9)
-    scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body)
+    scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body, "page")
     outcome = await context.cores.scan(scan, ConnectedClient(body, request.http.receive), context.scan_seconds)
     if isinstance(outcome, Failure):
         return html_response(await _render_scan(context, request, fault=outcome.message), outcome.error.status)

@@ -1,0 +1,110 @@
+"""How many connections a port takes: in all, from one address, and what is kept free for listed hosts.
+
+A connection counts from the moment it is accepted, before TLS: a client that says nothing holds a descriptor and memory
+as well. A connection above a limit is closed without an answer; nothing has been read from it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+_IPV6_NETWORK = 64
+
+
+class ConnectionLimits:
+    """Counts the connections of one port.
+
+    Hosts in `listed`, and this machine where `trusts_loopback` is set, have no limit of their own; of the connections
+    in all, `reserved` are for them alone.
+    """
+
+    def __init__(
+        self,
+        in_all: int,
+        per_address: int,
+        reserved: int = 0,
+        listed: Iterable[str] = (),
+        *,
+        trusts_loopback: bool = False,
+    ) -> None:
+        self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
+        self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
+        self._trusts_loopback = trusts_loopback
+        self._by_address: Counter[str] = Counter()
+        self.open = self.refused = 0
+
+    def admit(self, peer: str, *, listed: bool = False) -> bool:
+        """Count a connection from this address, if it may be; then `leave` must be called once. `listed` says that the
+        caller knows the host to be listed."""
+        address, group = _parse(peer)
+        known = listed or self._is_listed(address)
+        full = self.open >= (self._in_all if known else self._in_all - self._reserved)
+        if full or (not known and self._by_address[group] >= self._per_address):
+            self.refused += 1
+            return False
+        self.open += 1
+        self._by_address[group] += 1
+        return True
+
+    def leave(self, peer: str) -> None:
+        """Count a connection no longer."""
+        _, group = _parse(peer)
+        self.open -= 1
+        self._by_address[group] -= 1
+        if self._by_address[group] <= 0:
+            del self._by_address[group]
+
+    def _is_listed(self, address: IPv4Address | IPv6Address | None) -> bool:
+        if address is None:
+            return False
+        return (self._trusts_loopback and address.is_loopback) or any(address in network for network in self._listed)
+
+
+def _parse(peer: str) -> tuple[IPv4Address | IPv6Address | None, str]:
+    """Return an address and what it is counted as: an IPv6 host can choose its addresses from a /64."""
+    try:
+        address = ip_address(peer.partition("%")[0])
+    except ValueError:
+        return None, peer
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return address, str(ip_network((address, _IPV6_NETWORK), strict=False))
+        address = address.ipv4_mapped
+    return address, str(address)
+
+
+class CountedProtocol(asyncio.Protocol):
+    """Passes every event on to a protocol, and counts its connection until it is lost."""
+
+    def __init__(self, inner: asyncio.Protocol, leave: Callable[[], None]) -> None:
+        self._inner = inner
+        self._leave: Callable[[], None] | None = leave
+        self._made = False
+        self.data_received = inner.data_received  # type: ignore[method-assign]  # once for each piece: without a detour
+
+    def leave(self) -> None:
+        """Count the connection no longer; again does nothing."""
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made = True
+        self._inner.connection_made(transport)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._made else None
+
+    def pause_writing(self) -> None:
+        if self._made:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._made:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.leave()
+        if self._made:
+            self._inner.connection_lost(exc)

@@ -1,0 +1,142 @@
+"""Snapshots of lists: packed once for all messages of a version, small, and gone when the last message has ended."""
+
+import asyncio
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gatepost.guard.admission import Admission
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.lists import ListAnswers
+from gatepost.guard.service import Guard
+from gatepost.ids import new_id
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.lists.unkeyed import UnkeyedEntry, UnkeyedLists, compile_lists, pack_lists
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import shipped_policy
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.settings.keys import GuardSettings
+from gatepost.store import open_store
+from gatepost.store.audit import CLI
+from gatepost.store.entries import NewEntry
+from gatepost.workers.pool import PoolSettings, WorkerPool
+
+PHRASES = BY_NAME["blocked-phrases"]
+RAW = b"From: a@sender.example\r\nSubject: Hello\r\n\r\nPlease wire it today.\r\n"
+
+
+def test_what_is_packed_is_what_is_compiled() -> None:
+    source = UnkeyedLists(
+        "v",
+        phrases=(
+            UnkeyedEntry("blocked-phrases", "global", "wire it", "wire it"),
+            UnkeyedEntry("mine", "tenant", "a", "aa"),
+        ),
+        own_domains=(UnkeyedEntry("own-domains", "tenant", "own.example", "own.example"),),
+        partner_domains=(UnkeyedEntry("partner-domains", "tenant", "bank.example", "bank.example"),),
+        people=(UnkeyedEntry("protected-people", "global", "ann <a@x.example>", "Ann <a@x.example>"),),
+        trusted_relays=(UnkeyedEntry("trusted-relays", "global", "192.0.2.0/24", "192.0.2.0/24"),),
+        custom={"tenant:mine": "blocked-phrases"},
+        keyed=("url",),
+    )
+    assert compile_lists(pack_lists(source)).source == source
+    assert compile_lists(pack_lists(UnkeyedLists())).source == UnkeyedLists()
+
+
+def test_packed_once_for_all_messages_of_a_version(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        lists = ListAnswers(store)
+        entries = [NewEntry(f"phrase {number}", f"phrase {number}", "c" * 1_000) for number in range(500)]
+        await store.add_entries(None, PHRASES, entries, CLI)
+        tenants = [None, None, new_id(), None]
+        found = await asyncio.gather(*(lists.snapshot(tenant) for tenant in tenants * 10))
+        assert lists.packed == 2, "one for each scope that was asked for"
+        assert all(each.data is found[0].data for each in found if each.key == found[0].key)
+        assert len(found[0].data) < 500 * 20, "comments stay here"
+        await store.add_entries(None, PHRASES, [NewEntry("one more", "one more")], CLI)
+        again = await asyncio.gather(*(lists.snapshot(None) for _ in range(10)))
+        assert lists.packed == 3
+        assert {each.version for each in again} != {found[0].version}
+        await store.close()
+
+    asyncio.run(run())
+
+
+class Body:
+    """A message whose end can be watched."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    @property
+    def size(self) -> int:
+        return len(self._content)
+
+    def read(self) -> bytes:
+        return self._content
+
+
+def test_comments_are_added_and_nothing_stays_behind(tmp_path: Path) -> None:
+    """With real workers, and without the garbage collector: each message and each snapshot is freed when it ends."""
+
+    async def scan(guard: Guard, alive: list[Any]) -> ScanResult:
+        body = Body(RAW)
+        alive.append(weakref.ref(body))
+        envelope = Envelope("a@sender.example", ("b@rcpt.example",))
+        result = await guard.scan(ScanRequest(new_id(), 1, envelope, body))
+        assert isinstance(result, ScanResult)
+        return result
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        answerer = Answerer(Resolver(["127.0.0.1:9"], 0.2))
+        pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 30), answerer.answer, shipped_policy())
+        guard = Guard(GuardSettings(), store, pool, answerer, Admission(20, 20, 5.0))
+        await guard.start()
+        mine = ListDefinition("mine", "phrase", "policy", "Mine", "", 10, custom=True)
+        await store.create_list(None, mine, CLI)
+        await store.add_entries(None, mine, [NewEntry("wire it today", "wire it today", "INC-7")], CLI)
+        alive: list[Any] = []
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(5):
+                result = await scan(guard, alive)
+                notes = [(note.list, note.entry, note.comment) for note in result.report.lists]
+                assert notes == [("mine", "wire it today", "INC-7")]
+                record = await store.message(result.ggrid)
+                assert record
+                assert record.report == result.report
+                await store.add_entries(None, PHRASES, [NewEntry(f"other {number}", f"other {number}")], CLI)
+            await asyncio.gather(*(scan(guard, alive) for _ in range(3)))
+            # The last answers of the loop's own callbacks.
+            await asyncio.sleep(0)
+            assert [reference() for reference in alive] == [None] * len(alive)
+        finally:
+            gc.enable()
+        await guard.stop()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_report_without_hits_costs_no_statement(tmp_path: Path) -> None:
+    from gatepost.report import ListNote, Report
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        lists = ListAnswers(store)
+        report = Report(
+            "policy", "quarantine", (), 0, "x", lists=(ListNote("blocked-urls", "global", "a", "blocked", "1"),)
+        )
+        await store.close()
+        # Storage is closed: a statement would fail.
+        assert await lists.with_comments(None, report) is report
+        assert await lists.with_comments(None, msgspec.structs.replace(report, lists=())) is not None
+
+    asyncio.run(run())

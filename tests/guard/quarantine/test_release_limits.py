@@ -1,0 +1,268 @@
+"""A release is no way to send mail of one's own making: who may send what to whom, and what leaves.
+
+The messages are those of an attacker inside of a tenant: forged results in our name, a sender of another tenant, bytes
+that SMTP would have refused. The next hop is a real one.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.guard.http_source import HoldingCore
+from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.raw_store import RawFolder
+from gatepost.guard.quarantine.release import ELSEWHERE, UPLOADED, WRONG_BYTES
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.scanning.held_mail import NotSent, Released, ReleaseOrder
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult, Source
+from gatepost.smtp.client import Tenancy
+from gatepost.smtp.relay import Relay
+from gatepost.store import open_store
+from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+
+HOST = "gw.example"
+RAW = (
+    b"Authentication-Results: gw.example; dkim=pass header.d=beta.test; dmarc=pass\r\n"
+    b"Authentication-Results: elsewhere.example; spf=pass\r\n"
+    b"X-Gatepost-Verdict: clean\r\nx-gatepost-released: id=1\r\n"
+    b"From: ceo@beta.test\r\nSubject: pay\r\n\r\nX-Gatepost-Verdict: in the body\r\n"
+)
+REPORT = Report("malware", "quarantine", ("file:malware",), 1_000, "it carries malware", subject="pay")
+ANALYST = Actor("user", "alpha-analyst", "u-1")
+
+
+class Body:
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def read(self) -> bytes:
+        return self._raw
+
+
+class Core:
+    """A core that finds malware in everything."""
+
+    rest_enabled = True
+
+    async def wait_for_slot(self) -> None:
+        return None
+
+    def load(self) -> Load:
+        return Load(0, 1, 1)
+
+    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+        return ScanResult(request.ggrid, request.created, request.created, REPORT)
+
+
+class Deployment:
+    """Two tenants, and a quarantine that REST scans and SMTP fill."""
+
+    def __init__(self, store: Store, folder: Path, next_hop: str) -> None:
+        self.store, self.relay = store, Relay(next_hop, "off", HOST)
+        self.alpha = self.beta = ""
+        tenancy = Tenancy({"configured.test": new_id()}, store)
+        self.quarantine = Quarantine(store, RawFolder(folder), self.relay, hostname=HOST, tenancy=tenancy)
+
+    async def set_up(self) -> None:
+        for name in ("alpha", "beta"):
+            tenant = await self.store.create_tenant(name)
+            assert isinstance(tenant, Tenant)
+            await self.store.set_tenant_domains(tenant.uid, [f"{name}.test"])
+            setattr(self, name, tenant.uid)
+
+    async def hold(self, source: Source, *recipients: str, raw: bytes = RAW, tenant: str | None = "") -> str:
+        envelope = Envelope(
+            "ceo@beta.test", recipients or ("ann@alpha.test",), "192.0.2.9", "mx.x.example", self.alpha or tenant
+        )
+        request = ScanRequest(new_id(), 1_800_000_000_000, envelope, Body(raw), source)
+        if source == "smtp":
+            result = await Core().scan(request)
+            assert isinstance(result, ScanResult)
+            await self.quarantine.keep(request, result, request.body)
+        else:
+            await HoldingCore(Core(), self.quarantine).scan(request)
+        return request.ggrid
+
+    async def release(self, ggrid: str, *recipients: str, anywhere: bool = False) -> Any:
+        order = ReleaseOrder(ggrid, self.alpha, by=ANALYST, recipients=recipients, anywhere=anywhere)
+        return await self.quarantine.carry_out(order)
+
+
+Use = Callable[[Callable[[Deployment], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def use(tmp_path: Path, next_hop: Any) -> Use:
+    def used(scenario: Callable[[Deployment], Awaitable[None]]) -> None:
+        async def run() -> None:
+            store = open_store("sqlite:g.db", tmp_path)
+            deployment = Deployment(store, tmp_path / "q", next_hop.url)
+            await deployment.set_up()
+            try:
+                await scenario(deployment)
+            finally:
+                await deployment.quarantine.finish()
+                await deployment.relay.close()
+                await store.close()
+
+        asyncio.run(run())
+
+    return used
+
+
+@pytest.mark.parametrize(
+    "recipients",
+    [
+        ("cfo@beta.test", "victim@elsewhere.example"),
+        ("bob@alpha.test", "cfo@beta.test"),
+        ("victim@elsewhere.example",),
+        ("x@sub.alpha.test",),
+        ("x@alpha.test.elsewhere.example",),
+        ("x@configured.test",),
+        ("x@",),
+    ],
+)
+def test_other_recipients_are_in_the_domains_of_the_tenant(
+    use: Use, next_hop: Any, recipients: tuple[str, ...]
+) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("smtp")
+        assert await deployment.release(ggrid, *recipients) == ELSEWHERE
+        assert next_hop.commands == []
+        assert (await deployment.store.audit_page(AuditFilter(action="quarantine.release"))).rows == ()
+        held = await deployment.store.held(ggrid)
+        assert held
+        assert held.state == "held"
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    ("named", "recipients"),
+    [
+        (("ANN@Alpha.test",), ("ANN@Alpha.test",)),
+        (("abuse@alpha.test", "bob@ALPHA.test"), ("abuse@alpha.test", "bob@ALPHA.test")),
+        ((), ("ann@alpha.test", "guest@partner.example")),
+        (("guest@partner.example",), ("guest@partner.example",)),
+    ],
+)
+def test_own_recipients_and_colleagues_get_it(
+    use: Use, next_hop: Any, named: tuple[str, ...], recipients: tuple[str, ...]
+) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("smtp", "ann@alpha.test", "guest@partner.example")
+        assert isinstance(await deployment.release(ggrid, *named), Released)
+        assert [got for _, got, _ in next_hop.mail] == [recipients]
+
+    use(scenario)
+
+
+def test_mail_of_no_tenant_goes_to_its_own_recipients(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        deployment.alpha = ""
+        ggrid = await deployment.hold("smtp", tenant=None)
+        order = ReleaseOrder(ggrid, by=ANALYST, recipients=("x@alpha.test",))
+        assert await deployment.quarantine.carry_out(order) == ELSEWHERE
+        assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=ANALYST)), Released)
+        assert len(next_hop.mail) == 1
+
+    use(scenario)
+
+
+@pytest.mark.parametrize("recipients", [(), ("ann@alpha.test",), ("cfo@beta.test", "victim@elsewhere.example")])
+def test_what_a_person_uploaded_is_never_sent(use: Use, next_hop: Any, recipients: tuple[str, ...]) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("page")
+        for anywhere in (False, True):
+            assert await deployment.release(ggrid, *recipients, anywhere=anywhere) == UPLOADED
+        assert next_hop.commands == []
+
+    use(scenario)
+
+
+def test_released_mail_leaves_like_delivered_mail(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("smtp")
+        assert isinstance(await deployment.release(ggrid), Released)
+        ((_, _, sent),) = next_hop.mail
+        message = message_from_bytes(sent)
+        results = message.get_all("Authentication-Results")
+        assert results is not None
+        assert [value for value in results if value.startswith(HOST) and "pass" in value] == []
+        assert "elsewhere.example; spf=pass" in results
+        assert message.get_all("X-Gatepost-Verdict") == ["malware"]
+        assert message.get_all("X-Gatepost-Id") == [ggrid]
+        (received,) = message.get_all("Received") or []
+        assert "192.0.2.9" in received
+        assert f"by {HOST}" in received
+        assert "<ann@alpha.test>" in received
+        (released,) = message.get_all("X-Gatepost-Released") or []
+        found = re.match(r"id=([0-9a-f-]{36});\s+.*\d{4} \d\d:\d\d:\d\d", released)
+        assert found
+        assert ANALYST.name.encode() not in sent
+        assert sent.endswith(b"From: ceo@beta.test\r\nSubject: pay\r\n\r\nX-Gatepost-Verdict: in the body\r\n")
+        (record,) = (await deployment.store.audit_page(AuditFilter(action="quarantine.release"))).rows
+        assert (record.actor, record.sample) == (ANALYST, (ggrid, found[1], "ann@alpha.test"))
+
+    use(scenario)
+
+
+def test_the_audit_trail_has_every_recipient(use: Use) -> None:
+    everybody = tuple(f"u{number}@alpha.test" for number in range(60))
+
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("smtp", *everybody)
+        assert isinstance(await deployment.release(ggrid), Released)
+        (record,) = (await deployment.store.audit_page(AuditFilter(action="quarantine.release"))).rows
+        assert (record.count, record.sample[2:]) == (60, everybody)
+
+    use(scenario)
+
+
+@pytest.mark.parametrize("source", ["rest", "smtp"])
+def test_nul_is_not_sent(use: Use, next_hop: Any, source: Source) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        raw = RAW + b"tail\r\n\0.\r\nMAIL FROM:<smuggled@x.example>\r\n"
+        ggrid = await deployment.hold(source, raw=raw)
+        assert await deployment.release(ggrid) == WRONG_BYTES
+        assert next_hop.commands == []
+        held = await deployment.store.held(ggrid)
+        assert held
+        assert held.state == "held"
+
+    use(scenario)
+
+
+def test_lone_line_ends_cannot_hide_a_claim(use: Use, next_hop: Any) -> None:
+    """A header whose lines end otherwise is read after it has the line ends with which it leaves."""
+
+    async def scenario(deployment: Deployment) -> None:
+        raw = RAW.replace(b"\r\n", b"\n").replace(b"X-Gatepost-Verdict: clean\n", b"X-Gatepost-Verdict: clean\r")
+        assert isinstance(await deployment.release(await deployment.hold("rest", raw=raw)), Released)
+        ((_, _, sent),) = next_hop.mail
+        assert message_from_bytes(sent).get_all("X-Gatepost-Verdict") == ["malware"]
+
+    use(scenario)
+
+
+def test_mail_in_a_loop_is_not_sent(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        outcome = await deployment.release(await deployment.hold("rest", raw=b"Received: x\r\n" * 200 + RAW))
+        assert isinstance(outcome, NotSent)
+        assert outcome.forbidden
+        assert next_hop.commands == []
+
+    use(scenario)
