@@ -73,7 +73,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def gatepost(*arguments: object, status: int = 0) -> str:
     """The command line, in this process: what it printed."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.StringIO(), io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)  # logs are bytes
     code: object = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
@@ -81,7 +81,7 @@ def gatepost(*arguments: object, status: int = 0) -> str:
             main()
         except SystemExit as end:
             code = end.code or 0
-    assert code == status, out.getvalue() + err.getvalue()
+    assert code == status, out.getvalue() + err.buffer.getvalue().decode()
     return out.getvalue()
 
 

@@ -83,7 +83,7 @@ def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
         draw_picture(raw, line.index) for raw, seen in zip(raws, expected, strict=True) for line in seen.pictures
     ]
     assert pictures == outside
-    assert sum(isinstance(each, Picture) for each in pictures) == 5
+    assert sum(isinstance(each, Picture) for each in pictures) == 9
 
 
 @pytest.mark.shared

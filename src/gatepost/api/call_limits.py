@@ -27,7 +27,7 @@ class CallLimit(msgspec.Struct, frozen=True):
 
 
 LIMITS: Mapping[CallKind, CallLimit] = {
-    "stream": CallLimit(in_all=16, per_tenant=4, per_caller=4),
+    "stream": CallLimit(in_all=32, per_tenant=8, per_caller=8),
     "dry run": CallLimit(in_all=24, per_tenant=3, per_caller=2),
     "policy trial": CallLimit(in_all=6, per_tenant=2, per_caller=1),
     "search": CallLimit(in_all=32, per_tenant=8, per_caller=4),

@@ -136,8 +136,8 @@ MESSAGES: dict[str, str] = {
     "internal_error": f"something broke on our side; the log has it as {_GGRID}",
     "scanning_disabled": "no core has restApi under scanSources",
     "core_unavailable": "no core answers",
-    "rate_limited": "4 streams of this key are running; try again when one has ended",
-    "overloaded": "16 lists are being read at this moment; try again soon",
+    "rate_limited": "8 streams of this key are running; try again when one has ended",
+    "overloaded": "32 lists are being read at this moment; try again soon",
     "delivery_failed": "the message is still held: the next hop refused the connection",
     "analysis_timeout": "there was no result within longRequestTimeout",
 }

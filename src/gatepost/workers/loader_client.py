@@ -17,7 +17,7 @@ import msgspec
 from gatepost.workers.protocol import MAX_LOADED, Loaded, Spawn, WorkerStarted
 from gatepost.workers.status_page import NO_STAGES, StageNames
 
-_INHERITED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED")
+_INHERITED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "GATEPOST_PURE_PYTHON")
 _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
