@@ -29,7 +29,7 @@ LONG = 16_384
 # A linear pattern takes less than this for a text of that length; where one takes longer, growth is looked at.
 SECONDS = 0.05
 GROWTH = 8.0
-LIMIT = 1.0
+LIMIT = 0.4
 BOUNDED_SECONDS = 0.05
 MAX_PUMPS = 24
 # Patterns that only ever see short text, by the number of characters that their callers let through.
@@ -182,7 +182,7 @@ def _seconds(run: Callable[[Any], object], text: Any, times: int = 1) -> float:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """End what takes a second of CPU: an exponential pattern would never end."""
+    """End what takes this long: an exponential pattern would never end."""
 
     def stop(_number: int, _frame: object) -> None:
         raise TimeoutError
