@@ -83,82 +83,77 @@ def picture() -> bytes:
     return made.getvalue()
 
 
-def mails() -> tuple[Mail, ...]:
-    """Some of each kind."""
-    hello = "Hello Bob,\n\nplease find the minutes below. We meet again on Tuesday at ten.\n\nBest wishes\nAnn\n"
-    return (
-        Mail("Minutes of Tuesday", "Ann Example <ann@example.org>", hello),
-        Mail(
-            "Re: Offer for the new windows", "Jonas Berg <jonas@carpenter.example>", hello.replace("minutes", "offer")
-        ),
-        Mail("Lunch on Friday?", "Li Wei <li@northwind-school.example>", "Hi Bob,\n\nlunch on Friday at noon?\n\nLi\n"),
-        Mail(
-            "The November newsletter",
-            "Garden Society <news@gardens.example>",
-            "Dear members,\n\nthe winter programme is out. Read it on our site.\n\nTo unsubscribe, answer this mail.\n",
-            headers=(("List-Unsubscribe", "<mailto:leave@gardens.example>"), ("Precedence", "bulk")),
-        ),
-        Mail(
-            "Your mailbox is almost full",
-            "IT Service Desk <helpdesk@mailbox-upgrade.example>",
-            "Your mailbox is 98 % full and will be closed within 24 hours. Confirm your password now to keep it:\n"
-            "https://mailbox-upgrade.example/confirm?user=bob@example.com\n",
-            html="<p>Your mailbox is <b>98 % full</b> and will be closed within 24 hours. Confirm your password now to "
-            'keep it:</p><p><a href="https://mailbox-upgrade.example/confirm?user=bob@example.com">'
-            "https://mail.example.com/settings</a></p>",
-            envelope="bounce@cheap-ads.example",
-        ),
-        Mail(
-            "Invoice 2026-1187, please pay today",
-            "Quick Invoices <billing@quick-invoices.example>",
-            "Dear customer,\n\nour bank details have changed. Please transfer 4,180.00 EUR to the new account today.\n",
-            headers=(("Reply-To", "accounts.dept@freemail.example"),),
-        ),
-        Mail(
-            "Scan from the office printer",
-            "Printer <printer@example.net>",
-            "The document is attached.\n",
-            file=("scan-0042.pdf.exe", EICAR.encode(), "octet-stream"),
-        ),
-        Mail(
-            "Are you at your desk?",
-            "Petra Lindqvist <petra.lindqvist@private-post.example>",
-            "Bob,\n\nare you there? I am in a meeting and cannot talk. I need you to buy five gift cards for a client "
-            "and send me the codes. Keep it between us for now.\n\nPetra\nSent from my phone\n",
-        ),
-        Mail(
-            "A parcel waits for you",
-            "Quick Parcel <track@quick-parcel.example>",
-            "Scan the code in the picture to pay the customs fee.\n",
-            html='<p>Pay the fee to get it.</p><p><a href="https://pay.quick-parcel.example/x">Pay now</a></p>',
-            file=("parcel.png", picture(), "png"),
-        ),
-        Mail(
-            "HUGE DISCOUNTS!!! 90 % OFF EVERYTHING!!!", "Deals <deals@cheap-ads.example>", "BUY NOW!!! 100 % FREE!!!\n"
-        ),
-        Mail(
-            "Appointments of next week",
-            "Front desk <desk@harbour-clinic.example>",
-            "Dear all,\n\nthe list of next week is in the calendar.\n",
-            to=("ward3@harbour-clinic.example",),
-            tenant=True,
-        ),
-        Mail(
-            "Your payslip for November",
-            "Payroll <payroll@harbour-clinic-pay.example>",
-            "Your salary review is ready. Sign in to see it: https://harbour-clinic-pay.example/login\n",
-            to=("ward3@harbour-clinic.example", "ward4@harbour-clinic.example"),
-            tenant=True,
-        ),
-        Mail(
-            "Results",
-            "Laboratory <lab@results.example>",
-            "See the file.\n",
-            to=("ward3@harbour-clinic.example",),
-            file=("results.scr", EICAR.encode(), "octet-stream"),
-            tenant=True,
-        ),
-    )
+_HELLO = "Hello Bob,\n\nplease find the minutes below. We meet again on Tuesday at ten.\n\nBest wishes\nAnn\n"
+# Some of each kind.
+MAILS: tuple[Mail, ...] = (
+    Mail("Minutes of Tuesday", "Ann Example <ann@example.org>", _HELLO),
+    Mail("Re: Offer for the new windows", "Jonas Berg <jonas@carpenter.example>", _HELLO.replace("minutes", "offer")),
+    Mail("Lunch on Friday?", "Li Wei <li@northwind-school.example>", "Hi Bob,\n\nlunch on Friday at noon?\n\nLi\n"),
+    Mail(
+        "The November newsletter",
+        "Garden Society <news@gardens.example>",
+        "Dear members,\n\nthe winter programme is out. Read it on our site.\n\nTo unsubscribe, answer this mail.\n",
+        headers=(("List-Unsubscribe", "<mailto:leave@gardens.example>"), ("Precedence", "bulk")),
+    ),
+    Mail(
+        "Your mailbox is almost full",
+        "IT Service Desk <helpdesk@mailbox-upgrade.example>",
+        "Your mailbox is 98 % full and will be closed within 24 hours. Confirm your password now to keep it:\n"
+        "https://mailbox-upgrade.example/confirm?user=bob@example.com\n",
+        html="<p>Your mailbox is <b>98 % full</b> and will be closed within 24 hours. Confirm your password now to "
+        'keep it:</p><p><a href="https://mailbox-upgrade.example/confirm?user=bob@example.com">'
+        "https://mail.example.com/settings</a></p>",
+        envelope="bounce@cheap-ads.example",
+    ),
+    Mail(
+        "Invoice 2026-1187, please pay today",
+        "Quick Invoices <billing@quick-invoices.example>",
+        "Dear customer,\n\nour bank details have changed. Please transfer 4,180.00 EUR to the new account today.\n",
+        headers=(("Reply-To", "accounts.dept@freemail.example"),),
+    ),
+    Mail(
+        "Scan from the office printer",
+        "Printer <printer@example.net>",
+        "The document is attached.\n",
+        file=("scan-0042.pdf.exe", EICAR.encode(), "octet-stream"),
+    ),
+    Mail(
+        "Are you at your desk?",
+        "Petra Lindqvist <petra.lindqvist@private-post.example>",
+        "Bob,\n\nare you there? I am in a meeting and cannot talk. I need you to buy five gift cards for a client "
+        "and send me the codes. Keep it between us for now.\n\nPetra\nSent from my phone\n",
+    ),
+    Mail(
+        "A parcel waits for you",
+        "Quick Parcel <track@quick-parcel.example>",
+        "Scan the code in the picture to pay the customs fee.\n",
+        html='<p>Pay the fee to get it.</p><p><a href="https://pay.quick-parcel.example/x">Pay now</a></p>',
+        file=("parcel.png", picture(), "png"),
+    ),
+    Mail("HUGE DISCOUNTS!!! 90 % OFF EVERYTHING!!!", "Deals <deals@cheap-ads.example>", "BUY NOW!!! 100 % FREE!!!\n"),
+    Mail(
+        "Appointments of next week",
+        "Front desk <desk@harbour-clinic.example>",
+        "Dear all,\n\nthe list of next week is in the calendar.\n",
+        to=("ward3@harbour-clinic.example",),
+        tenant=True,
+    ),
+    Mail(
+        "Your payslip for November",
+        "Payroll <payroll@harbour-clinic-pay.example>",
+        "Your salary review is ready. Sign in to see it: https://harbour-clinic-pay.example/login\n",
+        to=("ward3@harbour-clinic.example", "ward4@harbour-clinic.example"),
+        tenant=True,
+    ),
+    Mail(
+        "Results",
+        "Laboratory <lab@results.example>",
+        "See the file.\n",
+        to=("ward3@harbour-clinic.example",),
+        file=("results.scr", EICAR.encode(), "octet-stream"),
+        tenant=True,
+    ),
+)
 
 
 def written(mail: Mail) -> bytes:
@@ -204,7 +199,7 @@ def fill(service: Service, *, history: int = 0) -> Sample:
             remoteAddress="192.0.2.25",
             senderHelo=f"mail.{address(mail).rpartition('@')[2]}",
         )["ggrid"]
-        for mail in mails()
+        for mail in MAILS
     }
     service.ask(lambda store: _remembered(store, tuple(found.values()), history))
     users = service.ask(lambda store: store.users())

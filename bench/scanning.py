@@ -22,6 +22,7 @@ import psutil
 
 from bench import corpus, load
 from bench.ports import free_port
+from gatepost.speedups import describe_speedups
 
 MESSAGES = int(os.environ.get("BENCH_MESSAGES", "1500"))
 SLOW_MESSAGES = 150
@@ -266,8 +267,8 @@ def table(rounds: dict[str, list[Round]], memory: dict[str, float], messages: li
         lines.append(f"| {' | '.join(cells)} |")
     setting = (
         f"{len(messages)} messages, mean {size:.1f} KB, {CONNECTIONS} connections, {ROUNDS} rounds in turns "
-        f"(SpamAssassin: {SLOW_MESSAGES} messages), {psutil.cpu_count()} cores shared with "
-        "the client; means of the rounds."
+        f"(SpamAssassin: {SLOW_MESSAGES} messages), speedups: {describe_speedups()}, {psutil.cpu_count()} cores "
+        "shared with the client; means of the rounds."
     )
     lines = [setting, "", *lines]
     return "\n".join([*lines, "", *ratios(rounds)])

@@ -20,7 +20,7 @@ from statistics import median
 import httpx
 import psutil
 
-from bench.sample import address, mails
+from bench.sample import MAILS, address
 from bench.scanning import pss
 from bench.visiting import PASSWORD, Service
 from gatepost.ids import new_id
@@ -93,7 +93,7 @@ async def _filled(data: Path, last: MessageRecord) -> None:
 def _records(count: int) -> Iterator[MessageRecord]:
     """Results over the last thirty days, the oldest first."""
     chance = random.Random(5)
-    samples = mails()
+    samples = MAILS
     now = int(time.time() * 1000)
     for number in range(count):
         mail = samples[chance.randrange(len(samples))]
