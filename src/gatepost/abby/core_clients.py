@@ -116,7 +116,11 @@ class RemoteCore:
     async def load(self, *, once_free: bool = False) -> Load | Down:
         try:
             response = await self._client.get(f"/load?once={FREE}" if once_free else "/load")
-            return _LOAD.decode(response.content) if response.status_code == 200 else _refused(response.status_code)
+            return (
+                _LOAD.decode(response.content)
+                if response.status_code == 200
+                else _describe_refusal(response.status_code)
+            )
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no load ({type(fault).__name__})", begun=False, refused=_is_refused(fault))
 
@@ -139,7 +143,7 @@ class RemoteCore:
         try:
             async with self._client.stream("POST", order.path, content=content, timeout=timeout) as got:
                 if got.status_code != 200:
-                    return _refused(got.status_code)
+                    return _describe_refusal(got.status_code)
                 if isinstance(order, ExportOrder) and got.headers.get("content-type") == MESSAGE:
                     return cast("R", await _read_bounded(got, MAX_BODY))
                 return read_answer(order, await _read_bounded(got))
@@ -176,7 +180,7 @@ def _read_result(status: int, content: bytes, ggrid: str) -> ScanResult | Full |
     if status == 503:
         return Full(_FULL.decode(content).load)
     if status != 200:
-        return _refused(status)
+        return _describe_refusal(status)
     result = _RESULT.decode(content)
     return result if result.ggrid == ggrid else Down("it answered for another message")
 
@@ -188,6 +192,6 @@ def _is_refused(fault: BaseException | None) -> bool:
     return fault is not None
 
 
-def _refused(status: int) -> Down:
+def _describe_refusal(status: int) -> Down:
     hint = ": is the secret the same on both sides?" if status == 401 else ""
     return Down(f"it answered {status}{hint}", answered=True)

@@ -67,7 +67,7 @@ class HeldMailOnCores:
     async def _release(self, order: ReleaseOrder, before: Release | None) -> ReleaseOutcome | Down:
         """A message is sent once: every other release, later or at the same time, gets the result of that one."""
         if before:
-            return _released(order.ggrid, before)
+            return _describe_release(order.ggrid, before)
         outcome = await self._ask_cores(order)
         return await self._wait_for_release(order.ggrid) if isinstance(outcome, Busy) else outcome
 
@@ -78,7 +78,7 @@ class HeldMailOnCores:
             if mail is None:
                 return NotHeld()
             if mail.release:
-                return _released(ggrid, mail.release)
+                return _describe_release(ggrid, mail.release)
             if mail.state == "held":
                 return NotSent("the next hop did not take the message")
             await asyncio.sleep(POLL_SECONDS)
@@ -108,5 +108,5 @@ class HeldMailOnCores:
         return mail if mail and tenant in (None, mail.record.envelope.tenant) else None
 
 
-def _released(ggrid: str, release: Release) -> Released:
+def _describe_release(ggrid: str, release: Release) -> Released:
     return Released(ggrid, release.time, release.by, release.recipients)

@@ -239,7 +239,7 @@ class ListsApi:
         if isinstance(entries, Failure):
             return entries
         if body.dry_run:
-            return await self._limited(key, self._try_adding(scope, definition, entries))
+            return await self._run_within_limits(key, self._try_adding(scope, definition, entries))
         modified = await self._store.add_entries(scope, definition, entries, _actor(key))
         if isinstance(modified, ListFull):
             return _list_full(modified)
@@ -255,7 +255,7 @@ class ListsApi:
             return _too_many_entries(len(body.entries))
         keys = [definition.key(text) for text in body.entries]
         if body.dry_run:
-            return await self._limited(key, self._try_deleting(scope, definition, keys))
+            return await self._run_within_limits(key, self._try_deleting(scope, definition, keys))
         return _change_response(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
@@ -267,7 +267,9 @@ class ListsApi:
     async def _try_deleting(self, scope: str | None, definition: ListDefinition, keys: list[str]) -> Response:
         return _dry_run_response(await try_deleting(self._store, self._dry_runs, scope, definition, keys))
 
-    async def _limited(self, key: ApiKey, dry_run: Coroutine[None, None, Response | Failure]) -> Response | Failure:
+    async def _run_within_limits(
+        self, key: ApiKey, dry_run: Coroutine[None, None, Response | Failure]
+    ) -> Response | Failure:
         """Run a dry run, if as many of this key and its tenant are not running already."""
         call = self._limits.begin("dry run", _party(key))
         if isinstance(call, Failure):

@@ -82,7 +82,7 @@ def describe_message(record: MessageRecord) -> AnalysedMessage:
         ledger=describe_ledger(report),
         authentication=_describe_authentication(report.authentication),
         files=tuple(_describe_file(file) for file in report.files),
-        release=released(record.ggrid, record.release) if record.release else None,
+        release=describe_release(record.ggrid, record.release) if record.release else None,
     )
 
 
@@ -98,7 +98,7 @@ def describe_ledger(report: Report) -> Ledger:
     )
 
 
-def released(ggrid: str, release: Release) -> MessageRelease:
+def describe_release(ggrid: str, release: Release) -> MessageRelease:
     """A release as the interface shows it."""
     return MessageRelease(ggrid, date_time(release.time), release.by, release.recipients)
 
@@ -175,7 +175,7 @@ class ReleaseApi:
         outcome = await self._held_mail.carry_out(order)
         if isinstance(outcome, Released):
             release = Release(outcome.time, outcome.by, outcome.recipients)
-            return JsonResponse(encode_scanning(released(outcome.ggrid, release)))
+            return JsonResponse(encode_scanning(describe_release(outcome.ggrid, release)))
         return _failure(outcome)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gatepost.abby.messages import describe_message, released
+from gatepost.abby.messages import describe_message, describe_release
 from gatepost.api.scanning import (
     AnalysedMessage,
     AuthenticationOutcome,
@@ -155,7 +155,7 @@ def describe_held_line(mail: HeldMessage) -> HeldLine:
         envelope_recipients=record.envelope.recipients,
         subject=record.report.subject,
         size=record.size,
-        release=released(record.ggrid, mail.release) if mail.release else None,
+        release=describe_release(record.ggrid, mail.release) if mail.release else None,
     )
 
 

@@ -47,7 +47,7 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         tokens=settings.static_api_tokens,
         ready=lambda: _check_storage(shared.store),
         metrics=render_on_demand(shared.registry),
-        observe=metrics.scanned,
+        observe=metrics.observe_scan,
         routes=site.routes,
         error_page=site.error_page,
         strict_transport=isinstance(settings.tls, TlsSettings),

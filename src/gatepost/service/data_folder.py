@@ -94,7 +94,7 @@ class DataFolder(msgspec.Struct, frozen=True):
         """
         with contextlib.ExitStack() as held:
             for service in services:
-                held.enter_context(self._locked(service))
+                held.enter_context(self._lock(service))
             yield
 
     @contextlib.contextmanager
@@ -112,13 +112,13 @@ class DataFolder(msgspec.Struct, frozen=True):
         if not (self.path / f"{service}.lock").exists():
             return False
         try:
-            with self._locked(service):
+            with self._lock(service):
                 return False
         except StartError:
             return True
 
     @contextlib.contextmanager
-    def _locked(self, service: str) -> Iterator[None]:
+    def _lock(self, service: str) -> Iterator[None]:
         file = self.path / f"{service}.lock"
         with _explain_errors(file):
             stream = file.open("a+")

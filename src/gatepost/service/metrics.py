@@ -29,7 +29,7 @@ class AbbyMetrics(Collector):
         self._cores = cores
         self._scans = Timed("gatepost_scan_requests", "Scan requests answered", ("outcome", "decision"))
 
-    def scanned(self, outcome: "ScanResult | Failure", seconds: float) -> None:
+    def observe_scan(self, outcome: "ScanResult | Failure", seconds: float) -> None:
         """Count one request that was answered, with a verdict or with an error code."""
         if isinstance(outcome, Failure):
             self._scans.observe((outcome.error.code, ""), seconds)

@@ -148,8 +148,8 @@ def insert_all(connection: apsw.Connection, records: Sequence[MessageRecord]) ->
         left = len(records) - len(stored)
         chunk = records[len(stored) : len(stored) + (1 << left.bit_length() - 1)]
         stored += _insert_chunk(connection, chunk, fresh)
-    message_search.insert_in_sqlite(connection, [_indexed(uid, record) for uid, record in fresh])
-    traffic.count_in_sqlite(connection, [_counted(record) for _, record in fresh])
+    message_search.insert_in_sqlite(connection, [_index_message(uid, record) for uid, record in fresh])
+    traffic.count_in_sqlite(connection, [_count_message(record) for _, record in fresh])
     return stored
 
 
@@ -228,7 +228,7 @@ def _insert_statement(count: int) -> str:
     return f"INSERT INTO messages ({columns}) VALUES {rows} ON CONFLICT (ggrid) DO NOTHING RETURNING ggrid, id"  # noqa: S608
 
 
-def _indexed(uid: int, record: MessageRecord) -> IndexedMessage:
+def _index_message(uid: int, record: MessageRecord) -> IndexedMessage:
     report = record.report
     return (record.completed, uid, record.envelope.tenant, report.verdict, report.decision, _texts(record))
 
@@ -238,7 +238,7 @@ def _texts(record: MessageRecord) -> IndexedTexts:
     return index_texts(envelope.sender, envelope.recipients, report.subject, report.tags)
 
 
-def _counted(record: MessageRecord) -> CountedMessage:
+def _count_message(record: MessageRecord) -> CountedMessage:
     report = record.report
     return (
         *(record.envelope.tenant, report.verdict, report.decision),

@@ -14,16 +14,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from gatepost.store.engine import (
-    Engine,
-    Read,
-    Rollback,
-    Row,
-    StoreCounters,
-    Work,
-    cancel_read,
-    in_sqlite,
-)
+from gatepost.store.engine import Engine, Read, Rollback, Row, StoreCounters, Work, cancel_read, in_sqlite
 from gatepost.store.errors import StorageError
 from gatepost.store.sqlite_file import Writer, bind, explain_errors, open_file, open_reader, run_work
 

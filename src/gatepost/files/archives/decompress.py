@@ -54,7 +54,7 @@ class _ZlibDecompressor:
         return self._inner.decompress(data or self._inner.unconsumed_tail, max_length)
 
 
-def stored(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
+def read_stored(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """Return data that is not packed at all, up to the limit."""
     return bytes(data[:limit]), "size" if len(data) > limit else None
 

@@ -135,7 +135,7 @@ _END = Struct("<4xHHHHIIH")
 _END64 = Struct("<QQ")
 _AES = 99
 _METHODS = {
-    0: decompress.stored,
+    0: decompress.read_stored,
     8: decompress.deflate,
     12: decompress.bzip2,
     14: decompress.zip_lzma,
