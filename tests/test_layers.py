@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("files", "auth", "sender_history"),
     ("lists", "textmodel", "view"),
     ("settings",),
-    ("logs", "report", "findings"),
+    ("logs", "report", "findings", "reputation"),
     ("strengths", "verdict"),
     ("checks",),
     ("stages",),

@@ -19,8 +19,8 @@ from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
 from gatepost.service.first_start import ABBY_YML, GUARD_YML
-from gatepost.settings.keys import AbbySettings, GuardSettings, Section
-from gatepost.settings.values import Bytes, Days, Milliseconds
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.values import Bytes, Days, Milliseconds, Section
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 

@@ -21,14 +21,16 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     message = stages.read_message(raw)
     facets = stages.collect_facets(message, envelope)
     words, signature = stages.sign_text(message)
-    authentication, history, campaign = yield from stages.ask_about_sender(message, envelope, facets, signature)
+    sender = yield from stages.ask_about_sender(message, envelope, facets, signature)
+    authentication, history, campaign, reputation = sender
     files = stages.open_files(message)
     files = stages.find_qr_codes(files)
     files = stages.match_yara_rules(files)
     message = stages.add_document_texts(message, files)
     context.mark("lists")
     subjects = find_subjects(message, envelope, authentication, files)
-    hits, antivirus, history = yield from stages.ask_about_content(subjects, files, history)
+    content = yield from stages.ask_about_content(subjects, files, history, reputation)
+    hits, antivirus, history, reputation = content
     if hits.failed:
         failure = Outcome("lists", "failed", "storage is down")
         return undecided("the lists could not be read", (*stages.outcomes, failure))
@@ -43,6 +45,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         sender_history=history,
         models=context.models,
         campaign=campaign,
+        reputation=reputation,
         words=words,
     )
     findings = stages.run_checks(reading)

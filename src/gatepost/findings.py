@@ -14,7 +14,7 @@ from gatepost.files.values import File
 from gatepost.kinds import Finding, Kind
 from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
-from gatepost.questions import Antivirus, Campaign
+from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import NO_HISTORY, SenderHistory
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
@@ -53,6 +53,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     sender_history: SenderHistory = NO_HISTORY
     models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     campaign: Campaign = Campaign()
+    reputation: Reputation = Reputation()
     words: list[str] | None = None
 
     @cached_property
@@ -110,7 +111,8 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     def signs(self) -> frozenset[str]:
         """What there is to look at, for checks that look at nothing else: a `link`, an `attachment` (whatever is not a
         body of text), a `link-in-file`, a `trait` of a file, something `unread`, a `defect` of the message, a
-        `signature`, a `reply-to`, someone `protected`, what is `remembered` of others, an `antivirus`."""
+        `signature`, a `reply-to`, someone `protected`, what is `remembered` of others, a `reputation`, an
+        `antivirus`."""
         there = {
             "link": self.links,
             "defect": self.message.defects,
@@ -118,6 +120,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
             "reply-to": self.message.reply_to,
             "protected": self.protected.people or self.protected.own_domains,
             "remembered": self.sender_history.ready or self.sender_history.hosts,
+            "reputation": self.reputation.listings or self.reputation.silent,
             "antivirus": self.antivirus.status != "off",
         }
         found = {sign for sign, value in there.items() if value}

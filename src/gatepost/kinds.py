@@ -100,6 +100,30 @@ HOST_DYNAMIC_NAME = Kind("host:dynamic-name", "The sending host is a dial-up or 
 HOST_FALSE_NAME = Kind("host:false-name", "The sending host's reverse DNS name does not lead back to it")
 HOST_NO_NAME = Kind("host:no-name", "The sending host has no reverse DNS name")
 
+# Reputation: what the operator's DNS zones say (RFC 5782).
+REPUTATION_ALLOWED_HOST = Kind("reputation:allowed-host", "The sending host is on a DNS allow list")
+REPUTATION_DYNAMIC_HOST = Kind(
+    "reputation:dynamic-host",
+    "A DNS block list says that the sending host is an access line, not a mail server",
+)
+REPUTATION_LISTED_ADDRESS = Kind("reputation:listed-address", "An address of the message is on a DNS block list")
+REPUTATION_LISTED_FILE = Kind("reputation:listed-file", "A file is listed as harmful by a DNS zone of file hashes")
+REPUTATION_LISTED_HOST = Kind("reputation:listed-host", "The sending host is on a DNS block list")
+REPUTATION_LISTED_LINK = Kind("reputation:listed-link", "A link leads to a domain that is on a DNS block list")
+REPUTATION_LISTED_SENDER = Kind("reputation:listed-sender", "The sender's domain is on a DNS block list")
+REPUTATION_MALWARE_LINK = Kind(
+    "reputation:malware-link", "A link leads to a domain that a DNS block list names for malware"
+)
+REPUTATION_NEW_LINK = Kind("reputation:new-link", "A link leads to a domain that was registered lately")
+REPUTATION_NEW_SENDER = Kind("reputation:new-sender", "The sender's domain was registered lately")
+REPUTATION_NO_ANSWER = Kind("reputation:no-answer", "A reputation zone could not be asked")
+REPUTATION_PHISHING_LINK = Kind(
+    "reputation:phishing-link", "A link leads to a domain that a DNS block list names for phishing"
+)
+REPUTATION_PHISHING_SENDER = Kind(
+    "reputation:phishing-sender", "The sender's domain is on a DNS block list for phishing or malware"
+)
+
 # Header fields: how the header was written.
 HEADER_BAD_MESSAGE_ID = Kind("header:bad-message-id", "The Message-ID is malformed")
 HEADER_BORROWED_MESSAGE_ID = Kind("header:borrowed-message-id", "The Message-ID imitates one of a large mail provider")

@@ -154,8 +154,51 @@ class Sightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
     claimed: tuple[FacetAge, ...] = ()
 
 
-Question: TypeAlias = Dns | Lookup | AskSightings | AskAntivirus | AskCampaign
-Answer: TypeAlias = DnsAnswer | LookupAnswer | Sightings | Antivirus | Campaign
+# Values of one message that reputation zones are asked about.
+MAX_REPUTATION_VALUES = 60
+ReputationSubject = Literal["host", "link", "sender", "address", "file"]
+_Value: TypeAlias = Annotated[str, msgspec.Meta(max_length=320)]
+
+
+class ReputationValue(msgspec.Struct, frozen=True, array_like=True):
+    """One value of a message: an IP address, the host of a link, a sender's domain, an address, or the SHA-256 of a
+    file. `digest` is another digest of the file, such as `md5:…`, for zones that list those."""
+
+    subject: ReputationSubject
+    value: _Value
+    digest: _Value = ""
+
+
+class AskReputation(msgspec.Struct, frozen=True, tag_field="asks", tag="reputation"):
+    """What do the reputation zones say of these values? guard knows the zones and builds the names that DNS is asked
+    for: an analysis learns neither a zone's name in DNS nor its key. `keys` are those of the values in lists that have
+    entries, as in `Lookup`: what an operator allows is asked of nobody."""
+
+    values: Annotated[tuple[ReputationValue, ...], msgspec.Meta(max_length=MAX_REPUTATION_VALUES)]
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Listing(msgspec.Struct, frozen=True, array_like=True):
+    """What one zone says of a value: its answer, what that means by the settings, and how much of the weight counts."""
+
+    subject: ReputationSubject
+    value: str
+    zone: str
+    answer: str
+    means: str
+    strength: float = 1.0
+    text: str = ""
+
+
+class Reputation(msgspec.Struct, frozen=True, tag_field="asks", tag="reputation"):
+    """What all zones say. `silent` are zones that are not believed now, each with the reason."""
+
+    listings: tuple[Listing, ...] = ()
+    silent: tuple[tuple[str, str], ...] = ()
+
+
+Question: TypeAlias = Dns | Lookup | AskSightings | AskAntivirus | AskCampaign | AskReputation
+Answer: TypeAlias = DnsAnswer | LookupAnswer | Sightings | Antivirus | Campaign | Reputation
 Questions: TypeAlias = tuple[Question, ...]
 Answers: TypeAlias = tuple[Answer, ...]
 Analysis: TypeAlias = Generator[Questions, Answers, T]

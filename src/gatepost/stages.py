@@ -40,10 +40,13 @@ from gatepost.questions import (
     Lookup,
     LookupAnswer,
     Questions,
+    Reputation,
+    ReputationValue,
     Sightings,
     together,
 )
 from gatepost.report import Outcome
+from gatepost.reputation import collect_file_values, collect_values, join, make_question
 from gatepost.sender_history import (
     NO_HISTORY,
     Facets,
@@ -86,6 +89,7 @@ STAGES: tuple[str, ...] = (
     "parse",
     "sender-history",
     "campaign",
+    "reputation",
     "authenticate",
     "files",
     "pictures",
@@ -107,8 +111,8 @@ class Context(msgspec.Struct, frozen=True):
 
     `skip` names stages that broke a worker, each with what happened. `checks`, unless it is empty, names the only
     checks that run; `extra` are checks that run after the registered ones. `rules` are the operator's YARA rules.
-    `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about. `models` are the text
-    models of the deployment.
+    `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about, and `reputation` what the
+    operator's reputation zones list. `models` are the text models of the deployment.
     """
 
     now: float
@@ -123,6 +127,7 @@ class Context(msgspec.Struct, frozen=True):
     sender_history: bool = False
     models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     campaigns: bool = False
+    reputation: tuple[str, ...] = ()
 
 
 class Stages:
@@ -131,6 +136,7 @@ class Stages:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.outcomes: list[Outcome] = []
+        self._asked_about: tuple[ReputationValue, ...] = ()
 
     def read_message(self, raw: bytes) -> Message:
         """Parse the message. `mail.reader.read` is total: it raises for no input."""
@@ -152,18 +158,37 @@ class Stages:
 
     def ask_about_sender(
         self, message: Message, envelope: Envelope, facets: Facets | None, signature: Signature
-    ) -> Analysis[tuple[Authentication, SenderHistory, Campaign]]:
-        """Authenticate the sender, and ask for its history and for near-duplicates of the message.
+    ) -> Analysis[tuple[Authentication, SenderHistory, Campaign, Reputation]]:
+        """Authenticate the sender, and ask for its history, for near-duplicates of the message, and for reputation.
 
-        All three ask in the same steps, since every further step is a round trip to guard.
+        All four ask in the same steps, since every further step is a round trip to guard.
         """
         askings: tuple[Any, ...] = (
             self._authenticate(message, envelope),
             _ask_history(facets),
             _ask_campaign(signature),
+            self._ask_reputation(self._collect_values(message, envelope)),
         )
-        authentication, history, campaign = yield from together(*askings)
-        return authentication, history, campaign
+        authentication, history, campaign, reputation = yield from together(*askings)
+        return authentication, history, campaign, reputation
+
+    def _collect_values(self, message: Message, envelope: Envelope) -> tuple[ReputationValue, ...]:
+        """What zones are asked about; nothing where there is no zone."""
+        nothing: tuple[ReputationValue, ...] = ()
+        if not (wanted := self.context.reputation):
+            return nothing
+        lists = self.context.lists
+        relays, own = (lists.relays,), lists.own_domains
+        values = self._run("reputation", lambda: collect_values(message, envelope, wanted, relays, own), nothing)
+        self._asked_about = values
+        return values
+
+    def _ask_reputation(self, values: tuple[ReputationValue, ...]) -> Analysis[Reputation]:
+        """Ask what reputation zones say of these values."""
+        if not values:
+            return Reputation()
+        (answer,) = yield (make_question(values, self.context.lists.source.keyed),)
+        return answer if isinstance(answer, Reputation) else Reputation()
 
     def _authenticate(self, message: Message, envelope: Envelope) -> Asking[Authentication]:
         stage = "authenticate"
@@ -199,24 +224,35 @@ class Stages:
         return self._run("yara", lambda: mark_matches(files, rules), files) if rules else files
 
     def ask_about_content(
-        self, subjects: tuple[Subject, ...], files: Sequence[File], history: SenderHistory
-    ) -> Analysis[tuple[LookupAnswer, Antivirus, SenderHistory]]:
-        """Ask for list entries that the message hits, for the antivirus, and for the history of links in files.
+        self, subjects: tuple[Subject, ...], files: Sequence[File], history: SenderHistory, reputation: Reputation
+    ) -> Analysis[tuple[LookupAnswer, Antivirus, SenderHistory, Reputation]]:
+        """Ask for list entries that the message hits, for the antivirus, and for history and reputation of its files.
 
         Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
         """
         keys = collect_keys(subjects, self.context.lists.source.keyed)
         in_files = _facets_of_files(files, history) if self.context.sender_history else Facets()
+        values = self._collect_file_values(files)
         asked: Questions = (
             *((Lookup(keys),) if keys else ()),
             *((AskAntivirus(),) if self.context.antivirus else ()),
             *((history_question(in_files),) if in_files.hosts else ()),
+            *((make_question(values, self.context.lists.source.keyed),) if values else ()),
         )
         answers = (yield asked) if asked else ()
         hits = next((each for each in answers if isinstance(each, LookupAnswer)), LookupAnswer())
         antivirus = next((each for each in answers if isinstance(each, Antivirus)), Antivirus())
         known = next((each for each in answers if isinstance(each, Sightings)), Sightings())
-        return hits, antivirus, add_hosts(history, read_history(in_files, known))
+        said = next((each for each in answers if isinstance(each, Reputation)), Reputation())
+        return hits, antivirus, add_hosts(history, read_history(in_files, known)), join(reputation, said)
+
+    def _collect_file_values(self, files: Sequence[File]) -> tuple[ReputationValue, ...]:
+        """What zones are asked about the files; most messages have none."""
+        nothing: tuple[ReputationValue, ...] = ()
+        if not (wanted := self.context.reputation) or not any(file.names or file.links for file in files):
+            return nothing
+        own, known = self.context.lists.own_domains, self._asked_about
+        return self._run("reputation", lambda: collect_file_values(files, wanted, own, known), nothing)
 
     def find_protected(self, authentication: Authentication) -> Protected:
         """Who may not be imitated, and whether the sending host is one of the operator's own relays."""

@@ -14,7 +14,7 @@ from gatepost.findings import Check, Protected, Reading
 from gatepost.kinds import Finding
 from gatepost.mail.message import Defect, Envelope, Link, Message
 from gatepost.names import Address
-from gatepost.questions import Antivirus
+from gatepost.questions import Antivirus, Reputation
 from gatepost.sender_history import SenderHistory
 from gatepost.stages import Context
 
@@ -28,6 +28,7 @@ SIGNS = {
     "reply-to": Reading(Message(reply_to=(Address("", "ann", "a.example"),))),
     "protected": Reading(protected=Protected(own_domains=frozenset({"a.example"}))),
     "remembered": Reading(sender_history=SenderHistory(ready=True)),
+    "reputation": Reading(reputation=Reputation(silent=(("block", "it does not answer"),))),
     "antivirus": Reading(antivirus=Antivirus("clean")),
     "attachment": Reading(files=(File("1", b"%PDF-", "pdf", "0"),)),
     "trait": Reading(files=(File("1", b"text", "text", "0", traits=(Trait("macro"),)),)),

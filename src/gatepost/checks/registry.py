@@ -22,6 +22,7 @@ from gatepost.checks.sender.history import broken_habit, first_contact, stranger
 from gatepost.checks.sender.host_names import host_names
 from gatepost.checks.sender.lookalikes import homograph, lookalike
 from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
+from gatepost.checks.sender.reputation import reputation
 from gatepost.checks.text.evasion import filter_evasion, image_only
 from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
 from gatepost.checks.text.learned import campaign, text_model
@@ -49,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     random_name,
     free_names,
     host_names,
+    reputation,
     message_id,
     date_field,
     bulk_tools,

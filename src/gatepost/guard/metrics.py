@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from gatepost.guard.admission import AdmissionCounters
 from gatepost.guard.answers.dns import DnsCounters
+from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
 from gatepost.metrics import Timed
 from gatepost.report import Report
@@ -93,6 +94,29 @@ class GuardMetrics(Collector):
         yield _counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
         yield _counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
         yield _counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
+
+
+class CountsZones(Protocol):
+    def counters(self) -> tuple[ZoneCounters, ...]: ...
+
+
+class ReputationMetrics(Collector):
+    """The metrics of a core's reputation zones, by the names that the settings give them."""
+
+    def __init__(self, zones: CountsZones) -> None:
+        self._zones = zones
+
+    def collect(self) -> Iterator[Metric]:
+        asked = CounterMetricFamily("gatepost_reputation_questions", "Values asked about", labels=("zone",))
+        listed = CounterMetricFamily("gatepost_reputation_listings", "Values that were listed", labels=("zone",))
+        failed = CounterMetricFamily("gatepost_reputation_failures", "Questions without an answer", labels=("zone",))
+        muted = GaugeMetricFamily("gatepost_reputation_muted", "1 if the zone is not believed now", labels=("zone",))
+        for each in self._zones.counters():
+            asked.add_metric((each.zone,), each.asked)
+            listed.add_metric((each.zone,), each.listed)
+            failed.add_metric((each.zone,), each.failed)
+            muted.add_metric((each.zone,), each.muted)
+        yield from (asked, listed, failed, muted)
 
 
 class CountsSenderHistory(Protocol):

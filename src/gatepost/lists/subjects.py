@@ -12,6 +12,7 @@ import msgspec
 from gatepost.lists.addresses import list_sender_keys
 from gatepost.lists.entries import limit_keys, list_network_keys
 from gatepost.lists.links import list_url_keys
+from gatepost.questions import ReputationValue
 
 Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
 _KIND: dict[Role, str] = {
@@ -58,3 +59,17 @@ def collect_keys(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tupl
             continue
         by_kind.setdefault(subject.kind, {}).update(dict.fromkeys(subject.keys))
     return tuple((kind, tuple(keys)) for kind, keys in by_kind.items())
+
+
+def subject_of_value(value: ReputationValue) -> Subject:
+    """Return what reputation zones are asked about as a subject of lists: an entry that allows it keeps it private."""
+    match value.subject:
+        case "host" | "file":
+            return Subject(value.subject, value.value, "")
+        case "link":
+            return Subject("link", f"https://{value.value}/", "")
+        case "sender":
+            # Any mailbox will do: only entries for the domain are meant.
+            return Subject("from", f"-@{value.value}", "")
+        case "address":
+            return Subject("from", value.value, "")

@@ -23,9 +23,10 @@ from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
+from gatepost.guard.answers.reputation import ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.guard.http_source import HoldingCore, build_rest_app
-from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, SenderHistoryMetrics
+from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMetrics, SenderHistoryMetrics
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard
@@ -130,13 +131,16 @@ def build_guard(
     lists = ListAnswers(store)
     antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
     histories = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
-    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, sender_histories=histories)
+    reputation = ReputationZones(settings.reputation.zones, lists)
+    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, sender_histories=histories, reputation=reputation)
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
-    pool_settings = _pool_settings(settings, models, fault_injection)
+    pool_settings = _pool_settings(settings, reputation.wanted(), models, fault_injection)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
     registry.register(metrics)
+    if settings.reputation.zones:
+        registry.register(ReputationMetrics(reputation))
     if histories:
         registry.register(SenderHistoryMetrics(histories))
     return Guard(
@@ -151,7 +155,9 @@ def build_guard(
     )
 
 
-def _pool_settings(settings: GuardSettings, models: str, fault_injection: str) -> PoolSettings:
+def _pool_settings(
+    settings: GuardSettings, reputation: tuple[str, ...], models: str, fault_injection: str
+) -> PoolSettings:
     return PoolSettings(
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
@@ -162,6 +168,7 @@ def _pool_settings(settings: GuardSettings, models: str, fault_injection: str) -
         rules=settings.yara.folder if settings.yara else None,
         models=models,
         antivirus=settings.clamd is not None,
+        reputation=reputation,
     )
 
 

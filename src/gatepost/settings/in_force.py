@@ -11,10 +11,9 @@ from pydantic_core import PydanticUndefined
 
 from gatepost.settings.document import Key
 from gatepost.settings.faults import render_key
-from gatepost.settings.keys import Section
-from gatepost.settings.values import HIDDEN, hide_credentials
+from gatepost.settings.values import HIDDEN, Section, hide_credentials
 
-SECRET_KEYS = frozenset({"secret", "token", "password"})
+SECRET_KEYS = frozenset({"secret", "token", "password", "queryKey"})
 
 
 def differing_settings(settings: Section) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 
+from gatepost.settings.reputation import ReputationSettings
 from gatepost.settings.values import (
     Bytes,
     ClamdAddress,
@@ -30,21 +31,10 @@ from gatepost.settings.values import (
     Port,
     QuarantineUrl,
     Secret,
+    Section,
     StorageUrl,
     TenantUid,
 )
-
-
-class Section(BaseModel):
-    """Strict: no coercion, no unknown keys, no changes after reading.
-
-    `old_names` maps keys that a file may still use to the keys that replaced them.
-    """
-
-    old_names: ClassVar[Mapping[str, str]] = {}
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
-
 
 _LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
 
@@ -224,7 +214,7 @@ class MetricsSettings(Section):
 class GuardSettings(Section):
     """`guard/core/guard.yml`: the core."""
 
-    old_names = {"acquaintance": "senderHistory"}
+    old_names: ClassVar[Mapping[str, str]] = {"acquaintance": "senderHistory"}
 
     main_worker_count: Count = Field(
         20, description="number of messages that the core processes at once; default of the two keys below"
@@ -259,6 +249,9 @@ class GuardSettings(Section):
     )
     yara: YaraSettings | None = Field(None, description="YARA rules of the operator; off if not set")
     clamd: ClamdSettings | None = Field(None, description="ClamAV; off if not set")
+    reputation: ReputationSettings = Field(
+        ReputationSettings(), description="DNS zones that are asked about hosts, domains, addresses and files"
+    )
     tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
     policy: PolicySettings = Field(PolicySettings(), description="changes of the shipped policy")
     storage: StorageSettings = Field(StorageSettings(), description="the database")

@@ -1,4 +1,4 @@
-"""Types of configuration values, with a check and an error message for each.
+"""Types of configuration values, with a check and an error message for each, and `Section`, which holds values.
 
 Each type is a text or number with a validator, which raises `ValueError` with the end of a sentence that starts with
 the key ("must be …"). Files and folders are made absolute against the folder of the configuration file, which is in
@@ -8,12 +8,13 @@ the validation context.
 import ipaddress
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
+from pydantic.alias_generators import to_camel
 
 from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
@@ -31,6 +32,17 @@ _HOST_NAME = re.compile(
 _WIDEST = {4: 8, 6: 16}
 _PLACEHOLDER = re.compile(r"\{[^{}]*+\}|<[^<>]*+>")
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
+
+
+class Section(BaseModel):
+    """Strict: no coercion, no unknown keys, no changes after reading.
+
+    `old_names` maps keys that a file may still use to the keys that replaced them.
+    """
+
+    old_names: ClassVar[Mapping[str, str]] = {}
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 def split_address(text: str, default_port: int) -> tuple[str, int]:

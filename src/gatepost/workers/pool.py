@@ -35,8 +35,8 @@ _log = structlog.get_logger("gatepost.workers")
 
 class PoolSettings(msgspec.Struct, frozen=True):
     """Times in seconds, memory in bytes over what an idle worker holds. `rules` is a folder of YARA rules, `models` one
-    of text models, `antivirus` whether there is one to ask. `fault_injection` is for tests only: a Python file that
-    makes workers misbehave."""
+    of text models, `antivirus` whether there is one to ask, `reputation` what zones are asked about. `fault_injection`
+    is for tests only: a Python file that makes workers misbehave."""
 
     processes: int
     analysis_timeout: float
@@ -47,6 +47,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
     rules: str | None = None
     models: str = ""
     antivirus: bool = False
+    reputation: tuple[str, ...] = ()
 
     @property
     def stage_seconds(self) -> float:
@@ -236,6 +237,7 @@ class WorkerPool:
             policy.key,
             attempt.job.purpose,
             attempt.job.index,
+            self._settings.reputation,
         )
         worker.channel.send(
             *(protocol.pack_frame(Frame.SNAPSHOT, 0, snapshot) for snapshot in snapshots),

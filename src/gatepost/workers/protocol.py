@@ -67,8 +67,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     """One message to analyse; its bytes follow in a frame of their own.
 
     `lists` and `policy` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers that an
-    attempt before this one was given; `antivirus` says whether there is one to ask. With another `purpose` the message
-    is not judged but shown, or the picture with that `index` in it.
+    attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are asked
+    about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it.
     """
 
     envelope: Envelope
@@ -80,6 +80,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     policy: str = "policy"
     purpose: Purpose = "judge"
     index: int = 0
+    reputation: tuple[str, ...] = ()
 
 
 class StepAnswers(msgspec.Struct, frozen=True, array_like=True):

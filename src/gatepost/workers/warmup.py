@@ -38,6 +38,7 @@ from gatepost.questions import (
     Antivirus,
     AskAntivirus,
     AskCampaign,
+    AskReputation,
     AskSightings,
     Campaign,
     Dns,
@@ -47,6 +48,7 @@ from gatepost.questions import (
     LookupAnswer,
     Question,
     Questions,
+    Reputation,
     Sightings,
 )
 from gatepost.report import Report
@@ -159,6 +161,8 @@ def _answer_to(question: Question) -> Answer:
         return Antivirus()
     if isinstance(question, AskCampaign):
         return Campaign()
+    if isinstance(question, AskReputation):
+        return Reputation()
     if isinstance(question, AskSightings):
         return Sightings(True, (FacetAge(),) * len(question.keys), (FacetAge(1, 9),) * 2, (FacetAge(),) * 2)
     records = _ZONE.get(question)

@@ -117,6 +117,7 @@ class Worker:
             lists=(self._lists.get(job.lists) if job.lists else None) or NO_LISTS,
             rules=self._data.rules,
             antivirus=job.antivirus,
+            reputation=job.reputation,
             sender_history=True,
             models=self._data.models,
             campaigns=True,

@@ -20,7 +20,8 @@ Fault = Literal["silent", "servfail", "refused", "truncated", "garbage"]
 TYPES = {"A": 1, "CNAME": 5, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28}
 NUMBERS = {number: name for name, number in TYPES.items()}
 
-ZONE: dict[str, dict[str, list[str | bytes]] | Fault] = {
+Zone = dict[str, dict[str, list[str | bytes]] | Fault]
+ZONE: Zone = {
     "host.test": {"A": ["192.0.2.1", "192.0.2.2"], "AAAA": ["2001:db8::1"], "MX": ["10 mx.test", "20 mx2.test"]},
     "alias.test": {"CNAME": ["host.test"], "A": ["192.0.2.1"]},
     "dangling.test": {"CNAME": ["nowhere.test"]},
@@ -53,10 +54,10 @@ def rdata(kind: str, value: str | bytes) -> bytes:
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers from ZONE over UDP and TCP, with a TTL, and counts."""
+    """Answers from a zone over UDP and TCP, with a TTL, and counts."""
 
-    def __init__(self, ttl: int) -> None:
-        self.ttl = ttl
+    def __init__(self, ttl: int, zone: Zone) -> None:
+        self.ttl, self.zone = ttl, zone
         self.asked: Counter[tuple[str, str]] = Counter()
         self.by_tcp = 0
         self.open = asyncio.Event()
@@ -93,7 +94,7 @@ class NameServer(asyncio.DatagramProtocol):
             end += data[end] + 1
         name, kind = ".".join(labels).lower(), NUMBERS[struct.unpack(">H", data[end + 1 : end + 3])[0]]
         self.asked[name, kind] += 1
-        question, entry = data[12 : end + 5], ZONE.get(name)
+        question, entry = data[12 : end + 5], self.zone.get(name)
         match entry:
             case "silent":
                 return b""
@@ -122,9 +123,9 @@ class NameServer(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def resolving(
-    ttl: int = 300, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
+    ttl: int = 300, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic, zone: Zone = ZONE
 ) -> AsyncIterator[tuple[Resolver, NameServer]]:
-    loop, server, port = asyncio.get_running_loop(), NameServer(ttl), free_port()
+    loop, server, port = asyncio.get_running_loop(), NameServer(ttl, zone), free_port()
     async with AsyncExitStack() as stack:
         listener = await asyncio.start_server(server.tcp, "127.0.0.1", port)
         stack.callback(listener.close)

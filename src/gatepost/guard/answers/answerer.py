@@ -6,11 +6,12 @@ share, whatever is still open is answered "failed", which the analysis reports a
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ReadableBody
+from gatepost.guard.answers.reputation import Inquiry, ReputationZones
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answer,
@@ -18,6 +19,7 @@ from gatepost.questions import (
     Antivirus,
     AskAntivirus,
     AskCampaign,
+    AskReputation,
     AskSightings,
     Dns,
     DnsAnswer,
@@ -25,6 +27,7 @@ from gatepost.questions import (
     LookupAnswer,
     Question,
     Questions,
+    Reputation,
     Sightings,
 )
 
@@ -98,18 +101,21 @@ class Answerer:
         lists: AnswersLookups | None = None,
         antivirus: ScansForMalware | None = None,
         sender_histories: AnswersSightings | None = None,
+        reputation: ReputationZones | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
         self._lists = lists or NoLists()
         self._antivirus = antivirus
         self._sender_histories = sender_histories or NoSenderHistory()
+        self._reputation = reputation
         self._campaigns = Campaigns()
         self._used: dict[str, float] = {}
 
     async def answer(self, job: QuestionedJob, questions: Questions) -> Answers:
         """Return one answer for each question, in their order."""
         found: dict[Question, Answer] = {}
-        missing: list[Dns] = []
+        dns: dict[Dns, None] = {}
+        inquiries: dict[AskReputation, tuple[Inquiry, ...]] = {}
         for question in dict.fromkeys(questions):
             if isinstance(question, AskAntivirus):
                 found[question] = await self._scan(job)
@@ -120,14 +126,33 @@ class Answerer:
                 found[question] = await self._lists.answer(job.envelope.tenant, question)
             elif isinstance(question, AskSightings):
                 found[question] = await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
-            elif known := self._resolver.known(question):
+            elif isinstance(question, AskReputation):
+                inquiries[question] = await self._inquire(job, question)
+                dns.update(dict.fromkeys(inquiry.question for inquiry in inquiries[question]))
+            else:
+                dns[question] = None
+        resolved = await self._resolve(job.ggrid, dns)
+        found.update(resolved.items())
+        for question, asked in inquiries.items():
+            found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()
+        return tuple(found[question] for question in questions)
+
+    async def _inquire(self, job: QuestionedJob, question: AskReputation) -> tuple[Inquiry, ...]:
+        return await self._reputation.inquire(job.envelope.tenant, question) if self._reputation else ()
+
+    async def _resolve(self, ggrid: str, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
+        """Return the answers of DNS: those that take no waiting, and then the others, which go out together."""
+        found: dict[Dns, DnsAnswer] = {}
+        missing: list[Dns] = []
+        for question in questions:
+            if known := self._resolver.known(question):
                 found[question] = known
             else:
                 missing.append(question)
         if missing:
-            looked_up = await self._within_share(job.ggrid, missing)
+            looked_up = await self._within_share(ggrid, missing)
             found.update((question, looked_up.get(question, FAILED)) for question in missing)
-        return tuple(found[question] for question in questions)
+        return found
 
     async def _scan(self, job: QuestionedJob) -> Antivirus:
         """What the antivirus says of the job's message; "off" where there is none, whatever a worker may ask."""

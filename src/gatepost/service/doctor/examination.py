@@ -27,6 +27,7 @@ from gatepost.service.doctor.machine import (
     check_speedups,
     check_suffix_list,
     check_workers,
+    check_zones,
 )
 from gatepost.service.doctor.mail_path import check_certificates, check_mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
@@ -54,6 +55,8 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     rows += [check_data_folder(data), check_workers(unsealed=bool(guard and guard.unsealed))]
     rows.append(check_dns(guard.dns if guard else DnsSettings()))
     rows.append(check_archives())
+    if guard and guard.reputation.zones:
+        rows += check_zones(guard.dns, guard.reputation.zones)
     if guard and guard.clamd:
         rows.append(check_antivirus(guard.clamd.address))
     if read:

@@ -12,28 +12,35 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 import gatepost
-from gatepost.questions import Dns
+from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.service.plan import bind, close_sockets, render_address
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import DnsSettings, TlsSettings
+from gatepost.settings.reputation import ZoneSettings
 from gatepost.settings.values import HIDDEN
 from gatepost.speedups import native
 from gatepost.store.second_factors import KEY_FILE
+
+if TYPE_CHECKING:
+    from gatepost.guard.answers.zones import Zone
 
 LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
 SUFFIX_LIST_DAYS = 365
 DNS_NAME = "example.com"
+# Stands for the test entry of zones that have none; it is answered without asking.
+NO_TEST_ENTRY = ""
 # A worker's seal, tried in a process that is thrown away; its socket is descriptor 0 as in a worker.
 SEAL_TEST = """\
 import msgspec, os, socket
@@ -178,6 +185,45 @@ def check_dns(settings: DnsSettings) -> DoctorRow:
         advice = "name others with dns.nameservers; without DNS no sender can be authenticated"
         return DoctorRow("dns", "fail", f"{who} did not answer within {settings.timeout} ms", advice)
     return DoctorRow("dns", "ok", f"{who} answered in {milliseconds:.0f} ms")
+
+
+def check_zones(dns: DnsSettings, zones: Sequence[ZoneSettings]) -> list[DoctorRow]:
+    """Check each reputation zone by the entries that every zone has, and that none has (RFC 5782 section 5)."""
+    from gatepost.guard.answers.dns import Resolver
+    from gatepost.guard.answers.zones import Zone
+
+    async def ask() -> list[DoctorRow]:
+        resolver = Resolver(dns.nameservers, dns.timeout / 1000)
+        rows = []
+        for zone in map(Zone, zones):
+            names = zone.test_names() or (NO_TEST_ENTRY, zone.name_of(ReputationValue("file", "0" * 64)) or "")
+            answers = await asyncio.gather(*(resolver.ask(Dns(name, "A")) for name in names))
+            rows.append(_judge_zone(zone, *answers))
+        await resolver.close()
+        return rows
+
+    return asyncio.run(ask())
+
+
+def _judge_zone(zone: "Zone", listed: DnsAnswer, unlisted: DnsAnswer) -> DoctorRow:
+    """Judge a zone by its answers for the entry that it must have and the one that it must not have."""
+    from gatepost.guard.answers.zones import ZoneFaultError
+
+    title = f"zone {zone.name}"
+    if "failed" in (listed.status, unlisted.status):
+        return DoctorRow(title, "fail", "it does not answer", "correct reputation.zones, or ask its operator")
+    try:
+        zone.read((*listed.records, *unlisted.records))
+    except ZoneFaultError as fault:
+        return DoctorRow(title, "fail", f"{fault}", "use name servers of your own, or a key of a subscription")
+    if unlisted.status == "found":
+        return DoctorRow(title, "fail", "it lists what no zone may list", "remove it: it would list everything")
+    if zone.settings.asks == "hash":
+        return DoctorRow(title, "ok", "it answers; zones of hashes have no test entry")
+    if listed.status != "found":
+        advice = "check the name of the zone; some zones have other test entries than RFC 5782 asks for"
+        return DoctorRow(title, "warn", "it answers, but does not list its test entry", advice)
+    return DoctorRow(title, "ok", f"it lists its test entry ({', '.join(listed.records)}) and not its counterpart")
 
 
 def check_archives() -> DoctorRow:

@@ -1,0 +1,91 @@
+"""The check of `sender/reputation`: what zones say becomes findings, and an allow zone speaks for the host alone."""
+
+import pytest
+
+from gatepost.checks.sender.reputation import reputation
+from gatepost.files.values import File
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import (
+    REPUTATION_ALLOWED_HOST,
+    REPUTATION_DYNAMIC_HOST,
+    REPUTATION_LISTED_ADDRESS,
+    REPUTATION_LISTED_FILE,
+    REPUTATION_LISTED_HOST,
+    REPUTATION_LISTED_LINK,
+    REPUTATION_LISTED_SENDER,
+    REPUTATION_MALWARE_LINK,
+    REPUTATION_NEW_LINK,
+    REPUTATION_NEW_SENDER,
+    REPUTATION_NO_ANSWER,
+    REPUTATION_PHISHING_LINK,
+    REPUTATION_PHISHING_SENDER,
+    Finding,
+    Kind,
+)
+from gatepost.mail.message import Link, Message
+from gatepost.questions import Listing, Reputation, ReputationSubject
+
+LINK = Link("https://www.bad.com/x", "https://www.bad.com/x", "www.bad.com", "Pay", "1.2", "html")
+FILE = File("1.3/a.exe", b"MZ", "exe", "ab" * 32, ("a.exe",))
+VALUES = {"host": "8.8.4.4", "link": "www.bad.com", "sender": "bad.com", "address": "a@bad.com", "file": "ab" * 32}
+
+
+def found(*listings: Listing, silent: tuple[tuple[str, str], ...] = (), trusted: bool = False) -> list[Finding]:
+    message = Message(links=(LINK,))
+    said = Reputation(listings, silent)
+    return list(reputation(Reading(message, files=(FILE,), reputation=said, protected=Protected(host_trusted=trusted))))
+
+
+def listing(subject: ReputationSubject, means: str) -> Listing:
+    return Listing(subject, VALUES[subject], "block", "127.0.0.2", means, 0.5, "sends spam")
+
+
+@pytest.mark.parametrize(
+    ("subject", "means", "kind", "where", "about"),
+    [
+        ("host", "listed", REPUTATION_LISTED_HOST, "sending host", ""),
+        ("host", "dynamic", REPUTATION_DYNAMIC_HOST, "sending host", ""),
+        ("host", "allowed", REPUTATION_ALLOWED_HOST, "sending host", ""),
+        ("link", "listed", REPUTATION_LISTED_LINK, "1.2", LINK.url),
+        ("link", "phishing", REPUTATION_PHISHING_LINK, "1.2", LINK.url),
+        ("link", "malware", REPUTATION_MALWARE_LINK, "1.2", LINK.url),
+        ("link", "new", REPUTATION_NEW_LINK, "1.2", LINK.url),
+        ("sender", "listed", REPUTATION_LISTED_SENDER, "sender", ""),
+        ("sender", "phishing", REPUTATION_PHISHING_SENDER, "sender", ""),
+        ("sender", "malware", REPUTATION_PHISHING_SENDER, "sender", ""),
+        ("sender", "new", REPUTATION_NEW_SENDER, "sender", ""),
+        ("address", "listed", REPUTATION_LISTED_ADDRESS, "address", ""),
+        ("file", "malware", REPUTATION_LISTED_FILE, "1.3/a.exe", "ab" * 32),
+    ],
+)
+def test_each_meaning_is_a_finding(subject: ReputationSubject, means: str, kind: Kind, where: str, about: str) -> None:
+    (finding,) = found(listing(subject, means))
+    assert finding.kind == kind.id
+    assert (finding.where, finding.about, finding.strength) == (where, about, 0.5)
+    facts = {"value": VALUES[subject], "zone": "block", "answer": "127.0.0.2", "meaning": "sends spam"}
+    assert finding.facts == facts
+
+
+def test_an_allow_zone_speaks_for_the_host_and_for_nothing_else() -> None:
+    said = (
+        listing("host", "listed"),
+        listing("host", "dynamic"),
+        listing("host", "allowed", "good"),
+        listing("link", "listed"),
+    )
+    kinds = [finding.kind for finding in found(*said)]
+    assert kinds == [REPUTATION_ALLOWED_HOST.id, REPUTATION_LISTED_LINK.id]
+
+
+def test_a_relay_of_the_operator_is_not_held_against_a_message() -> None:
+    assert found(listing("host", "listed"), trusted=True) == []
+
+
+def test_what_no_zone_can_mean_is_nothing() -> None:
+    assert found(listing("file", "new"), listing("address", "phishing")) == []
+
+
+def test_a_zone_that_is_not_believed_is_named() -> None:
+    (finding,) = found(silent=(("block", "it does not answer"),))
+    assert finding.kind == REPUTATION_NO_ANSWER.id
+    assert finding.facts == {"zone": "block", "reason": "it does not answer"}
