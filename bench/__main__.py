@@ -20,6 +20,7 @@ BENCHMARKS = (
     "lists",
     "listapi",
     "sender_history",
+    "reputation",
     "startup",
     "catch",
     "smtp",

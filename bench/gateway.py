@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,12 +111,14 @@ class Sink:
 
 
 class NoSuchName:
-    """A name server in a thread that answers every question with "no such name" (RFC 1035 section 4.1.1) at once.
+    """A name server in a thread that answers every question with "no such name" (RFC 1035 section 4.1.1), at once or
+    after some seconds.
 
     Without one, each message waits until DNS has failed, and a benchmark measures that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delay: float = 0.0) -> None:
+        self._delay = delay
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         self._socket.bind(("127.0.0.1", 0))
@@ -124,18 +126,27 @@ class NoSuchName:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
+        waiting: deque[tuple[float, bytes, tuple[str, int]]] = deque()
         with contextlib.suppress(OSError):
             while True:
-                query, client = self._socket.recvfrom(4096)
-                end = 12
-                while end < len(query) and query[end]:
-                    end += query[end] + 1
-                # One question, no record; the response bit and "name error".
-                head = query[:2] + b"\x81\x83\0\1\0\0\0\0\0\0"
-                self._socket.sendto(head + query[12 : end + 5], client)
+                self._socket.settimeout(max(0.0005, waiting[0][0] - time.monotonic()) if waiting else None)
+                with contextlib.suppress(TimeoutError):
+                    query, client = self._socket.recvfrom(4096)
+                    waiting.append((time.monotonic() + self._delay, query, client))
+                while waiting and waiting[0][0] <= time.monotonic():
+                    _, query, client = waiting.popleft()
+                    self._socket.sendto(_deny(query), client)
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _deny(query: bytes) -> bytes:
+    """One question, no record; the response bit and "name error"."""
+    end = 12
+    while end < len(query) and query[end]:
+        end += query[end] + 1
+    return query[:2] + b"\x81\x83\0\1\0\0\0\0\0\0" + query[12 : end + 5]
 
 
 @dataclass

@@ -150,11 +150,12 @@ def spamd_exchange(connection: load.Connection, request: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def gatepost(messages: list[corpus.Mail], nameserver: str = PEERS_NAMESERVER) -> Iterator[Server]:
-    """The service as `gatepost serve` runs it, on free ports, asking the name server of the peers or another one."""
+def gatepost(messages: list[corpus.Mail], nameserver: str = PEERS_NAMESERVER, more: str = "") -> Iterator[Server]:
+    """The service as `gatepost serve` runs it, on free ports, asking the name server of the peers or another one;
+    `more` is added to guard.yml."""
     with tempfile.TemporaryDirectory() as folder:
         port, core = free_port(), free_port()
-        configure(Path(folder), port, core, nameserver)
+        configure(Path(folder), port, core, nameserver, more)
         arguments = [sys.executable, "-m", "gatepost", "serve", "--data", folder]
         with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
@@ -169,14 +170,14 @@ def gatepost(messages: list[corpus.Mail], nameserver: str = PEERS_NAMESERVER) ->
 TOKEN = "b" * 64
 
 
-def configure(folder: Path, port: int, core: int, nameserver: str = PEERS_NAMESERVER) -> None:
+def configure(folder: Path, port: int, core: int, nameserver: str = PEERS_NAMESERVER, more: str = "") -> None:
     """The two files that `gatepost serve` would write, but for ports, token and name server."""
     guard, abby = folder / "guard" / "core" / "guard.yml", folder / "abby" / "abby" / "abby.yml"
     for file in (guard, abby):
         file.parent.mkdir(parents=True)
     guard.write_text(
         f"scanSources:\n  restApi: {{host: 127.0.0.1, port: {core}}}\n"
-        f"dns: {{nameservers: ['{nameserver}'], timeout: 1000}}\nlog: {{level: warning}}\n"
+        f"dns: {{nameservers: ['{nameserver}'], timeout: 1000}}\nlog: {{level: warning}}\n{more}"
     )
     abby.write_text(
         f"listen: {{host: 127.0.0.1, port: {port}}}\nlog: {{level: warning}}\n"

@@ -1,8 +1,11 @@
 """`reputation.zones`: what is a zone, and what is refused with which words."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from gatepost.settings.in_force import differing_settings
@@ -73,3 +76,13 @@ def test_the_key_is_never_shown() -> None:
     shown = differing_settings(settings)
     assert shown["reputation.zones[0].queryKey"] == "(hidden)"
     assert "sesame" not in repr(shown)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reputation.md"
+BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```", PAGE.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_the_entries_of_the_documentation_can_be_used(block: str) -> None:
+    read = yaml.safe_load(re.sub(r"\$\{file:[^}]*\}", "k3y", block))["reputation"]
+    assert ReputationSettings.model_validate(read, by_alias=True, by_name=False).zones

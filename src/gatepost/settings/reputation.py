@@ -125,6 +125,9 @@ class ZoneSettings(Section):
     )
     hash: Literal["md5", "sha1", "sha256"] = Field("sha256", description="digest that a zone of hashes lists")
     encoding: Literal["hex", "base32"] = Field("base32", description="how the digest is written")
+    refusals: list[Annotated[str, AfterValidator(_check_codes)]] = Field(
+        [], description="answers with which the zone refuses queries, besides 127.255.255.0/24 which always does"
+    )
     limit: Annotated[int, Field(ge=1, le=50)] = Field(10, description="maximum number of questions for a message")
     answers: Annotated[list[ZoneAnswerSettings], Field(min_length=1)] = Field(description="what each answer means")
 

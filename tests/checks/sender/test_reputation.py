@@ -67,13 +67,8 @@ def test_each_meaning_is_a_finding(subject: ReputationSubject, means: str, kind:
 
 
 def test_an_allow_zone_speaks_for_the_host_and_for_nothing_else() -> None:
-    said = (
-        listing("host", "listed"),
-        listing("host", "dynamic"),
-        listing("host", "allowed", "good"),
-        listing("link", "listed"),
-    )
-    kinds = [finding.kind for finding in found(*said)]
+    of_host = [listing("host", means) for means in ("listed", "dynamic", "allowed")]
+    kinds = [finding.kind for finding in found(*of_host, listing("link", "listed"))]
     assert kinds == [REPUTATION_ALLOWED_HOST.id, REPUTATION_LISTED_LINK.id]
 
 

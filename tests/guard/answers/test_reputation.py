@@ -136,6 +136,13 @@ def test_answers_that_show_a_zone_cannot_be_believed(record: str, words: str) ->
         Zone(zone()).read([record])
 
 
+def test_refusals_that_only_one_zone_knows() -> None:
+    allow = Zone(zone(refusals=["127.0.0.255"], answers=[{"mask": 2, "means": "allowed"}]))
+    assert [reading.means for reading in allow.read(["127.0.5.3"])] == ["allowed"]
+    with pytest.raises(ZoneFaultError, match="refuses"):
+        allow.read(["127.0.0.255"])
+
+
 def ask(
     zones: Sequence[ZoneSettings],
     values: Sequence[ReputationValue],

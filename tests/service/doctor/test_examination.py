@@ -1,9 +1,15 @@
 """What the doctor sees, row by row."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.guard.answers import test_dns
 
 from gatepost.service import certificates, plan
 from gatepost.service.data_folder import DataFolder
@@ -12,6 +18,7 @@ from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.keys import DnsSettings
+from gatepost.settings.reputation import ZoneSettings
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -122,3 +129,52 @@ def test_files_with_secrets_that_everybody_can_read(data: DataFolder, read: Exam
         file.chmod(0o640)
     (data.path / GUARD_FILE).chmod(0o644)
     assert machine.check_secret_files(read, data.path, data).state == "ok", "there is no secret in it"
+
+
+@contextmanager
+def name_server(zone: test_dns.Zone) -> Iterator[str]:
+    """A name server in a thread of its own; its address."""
+    started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        transport, _ = await loop.create_datagram_endpoint(
+            lambda: test_dns.NameServer(300, zone), local_addr=("127.0.0.1", 0)
+        )
+        started.set_result(("127.0.0.1:{1}".format(*transport.get_extra_info("sockname")), loop, stopped))
+        await stopped.wait()
+        transport.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    address, loop, stopped = started.result(60)
+    try:
+        yield address
+    finally:
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("zone", "state", "words"),
+    [
+        ({"2.0.0.127.bl.test": {"A": ["127.0.0.2"]}}, "ok", "lists its test entry (127.0.0.2)"),
+        ({}, "warn", "does not list its test entry"),
+        ({name: {"A": ["127.0.0.2"]} for name in ("2.0.0.127.bl.test", "1.0.0.127.bl.test")}, "fail", "no zone may"),
+        ({"2.0.0.127.bl.test": {"A": ["127.255.255.254"]}}, "fail", "public resolver"),
+        ({"2.0.0.127.bl.test": "servfail"}, "fail", "does not answer"),
+    ],
+)
+def test_reputation_zones(zone: test_dns.Zone, state: str, words: str) -> None:
+    settings = ZoneSettings.model_validate(
+        {
+            "name": "block",
+            "zone": "bl.test",
+            "asks": "ip",
+            "answers": [{"codes": ["127.0.0.2"], "means": "listed"}],
+        }
+    )
+    with name_server(zone) as address:
+        (row,) = machine.check_zones(DnsSettings(nameservers=[address], timeout=5000), [settings])
+    assert (row.what, row.state) == ("zone block", state)
+    assert words in row.found

@@ -54,6 +54,7 @@ class Zone:
         self._codes = [
             (low, high, answer) for answer in settings.answers for low, high in map(parse_codes, answer.codes)
         ]
+        self._refusals = [parse_codes(each) for each in settings.refusals]
         self._masks = [(answer.mask, answer) for answer in settings.answers if answer.mask]
 
     def wanted(self) -> tuple[str, ...]:
@@ -85,6 +86,8 @@ class Zone:
         found: dict[str, ZoneReading] = {}
         for record in list(records)[:MAX_RECORDS]:
             code = _parse_code(record)
+            if any(low <= code <= high for low, high in self._refusals):
+                raise ZoneFaultError(f"it refuses to answer ({record})")
             for means in self._meanings(code):
                 found.setdefault(means.means, ZoneReading(record, means.means, means.strength, means.text))
         return tuple(found.values())
