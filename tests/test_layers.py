@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lists", "textmodel", "view"),
     ("settings",),
     ("logs", "report", "findings", "reputation"),
-    ("strengths", "verdict"),
+    ("strengths", "verdict", "own_rules"),
     ("checks",),
     ("stages",),
     ("analysis",),

@@ -49,6 +49,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         words=words,
     )
     findings = stages.run_checks(reading)
+    findings = stages.apply_own_rules(reading, findings)
     context.mark("judge")
     ruling = stages.apply_lists(hits, subjects, reading)
     judgement = judge(findings, stages.outcomes, context.policy, TITLES, ruling)

@@ -357,6 +357,7 @@ LIMIT_IMAGE_SIZE = Kind(
 )
 LIMIT_LINKS = Kind("limit:links", "The message has more links than are looked at")
 LIMIT_PARTS = Kind("limit:parts", "The message has more parts than are read")
+LIMIT_RULE_FAILED = Kind("limit:rule-failed", "A rule of the operator could not be evaluated")
 LIMIT_TEXT_SIZE = Kind("limit:text-size", "A text is longer than is read")
 
 BY_ID: dict[str, Kind] = {kind.id: kind for kind in tuple(vars().values()) if isinstance(kind, Kind)}

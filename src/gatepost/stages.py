@@ -29,6 +29,7 @@ from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, make_hit
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import Signature, compute_signature
+from gatepost.own_rules import apply_rules
 from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.questions import (
     Analysis,
@@ -96,6 +97,7 @@ STAGES: tuple[str, ...] = (
     "yara",
     "lists",
     *(stage for stage, _ in CHECK_STAGES),
+    "rules",
     "judge",
 )
 # Without these there is nothing to judge: a message that breaks them is undecided.
@@ -274,6 +276,13 @@ class Stages:
             except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
                 self._record_crash(stage, fault)
         return findings
+
+    def apply_own_rules(self, reading: Reading, findings: list[Finding]) -> list[Finding]:
+        """The findings, with those of the operator's and the tenant's own rules."""
+        rules = self.context.policy.rules
+        if not rules:
+            return findings
+        return self._run("rules", lambda: [*findings, *apply_rules(reading, findings, rules)], findings)
 
     def _select_checks(self, signs: frozenset[str]) -> Sequence[SelectedCheck]:
         """The checks that have something to look at, without those that are skipped or not wanted."""

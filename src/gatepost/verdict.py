@@ -19,7 +19,7 @@ import msgspec
 
 from gatepost.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
 from gatepost.lists.rulings import NO_RULING, Match, Ruling
-from gatepost.policy.rules import VERDICTS, Decision, Policy, Verdict, rule_of, shipped_policy
+from gatepost.policy.rules import VERDICTS, Decision, Policy, Verdict, rule_of, shipped_policy, title_of
 from gatepost.report import Line, ListNote, Outcome
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
@@ -111,7 +111,7 @@ def _weigh(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str
         lines.append(
             Line(
                 kind=finding.kind,
-                title=titles.get(finding.kind) or f"An entry of {finding.kind.partition(':')[2]} matches",
+                title=titles.get(finding.kind) or title_of(finding.kind, policy),
                 where=finding.where,
                 facts=finding.facts,
                 weight=weight,

@@ -54,7 +54,7 @@ def test_every_fault_is_told_with_its_line_and_key() -> None:
         (15, "kinds.text:urgency.conclusive", "must be true or false"),
         (15, "kinds.text:urgency.weight", "must be a number"),
         (16, "kinds.url:shortener", "must be a table"),
-        (18, "rules", "is not a known section"),
+        (19, "rules.x", "must be a table"),
     ]
 
 

@@ -38,6 +38,7 @@ def show(
     The last column says where a row differs from the shipped policy.
     """
     from gatepost.cli.printing import console, print_json, rows, table
+    from gatepost.policy.rules import RULE
 
     effective = load_policies(config, data).of(parse_tenant_uid(tenant))
     policy, changes = effective.policy, effective.policy.changes
@@ -62,6 +63,12 @@ def show(
         for kind, rule in policy.kinds.items()
     ]  # fmt: skip
     out.print(rows(table("finding", "weight", "points to", "group", "conclusive", "changed"), kinds))
+    own = [
+        (f"{RULE}{name}", f"{rule.weight:g}", rule.verdict, rule.group, "yes" if rule.conclusive else "", rule.when)
+        for name, rule in policy.rules.items()
+    ]
+    if own:
+        out.print("", rows(table("rule", "weight", "points to", "group", "conclusive", "condition"), own))
 
 
 @app.command("explain")
@@ -76,18 +83,21 @@ def explain(
     from gatepost import strengths
     from gatepost.cli.printing import print_json
     from gatepost.kinds import TITLES
-    from gatepost.policy.rules import rule_of
+    from gatepost.policy.rules import RULE, rule_of, title_of
 
     effective = load_policies(config, data).of(parse_tenant_uid(tenant))
     policy = effective.policy
-    if kind not in TITLES and kind not in policy.kinds:
-        raise typer.BadParameter(f"there is no finding {kind!r}{_near(kind, list(TITLES))}", param_hint="KIND")
-    title, rule = TITLES.get(kind) or f"An entry of {kind.partition(':')[2]} matches", rule_of(kind, policy)
+    known = [*TITLES, *policy.kinds, *(f"{RULE}{name}" for name in policy.rules)]
+    if kind not in known:
+        raise typer.BadParameter(f"there is no finding {kind!r}{_near(kind, known)}", param_hint="KIND")
+    title, rule = TITLES.get(kind) or title_of(kind, policy), rule_of(kind, policy)
     values, calculations = _values(effective, kind), strengths.explain(kind)
     if json:
         print_json({"kind": kind, "title": title, "rule": rule, "strength": calculations, "values": values})
         return
     print(f"{kind}: {title}.")
+    if own := policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None:
+        print(f"It is found where this condition holds: {own.when}")
     _print_sum(rule, calculations, policy)
     _print_values(values)
 
@@ -152,10 +162,11 @@ def _render_change(change: dict[str, Any]) -> tuple[str, ...]:
 
 def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
     """Every value that decides what a kind does, with all that it was: the one that holds last."""
-    from gatepost.policy.rules import rule_of
+    from gatepost.policy.rules import RULE, rule_of
 
     rule = rule_of(kind, effective.policy)
-    places = [("kinds", kind, field) for field in ("weight", "verdict", "group", "conclusive")]
+    place = ("rules", kind.removeprefix(RULE)) if kind.startswith(RULE) else ("kinds", kind)
+    places: list[tuple[str, str, str]] = [(*place, field) for field in ("weight", "verdict", "group", "conclusive")]
     if rule.group:
         places.append(("groups", rule.group, "cap"))
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]

@@ -16,7 +16,18 @@ from typing import Any, get_args
 
 import msgspec
 
-from gatepost.policy.rules import VERDICTS, Chosen, GroupRule, Key, KindRule, Policy, PolicyMistake, VerdictRule
+from gatepost.policy.conditions import find_fault
+from gatepost.policy.rules import (
+    VERDICTS,
+    Chosen,
+    GroupRule,
+    Key,
+    KindRule,
+    OwnRule,
+    Policy,
+    PolicyMistake,
+    VerdictRule,
+)
 
 MOST_POINTS = 1000.0
 MAX_CHARACTERS = 1 << 20
@@ -29,7 +40,18 @@ MAX_DOTS = 100
 # Sections, entries and fields: no key that is known has more parts.
 MAX_KEY_PARTS = 3
 
-_SECTIONS: dict[str, type[msgspec.Struct]] = {"verdicts": VerdictRule, "groups": GroupRule, "kinds": KindRule}
+# Rules of a whole policy: each is evaluated for every message.
+MAX_RULES = 200
+MAX_TITLE = 200
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "verdicts": VerdictRule,
+    "groups": GroupRule,
+    "kinds": KindRule,
+    "rules": OwnRule,
+}
+# What an entry needs that the policy below does not have.
+_REQUIRED = {"groups": {"cap", "description"}, "rules": {"when", "title", "verdict"}}
 _POINTS = frozenset({"weight", "threshold", "own", "cap"})
 _WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": VERDICTS}
 # Group names that a file may still use, with the names that replaced them.
@@ -144,6 +166,8 @@ class _FileReader:
                 self._wrong((section,), "is not a known section", _SECTIONS)
             elif not isinstance(entries, dict):
                 self._wrong((section,), "must be a table")
+            elif section == "rules" and len({*entries, *self._base.rules}) > MAX_RULES:
+                self._wrong((section,), f"has more than {MAX_RULES} rules, with those of the policy below it")
             else:
                 for name, fields in entries.items():
                     yield from self._entry(section, name, fields)
@@ -157,9 +181,9 @@ class _FileReader:
         if not isinstance(fields, dict):
             self._wrong(key, "must be a table")
             return
-        if section == "groups" and name not in known:
-            for needed in sorted({"cap", "description"} - fields.keys()):
-                self._wrong((*key, needed), "is required, since this group is new")
+        if name not in known:
+            for needed in sorted(_REQUIRED.get(section, set()) - fields.keys()):
+                self._wrong((*key, needed), f"is required, since this {_ONE[section].partition(' ')[0]} is new")
         for field, value in fields.items():
             yield from self._field((section, name, field), value)
 
@@ -183,6 +207,10 @@ class _FileReader:
             return "" if isinstance(value, bool) else "must be true or false"
         if not isinstance(value, str):
             return "must be a text"
+        if field == "when":
+            return find_fault(value)
+        if field == "title" and not 0 < len(value.strip()) <= MAX_TITLE:
+            return f"must have between 1 and {MAX_TITLE} characters"
         if field in _WORDS and value not in _WORDS[field]:
             return f"must be one of {', '.join(_WORDS[field])}, not {value!r}"
         if field == "group" and value and value not in self._groups():
@@ -197,8 +225,9 @@ class _FileReader:
         return VERDICTS if section == "verdicts" else getattr(self._base, section)
 
     def _may_be_new(self, section: str, name: str) -> bool:
-        """Return whether a name may be new: an operator may add lists and groups, but no findings and verdicts."""
-        form = {"groups": _GROUP, "kinds": _LIST_KIND}.get(section)
+        """Return whether a name may be new: an operator may add lists, groups and rules, but no findings and
+        verdicts."""
+        form = {"groups": _GROUP, "kinds": _LIST_KIND, "rules": _GROUP}.get(section)
         return bool(form and form.fullmatch(name))
 
     def _wrong(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
@@ -218,7 +247,7 @@ class _FileReader:
         return self._lines.get(key, 1)
 
 
-_ONE = {"verdicts": "verdict", "groups": "group name", "kinds": "finding"}
+_ONE = {"verdicts": "verdict", "groups": "group name", "kinds": "finding", "rules": "rule name"}
 
 
 def _find_points_fault(field: str, value: Any) -> str:

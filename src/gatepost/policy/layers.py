@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from gatepost.policy.file import PolicyStatement, StatedPolicy, read_policy_file
-from gatepost.policy.rules import GroupRule, Policy, PolicyError, VerdictRule, rule_of, shipped_policy
+from gatepost.policy.rules import RULE, GroupRule, OwnRule, Policy, PolicyError, VerdictRule, rule_of, shipped_policy
 
 Level = Literal["shipped", "deployment", "tenant"]
 PolicyKey: TypeAlias = tuple[str, str, str]
@@ -74,8 +74,13 @@ def lay_over(base: Effective, layer: Layer) -> Effective:
 
 
 def _apply(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
-    verdicts, groups, kinds = dict(policy.verdicts), dict(policy.groups), dict(policy.kinds)
-    sections: dict[str, dict[Any, Any]] = {"verdicts": verdicts, "groups": groups, "kinds": kinds}
+    verdicts, groups, kinds, rules = (
+        dict(policy.verdicts),
+        dict(policy.groups),
+        dict(policy.kinds),
+        dict(policy.rules),
+    )
+    sections: dict[str, dict[Any, Any]] = {"verdicts": verdicts, "groups": groups, "kinds": kinds, "rules": rules}
     for (section, name), fields in _group_by_entry(statements).items():
         entries = sections[section]
         if section == "kinds":
@@ -83,8 +88,8 @@ def _apply(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
         elif name in entries:
             entries[name] = msgspec.structs.replace(entries[name], **fields)
         else:
-            entries[name] = GroupRule(**fields)
-    return Policy(verdicts, groups, kinds)
+            entries[name] = OwnRule(**fields) if section == "rules" else GroupRule(**fields)
+    return Policy(verdicts, groups, kinds, rules)
 
 
 def _group_by_entry(statements: Iterable[PolicyStatement]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -99,7 +104,9 @@ def _describe_changes(known: Mapping[PolicyKey, tuple[Origin, ...]]) -> dict[str
     found: dict[str, list[str]] = {}
     for (section, name, field), origins in known.items():
         first, last = origins[0], origins[-1]
-        if last.value != first.value:
+        if section == "rules":
+            found[f"kinds.{RULE}{name}"] = [f"rule of the {last.level}"]
+        elif last.value != first.value:
             said = f"{field} {render_value(last.value)} instead of {render_value(first.value)} ({last.level})"
             found.setdefault(f"{section}.{name}", []).append(said)
     return {place: ", ".join(said) for place, said in found.items()}
@@ -117,7 +124,7 @@ def render_value(value: Any) -> str:
 def _read_value(policy: Policy, section: str, name: str, field: str) -> Any:
     if section == "kinds":
         return getattr(rule_of(name, policy), field)
-    rules: Mapping[str, VerdictRule | GroupRule] = getattr(policy, section)
+    rules: Mapping[str, VerdictRule | GroupRule | OwnRule] = getattr(policy, section)
     return getattr(rules[name], field) if name in rules else None
 
 

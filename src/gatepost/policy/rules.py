@@ -86,13 +86,29 @@ class KindRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conclusive: bool = False
 
 
+# The tag of an operator's own rule is this and its name.
+RULE = "rule:"
+
+
+class OwnRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule of the operator: what a message gets for which the condition `when` holds (see `conditions`)."""
+
+    when: str
+    title: str
+    verdict: Verdict
+    weight: float = 0.0
+    group: str = ""
+    conclusive: bool = False
+
+
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole policy. `changes` describes, by section and name, what the files of an operator changed; the ledger of
-    every message that such a change affects contains it."""
+    """A whole policy. `rules` are those of the operator. `changes` describes, by section and name, what the files of an
+    operator changed; the ledger of every message that such a change affects contains it."""
 
     verdicts: dict[Verdict, VerdictRule]
     groups: dict[str, GroupRule]
     kinds: dict[str, KindRule]
+    rules: dict[str, OwnRule] = {}
     changes: dict[str, str] = {}
 
 
@@ -101,8 +117,20 @@ def rule_of(kind: str, policy: Policy) -> KindRule:
     found = policy.kinds.get(kind)
     if found is not None:
         return found
+    own = policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None
+    if own is not None:
+        return KindRule(own.weight, own.verdict, own.group, own.conclusive)
     listed = kind.startswith("list:")
     return KindRule(weight=0.0, verdict="policy" if listed else "clean", conclusive=listed)
+
+
+def title_of(kind: str, policy: Policy) -> str:
+    """Return the title of a finding that no check makes: that of an operator's rule, or of a list."""
+    own = policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None
+    if own is not None:
+        return own.title
+    area, _, name = kind.partition(":")
+    return f"The rule {name} of the operator holds" if area == "rule" else f"An entry of {name} matches"
 
 
 @cache
@@ -122,9 +150,11 @@ def parse_shipped(text: str) -> Policy:
 
 def _check(policy: Policy) -> Policy:
     wrong = [PolicyMistake(1, ("verdicts", each), "is required") for each in VERDICTS if each not in policy.verdicts]
-    for kind, rule in policy.kinds.items():
-        if rule.group and rule.group not in policy.groups:
-            wrong.append(PolicyMistake(1, ("kinds", kind), f"names {rule.group!r}, but there is no such group"))
+    groups = {("kinds", kind): rule.group for kind, rule in policy.kinds.items()}
+    groups |= {("rules", name): rule.group for name, rule in policy.rules.items()}
+    for key, group in groups.items():
+        if group and group not in policy.groups:
+            wrong.append(PolicyMistake(1, key, f"names {group!r}, but there is no such group"))
     if wrong:
         raise PolicyError("policy.toml", wrong)
     return policy

@@ -8,16 +8,27 @@ The work is bounded whatever was stored: a message may have thousands of links, 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from gatepost.kinds import TITLES, Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import PHRASE
+from gatepost.lists.links import split_url
 from gatepost.lists.rulings import Ruling, rule_on, scoped_name
 from gatepost.lists.subjects import Subject
-from gatepost.policy.rules import Decision, Policy, Verdict, shipped_policy
+from gatepost.names import org_domain
+from gatepost.policy.conditions import (
+    ConditionError,
+    choose_result,
+    describe_file,
+    evaluate,
+    is_storable,
+    make_variables,
+)
+from gatepost.policy.rules import RULE, Decision, OwnRule, Policy, Verdict, shipped_policy
 from gatepost.questions import Hit, Scope
 from gatepost.report import Line, ListNote, Report
 from gatepost.verdict import Judgement, judge
@@ -47,12 +58,67 @@ class Change(msgspec.Struct, frozen=True):
 
 def rejudge(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
     """The judgement of the stored findings by this policy, with this ruling of the lists."""
-    findings = (
+    stored = [
         Finding(line.kind, line.where, line.facts, line.strength, line.about)
         for line in report.lines
         if not line.kind.startswith("list:")
+    ]
+    return judge(_apply_rules(report, stored, policy), report.outcomes, policy, TITLES, ruling)
+
+
+def _apply_rules(report: Report, stored: Sequence[Finding], policy: Policy) -> Sequence[Finding]:
+    """The stored findings, with those of the policy's own rules instead of the ones of that day.
+
+    A rule that reads what is not stored, such as header fields, is taken to say what it said then.
+    """
+    made_then = [finding for finding in stored if finding.kind.startswith(RULE)]
+    if not policy.rules and not made_then:
+        return stored
+    kept = [finding for finding in stored if not finding.kind.startswith(RULE)]
+    findings = list(kept)
+    variables = _describe_report(report, kept)
+    for name, rule in policy.rules.items():
+        if not is_storable(rule.when):
+            findings += [finding for finding in made_then if finding.kind == f"{RULE}{name}"]
+        elif _holds(rule, variables):
+            findings.append(Finding(f"{RULE}{name}", "policy", {"condition": rule.when[:300]}))
+    return findings
+
+
+def _holds(rule: OwnRule, variables: Mapping[str, Any]) -> bool:
+    try:
+        return evaluate(rule.when, variables)
+    except ConditionError:
+        return False
+
+
+def _describe_report(report: Report, findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a condition can read of a stored result (`conditions.VARIABLES`, `stored`)."""
+    by_role: dict[str, list[str]] = {}
+    for subject in report.subjects:
+        by_role.setdefault(subject.role, []).append(subject.value)
+    sender = next(iter(by_role.get("from", ())), "")
+    envelope_sender = next(iter(by_role.get("envelope", ())), "")
+    domain, authentication = sender.rpartition("@")[2], report.authentication
+    return make_variables(
+        tags=list(dict.fromkeys(finding.kind for finding in findings)),
+        sender=sender,
+        sender_domain=domain,
+        sender_organisation=org_domain(domain),
+        envelope_sender=envelope_sender,
+        envelope_domain=envelope_sender.rpartition("@")[2],
+        host=authentication.host,
+        spf=authentication.spf.result,
+        dkim=choose_result(each.result for each in authentication.dkim),
+        dmarc=authentication.dmarc.result,
+        arc=authentication.arc.result,
+        authenticated=authentication.aligned,
+        subject=report.subject,
+        links=list(dict.fromkeys(parts[0] for url in by_role.get("link", ()) if (parts := split_url(url)))),
+        files=[
+            describe_file(name, file.type, file.sha256) for file in report.files for name in file.names[:1] or ("",)
+        ],
     )
-    return judge(findings, report.outcomes, policy, TITLES, ruling)
 
 
 def rulings_of(report: Report, known: Known) -> Ruling:

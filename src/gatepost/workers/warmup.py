@@ -32,6 +32,7 @@ from gatepost.checks import phrases
 from gatepost.mail import text
 from gatepost.mail.encodings import charset
 from gatepost.mail.message import Envelope
+from gatepost.policy import conditions
 from gatepost.questions import (
     Answer,
     Answers,
@@ -111,6 +112,7 @@ def warm_up() -> None:
     text.preload_texts()
     charset.preload_codecs()
     phrases.warm()
+    conditions.evaluate("authenticated", conditions.make_variables())
     for raw in specimens():
         report_on(raw)
         _show(raw)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.kinds import TITLES
 from gatepost.policy.layers import Layer, Origin, Policies, lay_over
-from gatepost.policy.rules import PolicyError
+from gatepost.policy.rules import RULE, PolicyError, rule_of, title_of
 from gatepost.rejudge.dry_run import try_policy
 from gatepost.rejudge.replay import Comparison
 from gatepost.web.context import WebContext, find_scopes
@@ -44,10 +44,12 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Re
     if isinstance(scope, Failure):
         return scope
     effective = context.policies.of(scope)
-    rule = effective.policy.kinds.get(kind)
-    if rule is None:
+    own = effective.policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None
+    if own is None and kind not in effective.policy.kinds:
         return NOT_VISIBLE
-    places = [("kinds", kind, field) for field in ("weight", "verdict", "group", "conclusive")]
+    rule = rule_of(kind, effective.policy)
+    section, name = ("rules", kind.removeprefix(RULE)) if own else ("kinds", kind)
+    places = [(section, name, field) for field in ("weight", "verdict", "group", "conclusive")]
     places += [("groups", rule.group, "cap")] if rule.group else []
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
     values: list[tuple[str, tuple[Origin, ...]]] = [(".".join(place), effective.origins(*place)) for place in places]
@@ -57,7 +59,8 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Re
             request,
             here="/policy",
             kind=kind,
-            title=TITLES.get(kind, ""),
+            title=TITLES.get(kind) or title_of(kind, effective.policy),
+            condition=own.when if own else "",
             rule=rule,
             policy=effective.policy,
             values=values,

@@ -1,0 +1,158 @@
+"""Conditions of an operator's own rules, in CEL, the Common Expression Language (cel.dev).
+
+CEL is made for conditions that strangers write: it has no loops but those over a list, no side effects, and types that
+are checked before anything is evaluated. The library is that of the CEL project: it gives up an evaluation after 10,000
+steps of list functions and an expression after 32 levels of nesting, and its regular expressions are RE2, which takes
+linear time. The values that a condition can read are cut here, so that one evaluation takes at most milliseconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import msgspec
+
+MAX_CONDITION = 2_000
+MAX_ITEMS = 200
+MAX_TEXT = 2_000
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """A value that a condition can read. `stored` ones are kept with the result, so that history can be tried."""
+
+    type: str
+    about: str
+    stored: bool = False
+
+
+_TEXT, _TEXTS, _FILES, _FIELDS = "string", "list(string)", "list(map(string, string))", "map(string, list(string))"
+VARIABLES: Mapping[str, Variable] = {
+    "tags": Variable(_TEXTS, "the tags of all findings of checks", stored=True),
+    "sender": Variable(_TEXT, "the first address of From, in lower case", stored=True),
+    "sender_domain": Variable(_TEXT, "its domain", stored=True),
+    "sender_organisation": Variable(_TEXT, "its registered domain", stored=True),
+    "sender_name": Variable(_TEXT, "the name beside it"),
+    "envelope_sender": Variable(_TEXT, "the address of MAIL FROM, in lower case; empty for a bounce", stored=True),
+    "envelope_domain": Variable(_TEXT, "its domain", stored=True),
+    "recipients": Variable(_TEXTS, "the addresses of RCPT TO, in lower case"),
+    "reply_to": Variable(_TEXTS, "the addresses of Reply-To, in lower case"),
+    "host": Variable(_TEXT, "the IP address of the sending host", stored=True),
+    "helo": Variable(_TEXT, "what it said in HELO"),
+    "spf": Variable(_TEXT, "the result of SPF, such as `pass`, `fail` or `none`", stored=True),
+    "dkim": Variable(_TEXT, "the best result of all DKIM signatures", stored=True),
+    "dmarc": Variable(_TEXT, "the result of DMARC", stored=True),
+    "arc": Variable(_TEXT, "the result of ARC", stored=True),
+    "authenticated": Variable("bool", "whether SPF or DKIM proves the From domain", stored=True),
+    "subject": Variable(_TEXT, "the subject", stored=True),
+    "headers": Variable(_FIELDS, "the header fields: by name in lower case, all values of each"),
+    "links": Variable(_TEXTS, "the hosts of all links", stored=True),
+    "files": Variable(_FILES, "the files, each with `name`, `extension`, `type` and `sha256`", stored=True),
+    "size": Variable("int", "the size of the message in bytes"),
+    "known": Variable("bool", "whether the sender wrote to the tenant before today"),
+    "known_days": Variable("int", "on how many days before today"),
+}
+
+
+class ConditionError(ValueError):
+    """A condition could not be evaluated; the text says why."""
+
+
+def find_fault(condition: str) -> str:
+    """Return what is wrong with a condition, as the end of a sentence; "" if it can be used."""
+    if len(condition) > MAX_CONDITION:
+        return f"is longer than {MAX_CONDITION:,} characters"
+    if not condition.strip():
+        return "is empty"
+    try:
+        compiled = _compile(condition)
+    except (RuntimeError, TypeError, ValueError) as fault:
+        return f"is not a condition in CEL: {_first_line(str(fault))}"
+    return "" if compiled.return_type() == _types()["bool"] else "must be true or false, not a value of another type"
+
+
+@lru_cache(1024)
+def is_storable(condition: str) -> bool:
+    """Return whether a condition reads only what is kept with results."""
+    try:
+        _environment(stored_only=True).compile(condition)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def evaluate(condition: str, variables: Mapping[str, Any]) -> bool:
+    """Return whether a condition holds; raises `ConditionError`."""
+    try:
+        result = _compile(condition).eval(data=variables)
+    except (RuntimeError, TypeError, ValueError) as fault:
+        raise ConditionError(_first_line(str(fault))) from None
+    value = result.value()
+    if not isinstance(value, bool):
+        raise ConditionError(_first_line(str(value)))
+    return value
+
+
+def make_variables(**values: Any) -> dict[str, Any]:
+    """Return values as a condition can read them: every text and list cut, and what is not stated empty."""
+    empty: Mapping[str, Any] = {_TEXT: "", _TEXTS: [], _FILES: [], _FIELDS: {}, "bool": False, "int": 0}
+    if unknown := values.keys() - VARIABLES.keys():
+        raise TypeError(f"there is no variable {min(unknown)}")
+    return {name: _cut(values.get(name, empty[each.type])) for name, each in VARIABLES.items()}
+
+
+def describe_file(name: str, kind: str, sha256: str) -> dict[str, str]:
+    """Return one file as a condition can read it."""
+    extension = name.rstrip(". ").rpartition(".")[2].lower() if "." in name else ""
+    return {"name": name, "extension": extension, "type": kind, "sha256": sha256}
+
+
+def choose_result(results: Iterable[str]) -> str:
+    """Return the best of several results of one standard: `pass` if there is one, else the first."""
+    found = list(results)
+    return "pass" if "pass" in found else found[0] if found else "none"
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:MAX_TEXT]
+    if isinstance(value, Mapping):
+        return {str(name)[:MAX_TEXT]: _cut(each) for name, each in list(value.items())[:MAX_ITEMS]}
+    if isinstance(value, Sequence):
+        return [_cut(each) for each in value[:MAX_ITEMS]]
+    return value
+
+
+@lru_cache(1024)
+def _compile(condition: str) -> Any:
+    return _environment(stored_only=False).compile(condition)
+
+
+@cache
+def _types() -> Mapping[str, Any]:
+    from cel_expr_python import cel  # type: ignore[import-untyped]  # its stubs are not marked as such
+
+    texts = cel.Type.List(cel.Type.STRING)
+    return {
+        _TEXT: cel.Type.STRING,
+        _TEXTS: texts,
+        _FILES: cel.Type.List(cel.Type.Map(cel.Type.STRING, cel.Type.STRING)),
+        _FIELDS: cel.Type.Map(cel.Type.STRING, texts),
+        "bool": cel.Type.BOOL,
+        "int": cel.Type.INT,
+    }
+
+
+@cache
+def _environment(*, stored_only: bool) -> Any:
+    """The library is loaded with the first rule; a deployment without rules does not pay for it."""
+    from cel_expr_python import cel
+
+    types = _types()
+    names = {name: types[each.type] for name, each in VARIABLES.items() if each.stored or not stored_only}
+    return cel.NewEnv(variables=names)
+
+
+def _first_line(text: str) -> str:
+    """What the library says, without the picture of the place below it."""
+    line = text.partition("\n")[0].removeprefix("INVALID_ARGUMENT: ").removeprefix("ERROR: <input>:")
+    return line.removesuffix(" [INVALID_ARGUMENT]")[:300]
