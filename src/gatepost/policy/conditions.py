@@ -6,12 +6,15 @@ steps of list functions and an expression after 32 levels of nesting, and its re
 linear time. The values that a condition can read are cut here, so that one evaluation takes at most milliseconds.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
 
+# The library puts its status before the message, and once more behind it.
+_STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 MAX_CONDITION = 2_000
 MAX_ITEMS = 200
 MAX_TEXT = 2_000
@@ -154,5 +157,5 @@ def _environment(*, stored_only: bool) -> Any:
 
 def _first_line(text: str) -> str:
     """What the library says, without the picture of the place below it."""
-    line = text.partition("\n")[0].removeprefix("INVALID_ARGUMENT: ").removeprefix("ERROR: <input>:")
-    return line.removesuffix(" [INVALID_ARGUMENT]")[:300]
+    line = _STATUS.sub("", text.partition("\n")[0]).removeprefix("ERROR: <input>:")
+    return line.replace(" (in container '')", "")[:300]
