@@ -68,4 +68,5 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         lists=judgement.lists,
         subjects=subjects,
         overrides=judgement.overrides,
+        signature=signature,
     )

@@ -216,6 +216,7 @@ BULK_PRECEDENCE = Kind("bulk:precedence", "The message declares itself as bulk m
 BULK_UNSUBSCRIBE = Kind("bulk:unsubscribe", "The message offers a way to unsubscribe (List-Unsubscribe)")
 BULK_UNSUBSCRIBE_LINK = Kind("bulk:unsubscribe-link", "The message has a link to unsubscribe")
 CAMPAIGN_BURST = Kind("campaign:burst", "Many recipients got nearly the same text within hours")
+CAMPAIGN_HELD = Kind("campaign:held", "Nearly the same text as a message that was held as an attack")
 CAMPAIGN_MARKED = Kind("campaign:marked", "Nearly the same text as a message that was marked as unwanted")
 
 # Files: attachments, and what is inside of them.

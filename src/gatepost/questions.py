@@ -112,11 +112,16 @@ class AskCampaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign")
     sketch: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SIGNATURE)]
 
 
+CampaignMarkedAs = Literal["", "unwanted", "wanted", "held"]
+
+
 class Campaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):
-    """Near-duplicates of the last hours, and how many other recipients they had."""
+    """Near-duplicates of the last hours, and how many other recipients they had. `marked` is what people of the tenant
+    or of the deployment said of one, or `held` where one was held as an attack."""
 
     copies: int = 0
     recipients: int = 0
+    marked: CampaignMarkedAs = ""
 
 
 class AskAntivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):

@@ -64,7 +64,8 @@ class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The whole account of one analysis: the result and the ledger that explains it."""
+    """The whole account of one analysis: the result and the ledger that explains it. `signature` is the near-duplicate
+    signature of the text."""
 
     verdict: Verdict
     decision: Decision
@@ -80,6 +81,7 @@ class Report(msgspec.Struct, frozen=True):
     lists: tuple[ListNote, ...] = ()
     subjects: tuple[Subject, ...] = ()
     overrides: tuple[str, ...] = ()
+    signature: tuple[int, ...] = ()
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:

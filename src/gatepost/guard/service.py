@@ -14,6 +14,7 @@ import structlog
 
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.report import Report, undecided
@@ -66,6 +67,7 @@ class Guard:
         *,
         lists: ListAnswers | None = None,
         sender_histories: SenderHistories | None = None,
+        campaigns: Campaigns | None = None,
         observe: ScanObserver = ignore_scan,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -74,6 +76,7 @@ class Guard:
         self._observe, self._clock = observe, clock
         self._lists = lists or ListAnswers(store, clock)
         self._sender_histories = sender_histories
+        self._campaigns = campaigns
         self._stopping = False
         self._present = 0
         self._idle = asyncio.Event()
@@ -105,6 +108,8 @@ class Guard:
         self._lists.start()
         if self._sender_histories:
             self._sender_histories.start()
+        if self._campaigns:
+            self._campaigns.start()
         self._purging = asyncio.create_task(self._purge_forever())
 
     async def stop(self) -> None:
@@ -125,6 +130,8 @@ class Guard:
         await self._lists.stop()
         if self._sender_histories:
             await self._sender_histories.stop()
+        if self._campaigns:
+            await self._campaigns.stop()
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
         """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
@@ -177,6 +184,8 @@ class Guard:
                 report = await self._with_comments(request, report)
             if self._sender_histories:
                 self._sender_histories.learn(request.ggrid, report)
+            if self._campaigns:
+                self._campaigns.learn(request.ggrid, request.envelope.tenant, report)
             return report
         finally:
             self._answerer.forget(request.ggrid)

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from gatepost.abby.authenticator import Caller, Guesses, address_of
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
@@ -132,7 +133,15 @@ def build_guard(
     antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
     histories = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
     reputation = ReputationZones(settings.reputation.zones, lists)
-    answerer = Answerer(resolver, lists=lists, antivirus=antivirus, sender_histories=histories, reputation=reputation)
+    campaigns = Campaigns(store)
+    answerer = Answerer(
+        resolver,
+        lists=lists,
+        antivirus=antivirus,
+        sender_histories=histories,
+        reputation=reputation,
+        campaigns=campaigns,
+    )
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
     pool_settings = _pool_settings(settings, reputation.wanted(), models, fault_injection)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
@@ -151,6 +160,7 @@ def build_guard(
         admission,
         lists=lists,
         sender_histories=histories,
+        campaigns=campaigns,
         observe=metrics.observe_scan,
     )
 

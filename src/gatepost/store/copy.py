@@ -69,6 +69,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "unsearched": ("upto",),
     "traffic": traffic.COLUMNS,
     "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
+    "campaign_marks": ("id", "scope", "ggrid", "says", "signature", "created"),
+    "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
 }
 # Tables of PostgreSQL whose ids are counted by a sequence.
 _NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table != "api_keys")

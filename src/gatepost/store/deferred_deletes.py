@@ -5,6 +5,7 @@ the table `departed`. The steps here delete what is hidden. A kill in between lo
 on with them.
 """
 
+from gatepost.store.campaigns import delete_tenant_marks
 from gatepost.store.engine import Operations, Read, Work, Write
 from gatepost.store.held_mail import delete_tenant_held
 from gatepost.store.message_search import index_old_messages
@@ -53,4 +54,5 @@ def _delete_some_of_tenant(tenant: str) -> Work[int]:
     deleted = yield from delete_tenant_messages(tenant, BATCH)
     deleted += yield from delete_tenant_traffic(tenant, BATCH)
     deleted += yield from delete_tenant_sightings(tenant, BATCH)
+    deleted += yield from delete_tenant_marks(tenant, BATCH)
     return deleted + (yield from delete_tenant_held(tenant, BATCH))

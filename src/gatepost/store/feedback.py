@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gatepost.store.audit import Actor, write_audit
+from gatepost.store.campaigns import MarkSays, mark_message
 from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
@@ -46,7 +47,11 @@ class FeedbackStore(Operations):
             record = held.record if held else None
         if record is None or owner not in (None, record.envelope.tenant):
             return False
-        yield from write_audit(now(), by, ACTION, record.envelope.tenant, count=1, sample=(record.ggrid, says))
+        moment = now()
+        yield from write_audit(moment, by, ACTION, record.envelope.tenant, count=1, sample=(record.ggrid, says))
+        mark: MarkSays = "wanted" if says == "should have been delivered" else "unwanted"
+        # What a tenant's people say holds for that tenant; what the deployment's say holds for all.
+        yield from mark_message(owner, record.ggrid, mark, record.report.signature, moment)
         return True
 
     @query

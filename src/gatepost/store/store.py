@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gatepost.store.api_keys import ApiKeyStore
 from gatepost.store.audit import AuditStore
+from gatepost.store.campaigns import CampaignStore
 from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.entries import EntryStore
 from gatepost.store.feedback import FeedbackStore
@@ -26,6 +27,7 @@ class Store(
     MessageStore,
     HeldMailStore,
     FeedbackStore,
+    CampaignStore,
     TrafficStore,
     SightingStore,
     TenantStore,

@@ -8,6 +8,7 @@ from gatepost.checks.text.learned import MANY_RECIPIENTS, campaign, text_model
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import (
     CAMPAIGN_BURST,
+    CAMPAIGN_HELD,
     CAMPAIGN_MARKED,
     TEXT_MODEL_FRAUD,
     TEXT_MODEL_PHISHING,
@@ -17,7 +18,7 @@ from gatepost.kinds import (
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature, index_marked
-from gatepost.questions import Campaign
+from gatepost.questions import Campaign, CampaignMarkedAs
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
 
@@ -182,3 +183,16 @@ def test_a_note_to_all_staff_is_no_burst() -> None:
     proven = Authentication(dmarc=Dmarc("pass", spf_aligned=True))
     assert campaign_kinds(work_mail(), Campaign(30, 500), protected=own, authentication=proven) == []
     assert campaign_kinds(work_mail(), Campaign(30, 500), protected=own) == [CAMPAIGN_BURST.id]
+
+
+@pytest.mark.parametrize(
+    ("marked", "found"),
+    [
+        ("unwanted", [CAMPAIGN_MARKED.id, CAMPAIGN_BURST.id]),
+        ("held", [CAMPAIGN_HELD.id, CAMPAIGN_BURST.id]),
+        ("wanted", []),
+        ("", [CAMPAIGN_BURST.id]),
+    ],
+)
+def test_what_people_said_of_a_copy(marked: CampaignMarkedAs, found: list[str]) -> None:
+    assert campaign_kinds(work_mail(), Campaign(30, 500, marked)) == found

@@ -1,8 +1,23 @@
-"""A burst is near-copies to many recipients within the window, and memory has an end."""
+"""A burst is near-copies to many recipients within the window, on all nodes together.
+
+What people say of a text is known everywhere, and memory has an end.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
 
 from gatepost.guard.answers.campaigns import Campaigns
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.questions import AskCampaign, Campaign
+from gatepost.report import Report
+from gatepost.store import open_store
+from gatepost.store.audit import Actor
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 
 TEXT = AskCampaign(tuple(range(1, 9)))
 COPY = AskCampaign((*range(1, 8), 99))
@@ -22,7 +37,7 @@ def to(name: str) -> Envelope:
 
 
 def test_recipients_of_near_copies_are_counted() -> None:
-    seen = Campaigns(Clock())
+    seen = Campaigns(clock=Clock())
     assert seen.answer(to("ann"), TEXT) == Campaign(0, 0)
     assert seen.answer(to("bob"), COPY) == Campaign(1, 1)
     assert seen.answer(to("cid"), OTHER) == Campaign(0, 0)
@@ -30,7 +45,7 @@ def test_recipients_of_near_copies_are_counted() -> None:
 
 
 def test_the_same_recipient_again_is_no_burst() -> None:
-    seen = Campaigns(Clock())
+    seen = Campaigns(clock=Clock())
     for _ in range(5):
         answer = seen.answer(to("Ann"), TEXT)
     assert answer == Campaign(4, 0)
@@ -39,7 +54,7 @@ def test_the_same_recipient_again_is_no_burst() -> None:
 
 def test_what_is_older_than_the_window_is_forgotten() -> None:
     clock = Clock()
-    seen = Campaigns(clock, window=100)
+    seen = Campaigns(clock=clock, window=100)
     seen.answer(to("ann"), TEXT)
     clock.now = 101
     assert seen.answer(to("bob"), TEXT) == Campaign(0, 0)
@@ -47,14 +62,126 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    seen = Campaigns(Clock(), maximum=10)
+    seen = Campaigns(clock=Clock(), maximum=10)
     for number in range(50):
         seen.answer(to(str(number)), AskCampaign(tuple(range(number * 8, number * 8 + 8))))
     assert len(seen) <= 10
-    assert len(seen._by_hash) <= 80
+    assert len(seen._seen._by_hash) <= 80
 
 
 def test_a_text_without_a_signature_is_not_remembered() -> None:
-    seen = Campaigns(Clock())
+    seen = Campaigns(clock=Clock())
     seen.answer(to("ann"), AskCampaign(()))
     assert len(seen) == 0
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def use(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[Store], Awaitable[None]]], None]:
+    """Runs a scenario on a store of each engine."""
+    of_sqlite = request.param == "sqlite"
+    url = f"sqlite:{tmp_path / 'g.db'}" if of_sqlite else str(request.getfixturevalue("postgres_url"))
+
+    def used(scenario: Callable[[Store], Awaitable[None]]) -> None:
+        async def run() -> None:
+            store = open_store(url, tmp_path)
+            try:
+                await scenario(store)
+            finally:
+                await store.close()
+
+        asyncio.run(run())
+
+    return used
+
+
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+ANN = Actor("user", "ann", "7")
+
+
+def report(verdict: str = "phishing", decision: str = "quarantine") -> Report:
+    return Report(verdict, decision, (), 0, "", signature=TEXT.sketch)  # type: ignore[arg-type]
+
+
+def record(tenant: str | None = None) -> MessageRecord:
+    envelope = Envelope("a@b.example", ("ann@c.example",), "192.0.2.1", "mx", tenant)
+    return MessageRecord(new_id(), 1_000, 2_000, envelope, 10, "ab" * 32, report("clean", "deliver"))
+
+
+def test_a_burst_over_two_processes_is_one_burst(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        one, two = Campaigns(store), Campaigns(store)
+        for name in ("ann", "bob", "cid"):
+            one.answer(to(name), TEXT)
+        await one.share()
+        assert two.answer(to("dan"), COPY) == Campaign(0, 0)
+        await two.share()
+        assert two.answer(to("eve"), COPY) == Campaign(4, 4)
+        one.answer(to("fay"), TEXT)
+        await one.share()
+        await two.share()
+        assert two.answer(to("gus"), COPY) == Campaign(6, 6), "what a process counts replaces what it had counted"
+        await one.share()
+        assert one.answer(to("hal"), TEXT).copies == 4 + 2, "no process counts what it stored itself"
+
+    use(scenario)
+
+
+def test_mail_that_was_held_as_an_attack_is_known_everywhere(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        one, two = Campaigns(store), Campaigns(store)
+        tenant = new_id()
+        one.learn(new_id(), tenant, report("spam"))
+        one.learn(new_id(), tenant, report(decision="deliver"))
+        await one.share()
+        await two.share()
+        assert two.answer(to("ann"), COPY).marked == ""
+        one.learn(new_id(), None, report())
+        await one.share()
+        await two.share()
+        assert two.answer(to("ann"), COPY).marked == "held"
+        assert two.answer(to("ann"), OTHER).marked == ""
+
+    use(scenario)
+
+
+def test_a_report_counts_for_its_tenant_or_for_all(use: Use) -> None:
+    ours, theirs = new_id(), new_id()
+
+    def ask(campaigns: Campaigns, tenant: str | None) -> str:
+        return campaigns.answer(Envelope("a@b.example", ("x@c.example",), tenant=tenant), COPY).marked
+
+    async def scenario(store: Store) -> None:
+        node = Campaigns(store)
+        first, second = record(ours), record(theirs)
+        for each in (first, second):
+            await store.record_message(each)
+        assert await store.report_wrong(first.ggrid, "should have been held", ANN, ours)
+        await node.share()
+        assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted", "", ""]
+        assert await store.report_wrong(second.ggrid, "should have been held", ANN)
+        await node.share()
+        assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted"] * 3
+        assert await store.report_wrong(first.ggrid, "should have been delivered", ANN, ours)
+        await node.share()
+        assert ask(node, ours) == "wanted", "the latest word counts"
+        late = Campaigns(store)
+        await late.share()
+        assert [ask(late, tenant) for tenant in (ours, theirs)] == ["wanted", "unwanted"], "a new node reads it all"
+        await store.purge_campaigns(1 << 60, 1 << 60)
+        fresh = Campaigns(store)
+        await fresh.share()
+        assert ask(fresh, ours) == ""
+
+    use(scenario)
+
+
+def test_what_people_say_goes_before_a_verdict(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        node, message = Campaigns(store), record()
+        await store.record_message(message)
+        await store.report_wrong(message.ggrid, "should have been delivered", ANN)
+        node.learn(new_id(), None, report())
+        await node.share()
+        assert node.answer(to("ann"), COPY).marked == "wanted"
+
+    use(scenario)

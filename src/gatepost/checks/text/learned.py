@@ -7,6 +7,7 @@ import msgspec
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     CAMPAIGN_BURST,
+    CAMPAIGN_HELD,
     CAMPAIGN_MARKED,
     TEXT_MODEL_FRAUD,
     TEXT_MODEL_PHISHING,
@@ -129,17 +130,22 @@ MANY_RECIPIENTS = 20
 _BULK_FIELDS = frozenset({"list-unsubscribe", "list-id", "list-post"})
 
 
-@check(CAMPAIGN_MARKED, CAMPAIGN_BURST)
+@check(CAMPAIGN_MARKED, CAMPAIGN_HELD, CAMPAIGN_BURST)
 def campaign(reading: Reading) -> Iterator[Finding]:
-    """Near-copies: of mail that the operator marked as unwanted, and of mail that many others got within hours.
+    """Near-copies: of mail that people marked as unwanted, that was held as an attack, or that many others got.
 
     A campaign is the same text to many, with a name or a number changed. That alone is no crime: newsletters, lists and
     notes to all staff are campaigns too, so mail that names itself as bulk, and that of the operator's own domains,
-    makes no burst.
+    makes no burst. Nor do copies of mail that people said should have been delivered.
     """
     marked = reading.models.marked
-    if marked.by_hash and marked.has_near_duplicate(compute_signature(reading.written)):
+    said = reading.campaign.marked
+    if said == "wanted":
+        return
+    if said == "unwanted" or (marked.by_hash and marked.has_near_duplicate(compute_signature(reading.written))):
         yield CAMPAIGN_MARKED.at("text")
+    elif said == "held":
+        yield CAMPAIGN_HELD.at("text")
     if (
         reading.campaign.recipients >= MANY_RECIPIENTS
         and _BULK_FIELDS.isdisjoint(reading.fields)

@@ -102,13 +102,14 @@ class Answerer:
         antivirus: ScansForMalware | None = None,
         sender_histories: AnswersSightings | None = None,
         reputation: ReputationZones | None = None,
+        campaigns: Campaigns | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
         self._lists = lists or NoLists()
         self._antivirus = antivirus
         self._sender_histories = sender_histories or NoSenderHistory()
         self._reputation = reputation
-        self._campaigns = Campaigns()
+        self._campaigns = campaigns or Campaigns()
         self._used: dict[str, float] = {}
 
     async def answer(self, job: QuestionedJob, questions: Questions) -> Answers:

@@ -1,22 +1,43 @@
-"""What came in during the last hours, to tell a burst: near-copies of one text to many recipients.
+"""Campaigns: who else got near-copies of a message within hours, and what people said of such a message.
 
-Only signatures and hashes of recipients are kept, in memory, for as many messages as fit and no longer than the window.
-Each core remembers what it has seen itself.
+Each process keeps the signatures of the messages that it has seen, with hashes of their recipients, for as many
+messages as fit and no longer than the window. What it counts it stores, and what other processes count it adds, so that
+a burst over many nodes is one burst. Signatures of mail that was reported, or held as an attack, are read from storage
+every `SHARE_SECONDS`; those that a tenant's people reported count for that tenant alone.
 """
 
+import asyncio
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
+from uuid import uuid4
+from zlib import crc32
 
 import msgspec
+import structlog
 
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import MAX_COMPARED, Signature, is_near_duplicate
-from gatepost.questions import AskCampaign, Campaign
+from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
+from gatepost.report import Report
+from gatepost.store.campaigns import Burst, CampaignMark, CampaignStore, HeldSignature
+from gatepost.store.errors import StorageError
 
 WINDOW_SECONDS = 6 * 3600.0
 MAX_MESSAGES = 20_000
+MAX_MARKS = 50_000
+MARK_SECONDS = 30 * 86_400.0
+SHARE_SECONDS = 1.0
+PURGE_SECONDS = 3_600.0
+# Signatures of held mail that wait to be stored; more are dropped: a flood must not become the load.
+MAX_WAITING = 5_000
+# Verdicts of which other copies are not innocent: of mail that is merely unwanted, and of what could not be read, they
+# may well be.
+_ATTACKS = frozenset({"malware", "phishing", "fraud"})
+
+log = structlog.get_logger("gatepost.campaigns")
 
 
 class _Sighting(msgspec.Struct, frozen=True, eq=False):
@@ -25,50 +46,177 @@ class _Sighting(msgspec.Struct, frozen=True, eq=False):
     recipients: frozenset[int]
 
 
+class _HashIndex:
+    """Values with a signature, found by any of their hashes; the latest first, and no more than are compared."""
+
+    def __init__(self) -> None:
+        self._by_hash: dict[int, dict[object, None]] = {}
+
+    def add(self, signature: Signature, value: object) -> None:
+        for each in signature:
+            self._by_hash.setdefault(each, {})[value] = None
+
+    def remove(self, signature: Signature, value: object) -> None:
+        for each in signature:
+            those = self._by_hash.get(each, {})
+            those.pop(value, None)
+            if not those:
+                self._by_hash.pop(each, None)
+
+    def sharing(self, signature: Signature) -> Iterable[object]:
+        found: dict[object, None] = {}
+        for each in signature:
+            found.update(dict.fromkeys(islice(reversed(self._by_hash.get(each, {})), MAX_COMPARED)))
+        return found
+
+
 class Campaigns:
-    """The messages of the last hours, by each hash of their signature."""
+    """What one process knows of campaigns. Without a store it knows what it has seen itself."""
 
     def __init__(
         self,
-        clock: Callable[[], float] = time.monotonic,
+        store: CampaignStore | None = None,
+        clock: Callable[[], float] = time.time,
         window: float = WINDOW_SECONDS,
         maximum: int = MAX_MESSAGES,
     ) -> None:
-        self._clock, self._window, self._maximum = clock, window, maximum
+        self._store, self._clock, self._window, self._maximum = store, clock, window, maximum
+        self._process = uuid4().hex
         self._order: deque[_Sighting] = deque()
-        self._by_hash: dict[int, dict[_Sighting, None]] = {}
-
-    def answer(self, envelope: Envelope, question: AskCampaign) -> Campaign:
-        """Return how many others got near-copies of the message, and remember who got this one."""
-        self._forget()
-        near = [each for each in self._sharing(question.sketch) if is_near_duplicate(each.signature, question.sketch)]
-        mine = frozenset(hash(recipient.lower()) for recipient in envelope.recipients)
-        others = frozenset[int]().union(*(each.recipients for each in near)) - mine
-        if question.sketch:
-            self._remember(_Sighting(self._clock(), question.sketch, mine))
-        return Campaign(len(near), len(others))
+        self._seen = _HashIndex()
+        self._counted: dict[int, Burst] = {}
+        self._elsewhere: dict[tuple[str, int], Burst] = {}
+        self._of_others = _HashIndex()
+        self._asked_since = 0
+        self._marks: dict[int, CampaignMark] = {}
+        self._marked = _HashIndex()
+        self._last_mark = -1
+        self._held: list[HeldSignature] = []
+        self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def _sharing(self, signature: Signature) -> list[_Sighting]:
-        """The latest of those that share a hash."""
-        found: dict[_Sighting, None] = {}
-        for each in signature:
-            found.update(dict.fromkeys(islice(reversed(self._by_hash.get(each, {})), MAX_COMPARED)))
-        return list(found)
+    def start(self) -> None:
+        """From now on, exchange with storage."""
+        if self._store:
+            self._task = asyncio.create_task(self._share_forever())
+
+    async def stop(self) -> None:
+        """Store what was counted, and end."""
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await self.share()
+
+    def answer(self, envelope: Envelope, question: AskCampaign) -> Campaign:
+        """Return how many others got near-copies of the message, and what was said of those; remember who got this."""
+        self._forget()
+        mine = question.sketch
+        near = [each for each in self._near(self._seen, mine) if isinstance(each, _Sighting)]
+        recipients = frozenset(hash(recipient.lower()) for recipient in envelope.recipients)
+        others = frozenset[int]().union(*(each.recipients for each in near)) - recipients
+        if mine:
+            self._remember(_Sighting(self._clock(), mine, recipients))
+        if near:
+            self._count(near[-1].signature, len(near) + 1, len(others | recipients))
+        elsewhere = [each for each in self._near(self._of_others, mine) if isinstance(each, Burst)]
+        return Campaign(
+            len(near) + sum(each.copies for each in elsewhere),
+            len(others) + sum(each.recipients for each in elsewhere),
+            self._find_mark(envelope.tenant, mine),
+        )
+
+    def learn(self, ggrid: str, tenant: str | None, report: Report) -> None:
+        """Note a message that was held as an attack, so that others know its text within seconds."""
+        if (
+            report.decision == "quarantine"
+            and report.verdict in _ATTACKS
+            and report.signature
+            and len(self._held) < MAX_WAITING
+        ):
+            self._held.append(HeldSignature(tenant, ggrid, report.signature, int(self._clock() * 1000)))
+
+    async def share(self) -> None:
+        """Store what was counted and held since the last time, and read what is new."""
+        if not self._store:
+            return
+        try:
+            if self._held:
+                held, self._held = self._held, []
+                await self._store.mark_held(held)
+            if self._counted:
+                counted, self._counted = list(self._counted.values()), {}
+                await self._store.record_bursts(counted)
+            await self._read_marks(self._store)
+            await self._read_bursts(self._store)
+        except StorageError as fault:
+            log.warning("campaigns could not be shared", reason=str(fault))
+
+    async def _read_marks(self, store: CampaignStore) -> None:
+        if self._last_mark < 0:
+            self._last_mark = await store.first_campaign_mark(MAX_MARKS)
+        while marks := await store.campaign_marks(self._last_mark):
+            for mark in marks:
+                self._last_mark = mark.id
+                self._marks[mark.id] = mark
+                self._marked.add(mark.signature, mark)
+            while len(self._marks) > MAX_MARKS:
+                gone = self._marks.pop(next(iter(self._marks)))
+                self._marked.remove(gone.signature, gone)
+
+    async def _read_bursts(self, store: CampaignStore) -> None:
+        for burst in await store.bursts(self._process, self._asked_since):
+            # The same millisecond may bring another one, so the last one is read again.
+            self._asked_since = max(self._asked_since, burst.updated)
+            key = (burst.process, burst.campaign)
+            if known := self._elsewhere.pop(key, None):
+                self._of_others.remove(known.signature, known)
+            self._elsewhere[key] = burst
+            self._of_others.add(burst.signature, burst)
+        oldest = (self._clock() - self._window) * 1000
+        for key, burst in list(self._elsewhere.items()):
+            if burst.updated >= oldest and len(self._elsewhere) <= self._maximum:
+                break
+            del self._elsewhere[key]
+            self._of_others.remove(burst.signature, burst)
+
+    def _near(self, index: _HashIndex, mine: Signature) -> list[object]:
+        return [each for each in index.sharing(mine) if is_near_duplicate(each.signature, mine)]  # type: ignore[attr-defined]
+
+    def _find_mark(self, tenant: str | None, mine: Signature) -> CampaignMarkedAs:
+        """What the latest word of the tenant, or of the deployment, on a near-copy is; a person's before a verdict."""
+        near = [each for each in self._near(self._marked, mine) if isinstance(each, CampaignMark)]
+        ours = sorted((each for each in near if each.tenant in (None, tenant)), key=lambda mark: mark.id, reverse=True)
+        said = next((each for each in ours if each.says != "held"), ours[0] if ours else None)
+        return said.says if said else ""
+
+    def _count(self, signature: Signature, copies: int, recipients: int) -> None:
+        campaign = crc32(repr(signature).encode())
+        self._counted[campaign] = Burst(
+            self._process, campaign, signature, copies, recipients, int(self._clock() * 1000)
+        )
 
     def _remember(self, sighting: _Sighting) -> None:
         self._order.append(sighting)
-        for each in sighting.signature:
-            self._by_hash.setdefault(each, {})[sighting] = None
+        self._seen.add(sighting.signature, sighting)
 
     def _forget(self) -> None:
         oldest = self._clock() - self._window
         while self._order and (self._order[0].time < oldest or len(self._order) >= self._maximum):
             gone = self._order.popleft()
-            for each in gone.signature:
-                those = self._by_hash[each]
-                those.pop(gone, None)
-                if not those:
-                    del self._by_hash[each]
+            self._seen.remove(gone.signature, gone)
+
+    async def _share_forever(self) -> None:
+        purged = 0.0
+        while True:
+            await self.share()
+            if self._store and time.monotonic() - purged > PURGE_SECONDS:
+                purged = time.monotonic()
+                now = self._clock()
+                with contextlib.suppress(StorageError):
+                    await self._store.purge_campaigns(
+                        int((now - MARK_SECONDS) * 1000), int((now - self._window) * 1000)
+                    )
+            await asyncio.sleep(SHARE_SECONDS)
