@@ -82,6 +82,11 @@ class Report(msgspec.Struct, frozen=True):
     overrides: tuple[str, ...] = ()
 
 
+def title_of_list(name: str) -> str:
+    """Return the title of a finding that an entry of a list has made."""
+    return f"An entry of {name} matches"
+
+
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:
     """What is answered when an analysis as a whole could not conclude: never a disguised delivery."""
     return Report("unscannable", "undecided", (), 0, reason, outcomes=tuple(outcomes))

@@ -20,7 +20,7 @@ import msgspec
 from gatepost.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
 from gatepost.lists.rulings import NO_RULING, Match, Ruling
 from gatepost.policy.rules import VERDICTS, Decision, Policy, Verdict, rule_of, shipped_policy
-from gatepost.report import Line, ListNote, Outcome
+from gatepost.report import Line, ListNote, Outcome, title_of_list
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
@@ -111,7 +111,7 @@ def _weigh(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str
         lines.append(
             Line(
                 kind=finding.kind,
-                title=titles.get(finding.kind) or f"An entry of {finding.kind.partition(':')[2]} matches",
+                title=titles.get(finding.kind) or title_of_list(finding.kind.partition(":")[2]),
                 where=finding.where,
                 facts=finding.facts,
                 weight=weight,

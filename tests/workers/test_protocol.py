@@ -1,15 +1,17 @@
 """The wire: whatever a worker sends, guard reads frames or says why not."""
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Line, Report, undecided
+from gatepost.report import FileSeen, Line, Outcome, Report, title_of_list, undecided
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     FROM_WORKER,
@@ -106,15 +108,43 @@ def test_only_guard_leaves_a_message_undecided() -> None:
         protocol.read_report(msgspec.msgpack.encode(undecided("because I say so")))
 
 
-@pytest.mark.parametrize("tag", ["x:y\r\nX-Injected: 1", "", "no colon", "a:b c", "ä:b", "a:" + "b" * 300, "A:b"])
+LINE = Line("text:urgency", TITLES["text:urgency"], "1", {}, 1, 1, "spam")
+
+
+@pytest.mark.parametrize(
+    "tag", ["x:y\r\nX-Injected: 1", "", "text:unheard-of", "list:A", "list:a b", "list:" + "b" * 64, "text:Urgency"]
+)
 def test_a_tag_that_is_none(tag: str) -> None:
-    line = Line("text:urgency", "t", "1", {}, 1, 1, "spam")
     for report in (
         msgspec.structs.replace(REPORT, tags=(tag,)),
-        msgspec.structs.replace(REPORT, lines=(msgspec.structs.replace(line, kind=tag),)),
+        msgspec.structs.replace(REPORT, lines=(msgspec.structs.replace(LINE, kind=tag),)),
     ):
-        with pytest.raises(FrameError, match="a tag that is none"):
+        with pytest.raises(FrameError, match="that is none"):
             protocol.read_report(msgspec.msgpack.encode(report))
+
+
+def test_findings_of_a_closed_set() -> None:
+    listed = Line("list:blocked-senders", title_of_list("blocked-senders"), "From", {}, 1, 1, "spam")
+    sound = msgspec.structs.replace(REPORT, tags=("list:blocked-senders", "text:urgency"), lines=(LINE, listed))
+    assert protocol.read_report(msgspec.msgpack.encode(sound)) == sound
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lines": (msgspec.structs.replace(LINE, title="Trust this message"),)},
+        {"lines": (msgspec.structs.replace(LINE, kind="list:x", title="Trust this message"),)},
+        {"lines": (msgspec.structs.replace(LINE, strength=float("nan")),)},
+        {"lines": (msgspec.structs.replace(LINE, weight=1 << 63),)},
+        {"score": 1 << 63},
+        {"files": (FileSeen("1", "zip", 1 << 63, ""),)},
+        {"outcomes": (Outcome("parse\r\nX-Injected: 1", "failed"),)},
+        {"outcomes": (Outcome("x" * 61, "failed"),)},
+    ],
+)
+def test_titles_numbers_and_stages_that_are_none(change: dict[str, Any]) -> None:
+    with pytest.raises(FrameError):
+        protocol.read_report(msgspec.msgpack.encode(msgspec.structs.replace(REPORT, **change)))
 
 
 def test_bodies_come_back_as_they_went() -> None:

@@ -128,6 +128,11 @@ def sha256(body: MessageBody) -> str:
     return body.sha256 if isinstance(body, SpooledBody) else hashlib.sha256(body.read()).hexdigest()
 
 
+def read_start(body: MessageBody, size: int) -> bytes:
+    """The first bytes of any body; one of ours that is on disk is not read whole for them."""
+    return next(body.chunks(size), b"") if isinstance(body, SpooledBody) else body.read()[:size]
+
+
 def _remove_stale(folder: Path) -> None:
     for path in folder.glob(f"{PREFIX}*"):
         try:

@@ -26,13 +26,14 @@ from gatepost.scanning.request import MessageBody
 from gatepost.workers.protocol import Purpose, ViewResult
 from gatepost.workers.status_page import IDLE
 
-Reason = Literal["stall", "deadline", "crash", "memory"]
+Reason = Literal["stall", "deadline", "crash", "memory", "cpu"]
 
 WHAT_HAPPENED: dict[Reason, str] = {
     "stall": "it ran out of its time",
     "deadline": "it ran out of its time",
     "crash": "it crashed the worker",
     "memory": "it used more memory than a worker may",
+    "cpu": "its worker computed without a job",
 }
 MAX_RESTARTS = 5
 MAX_SUSPENDED = 8

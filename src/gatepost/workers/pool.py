@@ -2,8 +2,10 @@
 
 Each message is analysed in a sealed process (see `sandbox`) that can ask and answer and nothing else. guard hands out
 jobs (`jobs`), answers questions, watches every worker's status page (`status_page`), and ends a worker that stands
-still, grows or outlives a message's deadline. Only this timer kills: a limit inside the process could be swallowed by a
-library or hang with it in native code. `jobs.Attempt` decides what follows for the messages inside.
+still, grows, outlives a message's deadline or computes without a job. Only this timer kills: a limit inside the process
+could be swallowed by a library or hang with it in native code. Deadlines are guard's own: a worker that was taken over
+and lies on its page is killed at the deadline of its job all the same. `jobs.Attempt` decides what follows for the
+messages inside.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from gatepost.questions import Answers, Questions
 from gatepost.report import Outcome, Report, undecided
 from gatepost.view.values import NotShown
 from gatepost.workers import protocol
-from gatepost.workers.jobs import LARGE, AnalysisJob, Attempt, JobQueue, Reason
+from gatepost.workers.jobs import LARGE, WHAT_HAPPENED, AnalysisJob, Attempt, JobQueue, Reason
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import Frame, FrameError, Purpose, Snapshot, ViewResult
@@ -29,6 +31,10 @@ MAX_VIEWS = 2
 _MEASURE_EVERY = 200
 _MAX_GROWTH = 256 << 20
 _STOP_SECONDS = 5.0
+# How often guard looks at the CPU that workers use without a job, and how many seconds of it are too much. A sound
+# worker tidies up after a large message, which takes a fraction of a second.
+_LOOK_SECONDS = 5.0
+_MAX_IDLE_CPU = 1.5
 
 _log = structlog.get_logger("gatepost.workers")
 
@@ -89,9 +95,10 @@ class WorkerPool:
         self._views = asyncio.Semaphore(max(1, min(MAX_VIEWS, settings.processes - 1)))
         self._supervisor: Supervisor | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self._jobs = 0
-        self._kills: dict[Reason, int] = {"stall": 0, "deadline": 0, "crash": 0, "memory": 0}
+        self._kills: dict[Reason, int] = dict.fromkeys(WHAT_HAPPENED, 0)
 
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
@@ -104,6 +111,7 @@ class WorkerPool:
             if self._supervisor.leaks and not self._settings.unsealed:
                 raise SealError(describe_leaks(self._supervisor.leaks))
             self._supervisor.must_be_sealed = not self._settings.unsealed
+            self._look_at_idle()
         except SealError:
             await self.stop()
             raise
@@ -150,8 +158,8 @@ class WorkerPool:
             await asyncio.wait([attempt.result for attempt in self._attempts], timeout=_STOP_SECONDS)
         for attempt in list(self._attempts):
             self._settle(attempt, undecided("the service is stopping"))
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in filter(None, (self._timer, self._look_timer)):
+            timer.cancel()
         if self._supervisor is not None:
             await self._supervisor.stop()
 
@@ -249,7 +257,7 @@ class WorkerPool:
         """Handle one frame of a worker; `FrameError` ends the worker."""
         if number not in worker.turns:
             raise FrameError("not this job's turn")
-        worker.turns.discard(number)
+        del worker.turns[number]
         attempt = worker.jobs.get(number)
         if attempt is not None and kind is Frame.ASK:
             self._handle_ask(attempt, worker, protocol.read_ask(body))
@@ -319,28 +327,36 @@ class WorkerPool:
             if now >= (attempt.deadline or attempt.arrived + self._max_wait()):
                 self._expire(attempt, worker)
         for worker in self._workers:
-            if worker.is_stalled(now, self._settings.stage_seconds):
+            if worker.is_overdue(now):
+                worker.kill("deadline")
+            elif worker.is_stalled(now, self._settings.stage_seconds):
                 worker.kill("stall")
         if self._attempts or any(worker.busy for worker in self._workers):
             self._watch_soon()
+
+    def _look_at_idle(self) -> None:
+        """End workers that compute although it is no job's turn in them: no sound worker does."""
+        self._look_timer = self._loop.call_later(_LOOK_SECONDS, self._look_at_idle)
+        for worker in self._workers:
+            if worker.idle_cpu() > _MAX_IDLE_CPU:
+                worker.kill("cpu")
 
     def _max_wait(self) -> float:
         """How long a message may wait for its first worker: as long as it takes, if there is any worker at all."""
         return float("inf") if self._running.ready else self._settings.analysis_timeout
 
     def _expire(self, attempt: Attempt, worker: WorkerProcess | None) -> None:
-        stage = None
-        executing = worker is not None and attempt.number in worker.turns
-        if worker is not None and executing and (worker.state.job == attempt.number or attempt.alone):
-            stage = worker.state.stage
-            worker.kill("deadline")
+        """End a job whose time is up; the page only says which stage to name. A worker whose turn it was is killed."""
+        named = worker is not None and worker.state.job == attempt.number
+        stage = worker.state.stage if worker is not None and named else None
         self._settle(attempt, attempt.expire(stage))
 
     def on_worker_lost(self, worker: WorkerProcess) -> None:
         """Blame the job that executed in a worker that has ended; the others start again."""
         reason: Reason = worker.kill_reason or ("memory" if worker.out_of_memory else "crash")
         state = worker.state
-        blamed = worker.jobs.get(state.job)
+        # At a deadline the job that was late has its report already; the one that executes is not late itself.
+        blamed = None if reason in ("deadline", "cpu") else worker.jobs.get(state.job)
         for attempt in list(worker.jobs.values()):
             self._attempts[attempt] = None
             attempt.reset()

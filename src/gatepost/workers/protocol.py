@@ -17,9 +17,10 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
+from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Question
-from gatepost.report import Report
+from gatepost.report import Line, Report, title_of_list
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
@@ -110,7 +111,10 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
     reason: _Short
 
 
-_TAG = re.compile(r"[a-z][a-z0-9-]{0,39}:[A-Za-z0-9._-]{1,200}\Z")
+# Tags that are no kind of finding: the list that decided, by the name that its owner gave it (`lists.catalogue`).
+_LIST_TAG = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}\Z")
+_MAX_NUMBER = 1 << 53
+_MAX_STAGE = 60
 
 
 class FrameError(ValueError):
@@ -157,14 +161,35 @@ def read_ask(body: bytes) -> Ask:
 def read_report(body: bytes) -> Report:
     """Decode the body of a DONE frame. No worker may leave a message undecided: that word is guard's.
 
-    Tags become a header field of delivered mail and stand in answers of the API, so they must look like tags.
+    Tags become a header field of delivered mail and stand in answers of the API, and titles are shown as ours: both are
+    of a closed set. Numbers must fit into the columns of storage. Texts of the message are as hostile as the message
+    was, and whoever shows them escapes them.
     """
     result = _decode(_report, body)
     if result.decision == "undecided":
         raise FrameError("a worker decided not to decide")
-    if not all(map(_TAG.match, (*result.tags, *(line.kind for line in result.lines)))):
+    if not all(map(_is_tag, result.tags)):
         raise FrameError("a tag that is none")
+    if not all(map(_is_finding, result.lines)):
+        raise FrameError("a finding that is none")
+    if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
+        raise FrameError("a stage that is none")
+    numbers: list[float] = [result.score, *(file.size for file in result.files)]
+    for line in result.lines:
+        numbers += (line.weight, line.counted, line.strength)
+    if not all(-_MAX_NUMBER < number < _MAX_NUMBER for number in numbers):
+        raise FrameError("a number out of bounds")
     return result
+
+
+def _is_tag(tag: str) -> bool:
+    return tag in TITLES or _LIST_TAG.match(tag) is not None
+
+
+def _is_finding(line: Line) -> bool:
+    if title := TITLES.get(line.kind):
+        return line.title == title
+    return _LIST_TAG.match(line.kind) is not None and line.title == title_of_list(line.kind.partition(":")[2])
 
 
 def read_view(body: bytes) -> View | NotShown:
