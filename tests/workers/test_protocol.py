@@ -17,6 +17,8 @@ from gatepost.workers.protocol import (
     FROM_WORKER,
     HEADER,
     MAX_QUESTIONS,
+    MAX_SNAPSHOT_BYTES,
+    MAX_SNAPSHOTS,
     MAX_STEPS,
     Ask,
     Failed,
@@ -24,6 +26,7 @@ from gatepost.workers.protocol import (
     FrameError,
     FrameReader,
     Ready,
+    RecentSnapshots,
 )
 
 REPORT = Report("clean", "deliver", (), 0, "nothing")
@@ -147,6 +150,27 @@ def test_titles_numbers_and_stages_that_are_none(change: dict[str, Any]) -> None
         protocol.read_report(msgspec.msgpack.encode(msgspec.structs.replace(REPORT, **change)))
 
 
+def test_a_snapshot_comes_back_as_it_went() -> None:
+    start = protocol.snapshot_header(7, "lists:ä", 3)
+    assert HEADER.unpack_from(start) == (len(start) - HEADER.size + 3, Frame.SNAPSHOT, 7)
+    key, data = protocol.read_snapshot(start[HEADER.size :] + b"abc")
+    assert (key, bytes(data)) == ("lists:ä", b"abc")
+
+
+def test_snapshots_are_bounded_in_number_and_in_bytes() -> None:
+    held: RecentSnapshots[int] = RecentSnapshots()
+    for number in range(MAX_SNAPSHOTS + 1):
+        held.put(str(number), number, 1)
+    assert (len(held), held.get("0"), held.get("1")) == (MAX_SNAPSHOTS, None, 1)
+    held.put("large", 0, MAX_SNAPSHOT_BYTES - 2)
+    assert (len(held), held.get("1"), held.get("large")) == (3, 1, 0), "what was used last stays"
+    held.put("large", 1, 10)
+    held.put("other", 2, MAX_SNAPSHOT_BYTES - 20)
+    assert (len(held), held.get("large")) == (4, 1), "a new version replaces the old one"
+    held.put("larger than all", 3, MAX_SNAPSHOT_BYTES + 1)
+    assert (len(held), held.get("larger than all")) == (1, 3)
+
+
 def test_bodies_come_back_as_they_went() -> None:
     job = protocol.Job(
         Envelope("a@b", ("c@d",)), 1.5, "lists:t", {"files": "x"}, ((Dns("a", "A"), DnsAnswer("found", ("1",))),)
@@ -156,6 +180,5 @@ def test_bodies_come_back_as_they_went() -> None:
         (protocol.read_ready, Ready(("seccomp",), ())),
         (protocol.read_failed, Failed("parse", "it crashed")),
         (protocol.read_answers, protocol.StepAnswers(1, (DnsAnswer("no-name"),))),
-        (protocol.read_snapshot, protocol.Snapshot("policy", 3, b"x")),
     ):
         assert decode(msgspec.msgpack.encode(value)) == value

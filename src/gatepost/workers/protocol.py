@@ -12,6 +12,7 @@ guard must also know which snapshots a worker still has. Both see the same jobs 
 
 import re
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -20,7 +21,7 @@ import msgspec
 from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Question
-from gatepost.report import Line, Report, title_of_list
+from gatepost.report import Line, Outcome, Report, title_of_list, undecided
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
@@ -35,6 +36,7 @@ MAX_LOADED = 64 << 10
 PNG = b"\x89PNG\r\n\x1a\n"
 
 HEADER = struct.Struct("<IBI")
+_KEY_SIZE = struct.Struct("<H")
 
 
 class Frame(IntEnum):
@@ -54,14 +56,6 @@ class Frame(IntEnum):
 FROM_WORKER = {Frame.READY: 4096, Frame.ASK: 4 << 20, Frame.DONE: MAX_REPORT, Frame.FAILED: 4096}
 
 _Short = Annotated[str, msgspec.Meta(max_length=200)]
-
-
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """Data that analyses need and that changes now and then; sent once for each worker and version."""
-
-    key: str
-    version: int
-    data: bytes
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
@@ -130,7 +124,6 @@ _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View |
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
 _job = msgspec.msgpack.Decoder(Job)
 _given = msgspec.msgpack.Decoder(StepAnswers)
-_snapshot = msgspec.msgpack.Decoder(Snapshot)
 
 
 def raw_frame(kind: Frame, job: int, body: bytes) -> bytes:
@@ -210,6 +203,24 @@ def read_failed(body: bytes) -> Failed:
     return _decode(_failed, body)
 
 
+_READERS: dict[Purpose, Callable[[bytes], Report | ViewResult]] = {
+    "judge": read_report,
+    "view": read_view,
+    "picture": read_picture,
+}
+
+
+def read_result(purpose: Purpose, kind: Frame, body: bytes) -> Report | ViewResult:
+    """Decode the body of a DONE or FAILED frame of a job with this purpose."""
+    if kind is Frame.DONE:
+        return _READERS[purpose](body)
+    failed = read_failed(body)
+    if purpose != "judge":
+        return NotShown(failed.reason)
+    outcome = Outcome(failed.stage, "failed", failed.reason)
+    return undecided(f"{failed.stage} broke the analysis: {failed.reason}", [outcome])
+
+
 def read_job(body: bytes) -> Job:
     """Decode the body of a JOB frame."""
     return _job.decode(body)
@@ -220,9 +231,18 @@ def read_answers(body: bytes) -> StepAnswers:
     return _given.decode(body)
 
 
-def read_snapshot(body: bytes) -> Snapshot:
-    """Decode the body of a SNAPSHOT frame."""
-    return _snapshot.decode(body)
+def snapshot_header(job: int, key: str, size: int) -> bytes:
+    """Return the start of a frame that holds a snapshot, whose bytes follow: data that analyses need and that changes
+    now and then, by its key. It is sent once for each worker and version, before the first job that needs it."""
+    name = key.encode()
+    return HEADER.pack(_KEY_SIZE.size + len(name) + size, Frame.SNAPSHOT, job) + _KEY_SIZE.pack(len(name)) + name
+
+
+def read_snapshot(body: bytes) -> tuple[str, memoryview]:
+    """Decode the body of a SNAPSHOT frame: key and data."""
+    (size,) = _KEY_SIZE.unpack_from(body)
+    start = _KEY_SIZE.size + size
+    return body[_KEY_SIZE.size : start].decode(), memoryview(body)[start:]
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
@@ -287,24 +307,35 @@ class WorkerStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 MAX_SNAPSHOTS = 32
+# Packed; what a worker makes of them takes several times as much. Those of one tenant always fit: two scopes of 8 MiB.
+MAX_SNAPSHOT_BYTES = 32 << 20
 
 
 class RecentSnapshots(Generic[T]):
-    """Up to `MAX_SNAPSHOTS` values by name; the one that was used longest ago goes first."""
+    """Values by name: at most `MAX_SNAPSHOTS` with at most `MAX_SNAPSHOT_BYTES`, of which the one that was used longest
+    ago goes first. The latest is kept whatever its size."""
 
     def __init__(self) -> None:
-        self._values: dict[str, T] = {}
+        self._values: dict[str, tuple[T, int]] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def get(self, name: str) -> T | None:
         """The value, which thereby is the latest used."""
         if name not in self._values:
             return None
-        value = self._values[name] = self._values.pop(name)
-        return value
+        found = self._values[name] = self._values.pop(name)
+        return found[0]
 
-    def put(self, name: str, value: T) -> None:
-        """Keep a value as the latest used."""
-        self._values.pop(name, None)
-        self._values[name] = value
-        if len(self._values) > MAX_SNAPSHOTS:
-            del self._values[next(iter(self._values))]
+    def put(self, name: str, value: T, size: int) -> None:
+        """Keep a value that was packed into so many bytes, as the latest used."""
+        self._drop(name)
+        self._values[name] = (value, size)
+        self._bytes += size
+        while len(self._values) > 1 and (len(self._values) > MAX_SNAPSHOTS or self._bytes > MAX_SNAPSHOT_BYTES):
+            self._drop(next(iter(self._values)))
+
+    def _drop(self, name: str) -> None:
+        self._bytes -= self._values.pop(name, (None, 0))[1]

@@ -36,7 +36,7 @@ from gatepost.workers.protocol import (
     ViewResult,
 )
 from gatepost.workers.sandbox import SOCKET, give_back_memory, seal
-from gatepost.workers.status_page import IDLE, RECEIVE, StatusPage
+from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_POLICY, RECEIVE, StatusPage
 
 LARGE = 1 << 20
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
@@ -97,12 +97,13 @@ class Worker:
         data = self._sock.recv(length, socket.MSG_WAITALL) if length else b""
         return data if len(data) == length else b""
 
-    def _keep_snapshot(self, _number: int, body: bytes) -> None:
-        snapshot = protocol.read_snapshot(body)
-        if snapshot.key.startswith(_POLICY):
-            self._policies[snapshot.key] = msgspec.msgpack.decode(snapshot.data, type=Policy)
+    def _keep_snapshot(self, number: int, body: bytes) -> None:
+        key, data = protocol.read_snapshot(body)
+        self._status_page.enter(number, LOAD_POLICY if key.startswith(_POLICY) else LOAD_LISTS)
+        if key.startswith(_POLICY):
+            self._policies[key] = msgspec.msgpack.decode(data, type=Policy)
         else:
-            self._lists.put(snapshot.key, compile_lists(snapshot.data))
+            self._lists.put(key, compile_lists(data), len(data))
 
     def _start(self, number: int, body: bytes) -> None:
         job = protocol.read_job(body)
