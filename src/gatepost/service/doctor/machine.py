@@ -30,7 +30,7 @@ from gatepost.settings.values import HIDDEN
 from gatepost.speedups import native
 from gatepost.store.second_factors import KEY_FILE
 
-LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
+LIBRARIES = ("apsw", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
 SUFFIX_LIST_DAYS = 365
 DNS_NAME = "example.com"
