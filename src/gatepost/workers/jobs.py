@@ -26,7 +26,7 @@ from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Answers, Question, Questions
 from gatepost.report import Outcome, Report, undecided
 from gatepost.scanning.request import MessageBody
-from gatepost.workers.protocol import Purpose, ViewResult
+from gatepost.workers.protocol import JobResult, Purpose
 from gatepost.workers.status_page import IDLE
 
 Reason = Literal["stall", "deadline", "crash", "memory", "cpu"]
@@ -79,7 +79,7 @@ class Attempt:
         self.size = job.body.size
         self.alone = self.size > LARGE
         self.tenant = job.envelope.tenant
-        self.result: asyncio.Future[Report | ViewResult] = loop.create_future()
+        self.result: asyncio.Future[JobResult] = loop.create_future()
         self.arrived = loop.time()
         self.deadline: float | None = None
         self.number = 0

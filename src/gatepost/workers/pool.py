@@ -3,9 +3,8 @@
 Each message is analysed in a sealed process (see `sandbox`) that can ask and answer and nothing else. guard hands out
 jobs (`jobs`), answers questions, watches every worker's status page (`status_page`), and ends a worker that stands
 still, grows, outlives a message's deadline or computes without a job. Only this timer kills: a limit inside the process
-could be swallowed by a library or hang with it in native code. Deadlines are guard's own: a worker that was taken over
-and lies on its page is killed at the deadline of its job all the same. `jobs.Attempt` decides what follows for the
-messages inside.
+could be swallowed by a library or hang with it in native code, and deadlines are guard's own, whatever a page says.
+`jobs.Attempt` decides what follows for the messages inside.
 """
 
 import asyncio
@@ -25,13 +24,11 @@ from gatepost.workers.jobs import LARGE, WHAT_HAPPENED, AnalysisJob, Attempt, Jo
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
-from gatepost.workers.protocol import Frame, FrameError, ViewResult
+from gatepost.workers.protocol import Extracted, Frame, FrameError, JobResult, ViewResult
 from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
 
-RETIRE_AFTER = 10_000
-MAX_VIEWS = 2
-_MEASURE_EVERY = 200
-_MAX_GROWTH = 256 << 20
+RETIRE_AFTER, MAX_VIEWS = 10_000, 2
+_MEASURE_EVERY, _MAX_GROWTH = 200, 256 << 20
 _STOP_SECONDS = 5.0
 # CPU seconds without a frame after which a worker gets a stand-in; starting one costs a hundredth of a second of CPU.
 _SLOW_CPU = 0.25
@@ -107,15 +104,14 @@ class WorkerPool:
 
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
-        self._loop = asyncio.get_running_loop()
-        settings = self._settings
+        self._loop, settings = asyncio.get_running_loop(), self._settings
         files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
-        self._supervisor = Supervisor(self, settings.memory, files)
+        self._supervisor = supervisor = Supervisor(self, settings.memory, files)
         try:
-            await self._supervisor.start(self._settings.processes)
-            if self._supervisor.leaks and not self._settings.unsealed:
-                raise SealError(describe_leaks(self._supervisor.leaks))
-            self._supervisor.must_be_sealed = not self._settings.unsealed
+            await supervisor.start(settings.processes)
+            if supervisor.leaks and not settings.unsealed:
+                raise SealError(describe_leaks(supervisor.leaks))
+            supervisor.must_be_sealed = not settings.unsealed
             self._look_at_idle()
         except SealError:
             await self.stop()
@@ -133,9 +129,16 @@ class WorkerPool:
                 result = await self._run(job, patient=True)
         except TimeoutError:
             return NotShown("every worker is busy")
-        return NotShown(result.reason) if isinstance(result, Report) else result
+        if isinstance(result, Report | Extracted):
+            return NotShown(result.reason if isinstance(result, Report) else "it was read for training")
+        return result
 
-    async def _run(self, job: AnalysisJob, *, patient: bool = False) -> Report | ViewResult:
+    async def extract(self, job: AnalysisJob) -> Extracted | None:
+        """Return what a text model sees of a message, for training; None if it cannot be read."""
+        result = await self._run(job)
+        return result if isinstance(result, Extracted) else None
+
+    async def _run(self, job: AnalysisJob, *, patient: bool = False) -> JobResult:
         if self._stopping:
             return undecided("the service is stopping")
         self._jobs += 1
@@ -280,7 +283,7 @@ class WorkerPool:
         worker.begin_turn(attempt, self._loop.time())
         worker.channel.send(protocol.pack_frame(Frame.ANSWERS, attempt.number, protocol.StepAnswers(ask.step, answers)))
 
-    def _finish(self, attempt: Attempt, worker: WorkerProcess, report: Report | ViewResult) -> None:
+    def _finish(self, attempt: Attempt, worker: WorkerProcess, report: JobResult) -> None:
         worker.release(attempt)
         del self._attempts[attempt]
         self._settle(attempt, report)
@@ -293,7 +296,7 @@ class WorkerPool:
             return False
         return worker.measure_growth() > min(_MAX_GROWTH, self._settings.memory // 2)
 
-    def _settle(self, attempt: Attempt, report: Report | ViewResult) -> None:
+    def _settle(self, attempt: Attempt, report: JobResult) -> None:
         if not attempt.result.done():
             attempt.result.set_result(report)
         self._drop(attempt)
@@ -323,8 +326,10 @@ class WorkerPool:
         """Look at every deadline and at every status page; sleep while there is nothing to watch."""
         self._timer = None
         now = self._loop.time()
+        # A message waits for its first worker for as long as it takes, if there is any worker at all.
+        patience = float("inf") if self._running.ready else self._settings.analysis_timeout
         for attempt, worker in list(self._attempts.items()):
-            if now >= (attempt.deadline or attempt.arrived + self._max_wait()):
+            if now >= (attempt.deadline or attempt.arrived + patience):
                 self._expire(attempt, worker)
         for worker in list(self._workers):
             if worker.is_overdue(now):
@@ -356,10 +361,6 @@ class WorkerPool:
             if worker.idle_cpu() > _MAX_IDLE_CPU:
                 worker.kill("cpu")
 
-    def _max_wait(self) -> float:
-        """How long a message may wait for its first worker: as long as it takes, if there is any worker at all."""
-        return float("inf") if self._running.ready else self._settings.analysis_timeout
-
     def _expire(self, attempt: Attempt, worker: WorkerProcess | None) -> None:
         """End a job whose time is up, and the worker if it was its turn; the page only says which stage to name."""
         state = worker.state if worker and attempt.number in worker.turns else None
@@ -375,7 +376,7 @@ class WorkerPool:
         """Blame the job that executed in a worker that has ended; the others start again."""
         reason: Reason = worker.kill_reason or ("memory" if worker.out_of_memory else "crash")
         state = worker.state
-        # At a deadline the job that was late has its report already; the one that executes is not late itself.
+        # At a deadline the late job has its report already; the one that executes is not late itself.
         blamed = None if reason in ("deadline", "cpu") else worker.jobs.get(state.job)
         for attempt in list(worker.jobs.values()):
             self._attempts[attempt] = None

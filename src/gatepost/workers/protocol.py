@@ -26,8 +26,7 @@ from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-ViewResult = View | Picture | NotShown
-Purpose = Literal["judge", "view", "picture"]
+Purpose = Literal["judge", "view", "picture", "features"]
 
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
@@ -55,6 +54,16 @@ class Frame(IntEnum):
 
 FROM_WORKER = {Frame.READY: 4096, Frame.ASK: 4 << 20, Frame.DONE: MAX_REPORT, Frame.FAILED: 4096}
 
+
+class Extracted(msgspec.Struct, frozen=True, tag=True):
+    """What a text model sees of a message, packed by `textmodel.features`. guard does not load that."""
+
+    data: bytes
+
+
+ViewResult = View | Picture | NotShown
+JobResult = Report | ViewResult | Extracted
+
 _Short = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -63,7 +72,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
     `lists` and `policy` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers that an
     attempt before this one was given; `antivirus` says whether there is one to ask. With another `purpose` the message
-    is not judged but shown, or the picture with that `index` in it.
+    is not judged but shown, or the picture with that `index` in it, or read for the training of a model.
     """
 
     envelope: Envelope
@@ -122,6 +131,7 @@ _report = msgspec.msgpack.Decoder(Report)
 _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
+_features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
 _job = msgspec.msgpack.Decoder(Job)
 _given = msgspec.msgpack.Decoder(StepAnswers)
 
@@ -203,14 +213,15 @@ def read_failed(body: bytes) -> Failed:
     return _decode(_failed, body)
 
 
-_READERS: dict[Purpose, Callable[[bytes], Report | ViewResult]] = {
+_READERS: dict[Purpose, Callable[[bytes], JobResult]] = {
     "judge": read_report,
     "view": read_view,
     "picture": read_picture,
+    "features": lambda body: _decode(_features, body),
 }
 
 
-def read_result(purpose: Purpose, kind: Frame, body: bytes) -> Report | ViewResult:
+def read_result(purpose: Purpose, kind: Frame, body: bytes) -> JobResult:
     """Decode the body of a DONE or FAILED frame of a job with this purpose."""
     if kind is Frame.DONE:
         return _READERS[purpose](body)

@@ -15,13 +15,17 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
+from gatepost.files.values import UnpackBudget
+from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
+from gatepost.mail.reader import read
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.stages import Context
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
+from gatepost.textmodel.features import extract_features
 from gatepost.view.message import build_view
 from gatepost.view.picture import draw_picture
 from gatepost.workers import protocol
@@ -30,10 +34,11 @@ from gatepost.workers.protocol import (
     MAX_QUESTIONS,
     MAX_REPORT,
     MAX_STEPS,
+    Extracted,
     Frame,
     Job,
+    JobResult,
     RecentSnapshots,
-    ViewResult,
 )
 from gatepost.workers.sandbox import SOCKET, give_back_memory, seal
 from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_POLICY, RECEIVE, StatusPage
@@ -133,10 +138,10 @@ class Worker:
         self._advance(run, lambda: next(run.analysis))
 
     def _show(self, run: _Run, raw: bytes, job: Job, mark: Callable[[str], None]) -> None:
-        """Show the message to a person: nothing is asked, and nothing judged."""
+        """Show the message to a person, or read it for training: nothing is asked, and nothing judged."""
         try:
             mark("parse")
-            shown = build_view(raw) if job.purpose == "view" else draw_picture(raw, job.index)
+            shown = _show(raw, job)
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
@@ -196,7 +201,7 @@ class Worker:
             gc.collect()
             give_back_memory()
 
-    def _encode_result(self, run: _Run, report: Report | ViewResult) -> bytes:
+    def _encode_result(self, run: _Run, report: JobResult) -> bytes:
         try:
             body = msgspec.msgpack.encode(report)
         except UnicodeEncodeError:
@@ -207,6 +212,18 @@ class Worker:
 
     def _encode_failure(self, run: _Run, reason: str) -> bytes:
         return protocol.pack_frame(Frame.FAILED, run.number, protocol.Failed(self._status_page.state.stage, reason))
+
+
+def _show(raw: bytes, job: Job) -> JobResult:
+    match job.purpose:
+        case "view":
+            return build_view(raw)
+        case "picture":
+            return draw_picture(raw, job.index)
+    message = read(raw)
+    # Models were always trained without what native decoders unpack; with it they would be others.
+    features = extract_features(message, find_files(message, UnpackBudget(native=False)))
+    return Extracted(msgspec.msgpack.encode(features))
 
 
 def _without_surrogates(value: Any) -> Any:
