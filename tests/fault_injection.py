@@ -3,10 +3,12 @@
 The loader of a test's workers loads this file by its path (`PoolSettings.fault_injection`, or the environment variable
 GATEPOST_FAULT_INJECTION of a whole service). A message with `X-Gatepost-Fault: check:spin` then makes its worker spin
 for ever in a check named `fault`; `parse:` does the same while the message is parsed, `every:` at the start of each
-stage. The rest of the analysis is the real one.
+stage. The rest of the analysis is the real one. `lie`, `burn` and `share` do what code that has taken a worker over
+could do: write on the status page that nothing executes, compute once the job is answered, and take shared memory.
 """
 
 import ctypes
+import mmap
 import os
 import re
 import signal
@@ -19,6 +21,8 @@ import msgspec
 from gatepost.findings import Check, Reading
 from gatepost.kinds import Finding
 from gatepost.stages import Context
+from gatepost.workers import worker
+from gatepost.workers.status_page import IDLE, StatusPage
 
 _HEADER = re.compile(rb"(?im)^X-Gatepost-Fault:[ \t]*(check|parse|every):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
 _SEARCHED = 64 << 10
@@ -33,6 +37,8 @@ def inject(raw: bytes, context: Context) -> Context:
     if not found or not act:
         return context
     amount = int(found[3] or 0)
+    if found[2].lower() == b"lie":
+        act = _lie(context)
     if found[1].lower() != b"check":
         stage = "parse" if found[1].lower() == b"parse" else None
         return msgspec.structs.replace(context, mark=_faulty_marker(context.mark, stage, lambda: act(amount)))
@@ -59,6 +65,34 @@ def _faulty_check(act: Callable[[], object]) -> Callable[[Reading], Iterable[Fin
 def _spin(_amount: int) -> None:
     while True:
         pass
+
+
+def _lie(context: Context) -> Callable[[int], None]:
+    """Say on the status page, again and again, that this worker does nothing."""
+    cells = getattr(context.mark, "__closure__", None) or ()
+    (page,) = (cell.cell_contents for cell in cells if isinstance(cell.cell_contents, StatusPage))
+
+    def lie(_amount: int) -> None:
+        while True:
+            page.enter(0, IDLE)
+
+    return lie
+
+
+def _burn(_amount: int) -> None:
+    """Answer the job as it should be answered, then compute for ever."""
+    end = worker.Worker._end
+
+    def end_and_spin(self: worker.Worker, run: worker._Run, body: bytes) -> None:
+        end(self, run, body)
+        _spin(0)
+
+    worker.Worker._end = end_and_spin  # type: ignore[method-assign]
+
+
+def _share(megabytes: int) -> None:
+    held = mmap.mmap(-1, megabytes << 20)
+    held[:1] = b"x"
 
 
 def _grow(_amount: int) -> None:
@@ -108,4 +142,7 @@ _ACTS: dict[str, Callable[[int], None]] = {
     "fork": _fork,
     "kill": _kill,
     "sleep": _sleep,
+    "lie": _spin,
+    "burn": _burn,
+    "share": _share,
 }

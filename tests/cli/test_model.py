@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from gatepost.cli import training
 from gatepost.cli.app import app
+from gatepost.files.values import UnpackBudget
+from gatepost.files.walk import find_files
+from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.textmodel.deployed import load_models
+from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.model import load_model
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
@@ -94,6 +99,22 @@ def test_an_evaluation_counts_every_message(mode: str, mail: list[Path], tmp_pat
     assert "| ham | all | 40 * |" in said
     assert "| unwanted | all | 40 * |" in said
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"roc.svg", "reliability.svg", "wrong.tsv"}
+
+
+def test_mail_is_read_in_sealed_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A message that crashes whoever reads it is left out and said; the others are read as in an open process."""
+    monkeypatch.setenv("GATEPOST_FAULT_INJECTION", str(Path(__file__).parents[1] / "fault_injection.py"))
+    folder = tmp_path / "hostile"
+    (folder / "ham").mkdir(parents=True)
+    sound = b"From: ann@example.org\r\nSubject: minutes\r\n\r\nThe minutes of Tuesday.\r\n"
+    (folder / "ham" / "1.eml").write_bytes(sound)
+    (folder / "ham" / "2.eml").write_bytes(b"X-Gatepost-Fault: parse:die\r\n" + sound)
+    (sample,) = training.read_samples([folder], (), lambda *_: None)
+    parsed = read(sound)
+    assert sample.seen == extract_features(parsed, find_files(parsed, UnpackBudget(native=False)))
+    assert "1 messages could not be read" in capsys.readouterr().err
 
 
 def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:

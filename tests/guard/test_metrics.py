@@ -17,7 +17,7 @@ from gatepost.workers.pool import PoolCounters
 class Pool:
     def counters(self) -> PoolCounters:
         kills = {"stall": 1, "deadline": 2, "crash": 3, "memory": 4}
-        return PoolCounters(50, kills, 5, 6, 1, 7, 2, sealed=True)  # type: ignore[arg-type]
+        return PoolCounters(50, kills, 5, 6, 8, 9, 1, 7, 2, sealed=True)  # type: ignore[arg-type]
 
 
 class Names:

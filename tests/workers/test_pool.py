@@ -24,7 +24,7 @@ from gatepost.questions import Answers, Dns, Question, Questions
 from gatepost.report import Report
 from gatepost.workers import pool as pool_module
 from gatepost.workers import warmup
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import WHAT_HAPPENED, AnalysisJob
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
 LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -89,6 +89,10 @@ def changed(**settings: Any) -> PoolSettings:
     return msgspec.structs.replace(SETTINGS, **settings)
 
 
+def kills(**counts: int) -> dict[str, int]:
+    return dict.fromkeys(WHAT_HAPPENED, 0) | counts
+
+
 def amiss(report: Report) -> list[tuple[str, str, str]]:
     return [(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes]
 
@@ -136,6 +140,7 @@ POISON = {
     "check:socket": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
     "check:fork": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
     "check:kill": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
+    "check:share=3000": ("quarantine", (CHECK, "failed", "it crashed (PermissionError)")),
 }
 
 
@@ -166,7 +171,7 @@ def test_poison_is_named_in_its_own_ledger(what: str, moment: Any) -> None:
 def test_poison_does_not_disturb_the_others(moment: Any) -> None:
     _reports, others, counters = moment
     assert [report.verdict for report in others] == ["clean"] * 21
-    assert counters.kills == {"stall": 2, "deadline": 0, "crash": 2, "memory": 2}
+    assert counters.kills == kills(stall=2, crash=2, memory=2)
     assert (counters.restarts, counters.workers, counters.busy, counters.queued) == (6, 2, 0, 0)
 
 
@@ -229,7 +234,45 @@ def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
     assert (late.decision, late.reason) == ("undecided", "the analysis ran out of its time")
     assert [outcome.reason for outcome in late.outcomes] == [TIME]
     assert after.verdict == "clean"
-    assert counters.kills == {"stall": 0, "deadline": 1, "crash": 0, "memory": 0}
+    assert counters.kills == kills(deadline=1)
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["caller waits", "caller leaves"])
+def test_a_worker_that_lies_on_its_page_is_killed_at_the_deadline(leaves: bool) -> None:
+    """Whatever it writes there: guard's own clock decides, also for a job whose caller no longer waits."""
+
+    async def main() -> Any:
+        async with running(changed(processes=1, analysis_timeout=6.0)) as pool:
+            lying = asyncio.create_task(pool.analyse(faulty("parse:lie")))
+            await until(lambda: pool.counters().busy == 1)
+            if leaves:
+                lying.cancel()
+            done, _ = await asyncio.wait([lying])
+            reports = [each.result() for each in done if not each.cancelled()]
+            after = await pool.analyse(job())
+            await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
+            return reports, after, pool.counters()
+
+    reports, after, counters = asyncio.run(main())
+    assert [report.reason for report in reports] == ([] if leaves else ["the analysis ran out of its time"])
+    assert after.verdict == "clean"
+    assert counters.relieved == 1
+    assert counters.kills == (kills() if leaves else kills(deadline=1)), "one that nobody waits for is ended at once"
+
+
+def test_a_worker_that_computes_without_a_job_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(pool_module, "_MAX_IDLE_CPU", 0.02)
+
+    async def main() -> Any:
+        async with running(changed(processes=1)) as pool:
+            burning = await pool.analyse(faulty("check:burn"))
+            await until(lambda: pool.counters().kills["cpu"] == 1 and pool.counters().workers == 1)
+            return burning, await pool.analyse(job()), pool.counters()
+
+    burning, after, counters = asyncio.run(main())
+    assert (burning.verdict, after.verdict) == ("clean", "clean")
+    assert counters.kills == kills(cpu=1)
 
 
 def test_questions_that_cannot_be_answered() -> None:
@@ -293,11 +336,13 @@ def test_a_caller_that_leaves_frees_its_worker() -> None:
                 await until(lambda: pool.counters().busy == 1)
                 leaving.cancel()
                 await asyncio.wait([leaving])
-            return await pool.analyse(job()), pool.counters()
+            report = await pool.analyse(job())
+            await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
+            return report, pool.counters()
 
     report, counters = asyncio.run(main())
     assert report.verdict == "clean"
-    assert counters.kills == {"stall": 1, "deadline": 0, "crash": 0, "memory": 0}
+    assert counters.relieved or counters.kills == kills(stall=1), "the one or the other, as the machine is busy"
 
 
 def test_a_new_policy_holds_for_the_next_message() -> None:

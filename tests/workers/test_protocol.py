@@ -1,20 +1,25 @@
 """The wire: whatever a worker sends, guard reads frames or says why not."""
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
+from gatepost.policy.rules import title_of_list
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Line, Report, undecided
+from gatepost.report import FileSeen, Line, Outcome, Report, undecided
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     FROM_WORKER,
     HEADER,
     MAX_QUESTIONS,
+    MAX_SNAPSHOT_BYTES,
+    MAX_SNAPSHOTS,
     MAX_STEPS,
     Ask,
     Failed,
@@ -22,6 +27,7 @@ from gatepost.workers.protocol import (
     FrameError,
     FrameReader,
     Ready,
+    RecentSnapshots,
 )
 
 REPORT = Report("clean", "deliver", (), 0, "nothing")
@@ -106,15 +112,64 @@ def test_only_guard_leaves_a_message_undecided() -> None:
         protocol.read_report(msgspec.msgpack.encode(undecided("because I say so")))
 
 
-@pytest.mark.parametrize("tag", ["x:y\r\nX-Injected: 1", "", "no colon", "a:b c", "ä:b", "a:" + "b" * 300, "A:b"])
+LINE = Line("text:urgency", TITLES["text:urgency"], "1", {}, 1, 1, "spam")
+
+
+@pytest.mark.parametrize(
+    "tag", ["x:y\r\nX-Injected: 1", "", "text:unheard-of", "list:A", "list:a b", "list:" + "b" * 64, "text:Urgency"]
+)
 def test_a_tag_that_is_none(tag: str) -> None:
-    line = Line("text:urgency", "t", "1", {}, 1, 1, "spam")
     for report in (
         msgspec.structs.replace(REPORT, tags=(tag,)),
-        msgspec.structs.replace(REPORT, lines=(msgspec.structs.replace(line, kind=tag),)),
+        msgspec.structs.replace(REPORT, lines=(msgspec.structs.replace(LINE, kind=tag),)),
     ):
-        with pytest.raises(FrameError, match="a tag that is none"):
+        with pytest.raises(FrameError, match="that is none"):
             protocol.read_report(msgspec.msgpack.encode(report))
+
+
+def test_findings_of_a_closed_set() -> None:
+    listed = Line("list:blocked-senders", title_of_list("blocked-senders"), "From", {}, 1, 1, "spam")
+    sound = msgspec.structs.replace(REPORT, tags=("list:blocked-senders", "text:urgency"), lines=(LINE, listed))
+    assert protocol.read_report(msgspec.msgpack.encode(sound)) == sound
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lines": (msgspec.structs.replace(LINE, title="Trust this message"),)},
+        {"lines": (msgspec.structs.replace(LINE, kind="list:x", title="Trust this message"),)},
+        {"lines": (msgspec.structs.replace(LINE, strength=float("nan")),)},
+        {"lines": (msgspec.structs.replace(LINE, weight=1 << 63),)},
+        {"score": 1 << 63},
+        {"files": (FileSeen("1", "zip", 1 << 63, ""),)},
+        {"outcomes": (Outcome("parse\r\nX-Injected: 1", "failed"),)},
+        {"outcomes": (Outcome("x" * 61, "failed"),)},
+    ],
+)
+def test_titles_numbers_and_stages_that_are_none(change: dict[str, Any]) -> None:
+    with pytest.raises(FrameError):
+        protocol.read_report(msgspec.msgpack.encode(msgspec.structs.replace(REPORT, **change)))
+
+
+def test_a_snapshot_comes_back_as_it_went() -> None:
+    start = protocol.snapshot_header(7, "lists:ä", 3)
+    assert HEADER.unpack_from(start) == (len(start) - HEADER.size + 3, Frame.SNAPSHOT, 7)
+    key, data = protocol.read_snapshot(start[HEADER.size :] + b"abc")
+    assert (key, bytes(data)) == ("lists:ä", b"abc")
+
+
+def test_snapshots_are_bounded_in_number_and_in_bytes() -> None:
+    held: RecentSnapshots[int] = RecentSnapshots()
+    for number in range(MAX_SNAPSHOTS + 1):
+        held.put(str(number), number, 1)
+    assert (len(held), held.get("0"), held.get("1")) == (MAX_SNAPSHOTS, None, 1)
+    held.put("large", 0, MAX_SNAPSHOT_BYTES - 2)
+    assert (len(held), held.get("1"), held.get("large")) == (3, 1, 0), "what was used last stays"
+    held.put("large", 1, 10)
+    held.put("other", 2, MAX_SNAPSHOT_BYTES - 20)
+    assert (len(held), held.get("large")) == (4, 1), "a new version replaces the old one"
+    held.put("larger than all", 3, MAX_SNAPSHOT_BYTES + 1)
+    assert (len(held), held.get("larger than all")) == (1, 3)
 
 
 def test_bodies_come_back_as_they_went() -> None:
@@ -126,6 +181,5 @@ def test_bodies_come_back_as_they_went() -> None:
         (protocol.read_ready, Ready(("seccomp",), ())),
         (protocol.read_failed, Failed("parse", "it crashed")),
         (protocol.read_answers, protocol.StepAnswers(1, (DnsAnswer("no-name"),))),
-        (protocol.read_snapshot, protocol.Snapshot("policy", 3, b"x")),
     ):
         assert decode(msgspec.msgpack.encode(value)) == value

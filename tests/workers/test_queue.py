@@ -10,6 +10,7 @@ class Job:
     name: str
     size: int = 100
     alone: bool = False
+    tenant: str | None = None
 
 
 @dataclass
@@ -44,6 +45,44 @@ def test_first_come_first_served_to_the_emptiest() -> None:
     assert started(waiting, Worker(suspended=2), Worker(suspended=1)) == ("a", 1)
     assert started(waiting, Worker(suspended=2), Worker(free=False)) == ("b", 0)
     assert len(waiting) == 0
+
+
+def order(waiting: JobQueue[Job]) -> list[str]:
+    found = [started(waiting, Worker()) for _ in range(len(waiting))]
+    assert started(waiting, Worker()) is None
+    return [each[0] for each in found if each]
+
+
+def test_tenants_take_turns() -> None:
+    """A flood of one tenant waits; the others get the next free worker but one."""
+    flood = [Job(f"a{number}", tenant="a") for number in range(50)]
+    waiting = queue(*flood)
+    assert started(waiting, Worker()) == ("a0", 0)
+    for job in (Job("b0", tenant="b"), Job("b1", tenant="b"), Job("c0", tenant="c"), Job("none")):
+        waiting.put(job)
+    assert order(waiting) == ["a1", "b0", "c0", "none", "a2", "b1", *(f"a{number}" for number in range(3, 50))]
+
+
+def test_tenants_take_turns_among_large_messages_and_among_looks() -> None:
+    waiting = queue(*(Job(f"a{number}", LARGE + 1, alone=True, tenant="a") for number in range(3)))
+    waiting.put(Job("b0", LARGE + 1, alone=True, tenant="b"))
+    assert order(waiting) == ["a0", "b0", "a1", "a2"]
+    for name in ("a0", "a1", "b0"):
+        waiting.put(Job(name, tenant=name[0]), patient=True)
+    assert order(waiting) == ["a0", "b0", "a1"]
+
+
+def test_one_that_waited_before_goes_first_and_its_tenant_next() -> None:
+    waiting = queue(Job("a0", tenant="a"), Job("b0", tenant="b"), Job("b1", tenant="b"))
+    waiting.put(Job("b again", tenant="b"), again=True)
+    assert order(waiting) == ["b again", "a0", "b0", "b1"]
+
+
+def test_tenants_without_jobs_are_forgotten() -> None:
+    waiting = queue(*(Job("x", tenant=str(number)) for number in range(9)))
+    waiting.remove(Job("x", tenant="3"))
+    assert len(order(waiting)) == 8
+    assert waiting._shared._jobs == {}
 
 
 def test_a_worker_that_executes_or_is_full_takes_nothing() -> None:

@@ -16,7 +16,7 @@ from gatepost.questions import Asking, Dns, DnsAnswer, Question
 from gatepost.report import Report
 from gatepost.stages import INDISPENSABLE, STAGES, Context
 from gatepost.workers import protocol, worker
-from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, Job, Snapshot, StepAnswers
+from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, Job, StepAnswers
 from gatepost.workers.status_page import IDLE, StageNames, StatusPage, WorkerState, new_status_page
 
 Analyse = Callable[[bytes, Envelope, Context], Asking[Report]]
@@ -40,7 +40,8 @@ class Guard:
         self.page = page
         self._reader = FrameReader()
         self._frames: list[Said] = []
-        self.send(Frame.SNAPSHOT, 0, Snapshot("policy", 1, msgspec.msgpack.encode(shipped_policy())))
+        policy = msgspec.msgpack.encode(shipped_policy())
+        self.sock.sendall(protocol.snapshot_header(0, "policy", len(policy)) + policy)
 
     def send(self, kind: Frame, number: int, body: msgspec.Struct) -> None:
         self.sock.sendall(protocol.pack_frame(kind, number, body))

@@ -1,5 +1,6 @@
 """`gatepost model`: train a text model, measure the whole analysis, and record messages that were judged wrongly."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -121,19 +122,20 @@ def feedback(
     """Record messages that were judged wrongly, for the next training."""
     from gatepost.cli.printing import print_result
     from gatepost.cli.scanners import messages_in
-    from gatepost.mail.reader import read
+    from gatepost.cli.sealed_analysis import open_extractor
     from gatepost.near_duplicates import Signature, compute_signature
     from gatepost.textmodel import deployed as kept
     from gatepost.textmodel.deployed import FOLDER, save_mark
-    from gatepost.textmodel.features import body_words
 
     if ham == spam:
         raise typer.BadParameter("give either --ham or --spam")
     place = data_folder(data).path
     changes: dict[str, Signature] = {}
-    for mail in messages_in(files):
-        name = kept.save_feedback(place, mail.raw, ham)
-        changes[name] = compute_signature(body_words(read(mail.raw).texts)) if spam else ()
+    with open_extractor() if spam else nullcontext() as extractor:
+        for mail in messages_in(files):
+            name = kept.save_feedback(place, mail.raw, ham)
+            (seen,) = extractor.extract_features([mail.raw]) if extractor else (None,)
+            changes[name] = compute_signature(seen.text) if seen else ()
     save_mark(place / FOLDER, changes)
     label = "ham" if ham else "spam"
     text = f"{len(changes)} recorded as {label}; gatepost model train uses them."

@@ -1,21 +1,22 @@
 """Analyses of the command line, in a sealed worker as the service has them.
 
 A message that is scanned from a file is as hostile as one that arrives by SMTP, and the readers of archives, pictures
-and pages are partly native code. So `gatepost scan`, `replay` and `model evaluate` hand every message to a worker with
-the limits of the configuration. A message that breaks its worker is `unscannable`, and the next one gets a new worker.
+and pages are partly native code. So `gatepost scan`, `replay` and `model` hand every message to a worker with the
+limits of the configuration. A message that breaks its worker is `unscannable`, and the next one gets a new worker.
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import msgspec
 
 from gatepost import logs
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.policy.rules import Policy
+from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.questions import (
     Answer,
     Answers,
@@ -34,6 +35,7 @@ from gatepost.questions import (
 from gatepost.report import Report
 from gatepost.service.data_folder import StartError
 from gatepost.settings.keys import GuardSettings, LogSettings
+from gatepost.textmodel.features import Features
 from gatepost.workers.jobs import AnalysisJob, ListSnapshot
 from gatepost.workers.loader_client import LoaderError
 from gatepost.workers.pool import PoolSettings, WorkerPool
@@ -84,12 +86,29 @@ class SealedAnalyser:
         job = AnalysisJob(ggrid, envelope, RawBody(raw), now, lists or ListSnapshot())
         return self._runner.run(self._pool.analyse(job))
 
+    def extract_features(self, raws: Sequence[bytes]) -> list[Features | None]:
+        """Return what a text model sees of each of these messages; None for one that cannot be read."""
+        return self._runner.run(self._extract_all(raws))
 
-async def start_pool(settings: GuardSettings, policy: Policy, answer: AnswerQuestions, models: str = "") -> WorkerPool:
-    """Start one sealed worker. `models` is a file with the only text model to use; without it, the shipped one is."""
+    async def _extract_all(self, raws: Sequence[bytes]) -> list[Features | None]:
+        return list(await asyncio.gather(*map(self._extract, raws)))
+
+    async def _extract(self, raw: bytes) -> Features | None:
+        job = AnalysisJob(new_id(), Envelope(), RawBody(raw), 0.0, purpose="features")
+        found = await self._pool.extract(job)
+        try:
+            return msgspec.msgpack.decode(found.data, type=Features) if found else None
+        except msgspec.DecodeError:
+            return None
+
+
+async def start_pool(
+    settings: GuardSettings, policy: Policy, answer: AnswerQuestions, models: str = "", processes: int = 1
+) -> WorkerPool:
+    """Start sealed workers. `models` is a file with the only text model to use; without it, the shipped one is."""
     logs.configure(LogSettings(level="error"))  # a lost worker shows in the result of its message
     limits = PoolSettings(
-        processes=1,
+        processes=processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
         memory=settings.worker_memory,
@@ -103,6 +122,21 @@ async def start_pool(settings: GuardSettings, policy: Policy, answer: AnswerQues
     except (SealError, LoaderError) as fault:
         raise StartError(str(fault)) from None
     return pool
+
+
+@contextmanager
+def open_extractor() -> Iterator[SealedAnalyser]:
+    """Yield an analyser that only extracts features, with a worker for each processor."""
+
+    async def answer(_job: AnalysisJob, questions: Questions) -> Answers:
+        return tuple(answer_nothing(question, DnsAnswer("failed")) for question in questions)
+
+    with asyncio.Runner() as runner:
+        pool = runner.run(start_pool(GuardSettings(), shipped_policy(), answer, processes=os.cpu_count() or 1))
+        try:
+            yield SealedAnalyser(runner, pool)
+        finally:
+            runner.run(pool.stop())
 
 
 @contextmanager

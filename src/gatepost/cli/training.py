@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,18 +18,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gatepost.cli.printing import console
 from gatepost.cli.scanners import messages_in
-from gatepost.files.values import UnpackBudget
-from gatepost.files.walk import find_files
+from gatepost.cli.sealed_analysis import open_extractor
 from gatepost.mail.message import Envelope
-from gatepost.mail.reader import read
 from gatepost.service.data_folder import StartError
 from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
-from gatepost.textmodel.features import Features, extract_features
+from gatepost.textmodel.features import Features
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import Example, TrainingError, family_of, learn
 
 LABELS = ("ham", "spam", "phish", "fraud", "bounce")
 INDEX = "INDEX.tsv"
+# Messages that are handed to the workers at a time.
+BATCH = 64
 
 
 class LabelledMail(msgspec.Struct, frozen=True):
@@ -128,25 +129,28 @@ def show_steps() -> Iterator[Step]:
 
 
 def read_samples(folders: Sequence[Path], without: Sequence[str], step: Step) -> list[Sample]:
-    """Return a sample for every message, except for the corpora that are left out."""
-    total = count_messages(folders)
-    found = []
-    for number, mail in enumerate(read_labelled(folders)):
-        step("reading", number, total)
-        if not is_left_out(mail.corpus, without):
-            found.append(_take_sample(mail))
+    """Return a sample for every message, except for the corpora that are left out. The mail is read in sealed workers:
+    reports of users, which are used as well, are as hostile as any mail."""
+    total, number, unread = count_messages(folders), 0, 0
+    found: list[Sample] = []
+    wanted = (mail for mail in read_labelled(folders) if not is_left_out(mail.corpus, without))
+    with open_extractor() as extractor:
+        while batch := list(islice(wanted, BATCH)):
+            number += len(batch)
+            step("reading", number, total)
+            for mail, seen in zip(batch, extractor.extract_features([mail.raw for mail in batch]), strict=True):
+                if seen is None:
+                    unread += 1
+                else:
+                    found.append(Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), seen))
+    if unread:
+        print(f"{unread} messages could not be read and are left out.", file=sys.stderr)
     return found
 
 
 def is_left_out(corpus: str, without: Sequence[str]) -> bool:
     """Return whether a corpus or its collection is among those to leave out."""
     return corpus in without or family_of(corpus) in without
-
-
-def _take_sample(mail: LabelledMail) -> Sample:
-    message = read(mail.raw)
-    files = find_files(message, UnpackBudget(native=False))  # this process is not sealed
-    return Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), extract_features(message, files))
 
 
 def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:

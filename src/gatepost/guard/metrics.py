@@ -83,8 +83,10 @@ class GuardMetrics(Collector):
             kills.add_metric((reason,), count)
         yield kills
         yield _counter(
-            "gatepost_worker_restarts", "Analyses that started again through no fault of theirs", pool.restarts
+            "gatepost_worker_restarts", "Workers that ended before their time and were replaced", pool.restarts
         )
+        yield _counter("gatepost_workers_relieved", "Workers that computed for long and got a stand-in", pool.relieved)
+        yield _counter("gatepost_poison_recalled", "Messages whose copy had broken a worker before", pool.recalled)
         yield _gauge("gatepost_workers", "Workers that are ready", pool.workers)
         yield _gauge("gatepost_workers_sealed", "1 if workers cannot reach files or network", pool.sealed)
         yield _gauge("gatepost_analyses_queued", "Messages that wait for a worker", pool.queued)

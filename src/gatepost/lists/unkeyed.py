@@ -151,7 +151,7 @@ def pack_lists(source: UnkeyedLists) -> bytes:
     return msgspec.msgpack.encode(_PackedSnapshot(source.version, list(lists.values()), source.custom, source.keyed))
 
 
-def _unpack_lists(data: bytes) -> UnkeyedLists:
+def _unpack_lists(data: bytes | memoryview) -> UnkeyedLists:
     packed = msgspec.msgpack.decode(data, type=_PackedSnapshot)
     fields: dict[str, list[UnkeyedEntry]] = {field: [] for field in _ENTRY_FIELDS}
     for each in packed.lists:
@@ -163,7 +163,7 @@ def _unpack_lists(data: bytes) -> UnkeyedLists:
     return msgspec.structs.replace(UnkeyedLists(packed.version, custom=packed.custom, keyed=packed.keyed), **entries)
 
 
-def compile_lists(data: bytes) -> CompiledLists:
+def compile_lists(data: bytes | memoryview) -> CompiledLists:
     """Decode and compile a snapshot."""
     return CompiledLists(_unpack_lists(data))
 

@@ -130,7 +130,12 @@ def title_of(kind: str, policy: Policy) -> str:
     if own is not None:
         return own.title
     area, _, name = kind.partition(":")
-    return f"The rule {name} of the operator holds" if area == "rule" else f"An entry of {name} matches"
+    return f"The rule {name} of the operator holds" if area == "rule" else title_of_list(name)
+
+
+def title_of_list(name: str) -> str:
+    """Return the title of a finding that an entry of a list has made."""
+    return f"An entry of {name} matches"
 
 
 @cache

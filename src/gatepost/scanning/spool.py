@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, cast
@@ -21,6 +22,8 @@ PREFIX = "message-"
 # A named file lives for microseconds; one that is older was left behind.
 STALE_SECONDS = 60.0
 _READ_SIZE = 1 << 20
+
+_closing = ThreadPoolExecutor(1, "spool")
 
 
 class SpooledBody:
@@ -34,6 +37,7 @@ class SpooledBody:
         self._hash = hashlib.sha256()
         self._size = 0
         self._whole: bytes | None = None
+        self._closed = False
 
     @property
     def size(self) -> int:
@@ -78,6 +82,7 @@ class SpooledBody:
 
     def read(self) -> bytes:
         """All bytes at once."""
+        self._check_open()
         if self._file:
             self._file.flush()
             whole = os.pread(self._file.fileno(), self._size, 0)
@@ -91,15 +96,22 @@ class SpooledBody:
             whole = self.read()
             yield from (whole[start : start + size] for start in range(0, len(whole), size))
             return
+        self._check_open()
         self._file.flush()
         for start in range(0, self._size, size):
             yield os.pread(self._file.fileno(), min(size, self._size - start), start)
 
     def close(self) -> None:
-        """Free memory and disk; twice does no harm."""
+        """Free memory and disk; twice does no harm. The system frees the pages of a file when it is closed, which takes
+        milliseconds: that is not done on the event loop."""
         self._memory, self._whole = bytearray(), b""
-        if self._file:
-            self._file.close()
+        if self._file and not self._closed:
+            self._closed = True
+            _closing.submit(self._file.close)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the body is closed")
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +138,11 @@ class Spool:
 def sha256(body: MessageBody) -> str:
     """The hash of any body; for one of ours it is known already."""
     return body.sha256 if isinstance(body, SpooledBody) else hashlib.sha256(body.read()).hexdigest()
+
+
+def read_start(body: MessageBody, size: int) -> bytes:
+    """The first bytes of any body; one of ours that is on disk is not read whole for them."""
+    return next(body.chunks(size), b"") if isinstance(body, SpooledBody) else body.read()[:size]
 
 
 def _remove_stale(folder: Path) -> None:

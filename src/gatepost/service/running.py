@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.scanning.spool import Spool
 from gatepost.service.http_servers import Serves, build_server, serve
+from gatepost.service.loop_watchdog import watch_loop
 from gatepost.service.metrics import build_metrics_app, render_on_demand
 from gatepost.service.plan import Plan, SharedParts, bind_ports, port_of, release_ports
 from gatepost.settings.files import load_policies
@@ -39,6 +40,7 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
         policies = load_policies(plan.settings.policy)
         shared = SharedParts(store, Spool(plan.data.spool), policies, CollectorRegistry(), bound)
         servers = await _build_servers(plan, shared, stack)
+        stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
         await serve(servers, stop, lambda: started(port, store))
 

@@ -10,12 +10,15 @@ Most jobs share a worker with suspended ones. A large message, or one that has b
 for the first of those a worker is reserved, which gets nothing new until it is empty, so that a stream of small mail
 cannot starve it; and large messages never hold all workers, so that they cannot starve small mail either. Jobs that
 only show a message to a person wait until no small mail does, or until `PATIENCE` jobs have gone before them.
+
+In each queue tenants take turns, and within a tenant it is first come first served: however many jobs of one tenant
+wait, the next free worker but one is for another's.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Collection
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,22 +26,27 @@ from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Answers, Question, Questions
 from gatepost.report import Outcome, Report, undecided
 from gatepost.scanning.request import MessageBody
-from gatepost.workers.protocol import Purpose, ViewResult
+from gatepost.workers.protocol import JobResult, Purpose
 from gatepost.workers.status_page import IDLE
 
-Reason = Literal["stall", "deadline", "crash", "memory"]
+Reason = Literal["stall", "deadline", "crash", "memory", "cpu"]
 
 WHAT_HAPPENED: dict[Reason, str] = {
     "stall": "it ran out of its time",
     "deadline": "it ran out of its time",
     "crash": "it crashed the worker",
     "memory": "it used more memory than a worker may",
+    "cpu": "its worker computed without a job",
 }
 MAX_RESTARTS = 5
 MAX_SUSPENDED = 8
 MAX_SUSPENDED_BYTES = 16 << 20
 LARGE = 1 << 20
 PATIENCE = 50
+
+
+# Key and version of a snapshot.
+SnapshotName: TypeAlias = tuple[str, str]
 
 
 class ListSnapshot(msgspec.Struct, frozen=True):
@@ -63,19 +71,22 @@ class AnalysisJob(msgspec.Struct, frozen=True):
 
 
 class Attempt:
-    """An analysis in the pool. `number` names it within its worker; `result` is what its caller waits for."""
+    """An analysis in the pool. `number` names it within its worker; `result` is what its caller waits for; `sent` are
+    the snapshots that went to the worker with it, by the stage in which the worker loads them."""
 
     def __init__(self, job: AnalysisJob, loop: asyncio.AbstractEventLoop) -> None:
         self.job = job
         self.size = job.body.size
         self.alone = self.size > LARGE
-        self.result: asyncio.Future[Report | ViewResult] = loop.create_future()
+        self.tenant = job.envelope.tenant
+        self.result: asyncio.Future[JobResult] = loop.create_future()
         self.arrived = loop.time()
         self.deadline: float | None = None
         self.number = 0
         self.step = 0
         self.skip: dict[str, str] = {}
         self.known: dict[Question, Answer] = {}
+        self.sent: dict[str, SnapshotName] = {}
         self.task: asyncio.Task[None] | None = None
         self._restarts = 0
 
@@ -125,6 +136,9 @@ class WaitingJob(Protocol):
     @property
     def alone(self) -> bool: ...
 
+    @property
+    def tenant(self) -> str | None: ...
+
 
 class WorkerCapacity(Protocol):
     """What the queue needs to know of a worker."""
@@ -148,13 +162,59 @@ J = TypeVar("J", bound=WaitingJob)
 S = TypeVar("S", bound=WorkerCapacity)
 
 
-class JobQueue(Generic[J]):
-    """The jobs that wait for a worker, first come first served but for `again`, which go first."""
+class TenantTurns(Generic[J]):
+    """Jobs of several tenants. `first` is the one whose turn it is; the tenant of a job that is taken goes last."""
 
     def __init__(self) -> None:
-        self._alone: deque[J] = deque()
-        self._shared: deque[J] = deque()
-        self._patient: deque[J] = deque()
+        self._jobs: dict[str | None, deque[J]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def first(self) -> J:
+        return next(iter(self._jobs.values()))[0]
+
+    def append(self, job: J) -> None:
+        """Put a job behind those of its tenant."""
+        self._jobs.setdefault(job.tenant, deque()).append(job)
+        self._count += 1
+
+    def appendleft(self, job: J) -> None:
+        """Put a job, which has had its turn before, in front of all others."""
+        mine = self._jobs.pop(job.tenant, None) or deque()
+        mine.appendleft(job)
+        self._jobs = {job.tenant: mine} | self._jobs
+        self._count += 1
+
+    def popleft(self) -> J:
+        """Take out the first job."""
+        tenant = next(iter(self._jobs))
+        jobs = self._jobs.pop(tenant)
+        job = jobs.popleft()
+        if jobs:
+            self._jobs[tenant] = jobs
+        self._count -= 1
+        return job
+
+    def discard(self, job: J) -> None:
+        """Take a job out, wherever it stands; one that is not here does no harm."""
+        jobs = self._jobs.get(job.tenant, ())
+        if job in jobs:
+            self._jobs[job.tenant].remove(job)
+            self._count -= 1
+            if not jobs:
+                del self._jobs[job.tenant]
+
+
+class JobQueue(Generic[J]):
+    """The jobs that wait for a worker, by turns of their tenants but for `again`, which go first."""
+
+    def __init__(self) -> None:
+        self._alone: TenantTurns[J] = TenantTurns()
+        self._shared: TenantTurns[J] = TenantTurns()
+        self._patient: TenantTurns[J] = TenantTurns()
         self._passed = 0
 
     def __len__(self) -> int:
@@ -171,24 +231,23 @@ class JobQueue(Generic[J]):
     def remove(self, job: J) -> None:
         """Take a job out of its queue."""
         for queue in (self._alone, self._shared, self._patient):
-            if job in queue:
-                queue.remove(job)
+            queue.discard(job)
 
     def next(self, workers: Collection[S]) -> tuple[J, S] | None:
         """Take out the next job that can start now; return it with its worker."""
         reserved = None
-        if self._alone and _may_be_alone(workers, self._alone[0]):
+        if self._alone and _may_be_alone(workers, self._alone.first):
             reserved = min((worker for worker in workers if not worker.taken_alone), key=_load, default=None)
             if reserved is not None and reserved.free and not reserved.suspended:
                 return self._alone.popleft(), reserved
         if self._patient and (not self._shared or self._passed >= PATIENCE):
-            worker = _find_room(workers, self._patient[0].size, reserved)
+            worker = _find_room(workers, self._patient.first.size, reserved)
             if worker is not None:
                 self._passed = 0
                 return self._patient.popleft(), worker
         if not self._shared:
             return None
-        worker = _find_room(workers, self._shared[0].size, reserved)
+        worker = _find_room(workers, self._shared.first.size, reserved)
         if worker is None:
             return None
         self._passed += bool(self._patient)

@@ -2,8 +2,9 @@
 
 Each message is analysed in a sealed process (see `sandbox`) that can ask and answer and nothing else. guard hands out
 jobs (`jobs`), answers questions, watches every worker's status page (`status_page`), and ends a worker that stands
-still, grows or outlives a message's deadline. Only this timer kills: a limit inside the process could be swallowed by a
-library or hang with it in native code. `jobs.Attempt` decides what follows for the messages inside.
+still, grows, outlives a message's deadline or computes without a job. Only this timer kills: a limit inside the process
+could be swallowed by a library or hang with it in native code, and deadlines are guard's own, whatever a page says.
+`jobs.Attempt` decides what follows for the messages inside.
 """
 
 import asyncio
@@ -15,20 +16,26 @@ import structlog
 
 from gatepost.policy.rules import Policy
 from gatepost.questions import Answers, Questions
-from gatepost.report import Outcome, Report, undecided
+from gatepost.report import Report, undecided
 from gatepost.view.values import NotShown
 from gatepost.workers import protocol
-from gatepost.workers.jobs import LARGE, AnalysisJob, Attempt, JobQueue, Reason
+from gatepost.workers.job_frames import JobFrames
+from gatepost.workers.jobs import LARGE, WHAT_HAPPENED, AnalysisJob, Attempt, JobQueue, Reason
 from gatepost.workers.loader_client import WorkerFiles
+from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
-from gatepost.workers.protocol import Frame, FrameError, Purpose, Snapshot, ViewResult
+from gatepost.workers.protocol import Extracted, Frame, FrameError, JobResult, ViewResult
 from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
 
-RETIRE_AFTER = 10_000
-MAX_VIEWS = 2
-_MEASURE_EVERY = 200
-_MAX_GROWTH = 256 << 20
+RETIRE_AFTER, MAX_VIEWS = 10_000, 2
+_MEASURE_EVERY, _MAX_GROWTH = 200, 256 << 20
 _STOP_SECONDS = 5.0
+# CPU seconds without a frame after which a worker gets a stand-in; starting one costs a hundredth of a second of CPU.
+_SLOW_CPU = 0.25
+# How often guard looks at the CPU that workers use without a job, and how many seconds of it are too much. A sound
+# worker tidies up after a large message, which takes a fraction of a second.
+_LOOK_SECONDS = 5.0
+_MAX_IDLE_CPU = 1.5
 
 _log = structlog.get_logger("gatepost.workers")
 
@@ -62,6 +69,8 @@ class PoolCounters(msgspec.Struct, frozen=True):
     kills: dict[Reason, int]
     restarts: int
     retired: int
+    relieved: int
+    recalled: int
     busy: int
     queued: int
     workers: int
@@ -80,9 +89,8 @@ class WorkerPool:
     ) -> None:
         self._settings = settings
         self._answer = answer
-        self._policies: dict[str, Snapshot] = {}
-        for tenant, each in ((None, policy), *tenants.items()):
-            self.publish(tenant, each)
+        self._frames = JobFrames(policy, tenants, antivirus=settings.antivirus, reputation=settings.reputation)
+        self._poison = PoisonMemory()
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
         self._queue: JobQueue[Attempt] = JobQueue()
         self._attempts: dict[Attempt, WorkerProcess | None] = {}
@@ -90,21 +98,22 @@ class WorkerPool:
         self._views = asyncio.Semaphore(max(1, min(MAX_VIEWS, settings.processes - 1)))
         self._supervisor: Supervisor | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self._jobs = 0
-        self._kills: dict[Reason, int] = {"stall": 0, "deadline": 0, "crash": 0, "memory": 0}
+        self._kills: dict[Reason, int] = dict.fromkeys(WHAT_HAPPENED, 0)
 
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
-        self._loop = asyncio.get_running_loop()
-        settings = self._settings
+        self._loop, settings = asyncio.get_running_loop(), self._settings
         files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
-        self._supervisor = Supervisor(self, settings.memory, files)
+        self._supervisor = supervisor = Supervisor(self, settings.memory, files)
         try:
-            await self._supervisor.start(self._settings.processes)
-            if self._supervisor.leaks and not self._settings.unsealed:
-                raise SealError(describe_leaks(self._supervisor.leaks))
-            self._supervisor.must_be_sealed = not self._settings.unsealed
+            await supervisor.start(settings.processes)
+            if supervisor.leaks and not settings.unsealed:
+                raise SealError(describe_leaks(supervisor.leaks))
+            supervisor.must_be_sealed = not settings.unsealed
+            self._look_at_idle()
         except SealError:
             await self.stop()
             raise
@@ -121,13 +130,22 @@ class WorkerPool:
                 result = await self._run(job, patient=True)
         except TimeoutError:
             return NotShown("every worker is busy")
-        return NotShown(result.reason) if isinstance(result, Report) else result
+        if isinstance(result, Report | Extracted):
+            return NotShown(result.reason if isinstance(result, Report) else "it was read for training")
+        return result
 
-    async def _run(self, job: AnalysisJob, *, patient: bool = False) -> Report | ViewResult:
+    async def extract(self, job: AnalysisJob) -> Extracted | None:
+        """Return what a text model sees of a message, for training; None if it cannot be read."""
+        result = await self._run(job)
+        return result if isinstance(result, Extracted) else None
+
+    async def _run(self, job: AnalysisJob, *, patient: bool = False) -> JobResult:
         if self._stopping:
             return undecided("the service is stopping")
         self._jobs += 1
         attempt = Attempt(job, self._loop)
+        if (known := self._recall(attempt)) is not None:
+            return known
         self._attempts[attempt] = None
         self._queue.put(attempt, patient=patient)
         self._dispatch()
@@ -137,12 +155,21 @@ class WorkerPool:
         finally:
             self._drop(attempt)
 
+    def _recall(self, attempt: Attempt) -> Report | None:
+        """Return the report on a message whose copy, or whose snapshots, broke workers; None if it is tried."""
+        broken = self._poison.recall(attempt.job)
+        if broken is not None:
+            attempt.skip.update(broken.skip)
+            if broken.report is not None:
+                return broken.report
+        return self._refuse_snapshots(attempt)
+
+    def _refuse_snapshots(self, attempt: Attempt) -> Report | None:
+        return self._poison.refuse_snapshots(self._frames.snapshots_of(attempt)) if self._poison.has_snapshots else None
+
     def publish(self, tenant: str | None, policy: Policy) -> None:
         """Judge every message of a tenant by this policy from now on; without a tenant, all that have none."""
-        key = _policy_key(tenant)
-        before = self._policies.get(key)
-        data = msgspec.msgpack.encode(policy)
-        self._policies[key] = Snapshot(key, before.version + 1 if before else 1, data)
+        self._frames.publish(tenant, policy)
 
     async def stop(self) -> None:
         """Let analyses finish for a few seconds, leave the rest undecided, and end every process."""
@@ -151,8 +178,8 @@ class WorkerPool:
             await asyncio.wait([attempt.result for attempt in self._attempts], timeout=_STOP_SECONDS)
         for attempt in list(self._attempts):
             self._settle(attempt, undecided("the service is stopping"))
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in filter(None, (self._timer, self._look_timer)):
+            timer.cancel()
         if self._supervisor is not None:
             await self._supervisor.stop()
 
@@ -164,6 +191,8 @@ class WorkerPool:
             kills=dict(self._kills),
             restarts=supervisor.replaced if supervisor else 0,
             retired=supervisor.retired if supervisor else 0,
+            relieved=supervisor.relieved if supervisor else 0,
+            recalled=self._poison.recalled,
             busy=sum(worker.busy for worker in self._workers),
             queued=len(self._queue),
             workers=supervisor.ready if supervisor else 0,
@@ -176,7 +205,7 @@ class WorkerPool:
 
     @property
     def _running(self) -> Supervisor:
-        assert self._supervisor is not None
+        assert self._supervisor
         return self._supervisor
 
     def on_worker_ready(self) -> None:
@@ -185,7 +214,13 @@ class WorkerPool:
 
     def _dispatch(self) -> None:
         while found := self._queue.next(self._workers):
-            self._begin(*found)
+            attempt, worker = found
+            # What it would break may have broken while it waited.
+            if not attempt.skip and (known := self._recall(attempt)) is not None:
+                del self._attempts[attempt]
+                self._settle(attempt, known)
+            else:
+                self._begin(attempt, worker)
 
     def _begin(self, attempt: Attempt, worker: WorkerProcess) -> None:
         attempt.deadline = attempt.deadline or self._loop.time() + self._settings.analysis_timeout
@@ -216,47 +251,19 @@ class WorkerPool:
         self._settle(attempt, undecided("the message could not be read from disk"))
 
     def _send_job(self, attempt: Attempt, worker: WorkerProcess, raw: bytes) -> None:
-        snapshots = []
-        policy = self._policies.get(_policy_key(attempt.job.envelope.tenant)) or self._policies[_policy_key(None)]
-        if worker.versions.get(policy.key) != policy.version:
-            worker.versions[policy.key] = policy.version
-            snapshots.append(policy)
-        lists = attempt.job.lists
-        if lists.data and worker.lists.get(lists.key) != lists.version:
-            worker.lists.put(lists.key, lists.version)
-            snapshots.append(Snapshot(lists.key, 0, lists.data))
-        name = lists.key if lists.data else ""
-        known = tuple(attempt.known.items())
-        job = protocol.Job(
-            attempt.job.envelope,
-            attempt.job.now,
-            name,
-            attempt.skip,
-            known,
-            self._settings.antivirus,
-            policy.key,
-            attempt.job.purpose,
-            attempt.job.index,
-            self._settings.reputation,
-        )
-        worker.channel.send(
-            *(protocol.pack_frame(Frame.SNAPSHOT, 0, snapshot) for snapshot in snapshots),
-            protocol.pack_frame(Frame.JOB, attempt.number, job),
-            protocol.raw_header(attempt.number, len(raw)),
-            raw,
-        )
+        worker.channel.send(*self._frames.build(attempt, worker, raw))
         worker.begin_turn(attempt, self._loop.time())
 
     def on_frame(self, worker: WorkerProcess, kind: Frame, number: int, body: bytes) -> None:
         """Handle one frame of a worker; `FrameError` ends the worker."""
         if number not in worker.turns:
             raise FrameError("not this job's turn")
-        worker.turns.discard(number)
+        worker.end_turn(number)
         attempt = worker.jobs.get(number)
         if attempt is not None and kind is Frame.ASK:
             self._handle_ask(attempt, worker, protocol.read_ask(body))
         elif attempt is not None:
-            self._finish(attempt, worker, _read_result(attempt.job, kind, body))
+            self._finish(attempt, worker, protocol.read_result(attempt.job.purpose, kind, body))
         self._dispatch()
 
     def _handle_ask(self, attempt: Attempt, worker: WorkerProcess, ask: protocol.Ask) -> None:
@@ -277,7 +284,7 @@ class WorkerPool:
         worker.begin_turn(attempt, self._loop.time())
         worker.channel.send(protocol.pack_frame(Frame.ANSWERS, attempt.number, protocol.StepAnswers(ask.step, answers)))
 
-    def _finish(self, attempt: Attempt, worker: WorkerProcess, report: Report | ViewResult) -> None:
+    def _finish(self, attempt: Attempt, worker: WorkerProcess, report: JobResult) -> None:
         worker.release(attempt)
         del self._attempts[attempt]
         self._settle(attempt, report)
@@ -290,7 +297,7 @@ class WorkerPool:
             return False
         return worker.measure_growth() > min(_MAX_GROWTH, self._settings.memory // 2)
 
-    def _settle(self, attempt: Attempt, report: Report | ViewResult) -> None:
+    def _settle(self, attempt: Attempt, report: JobResult) -> None:
         if not attempt.result.done():
             attempt.result.set_result(report)
         self._drop(attempt)
@@ -303,11 +310,14 @@ class WorkerPool:
         if worker is None:
             self._queue.remove(attempt)
             return
+        self._take_out(attempt, worker)
+        self._running.end_if_retired(worker)
+        self._dispatch()
+
+    def _take_out(self, attempt: Attempt, worker: WorkerProcess) -> None:
         attempt.reset()
         worker.release(attempt)
         worker.channel.send(protocol.raw_frame(Frame.CANCEL, attempt.number, b""))
-        self._running.end_if_retired(worker)
-        self._dispatch()
 
     def _watch_soon(self) -> None:
         if self._timer is None:
@@ -317,37 +327,67 @@ class WorkerPool:
         """Look at every deadline and at every status page; sleep while there is nothing to watch."""
         self._timer = None
         now = self._loop.time()
+        # A message waits for its first worker for as long as it takes, if there is any worker at all.
+        patience = float("inf") if self._running.ready else self._settings.analysis_timeout
         for attempt, worker in list(self._attempts.items()):
-            if now >= (attempt.deadline or attempt.arrived + self._max_wait()):
+            if now >= (attempt.deadline or attempt.arrived + patience):
                 self._expire(attempt, worker)
-        for worker in self._workers:
-            if worker.is_stalled(now, self._settings.stage_seconds):
+        for worker in list(self._workers):
+            if worker.is_overdue(now):
+                worker.kill("deadline")
+            elif worker.is_stalled(now, self._settings.stage_seconds):
                 worker.kill("stall")
+            elif worker.is_slow(_SLOW_CPU):
+                self._relieve(worker)
         if self._attempts or any(worker.busy for worker in self._workers):
             self._watch_soon()
 
-    def _max_wait(self) -> float:
-        """How long a message may wait for its first worker: as long as it takes, if there is any worker at all."""
-        return float("inf") if self._running.ready else self._settings.analysis_timeout
+    def _relieve(self, worker: WorkerProcess) -> None:
+        """Start another worker in place of one that computes for long, so that mail does not wait for it. The slow one
+        goes on at a lower priority, and what else lies in it starts again elsewhere."""
+        if not self._running.relieve(worker):
+            return
+        executing = worker.state.job
+        for attempt in list(worker.jobs.values()):
+            if executing and attempt.number != executing and attempt.restart() is None:
+                self._take_out(attempt, worker)
+                self._attempts[attempt] = None
+                self._queue.put(attempt, again=True)
+        self._running.end_if_retired(worker)
+
+    def _look_at_idle(self) -> None:
+        """End workers that compute although it is no job's turn in them: no sound worker does."""
+        self._look_timer = self._loop.call_later(_LOOK_SECONDS, self._look_at_idle)
+        for worker in self._workers:
+            if worker.idle_cpu() > _MAX_IDLE_CPU:
+                worker.kill("cpu")
 
     def _expire(self, attempt: Attempt, worker: WorkerProcess | None) -> None:
-        stage = None
-        executing = worker is not None and attempt.number in worker.turns
-        if worker is not None and executing and (worker.state.job == attempt.number or attempt.alone):
-            stage = worker.state.stage
+        """End a job whose time is up, and the worker if it was its turn; the page only says which stage to name."""
+        state = worker.state if worker and attempt.number in worker.turns else None
+        named = state is not None and state.job == attempt.number
+        report = attempt.expire(state.stage if state and named else None)
+        if named:
+            self._poison.remember(attempt.job, attempt.skip, report)
+        if worker and state:
             worker.kill("deadline")
-        self._settle(attempt, attempt.expire(stage))
+        self._settle(attempt, report)
 
     def on_worker_lost(self, worker: WorkerProcess) -> None:
         """Blame the job that executed in a worker that has ended; the others start again."""
         reason: Reason = worker.kill_reason or ("memory" if worker.out_of_memory else "crash")
         state = worker.state
-        blamed = worker.jobs.get(state.job)
+        # At a deadline the late job has its report already; the one that executes is not late itself.
+        blamed = None if reason in ("deadline", "cpu") else worker.jobs.get(state.job)
         for attempt in list(worker.jobs.values()):
             self._attempts[attempt] = None
             attempt.reset()
-            if attempt is blamed:
+            if attempt is blamed and state.stage in attempt.sent:
+                self._poison.blame_snapshot(attempt.sent[state.stage])
+                end = self._refuse_snapshots(attempt) or attempt.restart()
+            elif attempt is blamed:
                 end = attempt.blame(state.stage, reason, can_skip=worker.can_skip(state.stage))
+                self._poison.remember(attempt.job, attempt.skip, end)
             else:
                 end = attempt.restart()
             if end is None:
@@ -358,25 +398,3 @@ class WorkerPool:
         ggrid = blamed.job.ggrid if blamed else None
         _log.warning("worker lost", reason=reason, stage=state.stage, ggrid=ggrid, served=worker.served)
         self._dispatch()
-
-
-def _policy_key(tenant: str | None) -> str:
-    """Return the key of a tenant's policy among the snapshots; each worker gets it with the first job that needs it."""
-    return f"policy:{tenant}" if tenant else "policy"
-
-
-_READERS: dict[Purpose, Callable[[bytes], Report | ViewResult]] = {
-    "judge": protocol.read_report,
-    "view": protocol.read_view,
-    "picture": protocol.read_picture,
-}
-
-
-def _read_result(job: AnalysisJob, kind: Frame, body: bytes) -> Report | ViewResult:
-    if kind is Frame.DONE:
-        return _READERS[job.purpose](body)
-    failed = protocol.read_failed(body)
-    if job.purpose != "judge":
-        return NotShown(failed.reason)
-    outcome = Outcome(failed.stage, "failed", failed.reason)
-    return undecided(f"{failed.stage} broke the analysis: {failed.reason}", [outcome])

@@ -6,10 +6,12 @@ included: all it needs is to be told when a descriptor is ready.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -20,11 +22,14 @@ from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnap
 from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, WorkerState
 
 _READ_SIZE = 64 << 10
+_SCHEDULER_CLOCK = 2
+_NICE = 10
 _MAX_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
 
 
 class WorkerProcess:
-    """One worker process."""
+    """One worker process. `turns` are the jobs that it is the worker's turn in, each with its deadline by guard's
+    clock; a job whose caller no longer waits is among them until the worker has answered."""
 
     def __init__(
         self,
@@ -38,8 +43,8 @@ class WorkerProcess:
         self.number = number
         self.channel = Channel(loop, sock, partial(on_frame, self), partial(on_end, self))
         self.jobs: dict[int, Attempt] = {}
-        self.turns: set[int] = set()
-        self.versions: dict[str, int] = {}
+        self.turns: dict[int, float] = {}
+        self.policies: dict[str, str] = {}
         self.lists: RecentSnapshots[str] = RecentSnapshots()
         self.reported = False
         self.kill_reason: Reason | None = None
@@ -53,6 +58,9 @@ class WorkerProcess:
         self._resident = 0
         self._seen = -1
         self._since = 0.0
+        self._busy_cpu: float | None = None
+        self._cpu_seen = 0.0
+        self._had_turn = False
 
     @property
     def ready(self) -> bool:
@@ -110,7 +118,28 @@ class WorkerProcess:
         """It is the worker's turn in this job; an idle worker's time starts now."""
         if not self.turns:
             self._seen, self._since = -1, now
-        self.turns.add(attempt.number)
+            self._busy_cpu = None
+        self.turns[attempt.number] = attempt.deadline or now
+        self._had_turn = True
+
+    def end_turn(self, number: int) -> None:
+        """The worker has sent a frame about this job; `KeyError` if it is not its turn there."""
+        del self.turns[number]
+        self._busy_cpu = None
+
+    def is_slow(self, seconds: float) -> bool:
+        """Whether it has used so much CPU, as seen from call to call, without sending a frame."""
+        if not self.turns or self.retiring:
+            return False
+        used = self._cpu_seconds()
+        if self._busy_cpu is None:
+            self._busy_cpu = used
+        return used - self._busy_cpu >= seconds
+
+    def be_nice(self) -> None:
+        """Let other processes go first from now on."""
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._pid, _NICE)
 
     def release(self, attempt: Attempt) -> None:
         """Count a job out: it is done, or given up, and then what the worker still says about it is ignored."""
@@ -125,6 +154,24 @@ class WorkerProcess:
         if word != self._seen or receiving:
             self._seen, self._since = word, now
         return self.busy and self.kill_reason is None and now - self._since >= limit
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether a deadline has passed in a job that it is the worker's turn in, whatever the status page says."""
+        return self.kill_reason is None and any(deadline <= now for deadline in self.turns.values())
+
+    def idle_cpu(self) -> float:
+        """Return the seconds of CPU that it has used since the last call, if it was no job's turn meanwhile, else 0."""
+        used, before = self._cpu_seconds(), self._cpu_seen
+        idle = not self.turns and not self._had_turn
+        self._cpu_seen, self._had_turn = used, bool(self.turns)
+        return used - before if idle and before else 0.0
+
+    def _cpu_seconds(self) -> float:
+        try:
+            # The kernel's name for the CPU clock of another process (linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK).
+            return time.clock_gettime(~self._pid << 3 | _SCHEDULER_CLOCK) if self._pid else 0.0
+        except OSError:
+            return 0.0
 
     def kill(self, reason: Reason | None = None) -> None:
         """End the process, whatever it is doing; it counts as lost once its socket closes."""
@@ -148,6 +195,7 @@ class WorkerProcess:
     def close(self) -> None:
         """End the process, and close everything that guard holds of it."""
         self.kill()
+        self.jobs.clear()
         self.channel.close()
         self._status_page.close()
         if self._pidfd >= 0:
@@ -201,6 +249,8 @@ class Channel:
             self._loop.remove_reader(self._sock.fileno())
             self._loop.remove_writer(self._sock.fileno())
             self._sock.close()
+            # They hold the worker, which holds this channel: without them nothing waits for the collector of cycles.
+            self._on_frame, self._on_end = _ignore_frame, _ignore_end
 
     def _continue_writing(self) -> None:
         self._write()
@@ -240,5 +290,12 @@ class Channel:
             self._end()
 
     def _end(self) -> None:
+        on_end = self._on_end
         self.close()
-        self._on_end()
+        on_end()
+
+
+def _ignore_frame(_kind: Frame, _number: int, _body: bytes) -> None: ...
+
+
+def _ignore_end() -> None: ...

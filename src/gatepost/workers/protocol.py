@@ -12,20 +12,22 @@ guard must also know which snapshots a worker still has. Both see the same jobs 
 
 import re
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
+from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
+from gatepost.policy.rules import title_of_list
 from gatepost.questions import Answer, Question
-from gatepost.report import Report
+from gatepost.report import Line, Outcome, Report, undecided
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-ViewResult = View | Picture | NotShown
-Purpose = Literal["judge", "view", "picture"]
+Purpose = Literal["judge", "view", "picture", "features"]
 
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
@@ -34,6 +36,7 @@ MAX_LOADED = 64 << 10
 PNG = b"\x89PNG\r\n\x1a\n"
 
 HEADER = struct.Struct("<IBI")
+_KEY_SIZE = struct.Struct("<H")
 
 
 class Frame(IntEnum):
@@ -52,15 +55,17 @@ class Frame(IntEnum):
 
 FROM_WORKER = {Frame.READY: 4096, Frame.ASK: 4 << 20, Frame.DONE: MAX_REPORT, Frame.FAILED: 4096}
 
-_Short = Annotated[str, msgspec.Meta(max_length=200)]
 
+class Extracted(msgspec.Struct, frozen=True, tag=True):
+    """What a text model sees of a message, packed by `textmodel.features`. guard does not load that."""
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """Data that analyses need and that changes now and then; sent once for each worker and version."""
-
-    key: str
-    version: int
     data: bytes
+
+
+ViewResult = View | Picture | NotShown
+JobResult = Report | ViewResult | Extracted
+
+_Short = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +73,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
     `lists` and `policy` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers that an
     attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are asked
-    about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it.
+    about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or read
+    for the training of a model.
     """
 
     envelope: Envelope
@@ -111,7 +117,13 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
     reason: _Short
 
 
-_TAG = re.compile(r"[a-z][a-z0-9-]{0,39}:[A-Za-z0-9._-]{1,200}\Z")
+# Tags that are no kind of finding: the list that decided, by the name that its owner gave it (`lists.catalogue`), and
+# the operator's own rule (`policy.file`).
+_LIST_TAG = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}\Z")
+_RULE_TAG = re.compile(r"rule:[a-z][a-z0-9-]{0,62}\Z")
+_MAX_TITLE = 200
+_MAX_NUMBER = 1 << 53
+_MAX_STAGE = 60
 
 
 class FrameError(ValueError):
@@ -125,9 +137,9 @@ _report = msgspec.msgpack.Decoder(Report)
 _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
+_features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
 _job = msgspec.msgpack.Decoder(Job)
 _given = msgspec.msgpack.Decoder(StepAnswers)
-_snapshot = msgspec.msgpack.Decoder(Snapshot)
 
 
 def raw_frame(kind: Frame, job: int, body: bytes) -> bytes:
@@ -158,14 +170,37 @@ def read_ask(body: bytes) -> Ask:
 def read_report(body: bytes) -> Report:
     """Decode the body of a DONE frame. No worker may leave a message undecided: that word is guard's.
 
-    Tags become a header field of delivered mail and stand in answers of the API, so they must look like tags.
+    Tags become a header field of delivered mail and stand in answers of the API, and titles are shown as ours: both are
+    of a closed set. Numbers must fit into the columns of storage. Texts of the message are as hostile as the message
+    was, and whoever shows them escapes them.
     """
     result = _decode(_report, body)
     if result.decision == "undecided":
         raise FrameError("a worker decided not to decide")
-    if not all(map(_TAG.match, (*result.tags, *(line.kind for line in result.lines)))):
+    if not all(map(_is_tag, result.tags)):
         raise FrameError("a tag that is none")
+    if not all(map(_is_finding, result.lines)):
+        raise FrameError("a finding that is none")
+    if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
+        raise FrameError("a stage that is none")
+    numbers: list[float] = [result.score, *(file.size for file in result.files)]
+    for line in result.lines:
+        numbers += (line.weight, line.counted, line.strength)
+    if not all(-_MAX_NUMBER < number < _MAX_NUMBER for number in numbers):
+        raise FrameError("a number out of bounds")
     return result
+
+
+def _is_tag(tag: str) -> bool:
+    return tag in TITLES or bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
+
+
+def _is_finding(line: Line) -> bool:
+    if title := TITLES.get(line.kind):
+        return line.title == title
+    if _RULE_TAG.match(line.kind):
+        return len(line.title) <= _MAX_TITLE
+    return _LIST_TAG.match(line.kind) is not None and line.title == title_of_list(line.kind.partition(":")[2])
 
 
 def read_view(body: bytes) -> View | NotShown:
@@ -186,6 +221,25 @@ def read_failed(body: bytes) -> Failed:
     return _decode(_failed, body)
 
 
+_READERS: dict[Purpose, Callable[[bytes], JobResult]] = {
+    "judge": read_report,
+    "view": read_view,
+    "picture": read_picture,
+    "features": lambda body: _decode(_features, body),
+}
+
+
+def read_result(purpose: Purpose, kind: Frame, body: bytes) -> JobResult:
+    """Decode the body of a DONE or FAILED frame of a job with this purpose."""
+    if kind is Frame.DONE:
+        return _READERS[purpose](body)
+    failed = read_failed(body)
+    if purpose != "judge":
+        return NotShown(failed.reason)
+    outcome = Outcome(failed.stage, "failed", failed.reason)
+    return undecided(f"{failed.stage} broke the analysis: {failed.reason}", [outcome])
+
+
 def read_job(body: bytes) -> Job:
     """Decode the body of a JOB frame."""
     return _job.decode(body)
@@ -196,9 +250,18 @@ def read_answers(body: bytes) -> StepAnswers:
     return _given.decode(body)
 
 
-def read_snapshot(body: bytes) -> Snapshot:
-    """Decode the body of a SNAPSHOT frame."""
-    return _snapshot.decode(body)
+def snapshot_header(job: int, key: str, size: int) -> bytes:
+    """Return the start of a frame that holds a snapshot, whose bytes follow: data that analyses need and that changes
+    now and then, by its key. It is sent once for each worker and version, before the first job that needs it."""
+    name = key.encode()
+    return HEADER.pack(_KEY_SIZE.size + len(name) + size, Frame.SNAPSHOT, job) + _KEY_SIZE.pack(len(name)) + name
+
+
+def read_snapshot(body: bytes) -> tuple[str, memoryview]:
+    """Decode the body of a SNAPSHOT frame: key and data."""
+    (size,) = _KEY_SIZE.unpack_from(body)
+    start = _KEY_SIZE.size + size
+    return body[_KEY_SIZE.size : start].decode(), memoryview(body)[start:]
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
@@ -263,24 +326,35 @@ class WorkerStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 MAX_SNAPSHOTS = 32
+# Packed; what a worker makes of them takes several times as much. Those of one tenant always fit: two scopes of 8 MiB.
+MAX_SNAPSHOT_BYTES = 32 << 20
 
 
 class RecentSnapshots(Generic[T]):
-    """Up to `MAX_SNAPSHOTS` values by name; the one that was used longest ago goes first."""
+    """Values by name: at most `MAX_SNAPSHOTS` with at most `MAX_SNAPSHOT_BYTES`, of which the one that was used longest
+    ago goes first. The latest is kept whatever its size."""
 
     def __init__(self) -> None:
-        self._values: dict[str, T] = {}
+        self._values: dict[str, tuple[T, int]] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def get(self, name: str) -> T | None:
         """The value, which thereby is the latest used."""
         if name not in self._values:
             return None
-        value = self._values[name] = self._values.pop(name)
-        return value
+        found = self._values[name] = self._values.pop(name)
+        return found[0]
 
-    def put(self, name: str, value: T) -> None:
-        """Keep a value as the latest used."""
-        self._values.pop(name, None)
-        self._values[name] = value
-        if len(self._values) > MAX_SNAPSHOTS:
-            del self._values[next(iter(self._values))]
+    def put(self, name: str, value: T, size: int) -> None:
+        """Keep a value that was packed into so many bytes, as the latest used."""
+        self._drop(name)
+        self._values[name] = (value, size)
+        self._bytes += size
+        while len(self._values) > 1 and (len(self._values) > MAX_SNAPSHOTS or self._bytes > MAX_SNAPSHOT_BYTES):
+            self._drop(next(iter(self._values)))
+
+    def _drop(self, name: str) -> None:
+        self._bytes -= self._values.pop(name, (None, 0))[1]

@@ -7,14 +7,16 @@ none is trusted alone: no descriptor but the socket and no room for another (RLI
 
 The seccomp filter (seccomp(2)) lets through the system calls that an analysis needs: it computes, so it needs memory,
 the clock, randomness and its one socket. Every other call fails with EPERM. The filter is a program for the kernel's
-packet-filter machine (BPF), built here instruction by instruction. Two calls are let through only with harmless
-arguments: memory may never be made executable, and limits may be read but not set. System calls that Python has no
-function for go through the C library, with errors as `OSError`.
+packet-filter machine (BPF), built here instruction by instruction. Some calls are let through only with harmless
+arguments: memory may never be made executable, new memory is private (shared memory is not counted by RLIMIT_DATA, nor
+is memory that grows like a stack), and limits may be read but not set. System calls that Python has no function for go
+through the C library, with errors as `OSError`.
 """
 
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import platform
 import resource
@@ -79,7 +81,8 @@ class Machine(NamedTuple):
     audit: int
     seccomp: int
     allowed: tuple[int, ...]
-    without_exec: tuple[int, ...]
+    mmap: int
+    mprotect: int
     prlimit: int
 
 
@@ -96,7 +99,8 @@ _X86_64 = Machine(
         *(204, 24, 219, 228, 229, 230, 231, 318, 102),
         *(107, 104, 108, 324, 334, 201),
     ),
-    without_exec=(9, 10),  # mmap, mprotect
+    mmap=9,
+    mprotect=10,
     prlimit=302,
 )
 _AARCH64 = Machine(
@@ -108,7 +112,8 @@ _AARCH64 = Machine(
         *(123, 124, 128, 113, 114, 115, 94, 278, 174),
         *(175, 176, 177, 283, 293),
     ),
-    without_exec=(222, 226),
+    mmap=222,
+    mprotect=226,
     prlimit=261,
 )
 MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
@@ -117,9 +122,10 @@ ALLOW = 0x7FFF0000
 REFUSE = 0x00050000 | errno.EPERM
 KILL = 0x80000000
 
-_LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
+_LOAD, _EQUAL, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x45, 0x06, 0x54
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _PROT_EXEC = 4
+_MAP_TYPE, _MAP_PRIVATE, _MAP_GROWSDOWN = 0x0F, 0x02, 0x100
 _SET_MODE_FILTER = 1
 
 
@@ -138,16 +144,29 @@ def build_filter(machine: Machine) -> bytes:
     ]
     for number in machine.allowed:
         code += [instruction(_EQUAL, number, no=1), instruction(_RETURN, ALLOW)]
-    for number in machine.without_exec:
-        code += [instruction(_EQUAL, number, no=4), *_allow_without_bit(2, _PROT_EXEC)]
-    code += [instruction(_EQUAL, machine.prlimit, no=8), *_allow_zero(0, 2)]
+    for number, rules in (
+        (machine.mmap, (*_refuse_bit(2, _PROT_EXEC), *_allow_private(3))),
+        (machine.mprotect, (*_refuse_bit(2, _PROT_EXEC), instruction(_RETURN, ALLOW))),
+        (machine.prlimit, _allow_zero(0, 2)),
+    ):
+        code += [instruction(_EQUAL, number, no=len(rules)), *rules]
     return b"".join([*code, instruction(_RETURN, REFUSE)])
 
 
-def _allow_without_bit(argument: int, bit: int) -> tuple[bytes, ...]:
+def _refuse_bit(argument: int, bit: int) -> tuple[bytes, ...]:
     return (
         instruction(_LOAD, _ARGUMENTS + 8 * argument),
         instruction(_ANY_BIT, bit, no=1),
+        instruction(_RETURN, REFUSE),
+    )
+
+
+def _allow_private(flags: int) -> tuple[bytes, ...]:
+    """Allow a mapping that is private and does not grow like a stack."""
+    return (
+        instruction(_LOAD, _ARGUMENTS + 8 * flags),
+        instruction(_AND, _MAP_TYPE | _MAP_GROWSDOWN),
+        instruction(_EQUAL, _MAP_PRIVATE, yes=1),
         instruction(_RETURN, REFUSE),
         instruction(_RETURN, ALLOW),
     )
@@ -189,6 +208,8 @@ SOCKET = 0
 
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _LANDLOCK_VERSION = 1
+# Addresses that the allocator reserves and does not use yet; only the limit on data decides for a sound worker.
+_ADDRESS_SLACK = 128 << 20
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
 
 
@@ -201,12 +222,12 @@ class SealReport(msgspec.Struct, frozen=True):
 
 def seal(memory: int) -> SealReport:
     """Seal this process, whose socket is descriptor 0, and try to get out. A layer that the system lacks is missing."""
-    most = _data_size() + memory
+    size, data = _memory_sizes()
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("descriptors", lambda: os.closerange(SOCKET + 1, _descriptors())),
         ("no-new-privileges", lambda: prctl(PR_SET_NO_NEW_PRIVS, 1)),
         ("landlock", enter_landlock),
-        ("limits", lambda: _limit(most)),
+        ("limits", lambda: _limit(size + memory + _ADDRESS_SLACK, data + memory)),
         ("seccomp", install_analysis_filter),
     )
     layers = []
@@ -269,6 +290,10 @@ def _fork() -> None:
     os.waitpid(child, 0)
 
 
+def _share_memory() -> None:
+    mmap.mmap(-1, mmap.PAGESIZE).close()
+
+
 def _execve() -> None:
     os.execve("/gatepost-worker-was-here", ["x"], {})  # noqa: S606  it must fail
 
@@ -280,24 +305,28 @@ _ATTEMPTS: dict[str, Callable[[], None]] = {
     "kill": _kill,
     "fork": _fork,
     "execve": _execve,
+    "shared memory": _share_memory,
 }
 
 
-def _limit(data: int) -> None:
+def _limit(size: int, data: int) -> None:
     for what, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_NOFILE, SOCKET + 1),
         (resource.RLIMIT_DATA, data),
+        (resource.RLIMIT_AS, size),
     ):
         resource.setrlimit(what, (most, most))
 
 
-def _data_size() -> int:
-    """How much the process holds before it has seen a message: what it may hold is counted from there."""
+def _memory_sizes() -> tuple[int, int]:
+    """The size of the address space and of the data in it before a message was seen: what a worker may have is counted
+    from there."""
     with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
-        return int(statm.read().split()[5]) * resource.getpagesize()
+        pages = statm.read().split()
+    return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
 
 
 def _descriptors() -> int:

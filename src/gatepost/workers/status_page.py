@@ -18,6 +18,8 @@ import msgspec
 SIZE = mmap.PAGESIZE
 IDLE = "idle"
 RECEIVE = "receive"
+LOAD_POLICY = "load policy"
+LOAD_LISTS = "load lists"
 
 
 class StageNames(msgspec.Struct, frozen=True):
@@ -58,7 +60,7 @@ class StatusPage:
     @stages.setter
     def stages(self, stages: StageNames) -> None:
         self._stages = stages
-        self._names = (IDLE, RECEIVE, *stages.names)
+        self._names = (IDLE, RECEIVE, LOAD_POLICY, LOAD_LISTS, *stages.names)
         self._numbers = {name: number for number, name in enumerate(self._names)}
 
     @property

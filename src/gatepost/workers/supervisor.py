@@ -17,6 +17,8 @@ from gatepost.workers.status_page import StatusPage, new_status_page
 _START_SECONDS = 30.0
 _PAUSE_SECONDS = (0.05, 5.0)
 _MAX_FAILED_STARTS = 5
+# Workers beyond those of the settings, at most: so many slow messages hold up no others.
+MAX_RELIEVED = 12
 
 _log = structlog.get_logger("gatepost.workers")
 
@@ -43,8 +45,8 @@ class PoolCallbacks(Protocol):
 
 class Supervisor:
     """The worker processes. `workers` holds each from its order to its end; `leaks` is what a sealed worker could
-    nevertheless do; `replaced` and `retired` count. With `must_be_sealed`, which the pool sets once the first workers
-    have proven their seal, a worker that is not sealed is ended and replaced."""
+    nevertheless do; `replaced`, `retired` and `relieved` count. With `must_be_sealed`, which the pool sets once the
+    first workers have proven their seal, a worker that is not sealed is ended and replaced."""
 
     def __init__(self, callbacks: PoolCallbacks, memory: int, files: WorkerFiles) -> None:
         self.must_be_sealed = False
@@ -52,6 +54,7 @@ class Supervisor:
         self.leaks: tuple[str, ...] = ()
         self.replaced = 0
         self.retired = 0
+        self.relieved = 0
         self._callbacks = callbacks
         self._memory = memory
         self._files = files
@@ -103,9 +106,20 @@ class Supervisor:
             self.retired += 1
             self._spawn()
 
+    def relieve(self, worker: WorkerProcess) -> bool:
+        """Start another worker beside one that computes for long, which goes on at a lower priority and ends when the
+        jobs inside are done. Return False where there are too many of those."""
+        if self._stopped or sum(each.retiring for each in self.workers.values()) >= MAX_RELIEVED:
+            return False
+        worker.retiring = True
+        worker.be_nice()
+        self.relieved += 1
+        self._spawn()
+        return True
+
     def end_if_retired(self, worker: WorkerProcess) -> None:
-        """End a retiring worker if no job is left inside."""
-        if worker.retiring and not worker.jobs and worker.number in self.workers:
+        """End a retiring worker if no job is left inside. One that was killed is noticed when its socket closes."""
+        if worker.retiring and not worker.jobs and worker.kill_reason is None and worker.number in self.workers:
             del self.workers[worker.number]
             worker.close()
 
@@ -157,9 +171,9 @@ class Supervisor:
         del self.workers[worker.number]
         self._callbacks.on_worker_lost(worker)
         worker.close()
+        self.replaced += 1
         if worker.retiring:
             return
-        self.replaced += 1
         if worker.served or worker.jobs:
             self._spawn()
         else:  # it may never come up: something is wrong then that trying harder does not mend

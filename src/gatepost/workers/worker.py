@@ -15,13 +15,17 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
+from gatepost.files.values import UnpackBudget
+from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
+from gatepost.mail.reader import read
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.stages import Context
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
+from gatepost.textmodel.features import extract_features
 from gatepost.view.message import build_view
 from gatepost.view.picture import draw_picture
 from gatepost.workers import protocol
@@ -30,13 +34,14 @@ from gatepost.workers.protocol import (
     MAX_QUESTIONS,
     MAX_REPORT,
     MAX_STEPS,
+    Extracted,
     Frame,
     Job,
+    JobResult,
     RecentSnapshots,
-    ViewResult,
 )
 from gatepost.workers.sandbox import SOCKET, give_back_memory, seal
-from gatepost.workers.status_page import IDLE, RECEIVE, StatusPage
+from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_POLICY, RECEIVE, StatusPage
 
 LARGE = 1 << 20
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
@@ -97,12 +102,13 @@ class Worker:
         data = self._sock.recv(length, socket.MSG_WAITALL) if length else b""
         return data if len(data) == length else b""
 
-    def _keep_snapshot(self, _number: int, body: bytes) -> None:
-        snapshot = protocol.read_snapshot(body)
-        if snapshot.key.startswith(_POLICY):
-            self._policies[snapshot.key] = msgspec.msgpack.decode(snapshot.data, type=Policy)
+    def _keep_snapshot(self, number: int, body: bytes) -> None:
+        key, data = protocol.read_snapshot(body)
+        self._status_page.enter(number, LOAD_POLICY if key.startswith(_POLICY) else LOAD_LISTS)
+        if key.startswith(_POLICY):
+            self._policies[key] = msgspec.msgpack.decode(data, type=Policy)
         else:
-            self._lists.put(snapshot.key, compile_lists(snapshot.data))
+            self._lists.put(key, compile_lists(data), len(data))
 
     def _start(self, number: int, body: bytes) -> None:
         job = protocol.read_job(body)
@@ -133,10 +139,10 @@ class Worker:
         self._advance(run, lambda: next(run.analysis))
 
     def _show(self, run: _Run, raw: bytes, job: Job, mark: Callable[[str], None]) -> None:
-        """Show the message to a person: nothing is asked, and nothing judged."""
+        """Show the message to a person, or read it for training: nothing is asked, and nothing judged."""
         try:
             mark("parse")
-            shown = build_view(raw) if job.purpose == "view" else draw_picture(raw, job.index)
+            shown = _show(raw, job)
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
@@ -196,7 +202,7 @@ class Worker:
             gc.collect()
             give_back_memory()
 
-    def _encode_result(self, run: _Run, report: Report | ViewResult) -> bytes:
+    def _encode_result(self, run: _Run, report: JobResult) -> bytes:
         try:
             body = msgspec.msgpack.encode(report)
         except UnicodeEncodeError:
@@ -207,6 +213,18 @@ class Worker:
 
     def _encode_failure(self, run: _Run, reason: str) -> bytes:
         return protocol.pack_frame(Frame.FAILED, run.number, protocol.Failed(self._status_page.state.stage, reason))
+
+
+def _show(raw: bytes, job: Job) -> JobResult:
+    match job.purpose:
+        case "view":
+            return build_view(raw)
+        case "picture":
+            return draw_picture(raw, job.index)
+    message = read(raw)
+    # Models were always trained without what native decoders unpack; with it they would be others.
+    features = extract_features(message, find_files(message, UnpackBudget(native=False)))
+    return Extracted(msgspec.msgpack.encode(features))
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -92,8 +92,8 @@ def test_memory_is_bounded_even_if_nobody_says_that_a_message_ended() -> None:
     async def run() -> None:
         answerer = Answerer(Names())
         for number in range(MAX_REMEMBERED + 10):
-            answerer._remember(str(number), 0.0)
-        assert len(answerer._used) == MAX_REMEMBERED
+            await answerer.answer(Job(str(number)), ())
+        assert len(answerer._budgets) == MAX_REMEMBERED
 
     asyncio.run(run())
 

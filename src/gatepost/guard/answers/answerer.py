@@ -2,15 +2,19 @@
 
 A slow name server must not hold a slot for the whole time that the analysis may take: when a message has used up its
 share, whatever is still open is answered "failed", which the analysis reports as `temperror` (RFC 8601 section 2.7).
+So is what a worker asks beyond its budget (`question_budget`).
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+import structlog
 
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ReadableBody
+from gatepost.guard.answers.question_budget import MAX_HEADER, QuestionBudget
 from gatepost.guard.answers.reputation import Inquiry, ReputationZones
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
@@ -21,6 +25,7 @@ from gatepost.questions import (
     AskCampaign,
     AskReputation,
     AskSightings,
+    Campaign,
     Dns,
     DnsAnswer,
     Lookup,
@@ -30,11 +35,14 @@ from gatepost.questions import (
     Reputation,
     Sightings,
 )
+from gatepost.scanning.spool import read_start
 
 FAILED = DnsAnswer("failed")
 MAX_SECONDS = 10.0
-# Messages whose use of time is remembered; far more than can be in processing.
+# Messages whose budgets are remembered; far more than can be in processing.
 MAX_REMEMBERED = 10_000
+
+log = structlog.get_logger("gatepost.guard")
 
 
 class QuestionedJob(Protocol):
@@ -90,7 +98,7 @@ class ResolvesDns(Protocol):
 
 
 class Answerer:
-    """Answers the questions of analyses, each within its message's share of time."""
+    """Answers the questions of analyses, each within its message's budget. `refused` counts those beyond it."""
 
     def __init__(
         self,
@@ -110,15 +118,19 @@ class Answerer:
         self._sender_histories = sender_histories or NoSenderHistory()
         self._reputation = reputation
         self._campaigns = campaigns or Campaigns()
-        self._used: dict[str, float] = {}
+        self._budgets: dict[str, QuestionBudget] = {}
+        self.refused = 0
 
     async def answer(self, job: QuestionedJob, questions: Questions) -> Answers:
         """Return one answer for each question, in their order."""
         found: dict[Question, Answer] = {}
-        dns: dict[Dns, None] = {}
+        missing: list[Dns] = []
         inquiries: dict[AskReputation, tuple[Inquiry, ...]] = {}
+        budget = self._budget(job.ggrid)
         for question in dict.fromkeys(questions):
-            if isinstance(question, AskAntivirus):
+            if not budget.can_ask(question):
+                found[question] = self._refuse(job, question)
+            elif isinstance(question, AskAntivirus):
                 found[question] = await self._scan(job)
             elif isinstance(question, AskCampaign):
                 found[question] = self._campaigns.answer(job.envelope, question)
@@ -129,11 +141,15 @@ class Answerer:
                 found[question] = await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
             elif isinstance(question, AskReputation):
                 inquiries[question] = await self._inquire(job, question)
-                dns.update(dict.fromkeys(inquiry.question for inquiry in inquiries[question]))
+            elif known := self._resolver.known(question):
+                found[question] = known
             else:
-                dns[question] = None
-        resolved = await self._resolve(job.ggrid, dns)
-        found.update(resolved.items())
+                missing.append(question)
+        zones = [inquiry.question for asked in inquiries.values() for inquiry in asked]
+        resolved = await self._resolve(job, budget, missing, zones)
+        found.update((question, resolved.get(question, FAILED)) for question in missing)
+        for answer in found.values():
+            budget.note(answer)
         for question, asked in inquiries.items():
             found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()
         return tuple(found[question] for question in questions)
@@ -141,18 +157,17 @@ class Answerer:
     async def _inquire(self, job: QuestionedJob, question: AskReputation) -> tuple[Inquiry, ...]:
         return await self._reputation.inquire(job.envelope.tenant, question) if self._reputation else ()
 
-    async def _resolve(self, ggrid: str, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
-        """Return the answers of DNS: those that take no waiting, and then the others, which go out together."""
-        found: dict[Dns, DnsAnswer] = {}
-        missing: list[Dns] = []
-        for question in questions:
-            if known := self._resolver.known(question):
-                found[question] = known
-            else:
-                missing.append(question)
-        if missing:
-            looked_up = await self._within_share(ggrid, missing)
-            found.update((question, looked_up.get(question, FAILED)) for question in missing)
+    async def _resolve(
+        self, job: QuestionedJob, budget: QuestionBudget, missing: Sequence[Dns], zones: Sequence[Dns]
+    ) -> dict[Dns, DnsAnswer]:
+        """Look up names that a worker asks for, within its budget, together with those that zones are asked for.
+
+        guard has built the latter itself, and each zone has a limit of its own.
+        """
+        found = {question: known for question in zones if (known := self._resolver.known(question))}
+        unknown = [question for question in zones if question not in found]
+        if missing or unknown:
+            found |= await self._within_budget(job, budget, missing, unknown)
         return found
 
     async def _scan(self, job: QuestionedJob) -> Antivirus:
@@ -161,30 +176,56 @@ class Answerer:
         return await self._antivirus.scan(body) if self._antivirus and body else Antivirus()
 
     def forget(self, ggrid: str) -> None:
-        """Forget how much time a message has used; its analysis has ended."""
-        self._used.pop(ggrid, None)
+        """Forget what a message has asked; its analysis has ended."""
+        self._budgets.pop(ggrid, None)
 
     async def close(self) -> None:
         """Close the resolver."""
         await self._resolver.close()
 
-    async def _within_share(self, ggrid: str, questions: Sequence[Dns]) -> dict[Dns, DnsAnswer]:
-        left = self._max_seconds - self._used.get(ggrid, 0.0)
+    async def _within_budget(
+        self, job: QuestionedJob, budget: QuestionBudget, questions: Sequence[Dns], zones: Sequence[Dns]
+    ) -> dict[Dns, DnsAnswer]:
+        left = self._max_seconds - budget.seconds
         if left <= 0:
+            return {}
+        if questions and not budget.knows_header():
+            body = getattr(job, "body", None)
+            budget.read_header(job.envelope, read_start(body, MAX_HEADER) if body else b"")
+        allowed = [question for question in questions if budget.can_look_up(question)]
+        if len(allowed) < len(questions):
+            self._refuse(job, questions[0])
+        allowed += zones
+        if not allowed:
             return {}
         started = self._clock()
         try:
-            return await self._ask(questions, left)
+            return await self._ask(list(dict.fromkeys(allowed)), left)
         finally:
-            self._remember(ggrid, self._clock() - started)
+            budget.seconds += self._clock() - started
+
+    def _refuse(self, job: QuestionedJob, question: Question) -> Answer:
+        """Return the answer to a question over the budget: that there is none, which is never good news."""
+        self.refused += 1
+        log.warning("questions over the budget", ggrid=job.ggrid, kind=type(question).__name__)
+        if isinstance(question, Lookup):
+            return LookupAnswer(failed=True)
+        if isinstance(question, AskAntivirus):
+            return Antivirus("failed", "it was asked too often")
+        if isinstance(question, AskReputation):
+            return Reputation()
+        return Campaign() if isinstance(question, AskCampaign) else FAILED
+
+    def _budget(self, ggrid: str) -> QuestionBudget:
+        budget = self._budgets.get(ggrid)
+        if budget is None:
+            budget = self._budgets[ggrid] = QuestionBudget()
+            if len(self._budgets) > MAX_REMEMBERED:
+                del self._budgets[next(iter(self._budgets))]
+        return budget
 
     async def _ask(self, questions: Sequence[Dns], left: float) -> dict[Dns, DnsAnswer]:
         """Look questions up side by side; those that are not answered in time are left out."""
         answers = {question: self._resolver.start(question) for question in questions}
         await asyncio.wait(answers.values(), timeout=left)
         return {question: answer.result() for question, answer in answers.items() if answer.done()}
-
-    def _remember(self, ggrid: str, seconds: float) -> None:
-        self._used[ggrid] = self._used.get(ggrid, 0.0) + seconds
-        if len(self._used) > MAX_REMEMBERED:
-            del self._used[next(iter(self._used))]

@@ -1,4 +1,4 @@
-"""DNS for analyses: aiodns behind a cache that honours how long an answer holds (RFC 1035 section 3.2.1, RFC 2308).
+"""DNS for analyses, with a cache that honours how long an answer holds (RFC 1035 section 3.2.1, RFC 2308).
 
 Names come out of hostile mail. One that DNS cannot hold is answered without asking; a question that is under way is
 shared by all who ask it; the cache and the number of questions in flight are bounded; and "no such name",
@@ -10,18 +10,15 @@ import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
-import aiodns
 import msgspec
-import pycares
-from aiodns.error import ARES_EBADNAME, ARES_ENODATA, ARES_ENONAME, ARES_ENOTFOUND, DNSError
 
+from gatepost.guard.answers.dns_message import Reply
+from gatepost.guard.answers.dns_transport import DnsTransport, parse_servers
 from gatepost.questions import Dns, DnsAnswer
 
-# Seconds. The resolver library does not hand out the SOA record of a negative answer, so those have a fixed life here;
-# it is shorter than the usual SOA minimum, and the library's own cache honours the real one.
+# Seconds. Negative answers have a fixed life, which is shorter than the usual SOA minimum.
 MIN_TTL, MAX_TTL = 5.0, 86_400.0
 NEGATIVE_TTL, FAILURE_TTL = 60.0, 5.0
 # An answer may have 64 KiB, and hostile ones will: the cache is bounded in bytes, an entry taken as this and its text.
@@ -38,13 +35,6 @@ NO_DATA = DnsAnswer("no-data")
 # Labels of 1 to 63 visible ASCII characters. A backslash would start an escape (RFC 1035 section 5.1), and no name
 # that is worth asking for has one.
 _NAME = re.compile(r"[!-\-/-\[\]-~]{1,63}(?:\.[!-\-/-\[\]-~]{1,63})*\.?")
-_TYPES = {
-    "A": pycares.QUERY_TYPE_A,
-    "AAAA": pycares.QUERY_TYPE_AAAA,
-    "MX": pycares.QUERY_TYPE_MX,
-    "PTR": pycares.QUERY_TYPE_PTR,
-    "TXT": pycares.QUERY_TYPE_TXT,
-}
 
 
 class DnsCounters(msgspec.Struct, frozen=True):
@@ -103,8 +93,8 @@ class _UnderWay(NamedTuple):
 class Resolver:
     """Looks names up. `nameservers` are `address` or `address:port`, the system's if none; `timeout` is in seconds.
 
-    Every message asks several questions, so none of them has a task or a timer of its own: the library's callback ends
-    a question, and one timer for all of them ends those whose time is over.
+    Every message asks several questions, so none of them has a task or a timer of its own: the transport's callback
+    ends a question, and one timer for all of them ends those whose time is over.
     """
 
     def __init__(
@@ -121,7 +111,7 @@ class Resolver:
         self._waiting: deque[Dns] = deque()
         self._sent = 0
         self._sweep: asyncio.TimerHandle | None = None
-        self._library: aiodns.DNSResolver | None = None
+        self._transport: DnsTransport | None = None
         self._queries = self._hits = self._failures = 0
 
     def known(self, question: Dns) -> DnsAnswer | None:
@@ -159,14 +149,14 @@ class Resolver:
         return await asyncio.shield(self.start(question)) if known is None else known
 
     async def close(self) -> None:
-        """End the questions under way and close the resolver library."""
+        """End the questions under way and close the sockets."""
         for question in list(self._under_way):
             self._end(question, FAILED, FAILURE_TTL)
         if self._sweep:
             self._sweep.cancel()
-        if self._library:
-            await self._library.close()
-            self._library = None
+        if self._transport:
+            await self._transport.close()
+            self._transport = None
 
     def counters(self) -> DnsCounters:
         """Counts since the start, for metrics."""
@@ -175,24 +165,11 @@ class Resolver:
     def _send(self, question: Dns) -> None:
         self._queries += 1
         self._sent += 1
-        try:
-            pending = self._open().query_dns(question.name, question.type)
-        except (pycares.AresError, RuntimeError):
-            # Name servers that the library does not take, or a resolver that is being closed.
-            self._sent -= 1
-            self._end(question, FAILED, FAILURE_TTL)
-        else:
-            pending.add_done_callback(partial(self._on_result, question))
+        self._open().ask(question)
 
-    def _on_result(self, question: Dns, pending: asyncio.Future[pycares.DNSResult]) -> None:
+    def _on_reply(self, question: Dns, reply: Reply) -> None:
         self._sent -= 1
-        if pending.cancelled():
-            self._end(question, FAILED, FAILURE_TTL)
-        elif fault := pending.exception():
-            code = fault.args[0] if isinstance(fault, DNSError) else None
-            self._end(question, *_read_error(code))
-        else:
-            self._end(question, *_read_answer(question, pending.result()))
+        self._end(question, *_read_reply(reply))
         while self._waiting and self._sent < MAX_ASKING:
             if (following := self._waiting.popleft()) in self._under_way:
                 self._send(following)
@@ -206,58 +183,31 @@ class Resolver:
                 under_way.answer.set_result(answer)
 
     def _end_overdue(self) -> None:
-        """End the questions whose time is over. The library's own limit is for one attempt at one server, and grows."""
+        """End the questions whose time is over, also those that waited; the transport's limit is for one attempt."""
         loop = asyncio.get_running_loop()
+        if self._transport:
+            self._transport.sweep()
         for question, (_, deadline) in list(self._under_way.items()):
             if deadline > loop.time():
                 break  # they stand in the order in which they were asked
             self._end(question, FAILED, FAILURE_TTL)
         self._sweep = loop.call_later(SWEEP_SECONDS, self._end_overdue) if self._under_way else None
 
-    def _open(self) -> aiodns.DNSResolver:
-        if self._library is None:
-            # A resolver that asks for EDNS gets long TXT records in one datagram; a truncated answer is asked by TCP.
-            self._library = aiodns.DNSResolver(
-                self._nameservers or None, timeout=self._timeout / 4, tries=3, flags=pycares.ARES_FLAG_EDNS
-            )
-        return self._library
+    def _open(self) -> DnsTransport:
+        if self._transport is None:
+            self._transport = DnsTransport(parse_servers(self._nameservers), self._timeout / 4, self._on_reply)
+        return self._transport
 
 
-def _read_answer(question: Dns, result: pycares.DNSResult) -> tuple[DnsAnswer, float]:
-    wanted = _TYPES[question.type]
-    matching = [record for record in result.answer if record.type == wanted]
-    if not matching:
-        return NO_DATA, NEGATIVE_TTL
-    # An alias on the way expires like the record that it leads to.
-    seconds = min(record.ttl for record in result.answer)
-    records = tuple(_record_text(record.data) for record in matching)
-    return DnsAnswer("found", records), min(max(float(seconds), MIN_TTL), MAX_TTL)
-
-
-def _read_error(code: int | None) -> tuple[DnsAnswer, float]:
-    if code in {ARES_ENOTFOUND, ARES_ENONAME, ARES_EBADNAME}:
-        return NO_NAME, NEGATIVE_TTL
-    if code == ARES_ENODATA:
-        return NO_DATA, NEGATIVE_TTL
+def _read_reply(reply: Reply) -> tuple[DnsAnswer, float]:
+    match reply.status:
+        case "found":
+            return DnsAnswer("found", reply.records), min(max(float(reply.seconds), MIN_TTL), MAX_TTL)
+        case "no-name":
+            return NO_NAME, NEGATIVE_TTL
+        case "no-data":
+            return NO_DATA, NEGATIVE_TTL
     return FAILED, FAILURE_TTL
-
-
-def _record_text(data: object) -> str:
-    match data:
-        case pycares.ARecordData(addr=address) | pycares.AAAARecordData(addr=address):
-            return address
-        case pycares.MXRecordData(priority=priority, exchange=exchange):
-            # The root stands for "no mail here" (RFC 7505); it is the one name that needs its dot.
-            return f"{priority} {_name(exchange) or '.'}"
-        case pycares.PTRRecordData(dname=name):
-            return _name(name)
-        case pycares.TXTRecordData(data=octets):
-            return octets.decode("latin-1")
-    return ""
-
-
-def _name(name: str | bytes) -> str:
-    return (name.decode("latin-1") if isinstance(name, bytes) else name).removesuffix(".")
 
 
 def _normalise(question: Dns) -> Dns | None:

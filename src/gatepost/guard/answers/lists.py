@@ -79,7 +79,7 @@ class ListAnswers:
             if held is None or not self._holds(held, version):
                 source = await self._store.unkeyed(tenant)
                 held = await asyncio.to_thread(_pack, key, source)
-                self._snapshots.put(key, held)
+                self._snapshots.put(key, held, len(held.snapshot.data))
                 self.packed += 1
             return held
 

@@ -35,7 +35,7 @@ from gatepost.store.second_factors import KEY_FILE
 if TYPE_CHECKING:
     from gatepost.guard.answers.zones import Zone
 
-LIBRARIES = ("apsw", "aiodns", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
+LIBRARIES = ("apsw", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
 SUFFIX_LIST_DAYS = 365
 DNS_NAME = "example.com"

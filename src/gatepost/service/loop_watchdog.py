@@ -1,0 +1,188 @@
+"""A watchdog over the event loop: which callback used the processor for so long that everything else waited?
+
+Neither asyncio nor uvloop measures callbacks without the cost of debug mode, and the clock on the wall says little on a
+busy machine. So the kernel counts: a timer on the CPU clock of the loop's thread (timer_create(2)) sends a signal for
+every 5 ms that the thread has computed, and none while it waits. Python runs the handler between two instructions of
+whatever executes, and hands it that frame. If the callback at the root of the frames is the one of the last signal, it
+has used all of the CPU in between.
+
+The same coroutine can be resumed many times, always with the same frame. Therefore each signal also has the loop call
+`_pass_boundary` as soon as it can. A coroutine is never resumed twice before that call: the call stands before whatever
+the loop was asked for later.
+
+A native function that runs for long delays the handler, so one signal is enough to tell if it comes much too late. All
+figures are lower bounds. Callbacks of twice the limit and the kernel's tick, about 20 ms, are always noticed.
+"""
+
+import asyncio
+import ctypes
+import gc
+import platform
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from gatepost.workers.sandbox import syscall
+
+LIMIT_SECONDS = 0.005
+# How much later than it should a signal may come without being late: the kernel looks at CPU timers at its ticks.
+_TICK_SECONDS = 0.02
+_LOG_SECONDS = 60.0
+_MAX_NAMES = 200
+_MAX_DEPTH = 100
+
+_SIGNAL = signal.SIGRTMIN + 5
+_CLOCK_THREAD_CPUTIME_ID = 3
+_SIGEV_THREAD_ID = 4
+# timer_create, timer_settime, timer_delete, gettid
+_CALLS = {"x86_64": (222, 223, 226, 186), "aarch64": (107, 110, 111, 178)}
+
+# asyncio calls a callback from a frame of this code; uvloop from the frame that runs the loop.
+_RUN_HANDLE = asyncio.Handle._run.__code__  # noqa: SLF001
+
+log = structlog.get_logger("gatepost")
+
+
+class LoopWatchdog(Collector):
+    """Watches the loop of the main thread. `blocked` counts callbacks over the limit, `worst` is the longest in seconds
+    of CPU, `worst_name` says which that was."""
+
+    def __init__(self) -> None:
+        self.blocked = 0
+        self.worst = 0.0
+        self.worst_name = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: int | None = None
+        self._base: FrameType | None = None
+        self._root: FrameType | None = None
+        self._since = self._last = self._used = 0.0
+        self._seen = ""
+        self._collections = 0
+        self._logged: dict[str, float] = {}
+
+    def start(self) -> bool:
+        """Watch the loop that runs in this thread; return False where the system offers no such timer."""
+        try:
+            self._timer = _start_timer(LIMIT_SECONDS)
+        except (OSError, KeyError) as fault:
+            log.warning("the event loop is not watched", reason=str(fault))
+            return False
+        self._loop = asyncio.get_running_loop()
+        self._last = time.thread_time()
+        self._loop.call_soon(self._pass_boundary)
+        signal.signal(_SIGNAL, self._on_signal)
+        signal.siginterrupt(_SIGNAL, False)
+        return True
+
+    def stop(self) -> None:
+        """Stop watching. The handler stays, since a signal may still be on its way."""
+        if self._timer is not None:
+            syscall(_CALLS[platform.machine()][2], self._timer)
+        self._timer = self._loop = self._base = self._root = None
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", value=self.blocked
+        )
+        yield GaugeMetricFamily(
+            "gatepost_loop_blocked_worst_seconds",
+            "CPU seconds of the longest of them",
+            value=self.worst,
+        )
+
+    def _on_signal(self, _number: int, frame: FrameType | None) -> None:
+        now, last, loop = time.thread_time(), self._last, self._loop
+        self._last = now
+        if loop is None or frame is None:
+            return
+        root = self._find_root(frame)
+        if root is not None and root is self._root:
+            self._note(now - self._since, root, frame)
+        else:
+            self._root, self._since = root, now
+            if root is not None and now - last > LIMIT_SECONDS + _TICK_SECONDS:
+                self._note(now - last - _TICK_SECONDS, root, frame)
+        loop.call_soon(self._pass_boundary)
+
+    def _find_root(self, frame: FrameType) -> FrameType | None:
+        """The outermost frame of the callback that executes; None between callbacks."""
+        root, outer = None, frame
+        for _ in range(_MAX_DEPTH):
+            if outer is self._base or outer.f_code is _RUN_HANDLE:
+                return root
+            root = outer
+            if outer.f_back is None:
+                break
+            outer = outer.f_back
+        return None
+
+    def _note(self, used: float, root: FrameType, frame: FrameType) -> None:
+        self._used = max(self._used, used)
+        # A native function that was called without any frame of Python has ended when a new callback starts.
+        is_new = frame is root and frame.f_lineno == frame.f_code.co_firstlineno
+        self._seen = f"{'before ' if is_new else ''}{root.f_code.co_qualname}, {_describe(frame)}"
+
+    def _pass_boundary(self) -> None:
+        """The callback of the last signal has ended: say how long it took."""
+        self._base = sys._getframe().f_back  # noqa: SLF001
+        self._root = None
+        used, self._used = self._used, 0.0
+        if used >= LIMIT_SECONDS:
+            self._report(used)
+
+    def _report(self, used: float) -> None:
+        self.blocked += 1
+        if used > self.worst:
+            self.worst, self.worst_name = used, self._seen
+        collections = gc.get_stats()[2]["collections"]
+        collected, self._collections = collections != self._collections, collections
+        now = time.monotonic()
+        if now - self._logged.get(self._seen, -_LOG_SECONDS) >= _LOG_SECONDS:
+            if len(self._logged) >= _MAX_NAMES:
+                self._logged.clear()
+            self._logged[self._seen] = now
+            milliseconds = round(used * 1000, 1)
+            log.warning("event loop blocked", callback=self._seen, milliseconds=milliseconds, collector=collected)
+
+
+def watch_loop(registry: CollectorRegistry) -> LoopWatchdog:
+    """Watch the running loop from now on, and export what is found. What exists by now lives as long as the process, so
+    the collector of cycles need not look at it again and again: that takes 60 ms."""
+    gc.collect()
+    gc.freeze()
+    watchdog = LoopWatchdog()
+    registry.register(watchdog)
+    watchdog.start()
+    return watchdog
+
+
+def _describe(frame: FrameType) -> str:
+    """Where that is: the innermost frame, and the innermost of ours if that is another."""
+    own: FrameType | None = frame
+    while own is not None and not own.f_globals.get("__name__", "").startswith("gatepost."):
+        own = own.f_back
+    places = dict.fromkeys(each for each in (frame, own) if each is not None)
+    return ", ".join(f"{each.f_globals.get('__name__')}:{each.f_lineno} {each.f_code.co_name}" for each in places)
+
+
+def _start_timer(seconds: float) -> int:
+    """Have `_SIGNAL` sent to this thread for each so many seconds of its CPU; return the timer."""
+    create, settime, _delete, gettid = _CALLS[platform.machine()]
+    signal.signal(_SIGNAL, signal.SIG_IGN)
+    event = struct.pack("=QiiiI40x", 0, _SIGNAL, _SIGEV_THREAD_ID, syscall(gettid), 0)
+    made = ctypes.create_string_buffer(4)
+    syscall(create, _CLOCK_THREAD_CPUTIME_ID, ctypes.create_string_buffer(event, len(event)), made)
+    (timer,) = struct.unpack("=i", made.raw)
+    nanoseconds = round(seconds * 1e9)
+    times = struct.pack("=qqqq", 0, nanoseconds, 0, nanoseconds)
+    syscall(settime, timer, 0, ctypes.create_string_buffer(times, len(times)), None)
+    return int(timer)

@@ -1,0 +1,172 @@
+"""What a worker may ask of the world: names that follow from its message, and few others."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.question_budget import (
+    MAX_FOREIGN,
+    MAX_HEADER,
+    MAX_KEYS,
+    MAX_NAMES,
+    MAX_TIMES,
+    QuestionBudget,
+)
+from gatepost.mail.message import Envelope
+from gatepost.questions import (
+    Antivirus,
+    AskAntivirus,
+    AskCampaign,
+    Dns,
+    DnsAnswer,
+    Lookup,
+    LookupAnswer,
+    Questions,
+)
+
+ENVELOPE = Envelope("ann@Bounce.Example", ("bob@receiver.example",), "192.0.2.17", "mx1.sender.example")
+RAW = b"""Received: from relay.example (2001:db8::25)\r
+DKIM-Signature: v=1; d=signer.example; s=k1.2026; b=xyz\r
+From: Ann <ann@mail.author.example>\r
+\r
+A name that stands in the body only: body.example\r
+"""
+
+
+def budget(raw: bytes = RAW) -> QuestionBudget:
+    made = QuestionBudget()
+    made.read_header(ENVELOPE, raw)
+    return made
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bounce.example",
+        "BOUNCE.example.",
+        "mx1.sender.example",
+        "sender.example",
+        "mail.author.example",
+        "_dmarc.mail.author.example",
+        "_dmarc.author.example",
+        "k1.2026._domainkey.signer.example",
+        "17.2.0.192.in-addr.arpa",
+        "5.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa",
+        "_spf.included.example",
+    ],
+)
+def test_names_that_follow_from_the_message_are_free(name: str) -> None:
+    asking = budget()
+    asking.note(DnsAnswer("found", ("v=spf1 include:_spf.Included.example -all",)))
+    assert asking._count_foreign(name.lower().removesuffix(".")) == 0
+    assert asking.can_look_up(Dns(name, "TXT"))
+
+
+@pytest.mark.parametrize(
+    ("name", "foreign"),
+    [
+        ("17.2.0.192.in-addr._spf.author.example", len("17.2.0.192.in-addr._spf.")),
+        ("secret.author.example", len("secret.")),
+        ("secret._domainkey.signer.example", len("secret._domainkey.")),
+        ("1.2.3.4.5.6.7.8.author.example", len("1.2.3.4.5.6.7.8.author.example")),
+        ("body.example", len("body.example")),
+        ("elsewhere.example", len("elsewhere.example")),
+        ("q", 1),
+        ("7.113.0.203.in-addr.arpa", len("7.113.0.203.in-addr.arpa")),
+    ],
+)
+def test_what_stands_nowhere_is_counted(name: str, foreign: int) -> None:
+    assert budget()._count_foreign(name) == foreign
+
+
+def test_secrets_in_names_come_to_an_end() -> None:
+    asking = budget()
+    sent = [name for number in range(100) if asking.can_look_up(Dns(name := f"{number:060}.author.example", "TXT"))]
+    assert len(sent) == MAX_FOREIGN // 61
+
+
+def test_names_come_to_an_end_even_if_all_stand_in_the_message() -> None:
+    names = [f"n{number}.author.example" for number in range(3 * MAX_NAMES)]
+    asking = budget(" ".join(names).encode())
+    assert sum(asking.can_look_up(Dns(name, "A")) for name in names) == MAX_NAMES
+
+
+def test_only_the_start_of_a_header_is_searched() -> None:
+    asking = budget(b"X: " + b"x" * MAX_HEADER + b" late.example")
+    assert asking._count_foreign("late.example") == len("late.example")
+
+
+@pytest.mark.parametrize("question", [AskAntivirus(), AskCampaign((1,)), Lookup((("sender", ("a",)),))])
+def test_other_questions_may_be_repeated_a_few_times(question: AskAntivirus | AskCampaign | Lookup) -> None:
+    asking = QuestionBudget()
+    assert [asking.can_ask(question) for _ in range(MAX_TIMES + 2)] == [True] * MAX_TIMES + [False] * 2
+
+
+class Job(msgspec.Struct, frozen=True):
+    ggrid: str = "a"
+    envelope: Envelope = ENVELOPE
+    raw: bytes = RAW
+
+    @property
+    def body(self) -> "Job":
+        return self
+
+    @property
+    def size(self) -> int:
+        return len(self.raw)
+
+    def read(self) -> bytes:
+        return self.raw
+
+
+class Names:
+    """Answers every name, and notes which were asked; `cached.example` is known."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def known(self, question: Dns) -> DnsAnswer | None:
+        return DnsAnswer("no-name") if question.name.endswith("cached.example") else None
+
+    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
+        self.asked.append(question.name)
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(DnsAnswer("found", ("v=spf1 include:next.example",)))
+        return answer
+
+    async def close(self) -> None: ...
+
+
+def test_a_worker_that_was_taken_over_sends_out_little() -> None:
+    """64 steps of 64 names with what it has read: the name server sees the budget's worth of them, for each message."""
+
+    async def main() -> None:
+        names = Names()
+        answerer = Answerer(names)
+        for step in range(64):
+            asked: Questions = tuple(Dns(f"{step:030}{each:030}.author.example", "TXT") for each in range(64))
+            answers = await answerer.answer(Job(), asked)
+            assert len(answers) == 64
+        assert len(names.asked) == MAX_FOREIGN // 61
+        assert answerer.refused == 64
+        assert await answerer.answer(Job(), (Dns("author.example", "A"),)) != (DnsAnswer("failed"),)
+        assert await answerer.answer(Job(), (Dns("x.cached.example", "A"),)) == (DnsAnswer("no-name"),)
+        before = len(names.asked)
+        await answerer.answer(Job("another"), (Dns("elsewhere.example", "A"), Dns("next.example", "A")))
+        assert len(names.asked) == before + 2
+
+    asyncio.run(main())
+
+
+def test_what_is_over_the_budget_is_said() -> None:
+    async def main() -> None:
+        answerer = Answerer(Names())
+        many = Lookup((("url", tuple(map(str, range(MAX_KEYS + 1)))),))
+        assert await answerer.answer(Job(), (many,)) == (LookupAnswer(failed=True),)
+        for _ in range(MAX_TIMES):
+            assert await answerer.answer(Job(), (AskAntivirus(),)) == (Antivirus(),)
+        assert await answerer.answer(Job(), (AskAntivirus(),)) == (Antivirus("failed", "it was asked too often"),)
+
+    asyncio.run(main())

@@ -1,0 +1,141 @@
+"""The watchdog tells a callback that holds the loop from many that do not."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+import uvloop
+from prometheus_client import CollectorRegistry
+
+from gatepost.metrics import exposition
+from gatepost.service import loop_watchdog
+from gatepost.service.loop_watchdog import LoopWatchdog
+
+LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def compute(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def watched(run: Run, work: Callable[[], Coroutine[Any, Any, None]]) -> LoopWatchdog:
+    async def main() -> LoopWatchdog:
+        watchdog = LoopWatchdog()
+        assert watchdog.start()
+        try:
+            await asyncio.sleep(0)
+            await asyncio.create_task(work())
+            await asyncio.sleep(0.01)
+        finally:
+            watchdog.stop()
+        return watchdog
+
+    watchdog: LoopWatchdog = run(main())
+    return watchdog
+
+
+@LOOPS
+def test_a_callback_that_computes_is_named(run: Run) -> None:
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(compute, 0.1)
+        await asyncio.sleep(0)
+
+    watchdog = watched(run, work)
+    assert watchdog.blocked == 1
+    assert 0.05 < watchdog.worst <= 0.11
+    assert watchdog.worst_name.startswith("compute, ")
+
+
+@LOOPS
+def test_a_step_of_a_coroutine_is_named_with_its_place(run: Run) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+        compute(0.1)
+        await asyncio.sleep(0)
+
+    watchdog = watched(run, work)
+    assert watchdog.blocked == 1
+    assert "work, " in watchdog.worst_name
+    assert "compute" in watchdog.worst_name
+
+
+@LOOPS
+def test_native_code_is_noticed_afterwards(run: Run) -> None:
+    numbers = [-(number * 7919 % 1_000_003) for number in range(300_000)]
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        for _ in range(3):
+            numbers.sort(key=None)
+            numbers.reverse()
+            sorted(numbers, key=abs)
+            await asyncio.sleep(0)
+
+    watchdog = watched(run, work)
+    assert watchdog.blocked >= 1
+    assert watchdog.worst > 0.01
+
+
+@LOOPS
+def test_many_short_callbacks_are_not_one_long_one(run: Run) -> None:
+    async def work() -> None:
+        for _ in range(500):
+            compute(0.0005)
+            await asyncio.sleep(0)
+
+    async def many() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(500):
+            loop.call_soon(compute, 0.0005)
+        await asyncio.gather(*(work() for _ in range(3)))
+
+    watchdog = watched(run, many)
+    assert (watchdog.blocked, watchdog.worst_name) == (0, "")
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    lines: list[dict[str, Any]] = []
+
+    class Log:
+        def warning(self, event: str, **fields: Any) -> None:
+            lines.append({"event": event, **fields})
+
+    monkeypatch.setattr(loop_watchdog, "log", Log())
+    return iter([lines])
+
+
+def test_each_place_is_logged_once_a_minute_and_counted(logged: Iterator[list[dict[str, Any]]]) -> None:
+    async def work() -> None:
+        for _ in range(3):
+            asyncio.get_running_loop().call_soon(compute, 0.06)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    watchdog = watched(asyncio.run, work)
+    lines = next(logged)
+    assert watchdog.blocked == 3
+    assert 1 <= len(lines) <= 3
+    assert len({line["callback"] for line in lines}) == len(lines)
+    registry = CollectorRegistry()
+    registry.register(watchdog)
+    text = exposition(registry).decode()
+    assert "gatepost_loop_blocked_total 3.0" in text
+    assert "gatepost_loop_blocked_worst_seconds 0.0" in text
+
+
+def test_a_system_without_such_timers_is_said(
+    monkeypatch: pytest.MonkeyPatch, logged: Iterator[list[dict[str, Any]]]
+) -> None:
+    monkeypatch.setattr(loop_watchdog, "_CALLS", {})
+
+    async def main() -> bool:
+        return LoopWatchdog().start()
+
+    assert not asyncio.run(main())
+    assert [line["event"] for line in next(logged)] == ["the event loop is not watched"]

@@ -1,0 +1,205 @@
+"""What has cost a worker its life: copies are answered from memory, snapshots are blamed for what they do, and slow
+mail does not hold up the rest."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+from tests.workers.test_pool import PLAIN, SIGNED, Kept, changed, faulty, from_zone, job, kills, running, until
+
+from gatepost.questions import Answers, Questions
+from gatepost.report import Report, undecided
+from gatepost.workers import poison, supervisor, warmup
+from gatepost.workers.jobs import AnalysisJob, ListSnapshot
+from gatepost.workers.poison import MAX_REMEMBERED, MESSAGE_SECONDS, SNAPSHOT_SECONDS, PoisonMemory
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(main)
+
+
+UNDECIDED = undecided("parse broke the analysis: it crashed the worker")
+
+
+def test_a_message_is_remembered_for_a_while() -> None:
+    now = [0.0]
+    memory = PoisonMemory(lambda: now[0])
+    memory.remember(job(b"bad"), {"parse": "x"}, UNDECIDED)
+    assert memory.recall(job(b"good")) is None
+    found = memory.recall(job(b"bad", "another name"))
+    assert found is not None
+    assert (found.skip, found.report) == ({"parse": "x"}, UNDECIDED)
+    looked_at = msgspec.structs.replace(job(b"bad"), purpose="view")
+    assert memory.recall(looked_at) is None, "who looks at a message reads it otherwise"
+    now[0] = MESSAGE_SECONDS
+    assert memory.recall(job(b"bad")) is None
+    assert memory.recalled == 1
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poison, "MAX_REMEMBERED", 10)
+    memory = PoisonMemory()
+    for number in range(30):
+        memory.remember(job(b"%d" % number), {}, None)
+        memory.blame_snapshot(("lists:", str(number)))
+    assert (len(memory._messages), len(memory._deaths)) == (10, 10)
+    assert memory.recall(job(b"19")) is None
+    assert memory.recall(job(b"20")) is not None
+    assert MAX_REMEMBERED == 10_000
+
+
+def test_a_snapshot_is_refused_after_its_second_death_and_for_a_minute() -> None:
+    now = [0.0]
+    memory = PoisonMemory(lambda: now[0])
+    policy, first, second = ("policy", "1"), ("lists:t", "1"), ("lists:t", "2")
+    memory.blame_snapshot(first)
+    assert memory.refuse_snapshots((policy, first)) is None
+    memory.blame_snapshot(first)
+    refused = memory.refuse_snapshots((policy, first))
+    assert refused is not None
+    assert refused.decision == "undecided"
+    assert memory.refuse_snapshots((policy, second)) is None
+    now[0] = SNAPSHOT_SECONDS
+    assert memory.refuse_snapshots((policy, first)) is None
+
+
+def test_copies_cost_no_further_worker() -> None:
+    """Twelve copies at once of a message that crashes its worker, and twelve of one that does so in a check."""
+
+    async def main() -> Any:
+        async with running() as pool:
+            fatal = await asyncio.gather(*(pool.analyse(faulty("parse:die")) for _ in range(12)))
+            curable = await asyncio.gather(*(pool.analyse(faulty("check:die")) for _ in range(12)))
+            later = await pool.analyse(faulty("check:die"))
+            return fatal, curable, later, await pool.analyse(job()), pool.counters()
+
+    fatal, curable, later, honest, counters = run(main())
+    assert {report.decision for report in fatal} == {"undecided"}
+    assert {report.reason for report in fatal} == {"parse broke the analysis: it crashed the worker"}
+    assert curable == [later] * 12
+    assert (later.decision, [outcome.state for outcome in later.outcomes]) == ("quarantine", ["skipped"])
+    assert honest.verdict == "clean"
+    assert counters.kills["crash"] <= 4, "as many as there are workers, for each of the two"
+    assert counters.recalled >= 20
+
+
+def test_slow_messages_do_not_hold_up_others() -> None:
+    """Twelve messages that never end, then ordinary ones: those are answered while all twelve still compute."""
+
+    async def main() -> Any:
+        async with running() as pool:
+            slow = [
+                asyncio.create_task(pool.analyse(job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n))))
+                for n in range(12)
+            ]
+            honest = await asyncio.gather(*(pool.analyse(job(SIGNED)) for _ in range(20)))
+            counters = pool.counters()
+            finished = sum(task.done() for task in slow)
+            for task in slow:
+                task.cancel()
+            await asyncio.wait(slow)
+            return honest, counters, finished
+
+    honest, counters, finished = run(main())
+    assert honest == [warmup.report_on(SIGNED)] * 20
+    assert finished == 0
+    assert counters.kills == kills()
+    assert counters.relieved >= 11
+    assert counters.queued == 0
+
+
+def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "MAX_RELIEVED", 1)
+
+    async def main() -> Any:
+        async with running(changed(processes=1, analysis_timeout=9.0)) as pool:
+            slow = [job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n)) for n in range(3)]
+            reports = await asyncio.gather(*map(pool.analyse, slow))
+            after = await pool.analyse(job())
+            await until(lambda: pool.counters().workers == 1)
+            return reports, after, pool.counters()
+
+    reports, after, counters = run(main())
+    assert [report.decision for report in reports] == ["undecided"] * 3
+    assert after.verdict == "clean"
+    assert counters.kills == kills(stall=3)
+    assert 1 <= counters.relieved <= 3
+
+
+def with_lists(version: str, data: bytes) -> AnalysisJob:
+    lists = ListSnapshot("lists:t", version, data)
+    return msgspec.structs.replace(job(SIGNED + version.encode()), lists=lists)
+
+
+def test_a_death_over_a_snapshot_is_not_the_message_s() -> None:
+    async def main() -> Any:
+        async with running(changed(processes=1)) as pool:
+            first = await pool.analyse(with_lists("1", b"no lists at all"))
+            lost = pool.counters().kills["crash"]
+            again = await pool.analyse(with_lists("1", b"no lists at all"))
+            others = [await pool.analyse(job(SIGNED)), await pool.analyse(with_lists("2", b""))]
+            return first, again, others, lost, pool.counters()
+
+    first, again, others, lost, counters = run(main())
+    reason = "the lists or the policy of its tenant broke the workers that loaded them"
+    assert [(report.decision, report.reason) for report in (first, again)] == [("undecided", reason)] * 2
+    assert (lost, counters.kills["crash"], counters.recalled) == (2, 2, 0)
+    assert [report.decision for report in others] == ["deliver"] * 2
+
+
+class Watched(Kept):
+    """A body of which one can see that it is gone."""
+
+
+def test_nothing_waits_for_the_collector() -> None:
+    """Bodies, snapshots and lost workers are freed by counting references: collecting cycles takes long, and comes late
+    in a process that makes few."""
+
+    async def main() -> list[bool]:
+        seen: list[weakref.ref[Any]] = []
+
+        async def analyse(raw: bytes, name: str) -> Report:
+            body = Watched(raw)
+            seen.append(weakref.ref(body))
+            return await pool.analyse(AnalysisJob(name, warmup.ENVELOPE, body, warmup.NOW))
+
+        async def answer(asking: AnalysisJob, questions: Questions) -> Answers:
+            if asking.ggrid == "raises":
+                raise ConnectionError("the database is gone")
+            await asyncio.sleep(0)
+            return await from_zone(asking, questions)
+
+        async with running(answer=answer) as pool:
+            seen += [weakref.ref(worker) for worker in pool._workers]
+            fault = b"X-Gatepost-Fault: parse:die\r\n"
+            mails = [
+                (SIGNED, "a"),
+                (PLAIN, "b"),
+                (fault + PLAIN, "c"),
+                (SIGNED, "raises"),
+                (PLAIN + bytes(2 << 20), "d"),
+            ]
+            await asyncio.gather(*(analyse(*mail) for mail in mails * 3))
+            leaving = asyncio.create_task(analyse(b"X-Gatepost-Fault: parse:spin\r\n" + PLAIN, "e"))
+            await until(lambda: pool.counters().busy == 1)
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            del leaving
+            for worker in list(pool._workers):
+                worker.kill("crash")
+            await until(lambda: pool.counters().workers == 2 and not pool.counters().busy)
+            del worker
+            await asyncio.sleep(0.05)
+            return [reference() is None for reference in seen]
+
+    gc.collect()
+    gc.disable()
+    try:
+        gone = run(main())
+    finally:
+        gc.enable()
+    assert gone == [True] * 18
