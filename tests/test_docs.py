@@ -13,7 +13,8 @@ from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, SCANNING
 from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import LISTS
-from gatepost.settings.keys import AbbySettings, GuardSettings, Section
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.section import Section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = render_pages()

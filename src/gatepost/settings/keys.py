@@ -8,9 +8,11 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 
+from gatepost.settings.event_keys import EventsSettings
+from gatepost.settings.section import Section
 from gatepost.settings.values import (
     Bytes,
     ClamdAddress,
@@ -33,18 +35,6 @@ from gatepost.settings.values import (
     StorageUrl,
     TenantUid,
 )
-
-
-class Section(BaseModel):
-    """Strict: no coercion, no unknown keys, no changes after reading.
-
-    `old_names` maps keys that a file may still use to the keys that replaced them.
-    """
-
-    old_names: ClassVar[Mapping[str, str]] = {}
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
-
 
 _LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
 
@@ -224,7 +214,7 @@ class MetricsSettings(Section):
 class GuardSettings(Section):
     """`guard/core/guard.yml`: the core."""
 
-    old_names = {"acquaintance": "senderHistory"}
+    old_names: ClassVar[Mapping[str, str]] = {"acquaintance": "senderHistory"}
 
     main_worker_count: Count = Field(
         20, description="number of messages that the core processes at once; default of the two keys below"
@@ -265,6 +255,7 @@ class GuardSettings(Section):
     metrics: MetricsSettings = Field(
         MetricsSettings(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
     )
+    events: EventsSettings = Field(EventsSettings(), description="event stream for a SIEM, and alerts; off by default")
     log: LogSettings = Field(LogSettings(), description="logging")
 
     @property
@@ -353,6 +344,9 @@ class AbbySettings(Section):
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
     metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
+    events: EventsSettings = Field(
+        EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`"
+    )
     policy: PolicySettings = Field(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )
