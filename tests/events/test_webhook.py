@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from tests.events.receivers import Receiver, eventually, make_events
 
+from gatepost import logs
 from gatepost.events import output as output_module
 from gatepost.events.output import next_wait
 from gatepost.events.spool import EventSpool, read_segment
 from gatepost.events.webhook import SIGNATURE, WebhookOutput, spool_name
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.event_keys import WebhookSettings
+from gatepost.settings.keys import LogSettings
 
 SECRET = "0123456789abcdef" * 4
 
@@ -189,3 +191,40 @@ def test_no_thread_is_left(tmp_path: Path, receiver: Receiver) -> None:
     hook = WebhookOutput("webhook-1", settings(receiver.url), tmp_path)
     hook.close(10)
     assert not [thread for thread in threading.enumerate() if thread.name == "events-webhook-1"]
+
+
+def test_a_process_that_does_not_send_leaves_nothing_open(tmp_path: Path, receiver: Receiver) -> None:
+    """guard and abby with one webhook: what the second writes is sent by the first, at once."""
+    other = EventSpool(tmp_path / spool_name(receiver.url), 1 << 20)
+    assert other.take_over()
+    hook, events = WebhookOutput("webhook-1", settings(receiver.url), tmp_path), make_events(2)
+    hook.write(events)
+    eventually(lambda: other.next_segment() is not None)
+    segment = other.next_segment()
+    assert segment
+    assert read_segment(segment) == [event.line for event in events]
+    assert not receiver.calls
+    hook.close(10)
+    other.close()
+
+
+def test_processes_share_one_bound(tmp_path: Path) -> None:
+    limit = 1 << 16
+    first, second = EventSpool(tmp_path, limit), EventSpool(tmp_path, limit)
+    events = make_events(600)
+    for start in range(0, 600, 10):
+        first.append(events[start : start + 10])
+        second.append(events[start : start + 10])
+    # Each process knows of what the others wrote when it completes a segment: an eighth of the limit at most.
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= limit * 5 // 4
+    first.close()
+    second.close()
+
+
+def test_an_address_is_not_logged(tmp_path: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings(level="debug", format="json"))
+    hook = WebhookOutput("webhook-1", settings(f"{receiver.url}/T0SECRET"), tmp_path)
+    hook.write(make_events(1))
+    eventually(lambda: len(receiver.taken) == 1)
+    hook.close(10)
+    assert "T0SECRET" not in capsys.readouterr().err

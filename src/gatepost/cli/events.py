@@ -98,8 +98,7 @@ def schema(json: JsonOption = False) -> None:
 
 def _build_outputs(config: Path | None, data: Path | None) -> "tuple[list[Output], Any]":
     from gatepost.cli.change_events import load_event_source
-    from gatepost.events.alerts import AlertOutput
-    from gatepost.events.open_stream import OutputError, build_outputs, node_name
+    from gatepost.events.open_stream import OutputError, build_outputs
     from gatepost.service.event_stream import build_alert_mailer
 
     place = data_folder(data)
@@ -109,12 +108,9 @@ def _build_outputs(config: Path | None, data: Path | None) -> "tuple[list[Output
         raise StartError("No output is configured: write one under events in guard.yml, such as events: {file: {}}.")
     place.make()
     try:
-        outputs = build_outputs(events, place.path, sends=False)
+        return build_outputs(events, place.path, sends=False, send_mail=build_alert_mailer(settings)), events
     except OutputError as fault:
         raise StartError(str(fault)) from None
-    if events.alerts:
-        outputs.append(AlertOutput(events.alerts, node_name(events), build_alert_mailer(settings)))
-    return outputs, events
 
 
 def _find_file(config: Path | None, data: Path | None) -> Path:

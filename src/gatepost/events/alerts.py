@@ -50,26 +50,29 @@ class AlertLimit:
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock = most, clock
+        self._lock = threading.Lock()
         self._started: float | None = None
         self._passed = 0
         self._rest: Counter[str] = Counter()
 
     def passes(self, kind: str) -> bool:
         """Return whether an alert may be sent now; one that may not is counted for the summary."""
-        if self._started is None:
-            self._started = self._clock()
-        if self._passed < self._most:
-            self._passed += 1
-            return True
-        self._rest[kind] += 1
-        return False
+        with self._lock:
+            if self._started is None:
+                self._started = self._clock()
+            if self._passed < self._most:
+                self._passed += 1
+                return True
+            self._rest[kind] += 1
+            return False
 
     def summary(self, *, now: bool = False) -> Alert | None:
         """Return the summary of an hour that is over, or with `now` of the current one; None if there is none."""
-        if self._started is None or (not now and self._clock() - self._started < HOUR):
-            return None
-        rest, self._rest = self._rest, Counter()
-        self._started, self._passed = None, 0
+        with self._lock:
+            if self._started is None or (not now and self._clock() - self._started < HOUR):
+                return None
+            rest, self._rest = self._rest, Counter()
+            self._started, self._passed = None, 0
         if not rest:
             return None
         counts = ", ".join(f"{kind} {count}" for kind, count in sorted(rest.items()))

@@ -22,20 +22,20 @@ class OutputError(Exception):
 
 def open_stream(settings: EventsSettings, data: Path, send_mail: SendsMail | None = None) -> EventStream:
     """Open all outputs of a service; raises `OutputError`."""
-    outputs = build_outputs(settings, data, sends=True)
-    if settings.alerts:
-        outputs.append(AlertOutput(settings.alerts, node_name(settings), send_mail))
-    return EventStream(node_name(settings), outputs)
+    return EventStream(node_name(settings), build_outputs(settings, data, sends=True, send_mail=send_mail))
 
 
 def open_command_stream(settings: EventsSettings, data: Path) -> EventStream:
     """Open the outputs of a command that ends soon: events for webhooks stay on disk until a service sends them, and
     alerts are left to services."""
-    return EventStream(node_name(settings), build_outputs(settings, data, sends=False))
+    without_alerts = settings.model_copy(update={"alerts": None})
+    return EventStream(node_name(settings), build_outputs(without_alerts, data, sends=False))
 
 
-def build_outputs(settings: EventsSettings, data: Path, *, sends: bool) -> list[Output]:
-    """Build file, syslog and webhooks; raises `OutputError`."""
+def build_outputs(
+    settings: EventsSettings, data: Path, *, sends: bool, send_mail: SendsMail | None = None
+) -> list[Output]:
+    """Build all outputs; without `sends` nothing is sent but by `test` and `close`. Raises `OutputError`."""
     outputs: list[Output] = []
     try:
         if file := settings.file:
@@ -44,6 +44,8 @@ def build_outputs(settings: EventsSettings, data: Path, *, sends: bool) -> list[
             outputs.append(SyslogOutput(settings.syslog, node_name(settings), sends=sends))
         for number, webhook in enumerate(settings.webhooks, 1):
             outputs.append(WebhookOutput(f"webhook-{number}", webhook, data / "events", sends=sends))
+        if settings.alerts:
+            outputs.append(AlertOutput(settings.alerts, node_name(settings), send_mail))
     except (OSError, ssl.SSLError) as fault:
         for output in outputs:
             output.close(0.0)

@@ -167,7 +167,7 @@ class SendingThread:
         while True:
             try:
                 sent = self._sender.send_some()
-            except DeliveryError as fault:
+            except (DeliveryError, OSError) as fault:
                 self._deliveries.fail(str(fault))
                 failed += 1
                 if self._stopping.wait(next_wait(failed)):

@@ -42,7 +42,7 @@ class EventSpool:
         """Write events; return how many older ones were dropped for them. Raises `OSError`."""
         dropped = 0
         with self._lock:
-            done = 0
+            done, has_completed = 0, False
             while done < len(events):
                 path, file = self._writing or self._start_segment()
                 room = self._segment_bytes - os.fstat(file).st_size
@@ -52,12 +52,16 @@ class EventSpool:
                 self.bytes += len(data)
                 if done < len(events) or len(data) >= room:
                     self._complete(path, file)
+                    has_completed = True
+            if has_completed:
+                # Other processes write here too.
+                self.bytes = sum(size for _, size in self._segments())
             if self.bytes > self._limit:
                 dropped = self._drop_oldest()
         return dropped
 
     def take_over(self) -> bool:
-        """Return whether this process is the one that sends."""
+        """Return whether this process is the one that sends. Raises `OSError`."""
         if self._sender is not None:
             return True
         lock = os.open(self._folder / "sender.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -69,9 +73,7 @@ class EventSpool:
 
     def next_segment(self) -> Path | None:
         """Return the oldest segment; None if there is none. The one that is being written is completed for it."""
-        with self._lock:
-            if self._writing and os.fstat(self._writing[1]).st_size:
-                self._complete(*self._writing)
+        self.complete_segment()
         for path, _ in self._segments():
             if path.suffix == COMPLETE:
                 return path
@@ -79,9 +81,15 @@ class EventSpool:
                 return complete
         return None
 
+    def complete_segment(self) -> None:
+        """Complete the segment that is being written, so that any process can send it."""
+        with self._lock:
+            if self._writing and os.fstat(self._writing[1]).st_size:
+                self._complete(*self._writing)
+
     def delete(self, segment: Path) -> None:
         """Delete a segment that was delivered."""
-        with contextlib.suppress(FileNotFoundError):
+        with self._lock, contextlib.suppress(FileNotFoundError):
             size = segment.stat().st_size
             segment.unlink()
             self.bytes = max(0, self.bytes - size)
@@ -96,6 +104,7 @@ class EventSpool:
         self._sender = None
 
     def _start_segment(self) -> tuple[Path, int]:
+        self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         path = self._folder / f"{new_id()}{OPEN}"
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         fcntl.flock(file, fcntl.LOCK_EX)

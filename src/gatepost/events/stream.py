@@ -102,6 +102,11 @@ class EventStream:
             return
         for output in self.outputs:
             started = time.monotonic()
-            output.write(batch)
+            try:
+                output.write(batch)
+            except Exception:
+                # One output must not take the events from the others.
+                self.failures += 1
+                log.exception("an output of events failed", output=output.name)
             if time.monotonic() - started > BATCH_SECONDS * 10:
                 log.warning("an output of events is slow", output=output.name)

@@ -10,6 +10,7 @@ Only the address that the operator wrote is called: no redirect is followed and 
 
 import hashlib
 import hmac
+import logging
 import ssl
 import time
 from collections.abc import Sequence
@@ -19,7 +20,16 @@ import httpx
 
 from gatepost import __version__
 from gatepost.events.file_output import describe_error
-from gatepost.events.output import DeliveryError, DeliveryLog, OutputCounters, SendingThread, WaitingEvents, of_kinds
+from gatepost.events.output import (
+    DeliveryError,
+    DeliveryLog,
+    OutputCounters,
+    SendingThread,
+    WaitingEvents,
+    of_kinds,
+    time_left,
+    until,
+)
 from gatepost.events.schema import EncodedEvent
 from gatepost.events.spool import EventSpool, read_segment
 from gatepost.settings.event_keys import WebhookSettings, WebhookTarget
@@ -40,9 +50,12 @@ class WebhookCaller:
     """Makes signed calls to one address."""
 
     def __init__(self, target: WebhookTarget) -> None:
-        self._url, self._secret = target.url, target.secret
+        self._url, self._secret, self._seconds = target.url, target.secret, target.timeout / 1000
+        # They log whole addresses, whose path may be a secret.
+        for library in ("httpx", "httpcore"):
+            logging.getLogger(library).setLevel(logging.WARNING)
         tls = ssl.create_default_context(cafile=target.ca)
-        self._client = httpx.Client(verify=tls, timeout=target.timeout / 1000, follow_redirects=False, trust_env=False)
+        self._client = httpx.Client(verify=tls, timeout=self._seconds, follow_redirects=False, trust_env=False)
 
     def call(self, body: bytes) -> None:
         """Make one call; raises `DeliveryError` unless the server takes it."""
@@ -64,13 +77,12 @@ class WebhookCaller:
         """Close the connection."""
         self._client.close()
 
-    @staticmethod
-    def _skip_body(answer: httpx.Response) -> None:
-        """Read a short answer, so that the connection can be used again; a long one is cut off with it."""
-        size = 0
+    def _skip_body(self, answer: httpx.Response) -> None:
+        """Read a short answer, so that the connection can be used again; a long or slow one is cut off with it."""
+        size, end = 0, until(self._seconds)
         for piece in answer.iter_raw():
             size += len(piece)
-            if size > MAX_ANSWER:
+            if size > MAX_ANSWER or not time_left(end):
                 return
 
 
@@ -105,6 +117,7 @@ class WebhookOutput:
     def send_some(self) -> bool:
         """Send the next batch of the oldest segment."""
         if not self._spool.take_over():
+            self._spool.complete_segment()
             return False
         segment, lines = self._part or self._next_part()
         if segment is None:
