@@ -21,6 +21,7 @@ from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
 from gatepost.service.first_start import ABBY_YML, GUARD_YML
+from gatepost.settings.event_keys import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.section import Section
 from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
@@ -114,11 +115,15 @@ def _render_default(field: Any, inner: type[Section] | None) -> str:
         return "absent"
     if inner or field.default in ([], {}):
         return ""
+    if isinstance(field.default, list):
+        return ", ".join(f"`{each}`" for each in field.default)
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
 
 
 def _render_choices(annotation: Any) -> str:
     words = [word for word in _find_literals(annotation) if isinstance(word, str)]
+    if words == list(get_args(EventKind)):
+        return " ([kinds](events.md))"
     return f" ({', '.join(f'`{word}`' for word in words)})" if len(words) > 1 else ""
 
 

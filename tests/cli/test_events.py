@@ -154,4 +154,3 @@ def test_the_schema_is_json_schema(
     schema = json.loads(capsys.readouterr().out)
     assert schema["$schema"].endswith("2020-12/schema")
     assert schema["$defs"]["MessageScanned"]["properties"]["event"] == {"enum": ["message.scanned"]}
-    assert run("events", "tail")[0] == 1

@@ -4,14 +4,19 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from tests.events.receivers import eventually, make_events
 
-from gatepost.events import stream as stream_module
 from gatepost.events.metrics import EventMetrics
 from gatepost.events.output import OutputCounters, WaitingEvents
 from gatepost.events.schema import EncodedEvent, EventFields, NodeState
 from gatepost.events.stream import NO_EVENTS, EventStream
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.service.core import _observe_scans
+from gatepost.store.messages import MessageRecord
+
+RECORD = MessageRecord(new_id(), 1, 2, Envelope(), 9, "", Report("clean", "deliver", (), 0, ""))
 
 
 class Memory:
@@ -66,20 +71,19 @@ def test_what_goes_wrong_with_an_event_stays_here() -> None:
     assert sum(map(len, memory.batches)) == 1
 
 
-def test_an_output_that_hangs_stops_nobody_and_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "MAX_QUEUED", 100)
+def test_an_output_that_hangs_stops_nobody_and_fills_no_memory() -> None:
     memory = Memory()
     memory.may_go_on.clear()
     stream = EventStream("n", [memory])
     stream.emit(NodeState, state="test", version="first")
-    eventually(lambda: not stream._queue)
-    for number in range(150):
-        stream.emit(NodeState, state="test", version=str(number))
-    assert stream.dropped == 50
+    eventually(lambda: not stream._queue.bytes)
+    for number in range(12):
+        stream.emit(NodeState, state="test", version=f"{number} {'x' * (1 << 20)}")
+    assert stream.dropped == 5
     memory.may_go_on.set()
     stream.close()
-    assert sum(map(len, memory.batches)) == 101
-    assert b'"version":"50"' in memory.batches[-2][0].line or b'"version":"50"' in memory.batches[1][0].line
+    got = [event for batch in memory.batches for event in batch]
+    assert [b'"version":"%d ' % number in event.line for number, event in enumerate(got[1:], 5)] == [True] * 7
 
 
 def test_without_outputs_nothing_is_made() -> None:
@@ -117,3 +121,24 @@ def test_waiting_events_keep_their_order_and_their_bound() -> None:
     assert waiting.put_back(taken) == 2
     assert waiting.take(100) == events[4:]
     assert waiting.bytes == 0
+
+
+def test_a_core_without_outputs_calls_its_metrics_and_nothing_else() -> None:
+    calls: list[str] = []
+    metrics: Any = type("Metrics", (), {"observe_scan": lambda *_: calls.append("metrics")})()
+    assert _observe_scans(metrics, NO_EVENTS, subjects=True) == metrics.observe_scan
+    before = threading.active_count()
+    _observe_scans(metrics, NO_EVENTS, subjects=True)(RECORD, 0.1)
+    assert calls == ["metrics"]
+    assert threading.active_count() == before
+
+
+def test_a_core_with_outputs_tells_of_each_scan_once() -> None:
+    memory, metrics = Memory(), type("Metrics", (), {"observe_scan": lambda *_: None})()
+    stream = EventStream("n", [memory])
+    observe = _observe_scans(metrics, stream, subjects=True)
+    for _ in range(3):
+        observe(RECORD, 0.1)
+    stream.close()
+    assert stream.emitted == {"message.scanned": 3}
+    assert sum(map(len, memory.batches)) == 3

@@ -174,6 +174,11 @@ def test_https_is_verified(tmp_path: Path, receiver: Receiver, secured: Path) ->
     assert len(receiver.taken) == 1
 
 
+def test_a_test_says_what_is_wrong(tmp_path: Path) -> None:
+    hook = WebhookOutput("webhook-1", settings("http://127.0.0.1:9/"), tmp_path, sends=False)
+    assert hook.test(make_events(1)[0]) == "cannot be reached: connection refused"
+
+
 def test_the_path_is_not_shown(tmp_path: Path) -> None:
     hook = WebhookOutput("webhook-1", settings("https://hooks.example/T0/secret?key=1"), tmp_path, sends=False)
     assert hook.address == "https://hooks.example/(hidden)"

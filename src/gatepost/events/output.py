@@ -127,6 +127,14 @@ class WaitingEvents:
             self.bytes -= sum(len(event.line) for event in taken)
         return taken
 
+    def take_all(self) -> list[EncodedEvent]:
+        """Take all events out."""
+        with self._lock:
+            taken = list(self._events)
+            self._events.clear()
+            self.bytes = 0
+        return taken
+
     def put_back(self, events: Sequence[EncodedEvent]) -> int:
         """Put events back that could not be sent; return how many had no place any more."""
         with self._lock:

@@ -7,18 +7,16 @@ none that an output could take.
 
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, Protocol
 
 import structlog
 
-from gatepost.events.output import Output, time_left, until
-from gatepost.events.schema import EncodedEvent, EventFields, encode_event
+from gatepost.events.output import Output, WaitingEvents, time_left, until
+from gatepost.events.schema import EventFields, encode_event
 
 BATCH_SECONDS = 0.1
-# The queue is emptied ten times a second: so many wait only if a disk does not answer.
-MAX_QUEUED = 20_000
 CLOSE_SECONDS = 5.0
 
 log = structlog.get_logger("gatepost.events")
@@ -51,7 +49,8 @@ class EventStream:
     def __init__(self, node: str, outputs: Iterable[Output]) -> None:
         self._node = node
         self.outputs: Sequence[Output] = tuple(outputs)
-        self._queue: deque[EncodedEvent] = deque()
+        # It is emptied ten times a second: it reaches its bound only where a disk does not answer.
+        self._queue = WaitingEvents()
         self._wake, self._stopping = threading.Event(), threading.Event()
         self.emitted: Counter[str] = Counter()
         self.dropped = self.failures = 0
@@ -71,10 +70,7 @@ class EventStream:
             log.exception("an event could not be made", kind=getattr(make, "__name__", ""))
             return
         self.emitted[encoded.kind] += 1
-        if len(self._queue) >= MAX_QUEUED:
-            self._queue.popleft()
-            self.dropped += 1
-        self._queue.append(encoded)
+        self.dropped += self._queue.add((encoded,))
         if not self._wake.is_set():
             self._wake.set()
 
@@ -97,7 +93,7 @@ class EventStream:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        batch = [self._queue.popleft() for _ in range(len(self._queue))]
+        batch = self._queue.take_all()
         if not batch:
             return
         for output in self.outputs:

@@ -11,6 +11,7 @@ Only the address that the operator wrote is called: no redirect is followed and 
 import hashlib
 import hmac
 import logging
+import re
 import ssl
 import time
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ from gatepost.settings.values import hide_path
 SIGNATURE = "Gatepost-Signature"
 # A batch is one segment at most; this is for answers, of which nothing is needed.
 MAX_ANSWER = 64 << 10
+_ERROR_NUMBER = re.compile(r"\[Errno -?\d{1,5}\] ")
 
 
 def sign(secret: str, body: bytes, seconds: int) -> str:
@@ -182,5 +184,5 @@ def _describe(fault: Exception) -> str:
     if isinstance(fault, httpx.TimeoutException):
         return "did not answer in time"
     if isinstance(fault, httpx.ConnectError):
-        return f"cannot be reached: {str(fault).lower() or 'no connection'}"
+        return f"cannot be reached: {_ERROR_NUMBER.sub('', str(fault)).lower() or 'no connection'}"
     return f"broke off: {str(fault).lower() or type(fault).__name__}"
