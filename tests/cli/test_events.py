@@ -132,7 +132,7 @@ def test_tail_follows_a_file_that_is_renamed(tmp_path: Path, run: Run) -> None:
     command = [sys.executable, "-m", "gatepost", "events", "tail", "-f", "--json", "--data", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        timer = threading.Timer(90, process.kill)
+        timer = threading.Timer(300, process.kill)
         timer.start()
         assert json.loads(process.stdout.readline())["id"] == events[0].id
         output.write(events[1:2])

@@ -99,6 +99,8 @@ from tests.events.receivers import make_events
 output = FileOutput(Path(sys.argv[1]), 20_000, 100)
 for event in make_events(300):
     output.write([event])
+while output.counters().waiting_bytes:
+    output.write([])
 """
 
 

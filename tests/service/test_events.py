@@ -56,7 +56,7 @@ class Deployment:
 scanSources: {{restApi: {{port: {self.guard}, keep: held}}, smtp: {{port: {smtp}}}}}
 delivery: {{nextHop: "{next_hop.url}"}}
 mainWorkerCount: 2
-workerProcesses: 1
+workerProcesses: 2
 stageLimit: 20000
 events:
   node: mx1.example
@@ -93,7 +93,7 @@ staticApiTokens: [{{name: desk, token: {TOKEN}, permissions: [messages.read, mes
 
     def client(self) -> httpx.Client:
         trusting = ssl.create_default_context(cafile=str(self.data / "tls/certificate.pem"))
-        return httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=trusting, trust_env=False, timeout=60)
+        return httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=trusting, trust_env=False, timeout=120)
 
     def scan(self, client: httpx.Client, raw: bytes) -> str:
         files = {
@@ -141,13 +141,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) 
 def used(deployment: Deployment) -> Deployment:
     """The service after everything that causes an event was done once."""
     with deployment.client() as client:
-        # Both slots are taken for some seconds, while the rest goes on.
-        slow = [threading.Thread(target=_scan_alone, args=(deployment,)) for _ in range(2)]
-        for thread in slow:
-            thread.start()
-        eventually(lambda: "health.changed" in deployment.kinds())
-        for thread in slow:
-            thread.join()
+        _fill_the_queue(deployment)
         released, deleted = deployment.scan(client, MALWARE), deployment.scan(client, MALWARE)
         deployment.scan(client, PLAIN)
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -168,6 +162,18 @@ def used(deployment: Deployment) -> Deployment:
 
 def _is_green(deployment: Deployment) -> bool:
     return [event["after"] for event in deployment.events() if event["event"] == "health.changed"][-1:] == ["ok"]
+
+
+def _fill_the_queue(deployment: Deployment) -> None:
+    """Take both slots for some seconds, until that was noticed: a busy machine may look away."""
+    for _ in range(5):
+        slow = [threading.Thread(target=_scan_alone, args=(deployment,)) for _ in range(2)]
+        for thread in slow:
+            thread.start()
+        for thread in slow:
+            thread.join()
+        if any(event.get("after") == "failed" for event in deployment.events()):
+            return
 
 
 def _scan_alone(deployment: Deployment) -> None:
@@ -252,9 +258,8 @@ def test_no_content_and_no_secret(used: Deployment) -> None:
 
 def test_health_follows_the_queue(used: Deployment) -> None:
     changes = [event for event in used.events() if event["event"] == "health.changed"]
-    assert [(event["component"], event["before"], event["after"]) for event in changes[:1]] == [
-        ("messageQueue", "ok", "failed")
-    ]
+    assert ("messageQueue", "failed") in [(event["component"], event["after"]) for event in changes]
+    assert all(event["before"] != event["after"] for event in changes)
     assert changes[-1]["after"] == "ok"
 
 
