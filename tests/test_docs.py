@@ -14,7 +14,7 @@ from gatepost.api.operations import LISTS_API, SCANNING
 from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import LISTS
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.values import Section
+from gatepost.settings.section import Section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = render_pages()

@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("stages",),
     ("analysis",),
     ("store",),
-    ("api",),
+    ("api", "events"),
     ("rejudge", "scanning", "client"),
     ("workers", "smtp"),
     ("guard",),
@@ -44,7 +44,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 LAYER = {name: index for index, layer in enumerate(LAYERS) for name in layer}
 # Services that hold secrets or tenants' data, and what they may not load: everything that reads hostile bytes.
-PLAIN = ("store", "scanning", "guard", "smtp", "abby", "web", "client", "api", "rejudge", "settings")
+PLAIN = ("store", "events", "scanning", "guard", "smtp", "abby", "web", "client", "api", "rejudge", "settings")
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
 PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}
 # The worker's own modules: guard starts them in other processes and never imports them.
@@ -59,12 +59,14 @@ SMALL = {
     "auth.dns_names": "names and addresses as DNS is asked for them; every standard uses it",
     "cli.doctor": "one module for each command",
     "cli.printing": "every command prints through it, and it has to load fast",
+    "events.metrics": "counters of the stream; its outputs do not need Prometheus",
     "files.file_names": "how a name is understood; readers of files, lists and checks share it",
     "ids": "UUIDv7",
     "lists.subjects": "plain data of the report; what finds subjects loads parsers",
     "mail.html.source": "what lexbor writes out; the walk over it is native",
     "metrics": "the exposition format, below both services",
     "near_duplicates": "the comparison, without the text model",
+    "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
     "service.running": "the life of one process, from bound ports to the last request",
     "speedups": "whether the native module is there; every twin asks it",

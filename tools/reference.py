@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 from tests.files.coverage import FORMATS
@@ -16,11 +17,14 @@ from tests.files.coverage import FORMATS
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.checks.registry import CHECKS
+from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
 from gatepost.service.first_start import ABBY_YML, GUARD_YML
+from gatepost.settings.event_keys import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.values import Bytes, Days, Milliseconds, Section
+from gatepost.settings.section import Section
+from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 
@@ -33,6 +37,7 @@ def render_pages() -> dict[str, str]:
         "lists.md": render_lists(),
         "findings.md": render_findings(),
         "file-formats.md": render_file_formats(),
+        "events.md": render_events(),
         "cli.md": render_commands(),
     }
     return {name: "\n".join([GENERATED, "", *lines]).rstrip() + "\n" for name, lines in made.items()}
@@ -110,11 +115,15 @@ def _render_default(field: Any, inner: type[Section] | None) -> str:
         return "absent"
     if inner or field.default in ([], {}):
         return ""
+    if isinstance(field.default, list):
+        return ", ".join(f"`{each}`" for each in field.default)
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
 
 
 def _render_choices(annotation: Any) -> str:
     words = [word for word in _find_literals(annotation) if isinstance(word, str)]
+    if words == list(get_args(EventKind)):
+        return " ([kinds](events.md))"
     return f" ({', '.join(f'`{word}`' for word in words)})" if len(words) > 1 else ""
 
 
@@ -127,7 +136,7 @@ def _render_range(field: Any) -> str:
 
 
 # By the type of the value; every key of one type has the same unit.
-_UNITS = {Milliseconds: "ms", Days: "days", Bytes: "bytes"}
+_UNITS = {Milliseconds: "ms", Days: "days", Bytes: "bytes", FileBytes: "bytes"}
 
 
 def _render_unit(field: Any) -> str:
@@ -189,6 +198,45 @@ def render_api(interface: Interface, base: str) -> Iterator[str]:
     yield from ("", "## Types")
     for name, schema in described["components"]["schemas"].items():
         yield from _render_type(name, schema)
+
+
+def render_events() -> Iterator[str]:
+    """Yield the lines of the page on events: what every event has, and the fields of each kind."""
+    yield from ("# Events", "")
+    yield f"Schema {SCHEMA}. [Events](../events.md) says how to receive them. Every event is one JSON object with these"
+    yield "fields first, then those of its kind. A field that has nothing to say is left out. Kinds and fields may be"
+    yield "added; none changes its meaning without a new schema number. Texts are cut to"
+    yield f"{MAX_TEXT} characters, with `{CUT}` at the end of a text that was cut."
+    yield from ("", "| Field | Type | Meaning |", "|---|---|---|")
+    yield f"| `schema` | integer | `{SCHEMA}` |"
+    yield "| `event` | string | the kind |"
+    yield "| `id` | string | UUIDv7 of the event; the same event delivered twice has the same |"
+    yield "| `at` | string, date-time | when it happened: RFC 3339, UTC, milliseconds |"
+    yield "| `node` | string | the machine: `events.node`, or its host name |"
+    _, components = msgspec.json.schema_components(EVENTS, ref_template="#/{name}")
+    for kind in EVENTS:
+        schema = components.pop(kind.__name__)
+        schema["properties"].pop("event")
+        yield from _render_event(str(kind.__struct_config__.tag), schema)
+    yield from ("", "## Types")
+    for name, schema in components.items():
+        yield from _render_type(name, schema)
+    yield from ("", "## Severities", "", "Syslog and alerts use these.", "", "| Severity | Events |", "|---|---|")
+    yield "| error | `health.changed` to `failed` |"
+    locks = "`user.signInFailed` that sets or meets a lock"
+    yield f"| warning | `health.changed` to `degraded`; {locks}; `message.scanned` with the decision `undecided` |"
+    yield "| notice | all others that are not info |"
+    yield "| info | `message.scanned`, `message.held`, `user.signedIn`, `user.signInFailed` |"
+
+
+def _render_event(kind: str, schema: dict[str, Any]) -> Iterator[str]:
+    described = " ".join(schema.get("description", "").split())
+    yield from ("", f"## {kind}", "", described, "", "| Field | Type | Always | Meaning |", "|---|---|---|---|")
+    for field, inner in schema["properties"].items():
+        always = "yes" if field in schema.get("required", []) else ""
+        meaning, most = inner.get("description", ""), inner.get("maxItems")
+        meaning += f"; at most {most}" if most else ""
+        yield f"| `{field}` | {_render_schema(inner)} | {always} | {_cell(meaning)} |"
 
 
 def render_lists() -> Iterator[str]:

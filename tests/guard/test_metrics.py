@@ -7,10 +7,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.metrics import GuardMetrics, queue_status
+from gatepost.mail.message import Envelope
 from gatepost.metrics import exposition
 from gatepost.report import Report
 from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
+from gatepost.store.messages import MessageRecord
 from gatepost.workers.pool import PoolCounters
 
 
@@ -36,7 +38,8 @@ def test_everything_is_there() -> None:
     registry.register(metrics)
     slots = [admission.enter() for _ in range(3)]
     assert slots[2] is None
-    metrics.observe_scan(Report("spam", "quarantine", (), 0, ""), 0.02)
+    report = Report("spam", "quarantine", (), 0, "")
+    metrics.observe_scan(MessageRecord("", 0, 0, Envelope(), 0, "", report), 0.02)
     got = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(exposition(registry).decode())

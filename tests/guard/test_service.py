@@ -102,7 +102,7 @@ class Deployment:
             self.pool,
             Answerer(self.names),
             self.admission,
-            observe=lambda report, _seconds: self.observed.append(report.verdict),
+            observe=lambda record, _seconds: self.observed.append(record.report.verdict),
             clock=lambda: self.now,
         )
 

@@ -248,3 +248,29 @@ def test_values_in_force_hide_secrets(folder: Write) -> None:
     assert "hush" not in str(shown)
     assert shown["delivery.nextHop"] == "smtp://127.0.0.1:10026"
     assert "mainWorkerCount" not in shown
+
+
+EVENTS = """\
+events:
+  webhooks:
+    - {url: "https://siem.example/T0/B0?key=1", secret: "0123456789abcdef0123456789abcdef"}
+  alerts: {mail: {recipients: [ops@example.com]}}
+"""
+
+
+def test_events_of_both_services_stand_in_one_file(folder: Write) -> None:
+    both = load(folder(GUARD + EVENTS))
+    assert both.guard.events.enabled
+    assert not both.abby.events.enabled
+    shown = differing_settings(both.guard)
+    assert shown["events.webhooks[0].url"] == "https://siem.example/(hidden)"
+    assert shown["events.webhooks[0].secret"] == "(hidden)"
+
+
+def test_events_that_contradict_each_other(folder: Write) -> None:
+    assert "differs from events in guard.yml" in sentences(folder(GUARD, ABBY + "events: {file: {}}\n"))
+    without_hop = GUARD.replace('delivery: {nextHop: "smtp://127.0.0.1:10026"}\n', "")
+    assert "needs a server, since there is no delivery.nextHop" in sentences(folder(without_hop + EVENTS))
+    assert "nobody would get the alerts" in sentences(folder(GUARD + "events: {alerts: {}}\n"))
+    twice = EVENTS.replace("  alerts", EVENTS.splitlines(keepends=True)[2] + "  alerts")
+    assert "names the same url twice" in sentences(folder(GUARD + twice))

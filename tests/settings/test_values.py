@@ -118,3 +118,39 @@ def test_nothing_is_coerced_and_nothing_changes() -> None:
 def test_other_providers_are_accepted() -> None:
     stated = {"serviceProviders": {"core": {"hosts": ["https://h:9785"]}, "search": {"hosts": 3}}}
     assert AbbySettings.model_validate(stated).service_providers.core.long_request_timeout == 3_600_000
+
+
+@pytest.mark.parametrize(
+    "address", ["udp://h", "udp://h:514", "tcp://192.0.2.1:601", "tls://[2001:db8::1]:6514", "unix:/dev/log"]
+)
+def test_syslog_addresses(address: str) -> None:
+    assert TypeAdapter(values.SyslogAddress).validate_python(address) == address
+
+
+@pytest.mark.parametrize(
+    "address", ["h:514", "syslog://h", "udp://", "udp://h/x", "udp://u@h", "unix:log", "tcp://h:0"]
+)
+def test_other_syslog_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ValidationError, match="must be"):
+        TypeAdapter(values.SyslogAddress).validate_python(address)
+
+
+@pytest.mark.parametrize("url", ["https://h/p?q=1", "https://h:8443", "http://127.0.0.1:8080/x", "http://localhost/"])
+def test_webhooks(url: str) -> None:
+    assert TypeAdapter(values.WebhookUrl).validate_python(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h/", "http://10.0.0.1/", "ftp://h/", "https://", "https://u:p@h/", "https://h/#x", "https://h/ä", "h",
+     "http://127.0.0.1.example/", "https://<host>/"],
+)  # fmt: skip
+def test_other_webhooks_are_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match=r"must|still"):
+        TypeAdapter(values.WebhookUrl).validate_python(url)
+
+
+@pytest.mark.parametrize("address", ["", "ann", "Ann <a@b.example>", "a@b@c.example", "a b@c.example", "a@b\r\nBcc: x"])
+def test_what_is_no_mail_address(address: str) -> None:
+    with pytest.raises(ValidationError, match="must be an address"):
+        TypeAdapter(values.MailAddress).validate_python(address)

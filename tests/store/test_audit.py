@@ -143,3 +143,27 @@ def test_filters(use: Use, monkeypatch: pytest.MonkeyPatch, budget: int) -> None
             assert await samples_of(store, wanted) == expected, wanted
 
     use(scenario)
+
+
+def test_an_observer_is_told_of_what_is_durable(use: Use) -> None:
+    """After the commit, in order, and not of a call that ended without a change."""
+
+    async def scenario(store: Store) -> None:
+        told: list[AuditRecord] = []
+        await store.create_api_key("before", None, False, None)
+        store.observe_changes(told.append)
+        created = await store.create_api_key("after", None, False, None)
+        assert isinstance(created, tuple)
+        assert [record.action for record in told] == ["apikey.create"]
+        await store.revoke_api_key(created[1].id)
+        # The second time nothing changes, and an unknown key is an error.
+        await store.revoke_api_key(created[1].id)
+        await store.revoke_api_key(ANN.id)
+        await store.create_user("ann", "administrator", None, "hash", CLI)
+        await store.create_user("ann", "administrator", None, "hash", CLI)
+        assert [record.action for record in told] == ["apikey.create", "apikey.revoke", "user.create"]
+        assert (told[0].sample, told[0].actor) == ((f"after {created[1].id}",), CLI)
+        page = await store.audit_page(AuditFilter())
+        assert [record.action for record in page.rows][::-1][1:] == [record.action for record in told]
+
+    use(scenario)

@@ -5,11 +5,15 @@ from itertools import count
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI
+from gatepost.store.sign_in_attempts import Attempt
+from gatepost.store.users import Credentials, User
 from gatepost.web import credentials
+from gatepost.web.pages.sign_in import _describe_refusal
 from gatepost.web.request import COOKIE_NAME
 
 _numbers = count()
@@ -168,3 +172,20 @@ def test_the_qr_code_is_read_as_the_address() -> None:
     read = zxingcpp.read_barcode(image)
     assert read
     assert read.text == credentials.totp_uri(secret, "ann & co")
+
+
+def test_what_is_told_of_a_refusal() -> None:
+    """Nobody's name is told, a lock is, and so is an attempt that met one."""
+    ann = User("0198a000-0000-7000-8000-000000000001", "ann", "analyst", None, 1)
+    found = Credentials(ann, "hash")
+    nobody = _describe_refusal(None, "192.0.2.1", None, code=False)
+    assert (nobody.user, nobody.reason, nobody.locked_until) == (None, "password", None)
+    attempt = Attempt(ann.uid, (("account", 0), ("address:192.0.2.1", 0)))
+    first = _describe_refusal(found, "192.0.2.1", attempt, code=False)
+    assert (first.user, first.reason, first.locked_until) == ("ann", "password", None)
+    last = Attempt(ann.uid, (("account", 0), ("address:192.0.2.1", 1_900_000_000_000)))
+    locking = _describe_refusal(found, "192.0.2.1", last, code=True)
+    assert (locking.reason, locking.locked_until) == ("code", "2030-03-17T17:46:40.000Z")
+    assert _describe_refusal(found, "192.0.2.1", None, code=False).reason == "locked"
+    disabled = Credentials(msgspec.structs.replace(ann, disabled=True), "hash")
+    assert _describe_refusal(disabled, "192.0.2.1", None, code=False).reason == "disabled"

@@ -8,6 +8,7 @@ from gatepost.cli import (
     audit,
     config,
     doctor,
+    events,
     lists,
     model,
     policy,
@@ -55,6 +56,7 @@ app.add_typer(tenants.app, name="tenant")
 app.add_typer(users.app, name="user")
 app.add_typer(api_keys.app, name="apikey")
 app.command("audit")(audit.audit)
+app.add_typer(events.app, name="events")
 app.add_typer(policy.app, name="policy")
 app.add_typer(model.app, name="model")
 app.add_typer(quarantine.app, name="quarantine")

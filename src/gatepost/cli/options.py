@@ -110,17 +110,20 @@ def with_store(config: Path | None, data: Path | None, use: Callable[["Store"], 
     """Call `use` with the storage of the configuration, and return its result."""
     import asyncio
 
+    from gatepost.cli.change_events import emit_changes
     from gatepost.settings.files import load_abby
     from gatepost.store import open_store
 
     place = data_folder(data)
-    url = load_abby(config_folder(config, place)).storage.url
+    folder = config_folder(config, place)
+    url = load_abby(folder).storage.url
     place.make()
 
     async def run() -> T:
         store = open_store(url, place.path)
         try:
-            return await use(store)
+            with emit_changes(folder, place, store):
+                return await use(store)
         finally:
             await store.close()
 

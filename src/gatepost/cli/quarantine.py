@@ -225,20 +225,23 @@ def _with_quarantine(config: Path | None, data: Path | None, use: "Callable[[Qua
     """Call `use` with the quarantine of the configuration."""
     import asyncio
 
+    from gatepost.cli.change_events import emit_changes
     from gatepost.service.core import open_quarantine, open_relay
     from gatepost.settings.files import load_guard
     from gatepost.store import open_store
 
     _log_only_errors()
     place = data_folder(data)
-    settings = load_guard(config_folder(config, place))
+    folder = config_folder(config, place)
+    settings = load_guard(folder)
     place.make()
 
     async def run() -> T:
         store = open_store(settings.storage.url, place.path)
         try:
-            async with open_relay(settings) as relay, open_quarantine(settings, store, place, relay) as quarantine:
-                return await use(quarantine)
+            with emit_changes(folder, place, store):
+                async with open_relay(settings) as relay, open_quarantine(settings, store, place, relay) as quarantine:
+                    return await use(quarantine)
         finally:
             await store.close()
 

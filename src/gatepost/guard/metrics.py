@@ -20,11 +20,11 @@ from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
 from gatepost.metrics import Timed
-from gatepost.report import Report
 from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
+from gatepost.store.messages import MessageRecord
 from gatepost.workers.pool import PoolCounters
 
 
@@ -53,9 +53,9 @@ class GuardMetrics(Collector):
         self._admission, self._pool, self._resolver, self._store = admission, pool, resolver, store
         self._messages = Timed("gatepost_messages", "Messages analysed", ("verdict", "decision"))
 
-    def observe_scan(self, report: Report, seconds: float) -> None:
+    def observe_scan(self, record: MessageRecord, seconds: float) -> None:
         """Count a message that was analysed and whose result is on record."""
-        self._messages.observe((report.verdict, report.decision), seconds)
+        self._messages.observe((record.report.verdict, record.report.decision), seconds)
 
     def collect(self) -> Iterator[Metric]:
         yield from self._messages.collect()

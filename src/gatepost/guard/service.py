@@ -35,7 +35,7 @@ STOP_GRACE_SECONDS = 10.0
 
 log = structlog.get_logger("gatepost.guard")
 
-ScanObserver = Callable[[Report, float], None]
+ScanObserver = Callable[[MessageRecord, float], None]
 
 
 class AnalysesMail(Protocol):
@@ -50,8 +50,8 @@ class AnalysesMail(Protocol):
     async def show(self, job: AnalysisJob) -> ViewResult: ...
 
 
-def ignore_scan(_report: Report, _seconds: float) -> None:
-    """The observer of a core without metrics."""
+def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
+    """The observer of a core without metrics and events."""
 
 
 class Guard:
@@ -159,7 +159,7 @@ class Guard:
         report = await self._analyse(request)
         record = await self._record(request, report)
         seconds = time.perf_counter() - started
-        self._observe(record.report, seconds)
+        self._observe(record, seconds)
         log.info(
             "scanned",
             ggrid=record.ggrid,

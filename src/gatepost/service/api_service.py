@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
+from gatepost.service.health import check_storage, probe_cores
 from gatepost.service.http_servers import Server, build_server
 from gatepost.service.metrics import AbbyMetrics, render_on_demand
 from gatepost.service.plan import Plan, SharedParts
@@ -15,16 +16,11 @@ from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
-from gatepost.store.errors import StorageError
-from gatepost.store.store import Store
 from gatepost.web.context import Installation
 from gatepost.web.registry import build_site
 
 if TYPE_CHECKING:
     from gatepost.service.core import OwnCore
-
-# A uid that no tenant has: looking it up shows whether storage answers.
-_NO_TENANT = "00000000-0000-0000-0000-000000000000"
 
 
 def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> Server:
@@ -41,11 +37,13 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         policies=shared.policies,
         scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
     )
-    site = build_site(services, _describe_installation(plan, settings))
+    if shared.health:
+        shared.health.watch_queue(probe_cores(cores))
+    site = build_site(services, _describe_installation(plan, settings), events=shared.events)
     app = create_app(
         services,
         tokens=settings.static_api_tokens,
-        ready=lambda: _check_storage(shared.store),
+        ready=lambda: check_storage(shared.store),
         metrics=render_on_demand(shared.registry),
         observe=metrics.observe_scan,
         routes=site.routes,
@@ -90,12 +88,3 @@ def _save_feedback(data: Path, raw: bytes, wanted: bool) -> None:
     from gatepost.textmodel.deployed import save_feedback
 
     save_feedback(data, raw, wanted)
-
-
-async def _check_storage(store: Store) -> str | None:
-    """Return why the service is not ready; None if storage answers."""
-    try:
-        await store.tenant(_NO_TENANT)
-    except StorageError:
-        return "storage cannot be read"
-    return None

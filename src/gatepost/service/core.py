@@ -18,6 +18,8 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, address_of
+from gatepost.events.sources import describe_scan
+from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
@@ -30,11 +32,12 @@ from gatepost.guard.http_source import HoldingCore, build_rest_app
 from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMetrics, SenderHistoryMetrics
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
-from gatepost.guard.service import Guard
+from gatepost.guard.service import Guard, ScanObserver
 from gatepost.policy.layers import Policies
 from gatepost.scanning.request import RestCore
 from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.health import probe_core
 from gatepost.service.http_servers import Serves, build_server
 from gatepost.service.metrics import GatewayMetrics
 from gatepost.service.plan import Plan, SharedParts
@@ -45,6 +48,7 @@ from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import MessageHandler, Services
+from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
@@ -82,6 +86,7 @@ async def open_quarantine(
     relay: Relay | None,
     registry: CollectorRegistry | None = None,
     viewer: ShowsMail | None = None,
+    events: Emits = NO_EVENTS,
 ) -> AsyncIterator[Quarantine]:
     """Build the quarantine on a store; released mail leaves through the relay, and `viewer` has messages shown.
 
@@ -99,6 +104,7 @@ async def open_quarantine(
         hostname=hostname(settings),
         tenancy=Tenancy(settings.tenants, store),
         metrics=metrics,
+        events=events,
     )
     cleanup = Cleanup(store, raw, settings.quarantine.retention, metrics=metrics)
     if registry:
@@ -121,6 +127,7 @@ def build_guard(
     *,
     models: str = "",
     fault_injection: str = "",
+    events: Emits = NO_EVENTS,
 ) -> Guard:
     """Build a core with its workers, resolver and admission.
 
@@ -161,8 +168,20 @@ def build_guard(
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
-        observe=metrics.observe_scan,
+        observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
     )
+
+
+def _observe_scans(metrics: GuardMetrics, events: Emits, *, subjects: bool) -> ScanObserver:
+    """Return what is told of every scan. Without events that is the function of the metrics and nothing else."""
+    if events is NO_EVENTS:
+        return metrics.observe_scan
+
+    def observe(record: MessageRecord, seconds: float) -> None:
+        metrics.observe_scan(record, seconds)
+        events.emit(describe_scan, record, seconds, subjects=subjects)
+
+    return observe
 
 
 def _pool_settings(
@@ -210,15 +229,18 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         shared.registry,
         models=str(plan.data.models),
         fault_injection=plan.fault_injection,
+        events=shared.events,
     )
     quarantine = await stack.enter_async_context(
-        open_quarantine(settings, shared.store, plan.data, relay, shared.registry, guard)
+        open_quarantine(settings, shared.store, plan.data, relay, shared.registry, guard, shared.events)
     )
     try:
         await guard.start()
     except SealError as fault:
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
+    if shared.health:
+        shared.health.watch_queue(probe_core(guard))
     own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
     return CoreParts(settings, guard, quarantine, relay, own)
 

@@ -1,9 +1,10 @@
 """What abby and the SMTP source report to Prometheus, and `/metrics` on a port of its own."""
 
+import platform
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -12,8 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gatepost import __version__
 from gatepost.api.errors import Failure
 from gatepost.metrics import CONTENT_TYPE, Timed, exposition
+from gatepost.speedups import native
 
 if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
@@ -74,6 +77,23 @@ class GatewayMetrics(Collector):
             yield CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", value=relay.opened)
             yield CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", value=relay.reused)
             yield CounterMetricFamily("gatepost_relay_failures", "Connections that failed", value=relay.failures)
+
+
+class BuildInfo(Collector):
+    """Which version runs, and on what."""
+
+    def collect(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily("gatepost_build_info", "Always 1", labels=("version", "python", "speedups"))
+        info.add_metric((__version__, platform.python_version(), "native" if native else "python"), 1)
+        yield info
+
+
+def build_registry() -> CollectorRegistry:
+    """Return a registry with what every process tells: its build, and its memory, CPU time and descriptors."""
+    registry = CollectorRegistry()
+    registry.register(BuildInfo())
+    ProcessCollector(registry=registry)
+    return registry
 
 
 def render_on_demand(registry: CollectorRegistry) -> Callable[[], bytes]:

@@ -14,10 +14,12 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
+from gatepost.service.health import HealthWatch
 from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
 from gatepost.settings.values import split_address
 from gatepost.store.store import Store
@@ -157,6 +159,8 @@ class SharedParts(msgspec.Struct, frozen=True):
     policies: Policies
     registry: CollectorRegistry
     bound: Bound
+    events: Emits = NO_EVENTS
+    health: HealthWatch | None = None
 
 
 def bind_ports(plan: Plan) -> Bound:

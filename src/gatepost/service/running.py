@@ -9,14 +9,20 @@ A process that runs only one of the services does not load the other one.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import structlog
-from prometheus_client import CollectorRegistry
 
+from gatepost import __version__
+from gatepost.events.open_stream import observe_audit
+from gatepost.events.schema import NodeState
+from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.scanning.spool import Spool
+from gatepost.service.event_stream import open_service_events
+from gatepost.service.health import HealthWatch
 from gatepost.service.http_servers import Serves, build_server, serve
 from gatepost.service.loop_watchdog import watch_loop
-from gatepost.service.metrics import build_metrics_app, render_on_demand
+from gatepost.service.metrics import build_metrics_app, build_registry, render_on_demand
 from gatepost.service.plan import Plan, SharedParts, bind_ports, port_of, release_ports
 from gatepost.settings.files import load_policies
 from gatepost.store import open_store
@@ -33,16 +39,44 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bound = bind_ports(plan)
         stack.callback(release_ports, bound)
+        registry = build_registry()
+        events = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
         store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
+        health = _watch_health(events, store, stack)
         if plan.abby:
             await _encrypt_second_factors(store)
         policies = load_policies(plan.settings.policy)
-        shared = SharedParts(store, Spool(plan.data.spool), policies, CollectorRegistry(), bound)
+        shared = SharedParts(store, Spool(plan.data.spool), policies, registry, bound, events, health)
         servers = await _build_servers(plan, shared, stack)
         stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
-        await serve(servers, stop, lambda: started(port, store))
+
+        async def announce_start() -> None:
+            await started(port, store)
+            events.emit(_describe_state, plan, "started")
+            if health:
+                health.start()
+
+        try:
+            await serve(servers, stop, announce_start)
+        finally:
+            events.emit(_describe_state, plan, "stopping")
+
+
+def _watch_health(events: Emits, store: Store, stack: contextlib.AsyncExitStack) -> HealthWatch | None:
+    """Have changes in storage become events, and the health watched, where events have an output."""
+    if events is NO_EVENTS:
+        return None
+    store.observe_changes(observe_audit(events))
+    health = HealthWatch(events, store)
+    stack.push_async_callback(health.stop)
+    return health
+
+
+def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeState:
+    services = [name for name, settings in (("guard", plan.guard), ("abby", plan.abby)) if settings]
+    return NodeState(state=state, services=tuple(services), version=__version__)
 
 
 async def _encrypt_second_factors(store: Store) -> None:

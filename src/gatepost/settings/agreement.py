@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gatepost.settings.document import Key
+from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
 from gatepost.settings.values import hide_credentials
 
@@ -54,6 +55,7 @@ def _is_reached(host: str, listening: str) -> bool:
 
 def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `guard.yml`."""
+    yield from _find_event_faults(guard.events, guard.delivery.next_hop)
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
@@ -67,6 +69,7 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
 
 def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `abby.yml`."""
+    yield from _find_event_faults(abby.events, None)
     yield from _find_repeated_tokens(abby)
     core = abby.service_providers.core
     at = ("serviceProviders", "core")
@@ -77,6 +80,19 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
         yield at, f"needs a secret, the same as scanSources.restApi.secret on {away[0][1]}"
     if len(set(map(host_and_port, core.hosts))) < len(core.hosts):
         yield (*at, "hosts"), "names the same core twice"
+
+
+def _find_event_faults(events: EventsSettings, next_hop: str | None) -> Iterator[Disagreement]:
+    alerts = events.alerts
+    if alerts and not alerts.mail and not alerts.webhook:
+        yield ("events", "alerts"), "needs mail or webhook: nobody would get the alerts"
+    if alerts and alerts.mail and not alerts.mail.server and not next_hop:
+        yield ("events", "alerts", "mail"), "needs a server, since there is no delivery.nextHop in this file"
+    urls = [webhook.url for webhook in events.webhooks]
+    if len(set(urls)) < len(urls):
+        yield ("events", "webhooks"), "names the same url twice"
+    if events.syslog and events.syslog.ca and not events.syslog.address.startswith("tls:"):
+        yield ("events", "syslog", "ca"), "is for an address that starts with tls://"
 
 
 def _describe_sqlite_fault(url: str) -> str:
@@ -113,6 +129,8 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
     if abby.policy != PolicySettings() and _resolve_files(abby.policy) != _resolve_files(guard.policy):
         yield ("policy",), "differs from policy in guard.yml: leave it out to use that one"
+    if abby.events != EventsSettings() and abby.events != guard.events:
+        yield ("events",), "differs from events in guard.yml: leave it out to use those"
     if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.hosts, source.hosts):
         yield ("listen", "port"), "is the port of scanSources.restApi in guard.yml as well"
 

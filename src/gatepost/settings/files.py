@@ -15,7 +15,7 @@ from gatepost.settings.document import Document, SettingsMistake, parse_document
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
 from gatepost.settings.references import resolve_references
-from gatepost.settings.values import Section
+from gatepost.settings.section import Section
 from gatepost.settings.warnings import find_abby_warnings, find_guard_warnings
 
 GUARD_FILE = Path("guard/core/guard.yml")

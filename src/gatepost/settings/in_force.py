@@ -11,7 +11,8 @@ from pydantic_core import PydanticUndefined
 
 from gatepost.settings.document import Key
 from gatepost.settings.faults import render_key
-from gatepost.settings.values import HIDDEN, Section, hide_credentials
+from gatepost.settings.section import Section
+from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
 
 SECRET_KEYS = frozenset({"secret", "token", "password", "queryKey"})
 
@@ -53,6 +54,8 @@ def _hide(key: Key, value: Any) -> Any:
         return HIDDEN
     if isinstance(value, list):
         return [_hide(key, each) for each in value]
+    if key[-1] == "url" and ("webhook" in key or "webhooks" in key):
+        return hide_path(value)
     return hide_credentials(value) if isinstance(value, str) else value
 
 

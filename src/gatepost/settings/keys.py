@@ -11,7 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 
+from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.reputation import ReputationSettings
+from gatepost.settings.section import Section
 from gatepost.settings.values import (
     Bytes,
     ClamdAddress,
@@ -31,7 +33,6 @@ from gatepost.settings.values import (
     Port,
     QuarantineUrl,
     Secret,
-    Section,
     StorageUrl,
     TenantUid,
 )
@@ -258,6 +259,7 @@ class GuardSettings(Section):
     metrics: MetricsSettings = Field(
         MetricsSettings(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
     )
+    events: EventsSettings = Field(EventsSettings(), description="event stream for a SIEM, and alerts; off by default")
     log: LogSettings = Field(LogSettings(), description="logging")
 
     @property
@@ -346,6 +348,9 @@ class AbbySettings(Section):
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
     metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
+    events: EventsSettings = Field(
+        EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`"
+    )
     policy: PolicySettings = Field(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gatepost.settings.values import Secret, Section
+from gatepost.settings.section import Section
+from gatepost.settings.values import Secret
 
 MAX_ZONES = 30
 KEY = "{key}"

@@ -1,4 +1,4 @@
-"""Types of configuration values, with a check and an error message for each, and `Section`, which holds values.
+"""Types of configuration values, with a check and an error message for each.
 
 Each type is a text or number with a validator, which raises `ValueError` with the end of a sentence that starts with
 the key ("must be …"). Files and folders are made absolute against the folder of the configuration file, which is in
@@ -8,13 +8,12 @@ the validation context.
 import ipaddress
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo
 
 from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
@@ -30,19 +29,9 @@ _HOST_NAME = re.compile(
 )
 # A network that is believed may not be most of the internet; private ranges may have any size.
 _WIDEST = {4: 8, 6: 16}
+_LOCAL_PART = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*\Z")
 _PLACEHOLDER = re.compile(r"\{[^{}]*+\}|<[^<>]*+>")
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
-
-
-class Section(BaseModel):
-    """Strict: no coercion, no unknown keys, no changes after reading.
-
-    `old_names` maps keys that a file may still use to the keys that replaced them.
-    """
-
-    old_names: ClassVar[Mapping[str, str]] = {}
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 def split_address(text: str, default_port: int) -> tuple[str, int]:
@@ -175,6 +164,56 @@ def _split_url(text: str) -> SplitResult:
     return parts
 
 
+def _check_syslog(text: str) -> str:
+    form = "must be udp://host:514, tcp://host:601, tls://host:6514 or unix:/path"
+    if text.startswith("unix:"):
+        if not text.startswith("unix:/") or "\0" in text:
+            raise ValueError(form)
+        return text
+    parts = _split_url(text)
+    known = parts.scheme in ("udp", "tcp", "tls")
+    if not known or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
+        raise ValueError(form)
+    return text
+
+
+def _check_webhook(text: str) -> str:
+    parts = _split_url(text)
+    host = parts.hostname or ""
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not have a user or password in it; calls are signed with the secret")
+    if not _is_host(host) or parts.fragment or not (text.isascii() and text.isprintable()) or parts.port == 0:
+        raise ValueError("must be of the form https://host/path")
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1")):
+        raise ValueError("must be of the form https://host/path; http:// is accepted for 127.0.0.1 and localhost only")
+    return text
+
+
+def hide_path(url: str) -> str:
+    """Return the address of a webhook without its path and query, which may be its only secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/{HIDDEN if parts.path.strip('/') or parts.query else ''}"
+
+
+def _check_mail_address(text: str) -> str:
+    local, at, domain = text.rpartition("@")
+    if not at or not local or not _is_host(domain) or len(text) > 254 or not _LOCAL_PART.match(local):
+        raise ValueError("must be an address such as admin@example.com, without a name")
+    return text
+
+
+def _check_node(text: str) -> str:
+    if not (text.isascii() and text.isprintable()) or " " in text or len(text) > 255:
+        raise ValueError("must be at most 255 printable ASCII characters without spaces")
+    return text
+
+
+def _check_new_file(text: str) -> str:
+    if not text or "\0" in text or text.endswith("/"):
+        raise ValueError("must be the path of a file")
+    return text
+
+
 def _check_storage_url(text: str) -> str:
     scheme, _, rest = text.partition(":")
     if scheme in {"postgresql", "postgres"} and rest.startswith("//"):
@@ -243,6 +282,8 @@ Milliseconds = Annotated[int, Field(ge=1, le=1 << 40)]
 Days = Annotated[int, Field(ge=1, le=36_500)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=64 << 20, le=1 << 50)]
+UpToThousand = Annotated[int, Field(ge=1, le=1_000)]
+FileBytes = Annotated[int, Field(ge=1 << 16, le=1 << 40)]
 Host = Annotated[str, AfterValidator(_check_host)]
 Hosts = Annotated[
     Annotated[Host, Tag("[one]")] | Annotated[list[Host], Field(min_length=1), Tag("[several]")],
@@ -259,5 +300,10 @@ QuarantineUrl = Annotated[str, AfterValidator(_check_quarantine_url)]
 Domain = Annotated[str, AfterValidator(_normalise_domain)]
 TenantUid = Annotated[str, AfterValidator(_check_uid)]
 Secret = Annotated[str, Field(min_length=1), AfterValidator(_check_header_text)]
+SyslogAddress = Annotated[str, AfterValidator(_check_syslog)]
+WebhookUrl = Annotated[str, AfterValidator(_check_webhook)]
+MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
+NodeName = Annotated[str, Field(min_length=1), AfterValidator(_check_node)]
+NewFile = Annotated[str, AfterValidator(_check_new_file)]
 FilePath = Annotated[str, AfterValidator(_check_file)]
 FolderPath = Annotated[str, AfterValidator(_check_folder)]

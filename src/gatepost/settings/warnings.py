@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gatepost.settings.certificates import find_expired_certificates
 from gatepost.settings.document import Key
+from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings
 
 # Half of what is recommended: 16 random bytes in hexadecimal, or 24 letters and digits, cannot be guessed.
@@ -30,6 +31,7 @@ def find_guard_warnings(guard: GuardSettings) -> Iterator[tuple[Key, str]]:
         yield ("scanSources", "smtp"), "has no delivery.nextHop: mail that is to be delivered is answered with 451"
     if rest is None and smtp is None:
         yield ("scanSources",), "has neither restApi nor smtp, so no mail reaches this core"
+    yield from _find_event_warnings(guard.events)
     if guard.unsealed:
         yield ("unsealed",), "is set: workers that parse hostile mail may reach files and network"
 
@@ -44,7 +46,17 @@ def find_abby_warnings(abby: AbbySettings, guard: GuardSettings | None) -> Itera
     secret = abby.service_providers.core.secret
     if secret and (weakness := describe_weakness(secret)):
         yield ("serviceProviders", "core", "secret"), f"{weakness}; {_ADVICE}"
+    yield from _find_event_warnings(abby.events)
     yield from find_expired_certificates(abby)
+
+
+def _find_event_warnings(events: EventsSettings) -> Iterator[tuple[Key, str]]:
+    for index, webhook in enumerate(events.webhooks):
+        if weakness := describe_weakness(webhook.secret):
+            yield ("events", "webhooks", index, "secret"), f"{weakness}; {_ADVICE}"
+    target = events.alerts.webhook if events.alerts else None
+    if target and (weakness := describe_weakness(target.secret)):
+        yield ("events", "alerts", "webhook", "secret"), f"{weakness}; {_ADVICE}"
 
 
 def describe_weakness(secret: str) -> str:

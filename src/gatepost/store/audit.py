@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, snapshot, storable
+from gatepost.store.engine import AnnouncedWrite, Many, Operations, Read, Row, Work, snapshot, storable
 from gatepost.store.paging import Condition, PageQuery, find_page, key_range, parse_time_cursor
 
 # Enough to recognise a call by; the entries themselves are in the lists.
@@ -94,9 +94,12 @@ def write_audit(
 ) -> Work[None]:
     """Add a record to the audit trail, as a part of the change that it is about, with the first `limit` of what it
     changed."""
-    some = msgspec.json.encode(list(islice(sample, limit))).decode()
-    who = (by.kind, storable(by.name), storable(by.id))
-    yield Write(_INSERT, (now, *who, action, scope or "", list_name, count, some))
+    first = tuple(islice(sample, limit))
+    some = msgspec.json.encode(first).decode()
+    who = Actor(by.kind, storable(by.name), storable(by.id))
+    row = (now, who.kind, who.name, who.id, action, scope or "", list_name, count, some)
+    record = AuditRecord(0, now, who, action, scope or None, list_name, count, first)
+    yield AnnouncedWrite(_INSERT, row, news=record)
 
 
 def _plan(wanted: AuditFilter, before: str | None) -> PageQuery:

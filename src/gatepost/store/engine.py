@@ -52,6 +52,12 @@ class Write(msgspec.Struct, frozen=True):
     parameters: Row = ()
 
 
+class AnnouncedWrite(Write, frozen=True, kw_only=True):
+    """A write that the observer of the store is told of, as `news`, once its transaction is durable."""
+
+    news: Any
+
+
 class Bulk(msgspec.Struct, frozen=True):
     """The same change for many rows; its result is the number of rows that it changed.
 
@@ -184,11 +190,30 @@ class Engine(ABC):
         """How much was written so far."""
 
 
+ChangeObserver: TypeAlias = Callable[[Any], None]
+
+
 class Operations:
     """Base of every subject's operations: they run on one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._observer: ChangeObserver | None = None
+
+    def observe_changes(self, observer: "ChangeObserver") -> None:
+        """Have every announced change reported from now on, once it is durable; the observer must not raise."""
+        self._observer = observer
+
+    def _change(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
+        """Do work that changes something, and report what it announces."""
+        return self._engine.change(work) if self._observer is None else self._change_observed(work, self._observer)
+
+    async def _change_observed(self, work: Callable[[], Work[T]], observer: "ChangeObserver") -> T:
+        announced: list[Any] = []
+        result = await self._engine.change(lambda: _collect_news(work(), announced))
+        for news in announced:
+            observer(news)
+        return result
 
     async def _repeat(self, step: Callable[[], Work[int]]) -> int:
         """Run a change again until it finds nothing to do; returns the sum of its results.
@@ -196,9 +221,27 @@ class Operations:
         Each run is small enough that a result which arrives meanwhile waits for milliseconds, not seconds.
         """
         total = 0
-        while done := await self._engine.change(step):
+        while done := await self._change(step):
             total += done
         return total
+
+
+def _collect_news(work: Work[T], announced: list[Any]) -> Work[T]:
+    """Do work and collect what it announces. Work that is done again, or ends with a rollback, announces anew."""
+    announced.clear()
+    sent: Any = None
+    try:
+        while True:
+            step = work.send(sent)
+            if isinstance(step, AnnouncedWrite):
+                announced.append(step.news)
+            sent = yield step
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    except BaseException:
+        announced.clear()
+        raise
 
 
 def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
@@ -206,7 +249,7 @@ def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S
 
     @wraps(work)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._engine.change(partial(work, self, *args, **kwargs))
+        return self._change(partial(work, self, *args, **kwargs))
 
     return run
 

@@ -13,6 +13,7 @@ from gatepost.abby.cores import Cores
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.abby.lists import Exports
 from gatepost.api.call_limits import CallLimits
+from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
@@ -79,6 +80,7 @@ class WebContext(msgspec.Struct, frozen=True):
     renderer: PageRenderer
     installation: Installation
     scan_seconds: float
+    events: Emits = NO_EVENTS
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from gatepost.abby.app import ApiServices
 from gatepost.abby.authenticator import Guesses
 from gatepost.api.responses import ErrorPage
+from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.web.context import Installation, WebContext
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.page_responses import Assets
@@ -61,9 +62,13 @@ class Site(msgspec.Struct, frozen=True):
 
 
 def build_site(
-    services: ApiServices, installation: Installation | None = None, clock: Callable[[], float] = time.monotonic
+    services: ApiServices,
+    installation: Installation | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    events: Emits = NO_EVENTS,
 ) -> Site:
-    """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses."""
+    """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
+    is told of sign-ins."""
     assets = Assets()
     renderer = PageRenderer(build_environment(assets.paths))
     context = WebContext(
@@ -80,5 +85,6 @@ def build_site(
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
+        events=events,
     )
     return Site(build_routes(context, assets, PAGES), renderer.error_page)

@@ -17,6 +17,8 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 import structlog
 
+from gatepost.events.sources import describe_held
+from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.guard.quarantine.release import Releaser
@@ -92,9 +94,11 @@ class Quarantine:
         hostname: str = "localhost",
         tenancy: FindsTenants | None = None,
         metrics: QuarantineMetrics | None = None,
+        events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
+        self._events = events
         self._metrics = metrics or QuarantineMetrics(store, max_size)
         self._releaser = Releaser(store, raw, relay, clock, hostname, tenancy)
         self._size = 0
@@ -132,6 +136,7 @@ class Quarantine:
         if await self._store.hold(record):
             self._size += raw.size
             self._metrics.count("kept")
+            self._events.emit(describe_held, record)
             log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
 
     async def undecided_before(self, digest: str) -> int:

@@ -11,6 +11,7 @@ type passwords into the wrong field.
 """
 
 import asyncio
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,10 +21,12 @@ from starlette.responses import Response
 
 from gatepost.abby.authenticator import LONGEST_WAIT, address_of
 from gatepost.api.errors import OVERLOADED, ErrorCode, Failure
+from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
 from gatepost.store.audit import Actor
 from gatepost.store.sessions import WebSession
 from gatepost.store.sign_in_attempts import Attempt, address_source, browser_source
-from gatepost.store.users import Credentials
+from gatepost.store.users import Credentials, User
+from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, parse_query, read_form
 from gatepost.web.page_responses import html_response, redirect
@@ -90,7 +93,7 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
         kept = found.password if found and attempt else None
         is_right = await context.passwords.verify(kept, form.raw_text("password"))
     if found is None or attempt is None or not is_right:
-        return _refuse(context, form, found, origin, code=False)
+        return _refuse(context, form, found, origin, attempt, code=False)
     answer = await _start_session(context, request, found, form, origin, attempt, strong=not found.user.totp)
     if context.passwords.is_outdated(found.password):
         renewed = await context.passwords.hash(form.raw_text("password"))
@@ -111,10 +114,10 @@ async def sign_in_with_code(context: WebContext, request: Request) -> Response |
     if refused := await _wait_for_turn(context, request, origin):
         return refused
     if found is None or found.user.disabled:
-        return _refuse(context, form, found, origin, code=True)
+        return _refuse(context, form, found, origin, None, code=True)
     attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
     if attempt is None or not await is_valid_code(context, found, form.text("code", 20)):
-        return _refuse(context, form, found, origin, code=True)
+        return _refuse(context, form, found, origin, attempt, code=True)
     await context.store.end_session(session.id, Actor("user", session.user.name, session.user.uid), session.user.uid)
     return await _start_session(context, request, found, form, origin, attempt, strong=True)
 
@@ -141,10 +144,44 @@ async def _wait_for_turn(context: WebContext, request: Request, origin: _Origin)
     return None
 
 
-def _refuse(context: WebContext, form: Form, found: Credentials | None, origin: _Origin, *, code: bool) -> Response:
+def _refuse(
+    context: WebContext, form: Form, found: Credentials | None, origin: _Origin, attempt: Attempt | None, *, code: bool
+) -> Response:
+    context.events.emit(_describe_refusal, found, origin.address, attempt, code=code)
     log.warning("sign-in refused", user=found.user.name if found else None, address=origin.address)
     fault = WRONG_CODE if code else WRONG_SIGN_IN
     return _render_sign_in(context, form.text("next"), code, fault=fault, name=form.text("name", 100))
+
+
+def _describe_refusal(
+    found: Credentials | None, address: str, attempt: Attempt | None, *, code: bool
+) -> UserSignInFailed:
+    user = found.user if found else None
+    if user and user.disabled:
+        reason: Literal["password", "code", "locked", "disabled"] = "disabled"
+    elif user and attempt is None:
+        reason = "locked"
+    else:
+        reason = "code" if code else "password"
+    locked = max([until for _, until in attempt.counted], default=0) if attempt else 0
+    return UserSignInFailed(
+        tenant_uid=user.tenant if user else None,
+        user=bound(user.name) if user else None,
+        user_id=user.uid if user else None,
+        address=bound(address),
+        reason=reason,
+        locked_until=date_time(locked) if locked else None,
+    )
+
+
+def _describe_sign_in(user: User, address: str) -> UserSignedIn:
+    return UserSignedIn(
+        tenant_uid=user.tenant,
+        user=bound(user.name),
+        user_id=user.uid,
+        address=bound(address),
+        second_factor=user.totp,
+    )
 
 
 async def _start_session(
@@ -173,13 +210,14 @@ async def _start_session(
         proven=found,
     )
     if not isinstance(session, WebSession):
-        return _refuse(context, form, found, origin, code=False)
+        return _refuse(context, form, found, origin, attempt, code=False)
     if not strong:
         await context.store.give_back_attempt(attempt)
         return set_cookie(_render_sign_in(context, form.text("next"), code=True), secret, seconds)
     await context.store.finish_attempt(attempt, now)
     await context.store.note_sign_in(user.uid, now)
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
+    context.events.emit(_describe_sign_in, user, origin.address)
     log.info("signed in", user=user.name)
     answer = set_cookie(redirect(_safe_target(form.text("next"))), secret, seconds)
     return await _mark_browser(context, answer, user.uid, origin)

@@ -1,0 +1,205 @@
+"""What an output of the event stream is, and the thread in which an output sends over a network.
+
+An output gets batches from one thread of the stream and must not block it: files are written there and then, what goes
+over a network waits in memory or on disk for the output's own thread. A send that fails is repeated after a wait that
+doubles from one second to five minutes. While a process stops, each output has some seconds to send what is left.
+"""
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from gatepost.events.schema import EncodedEvent
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
+IDLE_SECONDS = 1.0
+# What waits in memory for a server that does not answer.
+MAX_WAITING_BYTES = 8 << 20
+
+log = structlog.get_logger("gatepost.events")
+
+
+class OutputCounters(msgspec.Struct, frozen=True):
+    """Events that an output delivered or gave up, attempts that failed, and bytes that wait."""
+
+    delivered: int = 0
+    dropped: int = 0
+    failures: int = 0
+    waiting_bytes: int = 0
+
+
+class Output(Protocol):
+    """Something that gets events. `write` and `close` are called by one thread and never raise."""
+
+    @property
+    def name(self) -> str:
+        """What metrics and logs call it."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Where events go, for people; without secrets."""
+        ...
+
+    def write(self, events: Sequence[EncodedEvent]) -> None:
+        """Take a batch; quick."""
+        ...
+
+    def close(self, seconds: float) -> None:
+        """Deliver what can be delivered within so many seconds, and end."""
+        ...
+
+    def test(self, event: EncodedEvent) -> str:
+        """Deliver one event at once; "" if that worked, else the end of a sentence that starts with the output."""
+        ...
+
+    def counters(self) -> OutputCounters: ...
+
+
+def of_kinds(events: Sequence[EncodedEvent], kinds: Collection[str]) -> Sequence[EncodedEvent]:
+    """Return the events of these kinds; no kinds stand for all of them."""
+    return [event for event in events if event.kind in kinds] if kinds else events
+
+
+class DeliveryError(Exception):
+    """A send failed; the text is the end of a sentence that starts with the output."""
+
+
+class DeliveryLog:
+    """Counts attempts, and logs when an output begins to fail and when it works again."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._failing = False
+        self.delivered = self.dropped = self.failures = 0
+
+    def succeed(self, count: int) -> None:
+        self.delivered += count
+        if self._failing:
+            log.info("events are delivered again", output=self._name)
+        self._failing = False
+
+    def fail(self, reason: str) -> None:
+        self.failures += 1
+        if not self._failing:
+            log.warning("events are not delivered", output=self._name, reason=reason)
+        self._failing = True
+
+    def drop(self, count: int) -> None:
+        if not self.dropped:
+            log.error("events are dropped: too many wait", output=self._name)
+        self.dropped += count
+
+    def counters(self, waiting_bytes: int = 0) -> OutputCounters:
+        return OutputCounters(self.delivered, self.dropped, self.failures, waiting_bytes)
+
+
+class WaitingEvents:
+    """Events in memory, the oldest first; beyond `limit` bytes the oldest are dropped."""
+
+    def __init__(self, limit: int = MAX_WAITING_BYTES) -> None:
+        self._limit = limit
+        self._events: deque[EncodedEvent] = deque()
+        self._lock = threading.Lock()
+        self.bytes = 0
+
+    def add(self, events: Sequence[EncodedEvent]) -> int:
+        """Add events; return how many were dropped for them."""
+        dropped = 0
+        with self._lock:
+            self._events.extend(events)
+            self.bytes += sum(len(event.line) for event in events)
+            while self.bytes > self._limit:
+                self.bytes -= len(self._events.popleft().line)
+                dropped += 1
+        return dropped
+
+    def take(self, count: int) -> list[EncodedEvent]:
+        """Take the oldest events out."""
+        with self._lock:
+            taken = [self._events.popleft() for _ in range(min(count, len(self._events)))]
+            self.bytes -= sum(len(event.line) for event in taken)
+        return taken
+
+    def take_all(self) -> list[EncodedEvent]:
+        """Take all events out."""
+        with self._lock:
+            taken = list(self._events)
+            self._events.clear()
+            self.bytes = 0
+        return taken
+
+    def put_back(self, events: Sequence[EncodedEvent]) -> int:
+        """Put events back that could not be sent; return how many had no place any more."""
+        with self._lock:
+            self._events.extendleft(reversed(events))
+            self.bytes += sum(len(event.line) for event in events)
+        return self.add(())
+
+
+class SendsSome(Protocol):
+    """The work of a sending thread."""
+
+    def send_some(self) -> bool:
+        """Send the next events that wait; False where there are none. Raises `DeliveryError`."""
+        ...
+
+
+class SendingThread:
+    """Calls `send_some` again and again, with growing waits after failures."""
+
+    def __init__(self, name: str, sender: SendsSome, deliveries: DeliveryLog) -> None:
+        self._sender, self._deliveries = sender, deliveries
+        self._wake, self._stopping = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"events-{name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Say that there is something to send."""
+        self._wake.set()
+
+    def stop(self, seconds: float) -> None:
+        """Let the thread send what is left, until its first failure or for so many seconds."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        failed = 0
+        while True:
+            try:
+                sent = self._sender.send_some()
+            except (DeliveryError, OSError) as fault:
+                self._deliveries.fail(str(fault))
+                failed += 1
+                if self._stopping.wait(next_wait(failed)):
+                    return
+                continue
+            failed = 0
+            if not sent:
+                if self._stopping.is_set():
+                    return
+                self._wake.wait(IDLE_SECONDS)
+                self._wake.clear()
+
+
+def next_wait(failed: int) -> float:
+    """Return the seconds to wait after so many failures in a row, with some chance in it."""
+    longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failed - 1, 20))
+    return longest * random.uniform(0.75, 1.0)  # noqa: S311  no secret
+
+
+def until(seconds: float) -> float:
+    """Return the moment in so many seconds, on the clock that `time_left` reads."""
+    return time.monotonic() + seconds
+
+
+def time_left(end: float) -> float:
+    """Return the seconds until a moment; never below zero."""
+    return max(0.0, end - time.monotonic())

@@ -1,0 +1,188 @@
+"""Events to an HTTPS server: signed calls with batches of events, repeated until the server takes them.
+
+A call is `POST` with `{"events": […]}`. The header `Gatepost-Signature: t=SECONDS,v1=HEX` has the HMAC-SHA-256 of
+`SECONDS.BODY` under the secret, so that a receiver can tell our calls from those of others, and old ones from new ones.
+Any 2xx answer counts as delivered. Everything else, redirects included, is a failure, and the same events are sent
+again later: an event arrives at least once, and its `id` tells a repeated one.
+
+Only the address that the operator wrote is called: no redirect is followed and no proxy of the environment is used.
+"""
+
+import hashlib
+import hmac
+import logging
+import re
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from gatepost import __version__
+from gatepost.events.file_output import describe_error
+from gatepost.events.output import (
+    DeliveryError,
+    DeliveryLog,
+    OutputCounters,
+    SendingThread,
+    WaitingEvents,
+    of_kinds,
+    time_left,
+    until,
+)
+from gatepost.events.schema import EncodedEvent
+from gatepost.events.spool import EventSpool, read_segment
+from gatepost.settings.event_keys import WebhookSettings, WebhookTarget
+from gatepost.settings.values import hide_path
+
+SIGNATURE = "Gatepost-Signature"
+# A batch is one segment at most; this is for answers, of which nothing is needed.
+MAX_ANSWER = 64 << 10
+_ERROR_NUMBER = re.compile(r"\[Errno -?\d{1,5}\] ")
+
+
+def sign(secret: str, body: bytes, seconds: int) -> str:
+    """Return the value of the signature header for a body that is sent at this time."""
+    digest = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={seconds},v1={digest}"
+
+
+class WebhookCaller:
+    """Makes signed calls to one address."""
+
+    def __init__(self, target: WebhookTarget) -> None:
+        self._url, self._secret, self._seconds = target.url, target.secret, target.timeout / 1000
+        # They log whole addresses, whose path may be a secret.
+        for library in ("httpx", "httpcore"):
+            logging.getLogger(library).setLevel(logging.WARNING)
+        tls = ssl.create_default_context(cafile=target.ca)
+        self._client = httpx.Client(verify=tls, timeout=self._seconds, follow_redirects=False, trust_env=False)
+
+    def call(self, body: bytes) -> None:
+        """Make one call; raises `DeliveryError` unless the server takes it."""
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"gatepost/{__version__}",
+            SIGNATURE: sign(self._secret, body, int(time.time())),
+        }
+        try:
+            with self._client.stream("POST", self._url, content=body, headers=headers) as answer:
+                status = answer.status_code
+                self._skip_body(answer)
+        except (httpx.HTTPError, OSError, ssl.SSLError) as fault:
+            raise DeliveryError(_describe(fault)) from None
+        if not 200 <= status < 300:
+            raise DeliveryError(f"answered {status}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _skip_body(self, answer: httpx.Response) -> None:
+        """Read a short answer, so that the connection can be used again; a long or slow one is cut off with it."""
+        size, end = 0, until(self._seconds)
+        for piece in answer.iter_raw():
+            size += len(piece)
+            if size > MAX_ANSWER or not time_left(end):
+                return
+
+
+class WebhookOutput:
+    """One webhook with its spool. Without a thread it only writes the spool, for a service to send."""
+
+    def __init__(self, name: str, settings: WebhookSettings, folder: Path, *, sends: bool = True) -> None:
+        self.name, self.address = name, hide_path(settings.url)
+        self._kinds, self._batch = frozenset(settings.kinds), settings.batch
+        self._spool = EventSpool(folder / spool_name(settings.url), settings.max_spool)
+        self._caller = WebhookCaller(settings)
+        self._deliveries = DeliveryLog(self.name)
+        self._unwritten = WaitingEvents()
+        self._part: tuple[Path, list[bytes]] | None = None
+        self._thread = SendingThread(name, self, self._deliveries) if sends else None
+
+    def write(self, events: Sequence[EncodedEvent]) -> None:
+        """Put a batch on disk, and wake the thread that sends."""
+        wanted = of_kinds(events, self._kinds)
+        dropped = self._unwritten.add(wanted)
+        batch = self._unwritten.take(len(wanted) + 1_000)
+        try:
+            dropped += self._spool.append(batch)
+        except OSError as fault:
+            self._deliveries.fail(f"has a spool that cannot be written: {describe_error(fault)}")
+            dropped += self._unwritten.put_back(batch)
+        if dropped:
+            self._deliveries.drop(dropped)
+        if self._thread and batch:
+            self._thread.wake()
+
+    def send_some(self) -> bool:
+        """Send the next batch of the oldest segment."""
+        if not self._spool.take_over():
+            self._spool.complete_segment()
+            return False
+        segment, lines = self._part or self._next_part()
+        if segment is None:
+            return False
+        if lines:
+            self._send(segment, lines)
+        if self._part is None:
+            self._spool.delete(segment)
+        return True
+
+    def close(self, seconds: float) -> None:
+        """Send what can be sent in time; the rest stays on disk for the next start."""
+        self.write(())
+        if self._thread:
+            self._thread.stop(seconds)
+        self._spool.close()
+        self._caller.close()
+
+    def test(self, event: EncodedEvent) -> str:
+        """Call the server with one event, past the spool."""
+        try:
+            self._caller.call(build_body([event.line]))
+        except DeliveryError as fault:
+            return str(fault)
+        finally:
+            self._spool.close()
+            self._caller.close()
+        return ""
+
+    def counters(self) -> OutputCounters:
+        return self._deliveries.counters(self._spool.bytes + self._unwritten.bytes)
+
+    def _next_part(self) -> tuple[Path | None, list[bytes]]:
+        segment = self._spool.next_segment()
+        return segment, read_segment(segment) if segment else []
+
+    def _send(self, segment: Path, lines: list[bytes]) -> None:
+        """Send the first lines of a segment; what is left of it is the next part."""
+        self._part = segment, lines
+        batch = lines[: self._batch]
+        try:
+            self._caller.call(build_body(batch))
+        except DeliveryError:
+            if not segment.exists():
+                self._part = None  # it was dropped meanwhile, to make room
+            raise
+        self._deliveries.succeed(len(batch))
+        self._part = (segment, lines[len(batch) :]) if len(batch) < len(lines) else None
+
+
+def build_body(lines: Sequence[bytes]) -> bytes:
+    """Return the body of a call with these events."""
+    return b'{"events":[' + b",".join(lines) + b"]}"
+
+
+def spool_name(url: str) -> str:
+    """Return the name of the folder in which events for an address wait."""
+    return f"webhook-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+
+
+def _describe(fault: Exception) -> str:
+    if isinstance(fault, httpx.TimeoutException):
+        return "did not answer in time"
+    if isinstance(fault, httpx.ConnectError):
+        return f"cannot be reached: {_ERROR_NUMBER.sub('', str(fault)).lower() or 'no connection'}"
+    return f"broke off: {str(fault).lower() or type(fault).__name__}"

@@ -1,0 +1,156 @@
+"""`gatepost events`, and the events of other commands, as a person uses them."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.events.receivers import listen_on_loopback, make_events
+
+from gatepost.cli import main
+from gatepost.events.file_output import FileOutput
+from gatepost.events.schema import UserSignInFailed, encode_event
+from gatepost.events.spool import EventSpool, read_segment
+from gatepost.events.webhook import spool_name
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.first_start import prepare
+from gatepost.settings.files import GUARD_FILE
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`run("events", "test")` gives exit code, standard output and standard error."""
+    prepare(DataFolder(tmp_path), None)
+
+    def called(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gatepost", *words, "--data", str(tmp_path)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return called
+
+
+def configure(data: Path, events: str) -> None:
+    file = data / GUARD_FILE
+    file.write_text(file.read_text() + f"\nevents: {events}\n")
+
+
+def test_without_an_output_it_says_what_to_do(run: Run) -> None:
+    for command in ("test", "tail"):
+        code, out, err = run("events", command)
+        assert (code, out) == (1, "")
+        assert "events: {file: {}}" in err
+
+
+def test_changes_by_commands_are_told_to_every_output(run: Run, tmp_path: Path) -> None:
+    url = "http://127.0.0.1:9/hook"
+    with listen_on_loopback(socket.SOCK_DGRAM) as server:
+        address = f"udp://127.0.0.1:{server.getsockname()[1]}"
+        hook = f'{{url: "{url}", secret: x}}'
+        configure(tmp_path, f'{{file: {{}}, syslog: {{address: "{address}"}}, webhooks: [{hook}]}}')
+        assert run("apikey", "create", "playbook")[0] == 0
+        logged = server.recv(1 << 16)
+    (event,) = map(json.loads, (tmp_path / "events/events.jsonl").read_bytes().splitlines())
+    assert (event["event"], event["name"], event["by"]) == ("key.created", "playbook", {"kind": "cli"})
+    assert event["id"].encode() in logged
+    # A service sends it later.
+    spool = EventSpool(tmp_path / "events" / spool_name(url), 1 << 20)
+    segment = spool.next_segment()
+    assert segment
+    assert [json.loads(line)["id"] for line in read_segment(segment)] == [event["id"]]
+    spool.close()
+
+
+def test_a_command_goes_on_without_events(run: Run, tmp_path: Path) -> None:
+    configure(tmp_path, "{file: {maxSize: 1}}")
+    code, out, err = run("apikey", "create", "playbook")
+    assert code == 0
+    assert out.startswith("gp_")
+    assert "No events are written" in err
+    assert "events.file.maxSize" in err
+
+
+def test_nothing_is_loaded_without_an_output(run: Run, tmp_path: Path) -> None:
+    assert run("tenant", "create", "acme")[0] == 0
+    code = (
+        "import sys; sys.argv = ['gatepost', 'tenant', 'list', '--data', sys.argv[1]]\n"
+        "from gatepost.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in sys.modules if name.startswith('gatepost.events')])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ended.stdout.endswith("[]\n")
+    assert not (tmp_path / "events").exists()
+
+
+def test_a_test_names_the_output_that_fails(run: Run, tmp_path: Path) -> None:
+    configure(tmp_path, f'{{file: {{}}, syslog: {{address: "unix:{tmp_path}/absent"}}}}')
+    code, out, _ = run("events", "test")
+    assert code == 1
+    assert [line.split()[0] for line in out.splitlines()] == ["output", "file", "syslog"]
+    assert "cannot be reached: no such file or directory" in out
+    code, out, _ = run("events", "test", "--json")
+    assert code == 1
+    assert [each["ok"] for each in json.loads(out)["outputs"]] == [True, False]
+
+
+def test_text_of_strangers_does_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    configure(tmp_path, "{file: {}}")
+    hostile = UserSignInFailed(user="\x1b[2J\u202eevil\n2030", address="[bold]x[/bold]", reason="locked")
+    path = tmp_path / "events/events.jsonl"
+    output = FileOutput(path, 1 << 30, 5)
+    output.write([*make_events(3), encode_event(hostile, "n")])
+    with path.open("ab") as file:
+        file.write(b"no json \x1b[0m\n")
+    code, out, _ = run("events", "tail", "-n", "2")
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert out.replace("\n", "").isprintable()
+    assert "user=\\x1b[2J\\u202eevil\\n2030" in out
+    assert "address=[bold]x[/bold]" in out
+    code, out, _ = run("events", "tail", "--kind", "message.", "--json")
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["message.held"] * 3
+
+
+def test_tail_follows_a_file_that_is_renamed(tmp_path: Path, run: Run) -> None:
+    configure(tmp_path, "{file: {}}")
+    path, events = tmp_path / "events/events.jsonl", make_events(3)
+    output = FileOutput(path, 1 << 30, 5)
+    output.write(events[:1])
+    command = [sys.executable, "-m", "gatepost", "events", "tail", "-f", "--json", "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        timer = threading.Timer(300, process.kill)
+        timer.start()
+        assert json.loads(process.stdout.readline())["id"] == events[0].id
+        output.write(events[1:2])
+        assert json.loads(process.stdout.readline())["id"] == events[1].id
+        path.rename(tmp_path / "moved")
+        output.write(events[2:])
+        assert json.loads(process.stdout.readline())["id"] == events[2].id
+        timer.cancel()
+        process.kill()
+    assert run("events", "tail", "--json", "-n", "1")[1].count("\n") == 1
+
+
+def test_the_schema_is_json_schema(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gatepost", "events", "schema"])
+    with pytest.raises(SystemExit):
+        main()
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$schema"].endswith("2020-12/schema")
+    assert schema["$defs"]["MessageScanned"]["properties"]["event"] == {"enum": ["message.scanned"]}

@@ -1,0 +1,144 @@
+"""The stream: an event never stops its cause, waits for nothing, and costs nothing where nobody wants it."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from tests.events.receivers import eventually, make_events
+
+from gatepost.events.metrics import EventMetrics
+from gatepost.events.output import OutputCounters, WaitingEvents
+from gatepost.events.schema import EncodedEvent, EventFields, NodeState
+from gatepost.events.stream import NO_EVENTS, EventStream
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.service.core import _observe_scans
+from gatepost.store.messages import MessageRecord
+
+RECORD = MessageRecord(new_id(), 1, 2, Envelope(), 9, "", Report("clean", "deliver", (), 0, ""))
+
+
+class Memory:
+    """An output that keeps what it gets, and can be made to hang."""
+
+    name = address = "memory"
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[EncodedEvent]] = []
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def write(self, events: Sequence[EncodedEvent]) -> None:
+        self.may_go_on.wait(60)
+        self.batches.append(events)
+
+    def close(self, _seconds: float) -> None:
+        self.batches.append(())
+
+    def test(self, _event: EncodedEvent) -> str:
+        return ""
+
+    def counters(self) -> OutputCounters:
+        return OutputCounters(sum(map(len, self.batches)), 1, 2, 3)
+
+
+def test_events_come_in_batches_and_all_before_the_end() -> None:
+    memory = Memory()
+    stream = EventStream("n", [memory])
+    for _ in range(1_000):
+        stream.emit(NodeState, state="test", version="1")
+    stream.close()
+    assert sum(map(len, memory.batches)) == 1_000
+    assert len(memory.batches) < 500
+    assert memory.batches[-1] == ()
+    assert stream.emitted == {"node.state": 1_000}
+
+
+def test_what_goes_wrong_with_an_event_stays_here() -> None:
+    def broken(_value: int) -> EventFields:
+        raise RuntimeError("no")
+
+    memory = Memory()
+    stream = EventStream("n", [memory])
+    stream.emit(broken, 1)
+    wrong: Any = object()
+    stream.emit(NodeState, state="test", version=wrong)
+    stream.emit(lambda: None)
+    stream.emit(NodeState, state="test", version="1")
+    stream.close()
+    assert stream.failures == 2
+    assert sum(map(len, memory.batches)) == 1
+
+
+def test_an_output_that_hangs_stops_nobody_and_fills_no_memory() -> None:
+    memory = Memory()
+    memory.may_go_on.clear()
+    stream = EventStream("n", [memory])
+    stream.emit(NodeState, state="test", version="first")
+    eventually(lambda: not stream._queue.bytes)
+    for number in range(12):
+        stream.emit(NodeState, state="test", version=f"{number} {'x' * (1 << 20)}")
+    assert stream.dropped == 5
+    memory.may_go_on.set()
+    stream.close()
+    got = [event for batch in memory.batches for event in batch]
+    assert [b'"version":"%d ' % number in event.line for number, event in enumerate(got[1:], 5)] == [True] * 7
+
+
+def test_without_outputs_nothing_is_made() -> None:
+    made: list[int] = []
+    NO_EVENTS.emit(lambda: made.append(1))
+    assert not made
+
+
+def test_metrics_tell_of_every_output() -> None:
+    memory = Memory()
+    stream = EventStream("n", [memory])
+    stream.emit(NodeState, state="test", version="1")
+    stream.close()
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in EventMetrics(stream).collect()
+        for sample in family.samples
+    }
+    assert found["gatepost_events_total", "node.state"] == 1
+    assert found["gatepost_events_delivered_total", "memory"] == 1
+    assert found["gatepost_events_dropped_total", "memory"] == 1
+    assert found["gatepost_events_failures_total", "memory"] == 2
+    assert found["gatepost_events_waiting_bytes", "memory"] == 3
+    assert found["gatepost_events_dropped_total", "queue"] == 0
+
+
+def test_waiting_events_keep_their_order_and_their_bound() -> None:
+    events = make_events(10)
+    size = len(events[0].line)
+    waiting = WaitingEvents(size * 6)
+    assert waiting.add(events[:8]) == 2
+    taken = waiting.take(3)
+    assert taken == events[2:5]
+    assert waiting.add(events[8:]) == 0
+    assert waiting.put_back(taken) == 2
+    assert waiting.take(100) == events[4:]
+    assert waiting.bytes == 0
+
+
+def test_a_core_without_outputs_calls_its_metrics_and_nothing_else() -> None:
+    calls: list[str] = []
+    metrics: Any = type("Metrics", (), {"observe_scan": lambda *_: calls.append("metrics")})()
+    assert _observe_scans(metrics, NO_EVENTS, subjects=True) == metrics.observe_scan
+    before = threading.active_count()
+    _observe_scans(metrics, NO_EVENTS, subjects=True)(RECORD, 0.1)
+    assert calls == ["metrics"]
+    assert threading.active_count() == before
+
+
+def test_a_core_with_outputs_tells_of_each_scan_once() -> None:
+    memory, metrics = Memory(), type("Metrics", (), {"observe_scan": lambda *_: None})()
+    stream = EventStream("n", [memory])
+    observe = _observe_scans(metrics, stream, subjects=True)
+    for _ in range(3):
+        observe(RECORD, 0.1)
+    stream.close()
+    assert stream.emitted == {"message.scanned": 3}
+    assert sum(map(len, memory.batches)) == 3
