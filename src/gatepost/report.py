@@ -80,6 +80,7 @@ class Report(msgspec.Struct, frozen=True):
     lists: tuple[ListNote, ...] = ()
     subjects: tuple[Subject, ...] = ()
     overrides: tuple[str, ...] = ()
+    message_id: str = ""
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:

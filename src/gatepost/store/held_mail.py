@@ -30,13 +30,17 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.held_search import HeldFilter, normalize_address, plan_search
+from gatepost.store.message_evidence import Evidence, has_evidence
 from gatepost.store.message_search import domain_of, fold
-from gatepost.store.messages import MessageRecord, Release, pack, parse_record, parse_release
-from gatepost.store.paging import ROW_BUDGET, find_page
+from gatepost.store.messages import MessageRecord, Release, parse_record, parse_release
+from gatepost.store.paging import ROW_BUDGET, Keys, find_page
+from gatepost.store.record_packing import pack
 
 MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
 PURGE_BATCH = 500
+# How many records are read for a page where their evidence matters.
+EXAMINED = 500
 
 COLUMNS = (
     *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
@@ -143,13 +147,16 @@ class HeldMailStore(Operations):
         `before` is the `next` of the page before, or the ggrid of the last message on it.
         """
         plan = yield from plan_search(wanted, before)
-        keys = yield from find_page(plan, limit)
+        keys = yield from find_page(plan, limit if not wanted.evidence.wanted else max(limit, EXAMINED))
         ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
         found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
+        rows = [_held_message(found[uid]) for uid in ids]
+        if wanted.evidence.wanted:
+            rows, keys = _select_by_evidence(rows, keys, wanted.evidence, limit)
         reached = keys.reached
         if isinstance(reached, str):
             reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
-        return HeldPage(tuple(_held_message(found[uid]) for uid in ids), keys.cursor, reached)
+        return HeldPage(tuple(rows), keys.cursor, reached)
 
     @query
     def held_counts(self, tenant: str | None = None) -> Work[HeldCounts]:
@@ -251,6 +258,20 @@ def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
     rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
     message = _held_message(rows[0]) if rows else None
     return message if message and tenant in (None, message.record.envelope.tenant) else None
+
+
+def _select_by_evidence(
+    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, limit: int
+) -> tuple[list[HeldMessage], Keys]:
+    """Those of the messages that have the evidence, at most `limit`, and where the next page begins. A page on which
+    some were passed over says how far it reached."""
+    chosen: list[HeldMessage] = []
+    for row, key in zip(rows, keys.rows, strict=True):
+        if has_evidence(row.record.envelope, row.record.report, evidence):
+            chosen.append(row)
+            if len(chosen) == limit:
+                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
+    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
 
 
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:

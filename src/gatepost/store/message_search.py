@@ -18,7 +18,9 @@ import msgspec
 
 from gatepost.store import traffic
 from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, snapshot, storable
+from gatepost.store.message_evidence import Evidence, has_evidence, match_digests
 from gatepost.store.paging import MAX_WORDS, Condition, PageQuery, contains_all, find_page, key_range, parse_time_cursor
+from gatepost.store.record_packing import unpack
 
 MAX_ADDRESS = 254
 MAX_SUBJECT = 250
@@ -29,14 +31,14 @@ STEP = 500
 
 COLUMNS = (
     *("completed", "id", "tenant", "verdict", "decision"),
-    *("sender_domain", "sender", "subject", "recipients", "tags"),
+    *("sender_domain", "sender", "subject", "recipients", "tags", "evidence"),
 )
 RECIPIENT_COLUMNS = ("address", "completed", "id")
 
-_TYPES = ("bigint", "bigint", "text", "text", "text", "text", "text", "text", "text", "text")
+_TYPES = ("bigint", "bigint", *("text",) * (len(COLUMNS) - 2))
 _UNNEST = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_TYPES, 1))
 _INSERT = Bulk(
-    f"INSERT OR IGNORE INTO message_search ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+    f"INSERT OR IGNORE INTO message_search ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",  # noqa: S608
     f"INSERT INTO message_search ({', '.join(COLUMNS)}) SELECT * FROM unnest({_UNNEST}) ON CONFLICT DO NOTHING",  # noqa: S608
     (),
 )
@@ -70,13 +72,15 @@ _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
 class IndexedTexts(msgspec.Struct, frozen=True):
-    """The texts of a message that filters are compared with. `addresses` are whole, each once."""
+    """The texts of a message that filters are compared with. `addresses` are whole, each once; `evidence` is that of
+    `message_evidence`, None where it has to be looked for in the record."""
 
     sender_domain: str
     sender: str
     subject: str
     recipients: str
     tags: str
+    evidence: str | None
     addresses: tuple[str, ...]
 
 
@@ -84,7 +88,9 @@ class IndexedTexts(msgspec.Struct, frozen=True):
 IndexedMessage: TypeAlias = tuple[int, int, str | None, str, str, IndexedTexts]
 
 
-def index_texts(sender: str, recipients: Sequence[str], subject: str, tags: Sequence[str]) -> IndexedTexts:
+def index_texts(
+    sender: str, recipients: Sequence[str], subject: str, tags: Sequence[str], evidence: str | None = None
+) -> IndexedTexts:
     """Fold and cut the texts of a message."""
     address = fold_address(sender)
     addresses = tuple(dict.fromkeys(map(fold_address, recipients[:MAX_RECIPIENTS])))
@@ -94,6 +100,7 @@ def index_texts(sender: str, recipients: Sequence[str], subject: str, tags: Sequ
         fold(subject[:MAX_SUBJECT]),
         _join_lines(addresses[:MAX_TESTED_RECIPIENTS]),
         _join_lines(tags[:MAX_TAGS]),
+        evidence,
         addresses,
     )
 
@@ -153,8 +160,12 @@ def domain_of(address: str) -> str:
 
 
 def _row(completed: int, uid: int, tenant: str | None, verdict: str, decision: str, texts: IndexedTexts) -> Row:
-    searched = (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags)
-    return (completed, uid, tenant, verdict, decision, *searched)
+    return (completed, uid, tenant, verdict, decision, *searched_texts(texts))
+
+
+def searched_texts(texts: IndexedTexts) -> Row:
+    """The texts in the order of the columns."""
+    return (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags, texts.evidence)
 
 
 def _recipient_rows(messages: Sequence[IndexedMessage]) -> list[Row]:
@@ -178,6 +189,7 @@ COVERED_REACH = 4.0
 _SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
 FROM messages"""
 _SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
+_SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
 _INDEX = "message_search"
 _RECIPIENTS = "message_recipients AS r"
@@ -203,6 +215,7 @@ class MessageFilter(msgspec.Struct, frozen=True):
     decision: str | None = None
     tag: str | None = None
     ggrid: str | None = None
+    evidence: Evidence = Evidence()
 
 
 class MessageSummary(msgspec.Struct, frozen=True):
@@ -246,7 +259,7 @@ class MessageSearch(Operations):
         if wanted.ggrid is not None:
             return (yield from _find_by_ggrid(wanted, before))
         keys = yield from find_page(_plan(wanted, before), limit)
-        ids = tuple(row[1] for row in keys.rows)
+        ids = yield from _select_by_evidence(tuple(row[1] for row in keys.rows), wanted.evidence)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
 
@@ -256,6 +269,15 @@ def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePag
     rows = yield Read(_SELECT_GGRID, (storable((wanted.ggrid or "").strip().lower()),))
     found = (_summary(row) for row in rows) if before is None else ()
     return MessagePage(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
+
+
+def _select_by_evidence(ids: tuple[int, ...], evidence: Evidence) -> Work[tuple[int, ...]]:
+    """Those of the messages whose record has the evidence; digests say so only nearly."""
+    if not ids or not evidence.wanted:
+        return ids
+    details = dict((yield Read(_SELECT_DETAILS, (Many(ids),))))
+    unpacked = ((uid, unpack(details[uid])) for uid in ids if uid in details)
+    return tuple(uid for uid, detail in unpacked if has_evidence(detail.envelope, detail.report, evidence))
 
 
 def _plan(wanted: MessageFilter, before: str | None) -> PageQuery:
@@ -319,6 +341,8 @@ def _tests(wanted: MessageFilter) -> dict[str, Condition]:
         tests["recipients"] = contains_all("recipients", [text])
     if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
         tests["subject"] = contains_all("subject", words)
+    if digests := match_digests(wanted.evidence):
+        tests["evidence"] = digests
     return tests
 
 

@@ -1,9 +1,5 @@
-"""Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value.
+"""Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value."""
 
-The packed value is MessagePack, deflated where that pays; its first byte says which.
-"""
-
-import zlib
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from functools import partial
 from typing import Any
@@ -16,11 +12,10 @@ from gatepost.report import Report
 from gatepost.store import message_search, traffic
 from gatepost.store.engine import Many, Read, Work, convert_each, in_sqlite, normalize_scope, now, query, storable
 from gatepost.store.message_search import IndexedMessage, IndexedTexts, MessageSearch, index_texts
+from gatepost.store.message_evidence import index_evidence
+from gatepost.store.record_packing import pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
-PLAIN, DEFLATED = b"\x00", b"\x01"
-# Below this, deflating saves less than a disk sector and costs more than it saves.
-DEFLATE_FROM = 512
 # What the columns for searching hold of hostile strings; the packed value has them whole.
 MAX_TEXT = 1_000
 MAX_RECIPIENTS = 100
@@ -51,13 +46,14 @@ _INSERT = f"""WITH kept AS (
     ON CONFLICT (ggrid) DO NOTHING RETURNING id, completed, tenant, verdict, decision, size
 ), found AS (
     INSERT INTO message_search ({", ".join(message_search.COLUMNS)})
-    SELECT completed, id, tenant, verdict, decision, $15::text, $16::text, $17::text, $18::text, $19::text FROM kept
+    SELECT completed, id, tenant, verdict, decision, $15::text, $16::text, $17::text, $18::text, $19::text,
+    $20::text FROM kept
 ), addressed AS (
-    INSERT INTO message_recipients (address, completed, id) SELECT unnest($20::text[]), completed, id FROM kept
+    INSERT INTO message_recipients (address, completed, id) SELECT unnest($21::text[]), completed, id FROM kept
 ), counted AS (
     {traffic.INSERT_INTO}
-    SELECT whose, $21::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $22::bigint, $22::bigint,
-    {", ".join(f"CASE $23::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
+    SELECT whose, $22::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $23::bigint, $23::bigint,
+    {", ".join(f"CASE $24::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
     FROM kept CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL
     {traffic.ADD_ON_CONFLICT}
 ) SELECT id FROM kept"""  # noqa: S608
@@ -93,14 +89,6 @@ class MessageRecord(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-class _Detail(msgspec.Struct, frozen=True, omit_defaults=True):
-    envelope: Envelope
-    report: Report
-    source: str = ""
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Detail)
 _json = msgspec.json.Encoder()
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
@@ -168,7 +156,7 @@ def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
 
 def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
     """The record of a row."""
-    detail = _unpack(packed)
+    detail = unpack(packed)
     return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report, source=detail.source)
 
 
@@ -177,21 +165,11 @@ def parse_release(time: int, by: str, recipients: str) -> Release:
     return Release(time, by, _strings.decode(recipients))
 
 
-def pack(envelope: Envelope, report: Report, source: str = "") -> bytes:
-    """Envelope, report and source as they are stored in a row."""
-    plain = _encoder.encode(_Detail(envelope, report, source))
-    if len(plain) < DEFLATE_FROM:
-        return PLAIN + plain
-    # Memory level 5: a table that fits what is packed here; filling the usual one takes longer than deflating.
-    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
-    return DEFLATED + deflate.compress(plain) + deflate.flush()
-
-
 def _insert(record: MessageRecord) -> Work[MessageRecord]:
     """Store, index and count one record in PostgreSQL, or return the one that is stored already."""
     row = tuple(storable(value) if isinstance(value, str) else value for value in _row(record))
     texts = _texts(record)
-    indexed = (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags, Many(texts.addresses))
+    indexed = (*message_search.searched_texts(texts), Many(texts.addresses))
     milliseconds = max(0, record.completed - record.created)
     counted = (traffic.bucket_of(record.completed), milliseconds, traffic.bin_of(milliseconds))
     if (yield Read(_INSERT, (*row, *indexed, *counted))):
@@ -235,7 +213,8 @@ def _index_message(uid: int, record: MessageRecord) -> IndexedMessage:
 
 def _texts(record: MessageRecord) -> IndexedTexts:
     envelope, report = record.envelope, record.report
-    return index_texts(envelope.sender, envelope.recipients, report.subject, report.tags)
+    evidence = index_evidence(envelope, report)
+    return index_texts(envelope.sender, envelope.recipients, report.subject, report.tags, evidence)
 
 
 def _count_message(record: MessageRecord) -> CountedMessage:
@@ -264,8 +243,3 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         record.sha256,
         pack(envelope, report, record.source),
     )
-
-
-def _unpack(packed: bytes) -> _Detail:
-    content = memoryview(packed)[1:]
-    return _decoder.decode(content if packed[:1] == PLAIN else zlib.decompress(content, -zlib.MAX_WBITS))
