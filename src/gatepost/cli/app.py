@@ -9,6 +9,7 @@ from gatepost.cli import (
     config,
     doctor,
     lists,
+    messages,
     model,
     policy,
     quarantine,
@@ -57,6 +58,7 @@ app.add_typer(api_keys.app, name="apikey")
 app.command("audit")(audit.audit)
 app.add_typer(policy.app, name="policy")
 app.add_typer(model.app, name="model")
+app.add_typer(messages.app, name="messages")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(storage.app, name="storage")
 app.command("backup")(storage.backup)

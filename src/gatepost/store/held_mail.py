@@ -216,6 +216,12 @@ class HeldMailStore(Operations):
         scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
         yield from write_audit(now(), by, "quarantine.export", scope, count=1, sample=sample)
 
+    @change
+    def note_view(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
+        """Write to the audit trail that the text of a message was read over the API."""
+        scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
+        yield from write_audit(now(), by, "quarantine.view", scope, count=1, sample=sample)
+
     async def purge_held(self, before: int) -> int:
         """Delete messages that are held since before that time; returns how many."""
         deleted = await self._repeat(partial(_delete_overdue, before))

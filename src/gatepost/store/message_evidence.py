@@ -1,9 +1,9 @@
-"""Evidence of a message that an investigation asks for: sending host, link hosts, names and hashes of files, Message-ID.
+"""Evidence of a message that investigations ask for: sending host, link hosts, names and hashes of files, Message-ID.
 
-"Who else got a link to this host?" must not read every record of a month. So the narrow row of a message has a digest of
-48 bits for each of its values, and a search compares digests in narrow rows. What they find is compared once more with
-the record, so a digest that two values share finds nothing wrong. A message with more than `MAX_VALUES` values has no
-digests and is always compared with its record; so are messages that were stored before there were digests.
+"Who else got a link to this host?" must not read every record of a month. So the narrow row of a message has a digest
+of 48 bits for each of its values, and a search compares digests in narrow rows. What they find is compared once more
+with the record, so a digest that two values share finds nothing wrong. A message with more than `MAX_VALUES` values has
+no digests and is always compared with its record; so are messages that were stored before there were digests.
 """
 
 from base64 import b64encode

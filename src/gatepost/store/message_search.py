@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 import apsw
 import msgspec
 
+from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import traffic
 from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, snapshot, storable
 from gatepost.store.message_evidence import Evidence, has_evidence, match_digests
@@ -227,8 +228,8 @@ class MessageSummary(msgspec.Struct, frozen=True):
     sender: str
     recipients: tuple[str, ...]
     subject: str
-    verdict: str
-    decision: str
+    verdict: Verdict
+    decision: Decision
     score: int
     tags: tuple[str, ...]
     size: int

@@ -11,8 +11,8 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store import message_search, traffic
 from gatepost.store.engine import Many, Read, Work, convert_each, in_sqlite, normalize_scope, now, query, storable
-from gatepost.store.message_search import IndexedMessage, IndexedTexts, MessageSearch, index_texts
 from gatepost.store.message_evidence import index_evidence
+from gatepost.store.message_search import IndexedMessage, IndexedTexts, MessageSearch, index_texts
 from gatepost.store.record_packing import pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
