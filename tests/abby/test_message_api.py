@@ -25,7 +25,7 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, LinkLine, NotShown, Passage, PictureLine, View
 
-PERMISSIONS = ("messages.search", "messages.read", "messages.release", "messages.delete")
+PERMISSIONS: tuple[Any, ...] = ("messages.search", "messages.read", "messages.release", "messages.delete")
 ALL = "aa" * 32
 VIEW = View(
     headers=(HeaderLine("Subject", "Hi"),),
@@ -123,7 +123,7 @@ def test_each_operation_needs_its_permission(use: Use) -> None:
             ("messages.delete", "POST", "/v1/heldMessages/delete", {"ggrids": [ggrid]}),
         ]
         for permission, method, path, body in operations:
-            without = str(PERMISSIONS.index(permission)) * 64  # type: ignore[arg-type]
+            without = str(PERMISSIONS.index(permission)) * 64
             refused = await api.call(method, path, body, without)
             assert (refused.status_code, refused.json()["error"]) == (403, "forbidden"), path
             assert permission in refused.json()["message"]

@@ -37,12 +37,11 @@ class Table:
             self.bodies.append(json.loads(request.content))
         if request.url.path.endswith("/search"):
             first = self.bodies[-1]["cursor"] is None
-            kind, found = (
-                (FoundHeldMessages, examples.FOUND_HELD)
-                if "held" in request.url.path
-                else (FoundMessages, examples.FOUND)
-            )
-            return httpx.Response(200, content=encode_scanning(kind(found.messages, "1.2" if first else None)))
+            following = "1.2" if first else None
+            page: FoundMessages | FoundHeldMessages = FoundMessages(examples.FOUND.messages, following)
+            if "held" in request.url.path:
+                page = FoundHeldMessages(examples.FOUND_HELD.messages, following)
+            return httpx.Response(200, content=encode_scanning(page))
         if name not in ANSWERS:
             return httpx.Response(404, json={"error": "message_not_found", "message": "none"})
         return httpx.Response(200, content=encode_scanning(ANSWERS[name]))

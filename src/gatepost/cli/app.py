@@ -12,6 +12,7 @@ from gatepost.cli import (
     messages,
     model,
     policy,
+    privacy,
     quarantine,
     replay,
     scan,
@@ -60,6 +61,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(model.app, name="model")
 app.add_typer(messages.app, name="messages")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(privacy.app, name="privacy")
 app.add_typer(storage.app, name="storage")
 app.command("backup")(storage.backup)
 app.command("restore")(storage.restore)

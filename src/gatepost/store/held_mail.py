@@ -7,12 +7,14 @@ released again. That doubles a message only if the death fell between the next h
 no protocol over SMTP can rule out (RFC 1047).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
 
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import (
     Bulk,
@@ -75,9 +77,12 @@ WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) FO
 _DELETE = ("DELETE FROM held_recipients WHERE ggrid = ANY($1)", "DELETE FROM held WHERE ggrid = ANY($1)")
 # A released message stays for as long as its result is stored: the release is a part of that record.
 _OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)
-OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid)))
+OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid))){}
 ORDER BY kept LIMIT $3 FOR UPDATE"""
+_OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
 _OF_TENANT = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
+_REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,
+released_by = coalesce($6, released_by), released_to = coalesce($7, released_to) WHERE ggrid = $1"""
 _NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
 _SIZE = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
 _TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
@@ -129,10 +134,7 @@ class HeldMailStore(Operations):
         )
         if not (yield Write(_INSERT, row)):
             return False
-        addresses = sorted({normalize_address(recipient) for recipient in envelope.recipients})
-        if addresses:
-            rows = [(ggrid, address, domain_of(address)) for address in addresses]
-            yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+        yield from _insert_recipients(ggrid, envelope.recipients)
         return True
 
     @query
@@ -206,7 +208,7 @@ class HeldMailStore(Operations):
         rows = yield Read(_LOCK, (storable(ggrid.lower()), moment))
         if not rows or owner not in (None, rows[0][1]):
             return False
-        yield from _delete([rows[0][0]])
+        yield from delete_held_rows([rows[0][0]])
         yield from write_audit(moment, by, "quarantine.delete", rows[0][1], count=1, sample=[rows[0][0]])
         return True
 
@@ -222,9 +224,13 @@ class HeldMailStore(Operations):
         scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
         yield from write_audit(now(), by, "quarantine.view", scope, count=1, sample=sample)
 
-    async def purge_held(self, before: int) -> int:
-        """Delete messages that are held since before that time; returns how many."""
-        deleted = await self._repeat(partial(_delete_overdue, before))
+    async def purge_held(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
+        """Delete messages that are held since before that time, or since before the time of their own tenant; returns
+        how many."""
+        others = (_OTHER_TENANTS, Many(tuple(tenants))) if tenants else ("", None)
+        deleted = await self._repeat(partial(_delete_overdue, before, *others))
+        for tenant, limit in (tenants or {}).items():
+            deleted += await self._repeat(partial(_delete_overdue, limit, " AND tenant = $4", tenant))
         await self._delete_undecided()
         return deleted
 
@@ -266,6 +272,23 @@ def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
     return message if message and tenant in (None, message.record.envelope.tenant) else None
 
 
+def rewrite_held(mail: HeldMessage, envelope: Envelope, report: Report, release: Release | None = None) -> Work[None]:
+    """Replace envelope and report of held or released mail, as the erasure of an address does."""
+    ggrid, sender = mail.record.ggrid, normalize_address(envelope.sender)
+    subject = fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
+    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
+    detail = pack(envelope, report, mail.record.source)
+    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, detail, *released))
+    yield Write(_DELETE[0], (Many((ggrid,)),))
+    yield from _insert_recipients(ggrid, envelope.recipients)
+
+
+def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
+    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
+    if rows:
+        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+
+
 def _select_by_evidence(
     rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, limit: int
 ) -> tuple[list[HeldMessage], Keys]:
@@ -282,14 +305,17 @@ def _select_by_evidence(
 
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
     """Delete at most `limit` messages of a deleted tenant."""
-    return (yield from _delete([row[0] for row in (yield Read(_OF_TENANT, (tenant, limit)))]))
+    return (yield from delete_held_rows([row[0] for row in (yield Read(_OF_TENANT, (tenant, limit)))]))
 
 
-def _delete_overdue(before: int) -> Work[int]:
-    return (yield from _delete([row[0] for row in (yield Read(_OVERDUE, (before, now(), PURGE_BATCH)))]))
+def _delete_overdue(before: int, condition: str, value: Many | str | None) -> Work[int]:
+    parameters = (before, now(), PURGE_BATCH, *(() if value is None else (value,)))
+    rows = yield Read(_OVERDUE.format(condition), parameters)
+    return (yield from delete_held_rows([row[0] for row in rows]))
 
 
-def _delete(ggrids: Sequence[str]) -> Work[int]:
+def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
+    """Delete rows; the cores delete the bytes when they clean up."""
     if ggrids:
         for statement in _DELETE:
             yield Write(statement, (Many(tuple(ggrids)),))

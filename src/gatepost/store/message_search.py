@@ -112,6 +112,13 @@ def insert_in_sqlite(connection: apsw.Connection, messages: Sequence[IndexedMess
     insert_rows(connection, "message_recipients", RECIPIENT_COLUMNS, _recipient_rows(messages))
 
 
+def insert(messages: Sequence[IndexedMessage]) -> Work[None]:
+    """Index messages that are stored already; those that are indexed stay as they are."""
+    yield msgspec.structs.replace(_INSERT, rows=[_row(*message) for message in messages])
+    if recipients := _recipient_rows(messages):
+        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=recipients)
+
+
 def delete(messages: Iterable[Row]) -> Work[None]:
     """Take deleted messages out of the index: id, completed and recipients (as JSON) of each."""
     keys, addresses = [], []
@@ -135,10 +142,7 @@ def index_old_messages() -> Work[int]:
         yield Write(_ALL_INDEXED)
         return 0
     messages = [(row[2], row[0], row[3], row[4], row[5], _texts_of(row)) for row in rows]
-    yield msgspec.structs.replace(_INSERT, rows=[_row(*message) for message in messages])
-    recipients = _recipient_rows(messages)
-    if recipients:
-        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=recipients)
+    yield from insert(messages)
     yield from traffic.count([(row[3], row[4], row[5], row[1], row[2], row[10]) for row in rows])
     yield Write(_SET_UNINDEXED, (rows[-1][0] - 1,))
     return len(rows)

@@ -1,6 +1,6 @@
 """Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value."""
 
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,10 +10,21 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store import message_search, traffic
-from gatepost.store.engine import Many, Read, Work, convert_each, in_sqlite, normalize_scope, now, query, storable
+from gatepost.store.engine import (
+    Many,
+    Read,
+    Work,
+    Write,
+    convert_each,
+    in_sqlite,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
 from gatepost.store.message_evidence import index_evidence
 from gatepost.store.message_search import IndexedMessage, IndexedTexts, MessageSearch, index_texts
-from gatepost.store.record_packing import pack, unpack
+from gatepost.store.record_packing import Detail, pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
 # What the columns for searching hold of hostile strings; the packed value has them whole.
@@ -62,6 +73,13 @@ FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id{} ORDER BY
 _DELETE_OLD = """DELETE FROM messages
 WHERE id IN (SELECT id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2)
 RETURNING id, completed, recipients"""
+_DELETE_OLD_OF_TENANT = """DELETE FROM messages
+WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3)
+RETURNING id, completed, recipients"""
+_OLD_IN_ORDER = """SELECT completed, id, tenant FROM message_search
+WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4"""
+_DELETE_IDS = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
+_REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5 WHERE id = $1"
 _DELETE_TENANT = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
 RETURNING id, completed, recipients"""
 
@@ -75,7 +93,8 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class MessageRecord(msgspec.Struct, frozen=True):
-    """One analysis as it is stored. A release is added to it; nothing else ever changes. `source` is that of the scan
+    """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
+    changes. `source` is that of the scan
     request; "" where the record is older than this field."""
 
     ggrid: str
@@ -117,13 +136,29 @@ class MessageStore(MessageSearch):
             read = Read(_SELECT_RECENT.format(""), (limit,))
         return self._engine.stream(read, partial(convert_each, parse_record), STREAM_BATCH, STREAM_BATCH)
 
-    async def purge_messages(self, before: int) -> int:
-        """Delete results that were completed before that time, and the traffic counts; returns how many results."""
+    async def purge_messages(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
+        """Delete results that were completed before that time, or before the time of their own tenant, and traffic
+        counts older than all of these; returns how many results."""
         await self._repeat(message_search.index_old_messages)
-        deleted = await self._repeat(partial(_delete_old, before))
-        await self._repeat(partial(traffic.delete_old, before, PURGE_BATCH))
+        if not tenants:
+            deleted = await self._repeat(partial(_delete_old, before))
+        else:
+            deleted = await self._purge_except(before, frozenset(tenants))
+            for tenant, limit in tenants.items():
+                deleted += await self._repeat(partial(_delete_old_of_tenant, tenant, limit))
+        await self._repeat(partial(traffic.delete_old, min((before, *(tenants or {}).values())), PURGE_BATCH))
         await self._repeat(partial(traffic.merge_parts, now()))
         return deleted
+
+    async def _purge_except(self, before: int, tenants: frozenset[str]) -> int:
+        """Delete results of all tenants but these. Rows that stay are passed over once, a few at a time."""
+        deleted, after = 0, (-(1 << 62), 0)
+        while True:
+            count, end = await self._engine.change(partial(_delete_except, before, after, tenants))
+            deleted += count
+            if end is None:
+                return deleted
+            after = end
 
 
 def insert_all(connection: apsw.Connection, records: Sequence[MessageRecord]) -> list[MessageRecord]:
@@ -145,6 +180,17 @@ def find_message(ggrid: str) -> Work[MessageRecord | None]:
     """The record of one analysis, without its release."""
     rows = yield Read(_SELECT, (storable(ggrid.lower()),))
     return parse_record(*rows[0]) if rows else None
+
+
+def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[None]:
+    """Replace envelope and report of a result, as the erasure of an address does; its index row follows."""
+    record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report)
+    row = dict(zip(COLUMNS, _row(record), strict=True))
+    texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
+    recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
+    yield from message_search.delete([(uid, before.completed, recipients)])
+    yield Write(_REWRITE, (uid, *texts, row["detail"]))
+    yield from message_search.insert([_index_message(uid, record)])
 
 
 def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
@@ -181,6 +227,23 @@ def _delete_old(before: int) -> Work[int]:
     rows = yield Read(_DELETE_OLD, (before, PURGE_BATCH))
     yield from message_search.delete(rows)
     return len(rows)
+
+
+def _delete_old_of_tenant(tenant: str, before: int) -> Work[int]:
+    rows = yield Read(_DELETE_OLD_OF_TENANT, (tenant, before, PURGE_BATCH))
+    yield from message_search.delete(rows)
+    return len(rows)
+
+
+def _delete_except(
+    before: int, after: tuple[int, int], tenants: frozenset[str]
+) -> Work[tuple[int, tuple[int, int] | None]]:
+    """Look at some old results in their order, and delete those of other tenants; returns how many, and the last."""
+    rows = yield Read(_OLD_IN_ORDER, (before, *after, PURGE_BATCH))
+    ids = tuple(uid for _, uid, tenant in rows if tenant not in tenants)
+    deleted = (yield Read(_DELETE_IDS, (Many(ids),))) if ids else ()
+    yield from message_search.delete(deleted)
+    return len(deleted), (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
 
 
 def _insert_chunk(

@@ -39,5 +39,9 @@ def pack(envelope: Envelope, report: Report, source: str = "") -> bytes:
 
 def unpack(packed: bytes) -> Detail:
     """What `pack` packed."""
-    content = memoryview(packed)[1:]
-    return _decoder.decode(content if packed[:1] == PLAIN else zlib.decompress(content, -zlib.MAX_WBITS))
+    return _decoder.decode(inflate(packed))
+
+
+def inflate(packed: bytes) -> bytes:
+    """A packed value as plain MessagePack."""
+    return packed[1:] if packed[:1] == PLAIN else zlib.decompress(memoryview(packed)[1:], -zlib.MAX_WBITS)
