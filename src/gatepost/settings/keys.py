@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 
 from gatepost.settings.values import (
     Bytes,
@@ -44,6 +45,16 @@ class Section(BaseModel):
     old_names: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class AppliesAtOnce:
+    """Marks a key, among the metadata of its type, that a running service takes over without a restart. No key is so
+    marked: services read their files when they start, and never again."""
+
+
+def needs_restart(field: FieldInfo) -> bool:
+    """Whether a change of a key holds only after a restart of the service that reads the file."""
+    return not any(isinstance(each, AppliesAtOnce) for each in field.metadata)
 
 
 _LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
