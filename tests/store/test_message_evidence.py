@@ -7,6 +7,7 @@ import pytest
 
 from gatepost.auth.results import Authentication
 from gatepost.ids import new_id
+from gatepost.lists.links import split_url
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
@@ -149,3 +150,30 @@ def test_digests_are_few_and_short(new_record: NewRecord) -> None:
     assert [len(each) for each in found.split(" ")] == [8] * 5  # the host, and four names of the link
     many = mail(new_record(), links=2_000)
     assert index_evidence(many.envelope, many.report) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/x",
+        "http://a.evil.example?x",
+        "https://evil.example#x",
+        "https://evil.example",
+        "https://EVIL.example/",
+        "https://evil.example:8443/x",
+        "https://user@evil.example/x",
+        "https://evil.example\\x",
+        "https://evil.example./x",
+        "https://127.1/x",
+        "https://0x7f.0.0.1/",
+        "https://[2001:db8::1]/x",
+        "https://b\u00fccher.example/",
+        "https:///x",
+        "https://a..example/",
+        "https://" + "a." * 200 + "example/",
+        "nonsense",
+    ],
+)
+def test_the_host_of_a_link_is_that_of_the_parser(url: str) -> None:
+    parts = split_url(url)
+    assert message_evidence._find_host(url) == (parts[0] if parts else "")

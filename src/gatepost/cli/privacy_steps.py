@@ -29,6 +29,8 @@ KINDS = {
     "training": "Mail kept for training",
     "audit": "Records of the audit trail",
 }
+# How many results are changed in one transaction, for which scans may have to wait.
+CHANGED_TOGETHER = 50
 # Called for every item that is found, with its kind.
 Show: TypeAlias = Callable[[str, Any], object]
 
@@ -74,10 +76,11 @@ class PersonalData:
             found, end = await self._store.messages_about(self._person, after)
             for _, record in found:
                 self._add("messages", describe_message(record))
-            if found and self._erases:
-                ids = [uid for uid, _ in found]
-                deleted, changed = await self._store.erase_messages(self._person, ids, self._choices.pseudonym)
-                tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
+            for some in (found[at : at + CHANGED_TOGETHER] for at in range(0, len(found), CHANGED_TOGETHER)):
+                if self._erases:
+                    ids = [uid for uid, _ in some]
+                    deleted, changed = await self._store.erase_messages(self._person, ids, self._choices.pseudonym)
+                    tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
             if end is None:
                 return
             after = end

@@ -6,6 +6,7 @@ with the record, so a digest that two values share finds nothing wrong. A messag
 no digests and is always compared with its record; so are messages that were stored before there were digests.
 """
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -23,6 +24,8 @@ from gatepost.store.paging import Condition
 MAX_VALUES = 40
 # How much of a name or an id is compared.
 MAX_TEXT = 500
+
+_PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[/?#]|$)", re.ASCII)
 
 EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id"]
 
@@ -94,19 +97,30 @@ def _list_values(envelope: Envelope, report: Report) -> Iterator[tuple[EvidenceK
         yield "hash", file.sha256
         for name in file.names:
             yield "name", _fold(name) or ""
+    names = {""}
     for subject in report.subjects:
-        if subject.role == "link" and (parts := split_url(subject.value)):
-            for host in _list_names(parts[0]):
-                yield "link", host
+        if subject.role == "link" and (host := _find_host(subject.value)) not in names:
+            for name in _list_names(host, names):
+                yield "link", name
 
 
-def _list_names(host: str) -> Iterator[str]:
-    """A host and the names above it, up to the domain that was registered."""
-    yield host
-    registered = org_domain(host)
-    while host.endswith(f".{registered}"):
-        host = host.partition(".")[2]
+def _find_host(url: str) -> str:
+    """The host of a link, "" where it has none. Most links need no parser: a name in lower case is in normal form."""
+    if plain := _PLAIN_HOST.match(url):
+        return plain[1]
+    parts = split_url(url)
+    return parts[0] if parts else ""
+
+
+def _list_names(host: str, known: set[str]) -> Iterator[str]:
+    """A host and the names above it, up to the domain that was registered; those that are known already are left out,
+    and so is all above them."""
+    registered = f".{org_domain(host)}"
+    while host not in known:
+        known.add(host)
         yield host
+        if host.endswith(registered):
+            host = host.partition(".")[2]
 
 
 def _digest(kind: EvidenceKind, value: str) -> str:
@@ -126,8 +140,8 @@ def _normalise_id(text: str | None) -> str | None:
 
 def _normalise_address(text: str | None) -> str | None:
     """An IP address in its usual form; an IPv4 address that is written as IPv6 is the IPv4 address."""
-    if text is None:
-        return None
+    if text is None or ":" not in text:
+        return text
     try:
         address = ip_address(text.strip().strip("[]"))
     except ValueError:
