@@ -41,8 +41,8 @@ from gatepost.store.record_packing import pack
 MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
 PURGE_BATCH = 500
-# How many records are read for a page where their evidence matters.
-EXAMINED = 500
+# How many records are read for a page where their evidence matters: hostile ones can be long.
+EXAMINED = 200
 
 COLUMNS = (
     *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
@@ -149,7 +149,7 @@ class HeldMailStore(Operations):
         `before` is the `next` of the page before, or the ggrid of the last message on it.
         """
         plan = yield from plan_search(wanted, before)
-        keys = yield from find_page(plan, limit if not wanted.evidence.wanted else max(limit, EXAMINED))
+        keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted else limit)
         ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
         found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
         rows = [_held_message(found[uid]) for uid in ids]

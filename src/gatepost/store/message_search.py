@@ -29,6 +29,8 @@ MAX_TAGS = 40
 MAX_TESTED_RECIPIENTS = 20
 MAX_RECIPIENTS = 100
 STEP = 500
+# How many records are read for a page where their evidence matters: hostile ones can be long.
+EXAMINED = 100
 
 COLUMNS = (
     *("completed", "id", "tenant", "verdict", "decision"),
@@ -263,7 +265,7 @@ class MessageSearch(Operations):
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
         if wanted.ggrid is not None:
             return (yield from _find_by_ggrid(wanted, before))
-        keys = yield from find_page(_plan(wanted, before), limit)
+        keys = yield from find_page(_plan(wanted, before), min(limit, EXAMINED) if wanted.evidence.wanted else limit)
         ids = yield from _select_by_evidence(tuple(row[1] for row in keys.rows), wanted.evidence)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
