@@ -81,8 +81,7 @@ SCANNING = Interface(
     tags={
         "Scanning": "Submit messages and wait for the result.",
         "Status": "The state of the message queue.",
-        "Messages": "Results on record.",
-        "Held messages": "Messages that are held: their text, release and deletion.",
+        "Messages": "Results on record, and messages that are held.",
         "Description": "This description of the interface.",
     },
     types=(MessageAnalysisRequest, *MESSAGE_REQUESTS),
