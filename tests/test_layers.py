@@ -73,6 +73,7 @@ SMALL = {
     "store.deferred_deletes": "tenants and lists both use it",
     "store.errors": "callers import it without loading storage",
     "store.feedback": "reports of wrong decisions, over the audit trail and held mail",
+    "store.record_packing": "the packed value of a record; results, held mail and searches read it",
     "store.store": "the composition of all subjects",
     "times": "times on the wire",
 }

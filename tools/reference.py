@@ -23,7 +23,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.service.first_start import ABBY_YML, GUARD_YML
 from gatepost.settings.event_keys import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, needs_restart
 from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
@@ -72,15 +72,15 @@ def render_configuration() -> Iterator[str]:
     yield "weak tokens and of what would not work. Paths in a file are relative to the folder of that file. A line"
     yield "`restApi {}` is read as `restApi: {}`."
     yield ""
-    yield "All keys are read when a service starts: a change needs a restart of the service that reads the file, on"
-    yield "every machine that has it. SIGTERM lets requests in flight finish first. Lists, tenants, domains, keys and"
-    yield "users are not configuration: changes of them apply at once."
+    yield "Keys are read when a service starts. A change of a key that needs a restart holds after a restart of the"
+    yield "service that reads the file, on every machine that has it. SIGTERM lets requests in flight finish first."
+    yield "Lists, tenants, domains, keys and users are not configuration: changes of them apply at once."
     yield from _render_references()
     for model in (GuardSettings, AbbySettings):
         title, _, _ = (model.__doc__ or "").partition("\n")
         file, _, rest = title.partition(": ")
         yield from ("", f"## {file}", "", rest.capitalize(), "", *_render_example(model), "")
-        yield from ("| Key | Default | Unit | Range | Meaning |", "|---|---|---|---|---|")
+        yield from ("| Key | Default | Unit | Range | Needs a restart | Meaning |", "|---|---|---|---|---|---|")
         yield from _render_keys(model, "")
 
 
@@ -90,7 +90,8 @@ def _render_keys(model: type[Section], above: str) -> Iterator[str]:
         inner, many = _find_section(field.annotation)
         meaning = _cell(field.description or "") + _render_choices(field.annotation)
         unit, bounds = _render_unit(field), _render_range(field)
-        yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {meaning} |"
+        restart = "" if inner else "yes" if needs_restart(field) else "no"
+        yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {restart} | {meaning} |"
         if inner:
             yield from _render_keys(inner, f"{key}[]." if many else f"{key}.")
 

@@ -14,6 +14,9 @@ from gatepost.report import FileSeen, Outcome, Report, undecided
 from gatepost.stages import Context, Stages
 from gatepost.verdict import judge
 
+# RFC 5322 section 2.1.1: a line has at most 998 characters, and an id of more than half of that is none.
+MAX_MESSAGE_ID = 500
+
 
 def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
     """Analyse one message and return the report on it."""
@@ -69,4 +72,5 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         subjects=subjects,
         overrides=judgement.overrides,
         signature=signature,
+        message_id=(message.headers.first("message-id") or "").strip()[:MAX_MESSAGE_ID],
     )

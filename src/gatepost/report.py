@@ -82,6 +82,7 @@ class Report(msgspec.Struct, frozen=True):
     subjects: tuple[Subject, ...] = ()
     overrides: tuple[str, ...] = ()
     signature: tuple[int, ...] = ()
+    message_id: str = ""
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.api.list_files import heading, lines_of, records
+from gatepost.api.list_files import ListFileError, heading, lines_of, records
 from gatepost.api.lists import PublicListsEntry
 
 FORMULAS = (
@@ -48,3 +48,18 @@ def test_what_was_exported_is_imported_as_it_was(text: str) -> None:
     lines = [heading("csv"), *exported("@a.example", comment)]
     (record,) = records((line.encode() for line in lines), "csv")
     assert (record.entry.entry, record.entry.comment or "") == ("@a.example", comment)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        (b'{"entry":"a.example","entry":"b.example"}', "entry"),
+        (b'{"entry":"a.example","\\u0065ntry":"a.example"}', "entry"),
+        (b'{"entry":"a.example","comment":null,"comment":"x"}', "comment"),
+        (b'{"entry":"a.example","hits":1,"hits":2}', "hits"),
+    ],
+)
+def test_a_line_that_has_a_key_twice_is_refused(line: bytes, key: str) -> None:
+    with pytest.raises(ListFileError, match=f"{key} twice") as refused:
+        list(records([b'{"entry":"first.example"}\n', line + b"\n"], "ndjson"))
+    assert refused.value.line == 2

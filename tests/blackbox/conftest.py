@@ -284,7 +284,8 @@ class Lists:
         self.store = open_store(self.storage, self._folder)
         cores = Cores([FakeCore()], poll_seconds=60)
         services = create_services(cores=cores, store=self.store, spool=Spool(self._folder / "spool"))
-        app = create_app(services, tokens=[])
+        permissions: Any = ["messages.search", "messages.read", "messages.release", "messages.delete"]
+        app = create_app(services, tokens=[StaticApiTokenSettings(name="soar", token=READER, permissions=permissions)])
         chain, key = self._certificate
         self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
         self.loop.call_soon(self._ready.set)

@@ -22,9 +22,10 @@ def patient(start: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 schema = schemathesis.openapi.from_dict(document(SCANNING))
+ON_RECORD = "^/v1/(messages|heldMessages)/"
 
 
-@schema.parametrize()
+@schema.exclude(path_regex=ON_RECORD).parametrize()
 @settings(
     max_examples=40,
     deadline=None,
@@ -42,6 +43,24 @@ def test_it_does_what_it_says(case: Any, patient: Any) -> None:
     except* AcceptedNegativeData as accepted:
         # To violate a pattern schemathesis appends "*", which any text without CR, LF and NUL may hold.
         wrong = [failure for failure in accepted.exceptions if "violates `pattern`" not in str(failure)]
+        assert not wrong, wrong
+
+
+@schema.include(path_regex=ON_RECORD).parametrize()
+@settings(
+    max_examples=30,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
+def test_operations_on_messages_do_what_they_say(case: Any, lists: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.abby.authenticator.FREE_GUESSES", 1_000_000)
+    try:
+        case.call_and_validate(base_url=lists.url, headers={"Authorization": f"Bearer {READER}"}, verify=lists.ca)
+    except* RejectedPositiveData as rejected:
+        # To a schema 220.0 is an integer; here no number is taken for another.
+        wrong = [failure for failure in rejected.exceptions if "limit must be a whole number" not in str(failure)]
         assert not wrong, wrong
 
 

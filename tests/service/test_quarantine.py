@@ -16,6 +16,7 @@ import httpx
 import pytest
 from bench.ports import free_ports
 
+from gatepost.client import Client
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
@@ -40,6 +41,8 @@ class Place:
             f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
             "staticApiTokens:\n  - {name: mta, token: plain}\n"
             "  - {name: desk, token: desk, permissions: [messages.read, messages.release]}\n"
+            "  - {name: soar, token: soar,"
+            " permissions: [messages.search, messages.read, messages.release, messages.delete]}\n"
         )
         for name, content in ((GUARD_FILE, text), (ABBY_FILE, abby)):
             (data / name).parent.mkdir(parents=True)
@@ -61,11 +64,11 @@ class Place:
             time.sleep(0.1)
         raise AssertionError("it did not get ready")
 
-    def command(self, *words: str) -> str:
+    def command(self, *words: str, group: str = "quarantine", code: int = 0) -> str:
         ended = subprocess.run(
-            [*COMMAND, "quarantine", *words, "--data", str(self.data)], check=False, capture_output=True, text=True
+            [*COMMAND, group, *words, "--data", str(self.data)], check=False, capture_output=True, text=True
         )
-        assert ended.returncode == 0, ended.stderr
+        assert ended.returncode == code, ended.stderr
         return ended.stdout
 
 
@@ -173,3 +176,41 @@ def test_what_smtp_answered_250_for_outlives_the_process(place: Place, start: St
     assert [(sender, to, sent.endswith(b"\r\n" + MAIL)) for sender, to, sent in next_hop.mail] == [
         ("a@x.example", ("b@y.example",), True)
     ]
+
+
+def test_messages_over_the_api(place: Place, start: Start, next_hop: Any, tmp_path: Path) -> None:
+    """An investigation from another machine: search, read, release, delete; abby and guard are apart."""
+    start("guard")
+    start("abby")
+    place.wait()
+    token = tmp_path / "token"
+    token.write_text("soar\n")
+
+    def run(*words: str, code: int = 0) -> Any:
+        return json.loads(place.command(*words, "--token-file", str(token), "--json", group="messages", code=code))
+
+    with (
+        place.client() as http,
+        Client(f"https://127.0.0.1:{place.port}", "soar", ca=place.data / "tls/certificate.pem") as client,
+    ):
+        ggrids = [scan(http) for _ in range(3)]
+        digest = client.message(ggrids[0]).files[0].sha256
+        assert [each.ggrid for each in client.messages(file_hash=digest)] == ggrids[::-1]
+        assert [each.ggrid for each in client.held_messages(sender="a@x.example")] == ggrids[::-1]
+        text = client.message_text(ggrids[0])
+        assert ("From", "a@x.example") in [(field.name, field.value) for field in text.headers]
+
+        assert [each["ggrid"] for each in run("search", "--file-hash", digest, "--limit", "2")] == ggrids[:0:-1]
+        assert [each["ggrid"] for each in run("search", "--held", "--recipient", "y.example")] == ggrids[::-1]
+        assert run("search", "--since", "2100-01-01") == []
+        assert run("show", ggrids[0])["ledger"]["score"] > 0
+        assert run("text", ggrids[0])["ggrid"] == ggrids[0]
+        shown = place.command("text", ggrids[0], "--token-file", str(token), group="messages")
+        assert "From: a@x.example" in shown
+        released = run("release", ggrids[0])
+        assert (released[0]["outcome"], len(next_hop.mail)) == ("released", 1)
+        results = run("delete", ggrids[1], ggrids[0], code=1)
+        assert [each["outcome"] for each in results] == ["deleted", "failed"]
+        assert client.delete(ggrids[2]).ggrid == ggrids[2]
+        assert list(client.held_messages()) == []
+        place.command("search", "--token-file", str(place.data / "nothing"), group="messages", code=1)

@@ -32,9 +32,12 @@ def test_a_message_is_found_by_what_is_known_of_it(site: Any, tenant: str) -> No
         "tag=text:urgency",
         "since=2026-01-01",
         "until=2099-01-01",
+        "link=evil.example",
     ):
         assert titles(visitor.get(f"/messages?{query}").text) == ["Act now"], query
-    for query in ("sender=other.example", "subject=never", "verdict=clean", "since=2099-01-01", "until=2020-01-01"):
+    unknown = ("host=192.0.2.99", "link=x.example", "file=a.pdf", f"file={'ab' * 32}", "message_id=x", "host=x")
+    others = ("sender=other.example", "subject=never", "verdict=clean", "since=2099-01-01", "until=2020-01-01")
+    for query in (*others, *unknown):
         page = visitor.get(f"/messages?{query}").text
         assert titles(page) == []
         assert "No matching messages." in page

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -20,8 +21,9 @@ from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Gues
 from gatepost.abby.cores import Cores
 from gatepost.abby.docs_page import render_docs
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores
+from gatepost.abby.held_messages import HeldMessagesApi
 from gatepost.abby.lists import Exports, ListsApi
-from gatepost.abby.messages import MessagesApi, ReleaseApi
+from gatepost.abby.messages import MessagesApi
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.call_limits import CallLimits
@@ -37,6 +39,15 @@ from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store.store import Store
 
 LONG_REQUEST_SECONDS = 3600.0
+
+
+class _MessageConvertor(StringConvertor):
+    """A part of a path that names a message: `search` is a path of its own, and takes no GET."""
+
+    regex = "(?!search(?:/|$))[^/]+"
+
+
+register_url_convertor("message", _MessageConvertor())
 
 
 class ApiServices(msgspec.Struct, frozen=True):
@@ -149,12 +160,20 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
         seconds=services.scan_seconds,
         observe=observe,
     )
-    messages = MessagesApi(authenticator=authenticator, store=services.store)
-    releasing = ReleaseApi(door=authenticator, held_mail=services.held_mail)
+    messages = MessagesApi(authenticator=authenticator, store=services.store, limits=services.limits)
+    held = HeldMessagesApi(
+        authenticator=authenticator, held_mail=services.held_mail, store=services.store, limits=services.limits
+    )
     return [
         _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
-        _route("/v1/messages/{ggrid}", messages.read, "GET"),
-        _route("/v1/messages/{ggrid}/release", releasing.release, "POST"),
+        _route("/v1/messages/search", messages.search, "POST"),
+        _route("/v1/messages/{ggrid:message}", messages.read, "GET"),
+        _route("/v1/messages/{ggrid}/text", held.show_text, "GET"),
+        _route("/v1/messages/{ggrid}/release", held.release, "POST"),
+        _route("/v1/messages/{ggrid}/delete", held.delete, "POST"),
+        _route("/v1/heldMessages/search", messages.search_held, "POST"),
+        _route("/v1/heldMessages/release", held.release_many, "POST"),
+        _route("/v1/heldMessages/delete", held.delete_many, "POST"),
     ]
 
 

@@ -14,15 +14,17 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from ipaddress import IPv6Address
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 import structlog
 from starlette.requests import Request
 
+from gatepost.api.call_limits import CallingParty
 from gatepost.api.errors import FORBIDDEN, UNAUTHORIZED, Failure
-from gatepost.settings.keys import StaticApiTokenSettings
+from gatepost.settings.keys import StaticApiTokenSettings, TokenPermission
 from gatepost.store.api_keys import ApiKey, ApiKeyStore
+from gatepost.store.audit import Actor
 
 FREE_GUESSES = 5
 FIRST_DELAY = 0.25
@@ -33,7 +35,6 @@ MAX_ADDRESSES = 10_000
 
 K = TypeVar("K")
 V = TypeVar("V")
-TokenPermission = Literal["messages.read", "messages.release"]
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -42,6 +43,16 @@ class Caller(msgspec.Struct, frozen=True):
     name: str
     permissions: frozenset[str]
     digest: bytes
+
+    @property
+    def actor(self) -> Actor:
+        """The caller, as the audit trail names it."""
+        return Actor("token", self.name)
+
+    @property
+    def party(self) -> CallingParty:
+        """The caller, as costly calls are counted. Tokens act for the deployment, so no limit of a tenant holds."""
+        return CallingParty(f"token:{self.name}")
 
     def may(self, permission: TokenPermission) -> Failure | None:
         """Return None if the caller has the permission, else the failure that names it."""

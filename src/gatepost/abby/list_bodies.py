@@ -1,23 +1,16 @@
-"""Request bodies of the List API: read within bounds, decoded fast, and on failure checked again for every fault.
+"""Request bodies of the List API."""
 
-Known fields are strict (`"5"` is not 5), unknown ones are refused, null on an optional field means absent. Faults are
-named field by field, in the words of JSON.
-"""
+from collections.abc import Iterator
+from typing import Any, TypeAlias, TypeVar
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
-
-import msgspec
-from starlette.requests import Request
-
-from gatepost.api.errors import (
-    INVALID_REQUEST,
-    MALFORMED_REQUEST,
-    PAYLOAD_TOO_LARGE,
-    UNSUPPORTED_MEDIA_TYPE,
-    ErrorCode,
-    Failure,
+from gatepost.abby.json_bodies import (
+    BodyReader,
+    array_faults,
+    flag_faults,
+    length_faults,
+    object_faults,
+    text_faults,
+    time_faults,
 )
 from gatepost.api.lists import (
     MAX_BODY,
@@ -27,199 +20,49 @@ from gatepost.api.lists import (
     GetListsRequest,
     ListEntriesRequest,
 )
-from gatepost.api.requests import ClientLeft, decode_json, find_repeated_key
-from gatepost.ids import canonical
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.times import milliseconds
 
-MAX_FAULTS_SHOWN = 20
-_KINDS: tuple[tuple[Any, str], ...] = (
-    (bool, "a boolean"),
-    (str, "a string"),
-    (int | float, "a number"),
-    (list, "an array"),
-    (dict, "an object"),
-)
-
-
-def list_faults(code: ErrorCode, faults: Iterable[str]) -> Failure:
-    """Return all faults in one sentence; of very many the first, and how many more there are."""
-    every = list(faults)
-    more = f"; and {len(every) - MAX_FAULTS_SHOWN:,} more" if len(every) > MAX_FAULTS_SHOWN else ""
-    return Failure(code, "; ".join(every[:MAX_FAULTS_SHOWN]) + more)
-
-
-def wrong_kind(name: str, value: Any, wanted: str, present: bool) -> str:
-    """Return the fault of a field that has the wrong JSON type or is missing."""
-    return f"{name} must be {wanted}, not {kind_of(value)}" if present else f"{name} is missing"
-
-
-def kind_of(value: Any) -> str:
-    """Return the JSON type of a value, with its article."""
-    return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")
-
-
-# A body of 8 MiB at 256 KiB a second.
-BODY_SECONDS = 32.0
-TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, f"the request body is larger than 8 MiB ({MAX_BODY:,} bytes)")
-
-Body = AddEntriesRequest | DeleteEntriesRequest | GetListsRequest | ListEntriesRequest
+Body: TypeAlias = AddEntriesRequest | DeleteEntriesRequest | GetListsRequest | ListEntriesRequest
 B = TypeVar("B", bound=Body)
-Collector = Callable[[str, Any, bool], Iterator[str]]
 
 
-class BodyReader(Generic[B]):
-    """Reads the body of one operation: a type that decodes it, and for each field the collector of its faults."""
-
-    def __init__(self, kind: type[B], **fields: Collector) -> None:
-        self._decoder = msgspec.json.Decoder(kind)
-        self._fields: dict[str, Collector] = {**fields, "tenantUid": _tenant_faults}
-
-    async def read(self, request: Request) -> B | Failure | ClientLeft:
-        """Return the decoded body of a request, or everything that is wrong with it."""
-        refusal = _media_type_fault(request)
-        if refusal:
-            return refusal
-        data = await _receive_body(request)
-        return self.decode(data) if isinstance(data, bytes | bytearray) else data
-
-    def decode(self, data: bytes | bytearray) -> B | Failure:
-        """Decode a body."""
-        try:
-            body = self._decoder.decode(data)
-        except (ValueError, RecursionError):
-            return self._faults(data)
-        return body if _is_sound(body) and not find_repeated_key(data) else self._faults(data)
-
-    def _faults(self, data: bytes | bytearray) -> Failure:
-        found = decode_json("the body", data)
-        if isinstance(found, Failure):
-            return found
-        return list_faults(INVALID_REQUEST, _object_faults("the body", "", found, self._fields))
-
-
-def _media_type_fault(request: Request) -> Failure | None:
-    """Return None for JSON in UTF-8 without Content-Encoding, else the failure."""
-    kind, _, options = request.headers.get("content-type", "").lower().partition(";")
-    charset = [value.strip(' "') for name, _, value in _split_options(options) if name.strip() == "charset"]
-    if kind.strip() != "application/json" or charset not in ([], ["utf-8"], ["utf8"]):
-        return Failure(UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json, in UTF-8")
-    if request.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
-        return Failure(UNSUPPORTED_MEDIA_TYPE, "send the body as it is, without Content-Encoding")
-    return None
-
-
-def _split_options(text: str) -> Iterator[tuple[str, str, str]]:
-    return (option.partition("=") for option in text.split(";"))
-
-
-async def _receive_body(request: Request) -> bytes | bytearray | Failure | ClientLeft:
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > MAX_BODY:
-        return TOO_LARGE
-    data = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while True:
-                message = await request.receive()
-                if message["type"] != "http.request":
-                    return ClientLeft()
-                data += message["body"]
-                if len(data) > MAX_BODY:
-                    return TOO_LARGE
-                if not message["more_body"]:
-                    return data
-    except TimeoutError:
-        return Failure(MALFORMED_REQUEST, "the request body stopped arriving, or arrives too slowly")
-
-
-def _is_sound(body: Body) -> bool:
+def _has_times(body: AddEntriesRequest) -> bool:
     """Check what the decoder cannot."""
-    if body.tenant_uid is not None and canonical(body.tenant_uid) is None:
-        return False
-    if not isinstance(body, AddEntriesRequest):
-        return True
     return all(entry.expires is None or milliseconds(entry.expires) is not None for entry in body.entries)
 
 
-def _object_faults(what: str, prefix: str, found: Any, fields: dict[str, Collector]) -> Iterator[str]:
-    if not isinstance(found, dict):
-        yield f"{what} must be an object, not {kind_of(found)}"
-        return
-    for name, faults in fields.items():
-        yield from faults(prefix + name, found.get(name), name in found)
-    for name in found:
-        if name not in fields:
-            yield f"{prefix}{name[:100]} is not a known field"
-
-
-def _tenant_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
-    if value is not None and not (isinstance(value, str) and canonical(value)):
-        yield f"{name} must be a UUID" if isinstance(value, str) else f"{name} must be a string, not {kind_of(value)}"
-
-
-def _text_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    if not isinstance(value, str):
-        yield wrong_kind(name, value, "a string", present)
-
-
 def _entry_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    yield from _text_faults(name, value, present)
-    yield from _length_faults(name, value, MAX_ENTRY)
+    yield from text_faults(name, value, present)
+    yield from length_faults(name, value, MAX_ENTRY)
 
 
 def _comment_faults(name: str, value: Any, present: bool) -> Iterator[str]:
     if value is not None:
-        yield from _text_faults(name, value, present)
-        yield from _length_faults(name, value, MAX_COMMENT)
-
-
-def _length_faults(name: str, value: Any, most: int) -> Iterator[str]:
-    if isinstance(value, str) and len(value) > most:
-        yield f"{name} must have at most {most:,} characters, not {len(value):,}"
-
-
-def _expiry_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    if isinstance(value, str):
-        if milliseconds(value) is None:
-            yield f"{name} must be a date-time such as 2030-01-31T12:00:00Z"
-    elif value is not None:
-        yield wrong_kind(name, value, "a string", present)
-
-
-def _flag_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    if value is not None and not isinstance(value, bool):
-        yield wrong_kind(name, value, "a boolean", present)
-
-
-def _array_faults(each: Collector, wanted: str) -> Collector:
-    def faults(name: str, value: Any, present: bool) -> Iterator[str]:
-        if not isinstance(value, list):
-            yield wrong_kind(name, value, wanted, present)
-            return
-        for index, entry in enumerate(value):
-            yield from each(f"{name}[{index}]", entry, True)
-
-    return faults
+        yield from text_faults(name, value, present)
+        yield from length_faults(name, value, MAX_COMMENT)
 
 
 def _new_entry_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
-    yield from _object_faults(
-        name, f"{name}.", value, {"entry": _entry_faults, "comment": _comment_faults, "expires": _expiry_faults}
+    yield from object_faults(
+        name, f"{name}.", value, {"entry": _entry_faults, "comment": _comment_faults, "expires": time_faults}
     )
 
 
 ADD = BodyReader(
     AddEntriesRequest,
-    listName=_text_faults,
-    entries=_array_faults(_new_entry_faults, "an array of objects"),
-    dryRun=_flag_faults,
+    {
+        "listName": text_faults,
+        "entries": array_faults(_new_entry_faults, "an array of objects"),
+        "dryRun": flag_faults,
+    },
+    most=MAX_BODY,
+    is_sound=_has_times,
 )
 DELETE = BodyReader(
     DeleteEntriesRequest,
-    listName=_text_faults,
-    entries=_array_faults(_text_faults, "an array of strings"),
-    dryRun=_flag_faults,
+    {"listName": text_faults, "entries": array_faults(text_faults, "an array of strings"), "dryRun": flag_faults},
+    most=MAX_BODY,
 )
-GET = BodyReader(GetListsRequest)
-LIST = BodyReader(ListEntriesRequest, listName=_text_faults)
+GET = BodyReader(GetListsRequest, {}, most=MAX_BODY)
+LIST = BodyReader(ListEntriesRequest, {"listName": text_faults}, most=MAX_BODY)

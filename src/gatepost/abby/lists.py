@@ -20,7 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from gatepost.abby import list_bodies
 from gatepost.abby.authenticator import ApiKeyAuthenticator
-from gatepost.abby.list_bodies import B, Body, BodyReader, list_faults
+from gatepost.abby.json_bodies import BodyReader, list_faults
+from gatepost.abby.list_bodies import B, Body
 from gatepost.api.call_limits import CallingParty, CallLimits
 from gatepost.api.errors import (
     FORBIDDEN,

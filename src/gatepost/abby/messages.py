@@ -1,19 +1,32 @@
-"""Messages on record: `GET /v1/messages/{ggrid}` reads one with its ledger, `POST …/release` releases a held one.
+"""Messages on record: `GET /v1/messages/{ggrid}` reads one with its ledger, `POST /v1/messages/search` finds them.
 
-Reading needs the permission `messages.read`, releasing `messages.release`. Inside, points are whole hundredths; here
+Reading needs the permission `messages.read`, searching `messages.search`. Inside, points are whole hundredths; here
 they become decimals with two places, so that they still add up.
 """
 
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator
-from gatepost.abby.core_state import Down
-from gatepost.abby.held_mail import HeldMailCore
-from gatepost.api.errors import CORE_UNAVAILABLE, DELIVERY_FAILED, FORBIDDEN, MESSAGE_NOT_FOUND, Failure
+from gatepost.abby.json_bodies import BodyReader
+from gatepost.api.call_limits import CallLimits
+from gatepost.api.errors import MESSAGE_NOT_FOUND, TENANT_NOT_FOUND, Failure
+from gatepost.api.messages import (
+    DEFAULT_PAGE,
+    FoundHeldMessage,
+    FoundHeldMessages,
+    FoundMessage,
+    FoundMessages,
+    SearchHeldMessagesRequest,
+    SearchMessagesRequest,
+)
+from gatepost.api.requests import ClientLeft
 from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import (
     AnalysedFile,
@@ -36,18 +49,25 @@ from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, Line, Report
-from gatepost.scanning.held_mail import NotHeld, NotSent, Released, ReleaseOrder, ReleaseOutcome
-from gatepost.store.audit import Actor
-from gatepost.store.messages import MessageRecord, MessageStore, Release
-from gatepost.times import date_time
+from gatepost.store.held_mail import HeldMessage
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_search import MessageFilter, MessageSummary
+from gatepost.store.messages import MessageRecord, Release
+from gatepost.store.store import Store
+from gatepost.store.tenants import TenantStore
+from gatepost.times import date_time, milliseconds
+
+S = TypeVar("S", SearchMessagesRequest, SearchHeldMessagesRequest)
 
 
 class MessagesApi:
-    """The endpoint that reads messages on record."""
+    """The endpoints that read messages on record and search for them."""
 
-    def __init__(self, *, authenticator: Authenticator, store: MessageStore) -> None:
+    def __init__(self, *, authenticator: Authenticator, store: Store, limits: CallLimits) -> None:
         self._authenticator = authenticator
         self._store = store
+        self._limits = limits
 
     async def read(self, request: Request) -> Response | Failure:
         """Return one record, by its ggrid in any case."""
@@ -61,6 +81,119 @@ class MessagesApi:
         if record is None:
             return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
         return JsonResponse(encode_scanning(describe_message(record)))
+
+    async def search(self, request: Request) -> Response | Failure | None:
+        """Return a page of results, newest first."""
+        return await self._search(request, message_bodies.SEARCH, self._find_messages)
+
+    async def search_held(self, request: Request) -> Response | Failure | None:
+        """Return a page of held mail, newest first."""
+        return await self._search(request, message_bodies.SEARCH_HELD, self._find_held)
+
+    async def _search(
+        self, request: Request, reader: BodyReader[S], find: Callable[[S, str | None], Awaitable[object]]
+    ) -> Response | Failure | None:
+        caller = await self._authenticator.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        body = await reader.read(request)
+        if isinstance(body, ClientLeft):
+            return None
+        if isinstance(body, Failure):
+            return body
+        tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
+        if refusal := caller.may("messages.search") or await find_tenant_fault(self._store, tenant):
+            return refusal
+        call = self._limits.begin("search", caller.party)
+        if isinstance(call, Failure):
+            return call
+        with call:
+            return JsonResponse(encode_scanning(await find(body, tenant)))
+
+    async def _find_messages(self, body: SearchMessagesRequest, tenant: str | None) -> FoundMessages:
+        wanted = MessageFilter(
+            tenant=tenant,
+            since=_to_time(body.since),
+            until=_to_time(body.until),
+            sender=body.sender,
+            recipient=body.recipient or None,
+            subject=body.subject,
+            verdict=body.verdict,
+            decision=body.decision,
+            tag=body.tag or None,
+            ggrid=body.ggrid,
+            evidence=_to_evidence(body),
+        )
+        page = await self._store.search_messages(wanted, body.cursor, body.limit or DEFAULT_PAGE)
+        return FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
+
+    async def _find_held(self, body: SearchHeldMessagesRequest, tenant: str | None) -> FoundHeldMessages:
+        wanted = HeldFilter(
+            tenant=tenant,
+            verdict=body.verdict,
+            sender=body.sender,
+            recipient=body.recipient or None,
+            since=_to_time(body.since),
+            released=bool(body.released),
+            until=_to_time(body.until),
+            subject=body.subject,
+            evidence=_to_evidence(body),
+        )
+        page = await self._store.search_held(wanted, body.cursor, body.limit or DEFAULT_PAGE)
+        return FoundHeldMessages(tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached))
+
+
+async def find_tenant_fault(store: TenantStore, tenant: str | None) -> Failure | None:
+    """Return the failure where a call names a tenant that does not exist."""
+    if tenant is None or await store.tenant(tenant):
+        return None
+    return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {tenant}")
+
+
+def _to_time(text: str | None) -> int | None:
+    return None if text is None else milliseconds(text)
+
+
+def _to_evidence(body: SearchMessagesRequest | SearchHeldMessagesRequest) -> Evidence:
+    return Evidence(body.remote_address, body.link_host, body.file_name, body.file_hash, body.message_id)
+
+
+def _describe_time(time: int | None) -> str | None:
+    return None if time is None else date_time(time)
+
+
+def _describe_found(row: MessageSummary) -> FoundMessage:
+    return FoundMessage(
+        ggrid=row.ggrid,
+        completed=date_time(row.completed),
+        decision=row.decision,
+        verdict=row.verdict,
+        tags=row.tags,
+        score=_to_decimal(row.score),
+        tenant_uid=row.tenant,
+        envelope_from=row.sender,
+        envelope_recipients=row.recipients,
+        subject=row.subject,
+        size=row.size,
+    )
+
+
+def _describe_held(mail: HeldMessage) -> FoundHeldMessage:
+    record, report = mail.record, mail.record.report
+    return FoundHeldMessage(
+        ggrid=record.ggrid,
+        held_since=date_time(mail.kept),
+        state=mail.state,
+        verdict=report.verdict,
+        tags=report.tags,
+        score=_to_decimal(report.score),
+        tenant_uid=record.envelope.tenant,
+        envelope_from=record.envelope.sender,
+        envelope_recipients=record.envelope.recipients,
+        subject=report.subject,
+        size=record.size,
+        release=describe_release(record.ggrid, mail.release) if mail.release else None,
+    )
 
 
 def describe_message(record: MessageRecord) -> AnalysedMessage:
@@ -153,39 +286,3 @@ def _describe_dmarc(found: Authentication) -> DmarcOutcome:
 
 def _describe_file(file: FileSeen) -> AnalysedFile:
     return AnalysedFile(file.path, file.type, file.size, file.sha256, file.names, file.unread)
-
-
-NOT_FOUND = Failure(MESSAGE_NOT_FOUND, "no message with this ggrid is held")
-
-
-class ReleaseApi:
-    """The endpoint that releases held messages."""
-
-    def __init__(self, *, door: Authenticator, held_mail: HeldMailCore) -> None:
-        self._door, self._held_mail = door, held_mail
-
-    async def release(self, request: Request) -> Response | Failure:
-        """Release one message, by its ggrid in any case."""
-        caller = await self._door.enter(request)
-        if isinstance(caller, Failure):
-            return caller
-        if refusal := caller.may("messages.release"):
-            return refusal
-        order = ReleaseOrder(request.path_params["ggrid"], by=Actor("token", caller.name))
-        outcome = await self._held_mail.carry_out(order)
-        if isinstance(outcome, Released):
-            release = Release(outcome.time, outcome.by, outcome.recipients)
-            return JsonResponse(encode_scanning(describe_release(outcome.ggrid, release)))
-        return _failure(outcome)
-
-
-def _failure(outcome: ReleaseOutcome | Down) -> Failure:
-    if isinstance(outcome, NotHeld):
-        return NOT_FOUND
-    if isinstance(outcome, Down):
-        return Failure(CORE_UNAVAILABLE, "no core that answers has this message")
-    if isinstance(outcome, NotSent) and outcome.forbidden:
-        return Failure(FORBIDDEN, f"{outcome.reason}; the message is held as before")
-    if isinstance(outcome, NotSent):
-        return Failure(DELIVERY_FAILED, f"{outcome.reason}; the message is held as before")
-    return Failure(DELIVERY_FAILED, "another release of this message is under way")

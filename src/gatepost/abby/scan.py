@@ -18,7 +18,7 @@ from starlette.types import Receive
 
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
-from gatepost.abby.list_bodies import kind_of, list_faults, wrong_kind
+from gatepost.abby.json_bodies import kind_of, list_faults, wrong_kind
 from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
 from gatepost.api.requests import ClientLeft, content_length, decode_json, find_repeated_key, parse_boundary

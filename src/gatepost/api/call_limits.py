@@ -1,9 +1,10 @@
 """How many costly calls run at once: for each caller, for each tenant, and in all.
 
 A stream holds a snapshot of storage, a dry run and a trial of a policy judge thousands of messages, a search reads tens
-of thousands of rows. A limit in all keeps the service alive; the limits of a tenant and of a caller keep one of them
-from taking all of it. Over a limit of its own a call is answered 429 `rate_limited`, over the limit of all 503
-`overloaded`, both at once: nothing waits in a queue that others could fill.
+of thousands of rows, a view occupies a worker, a bulk action sends up to a hundred messages. A limit in all keeps the
+service alive; the limits of a tenant and of a caller keep one of them from taking all of it. Over a limit of its own a
+call is answered 429 `rate_limited`, over the limit of all 503 `overloaded`, both at once: nothing waits in a queue that
+others could fill.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ import msgspec
 
 from gatepost.api.errors import OVERLOADED, RATE_LIMITED, Failure
 
-CallKind: TypeAlias = Literal["stream", "dry run", "policy trial", "search"]
+CallKind: TypeAlias = Literal["stream", "dry run", "policy trial", "search", "view", "bulk action"]
 
 
 class CallLimit(msgspec.Struct, frozen=True):
@@ -31,12 +32,16 @@ LIMITS: Mapping[CallKind, CallLimit] = {
     "dry run": CallLimit(in_all=24, per_tenant=3, per_caller=2),
     "policy trial": CallLimit(in_all=6, per_tenant=2, per_caller=1),
     "search": CallLimit(in_all=32, per_tenant=8, per_caller=4),
+    "view": CallLimit(in_all=8, per_tenant=4, per_caller=2),
+    "bulk action": CallLimit(in_all=8, per_tenant=2, per_caller=2),
 }
 _PLURALS: Mapping[CallKind, str] = {
     "stream": "streams",
     "dry run": "dry runs",
     "policy trial": "trials of policies",
     "search": "searches",
+    "view": "views of messages",
+    "bulk action": "bulk actions",
 }
 
 

@@ -69,10 +69,14 @@ PAYLOAD_TOO_LARGE = ErrorCode("payload_too_large", 413, "The request body is ove
 UNSUPPORTED_MEDIA_TYPE = ErrorCode(
     "unsupported_media_type", 415, "The body's content type or content encoding is not one that is taken here."
 )
+MESSAGE_NOT_SHOWN = ErrorCode(
+    "message_not_shown", 409, "The message is held, and could not be read into text; the message says why."
+)
 RATE_LIMITED = ErrorCode(
     "rate_limited",
     429,
-    "Too many calls of this tenant or this key are running: streams, dry runs, trials of policies or searches.",
+    "Too many calls of this tenant, key or token are running: streams, dry runs, trials of policies, searches, views of"
+    " messages or bulk actions.",
     retry_after=5,
 )
 INTERNAL_ERROR = ErrorCode(
@@ -111,6 +115,7 @@ ERRORS: tuple[ErrorCode, ...] = (
     LIST_FULL,
     PAYLOAD_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
+    MESSAGE_NOT_SHOWN,
     RATE_LIMITED,
     INTERNAL_ERROR,
     SCANNING_DISABLED,

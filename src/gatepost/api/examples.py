@@ -22,6 +22,23 @@ from gatepost.api.lists import (
     PublicListsEntry,
     encode_lists,
 )
+from gatepost.api.messages import (
+    ActionResult,
+    ActionResults,
+    FoundHeldMessage,
+    FoundHeldMessages,
+    FoundMessage,
+    FoundMessages,
+    HeldMessagesRequest,
+    MessageDeletion,
+    MessageText,
+    SearchHeldMessagesRequest,
+    SearchMessagesRequest,
+    TextHeader,
+    TextLink,
+    TextPart,
+    TextPassage,
+)
 from gatepost.api.scanning import (
     AnalysedMessage,
     ArcOutcome,
@@ -93,6 +110,58 @@ MESSAGE = AnalysedMessage(
 )
 RELEASE = MessageRelease(_GGRID, "2026-11-15T10:00:00.000Z", "token:border-mta", ("bob@example.com",))
 
+_OTHER = "0198c5a2-7c11-7d3e-9f00-00000000aa02"
+SEARCH = SearchMessagesRequest(link_host="evil.example", since="2026-11-14T00:00:00Z", limit=100)
+FOUND = FoundMessages(
+    (
+        FoundMessage(
+            ggrid=_GGRID,
+            completed=_COMPLETED,
+            decision="quarantine",
+            verdict="phishing",
+            tags=(_TAG,),
+            score=Decimal("5.00"),
+            tenant_uid=_TENANT,
+            envelope_from="ann@example.org",
+            envelope_recipients=("bob@example.com",),
+            subject="Your account",
+            size=2_048,
+        ),
+    ),
+    "1794733920087.4711",
+)
+SEARCH_HELD = SearchHeldMessagesRequest(recipient="bob@example.com", tenant_uid=_TENANT)
+FOUND_HELD = FoundHeldMessages(
+    (
+        FoundHeldMessage(
+            ggrid=_GGRID,
+            held_since=_COMPLETED,
+            state="held",
+            verdict="phishing",
+            tags=(_TAG,),
+            score=Decimal("5.00"),
+            tenant_uid=_TENANT,
+            envelope_from="ann@example.org",
+            envelope_recipients=("bob@example.com",),
+            subject="Your account",
+            size=2_048,
+        ),
+    ),
+)
+TEXT = MessageText(
+    ggrid=_GGRID,
+    headers=(TextHeader("From", "ann@example.org"), TextHeader("Subject", "Your account")),
+    passages=(TextPassage("1", "Sign in at bank.example", "", False, 0),),
+    links=(TextLink("bank.example", "https://evil.example/login", "evil.example", False),),
+    parts=(TextPart("1", "text/html", 1_024, ()),),
+    left_out=(),
+)
+DELETION = MessageDeletion(_GGRID, "2026-11-15T10:00:00.000Z")
+ACTION = HeldMessagesRequest(ggrids=(_GGRID, _OTHER))
+_NOT_HELD = ActionResult(_OTHER, "failed", "message_not_found", "no message with this ggrid is held")
+RELEASED = ActionResults((ActionResult(_GGRID, "released", release=RELEASE), _NOT_HELD))
+DELETED = ActionResults((ActionResult(_GGRID, "deleted"), _NOT_HELD))
+
 ADD = AddEntriesRequest(
     "blocked-urls", (NewListEntry("evil.example/login", "INC-1234", "2030-06-30T00:00:00Z"),), _TENANT
 )
@@ -136,6 +205,7 @@ MESSAGES: dict[str, str] = {
     "internal_error": f"something broke on our side; the log has it as {_GGRID}",
     "scanning_disabled": "no core has restApi under scanSources",
     "core_unavailable": "no core answers",
+    "message_not_shown": "the message cannot be shown: it could not be read in time",
     "rate_limited": "8 streams of this key are running; try again when one has ended",
     "overloaded": "32 lists are being read at this moment; try again soon",
     "delivery_failed": "the message is still held: the next hop refused the connection",

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from gatepost.api.lists import NewListEntry, PublicListsEntry, encode_lists
+from gatepost.api.requests import find_repeated_key
 
 ListFileFormat = Literal["plain", "csv", "ndjson"]
 FORMATS: tuple[ListFileFormat, ...] = ("plain", "csv", "ndjson")
@@ -97,8 +98,11 @@ def _ndjson(lines: Iterable[str]) -> Iterator[FileRecord]:
             continue
         try:
             stated = decoder.decode(line)
+            repeated = find_repeated_key(line.encode())
         except (msgspec.DecodeError, RecursionError) as fault:
             raise ListFileError(number, f"is not an entry as JSON: {fault}") from None
+        if repeated:
+            raise ListFileError(number, f"has the key {repeated[:100]} twice in one object")
         yield FileRecord(number, number, _entry(stated.entry, stated.comment, stated.expires))
 
 

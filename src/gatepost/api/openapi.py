@@ -8,11 +8,24 @@ from typing import Any, Literal
 
 import msgspec
 
-from gatepost.api.errors import ERRORS, Error, ErrorCode
+from gatepost.api.errors import (
+    ERRORS,
+    INTERNAL_ERROR,
+    MALFORMED_REQUEST,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    Error,
+    ErrorCode,
+)
 from gatepost.api.examples import MESSAGES, to_json
 
 REF = "#/components/schemas/{name}"
 Schema = dict[str, Any]
+
+# What any path can answer, and what any path that needs a credential can answer.
+PATH_ERRORS = (NOT_FOUND, METHOD_NOT_ALLOWED)
+CALL_ERRORS = (MALFORMED_REQUEST, UNAUTHORIZED, *PATH_ERRORS, INTERNAL_ERROR)
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -111,6 +124,12 @@ def ref(named: type) -> dict[str, str]:
     return {"$ref": REF.format(name=named.__name__)}
 
 
+def json_body(example: Any, summary: str) -> dict[str, Any]:
+    """The `requestBody` object of a JSON body, by an example of its type."""
+    shown = {"request": {"summary": summary, "value": to_json(example)}}
+    return {"required": True, "content": {"application/json": {"schema": ref(type(example)), "examples": shown}}}
+
+
 def _failures(errors: Iterable[ErrorCode]) -> Iterator[tuple[str, Any]]:
     by_status: dict[int, list[ErrorCode]] = {}
     for error in errors:
@@ -136,7 +155,7 @@ def _examples(errors: Iterable[ErrorCode]) -> dict[str, Any]:
 
 
 def _headers(status: int) -> dict[str, Any]:
-    named = {401: "WWW-Authenticate", 405: "Allow", 503: "Retry-After"}.get(status)
+    named = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After", 503: "Retry-After"}.get(status)
     return {named: {"schema": {"type": "string"}}} if named else {}
 
 

@@ -14,14 +14,9 @@ from gatepost.api.lists import (
     ListsOfScope,
     PublicListsEntry,
 )
-from gatepost.api.openapi import Interface, Operation, ref
-from gatepost.api.scanning import (
-    AnalysedMessage,
-    MessageAnalysisRequest,
-    MessageAnalysisResult,
-    MessageRelease,
-    SystemStatus,
-)
+from gatepost.api.message_operations import MESSAGE_OPERATIONS, MESSAGE_REQUESTS
+from gatepost.api.openapi import CALL_ERRORS, PATH_ERRORS, Interface, Operation, json_body, ref
+from gatepost.api.scanning import MessageAnalysisRequest, MessageAnalysisResult, SystemStatus
 
 SCANNING_VERSION = "1.1.0"
 
@@ -68,16 +63,6 @@ _EMPTY: dict[str, Any] = {
         }
     },
 }
-_GGRID: dict[str, Any] = {
-    "name": "ggrid",
-    "in": "path",
-    "required": True,
-    "description": "The id that the scan answered, in any case",
-    "schema": {"type": "string", "format": "uuid"},
-    "example": examples.RESULT.ggrid,
-}
-_PATHS = (errors.NOT_FOUND, errors.METHOD_NOT_ALLOWED)
-_ANYWHERE = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, *_PATHS, errors.INTERNAL_ERROR)
 
 SCANNING = Interface(
     title="Gatepost Email Scanning API",
@@ -90,7 +75,8 @@ SCANNING = Interface(
     security={
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of `staticApiTokens`. It may submit and ask for the status without any permission.",
+        "description": "A token of `staticApiTokens`. It may submit and ask for the status without any permission; its "
+        "permissions hold for the mail of all tenants.",
     },
     tags={
         "Scanning": "Submit messages and wait for the result.",
@@ -98,7 +84,7 @@ SCANNING = Interface(
         "Messages": "Results on record, and messages that are held.",
         "Description": "This description of the interface.",
     },
-    types=(MessageAnalysisRequest,),
+    types=(MessageAnalysisRequest, *MESSAGE_REQUESTS),
     operations=(
         Operation(
             method="post",
@@ -116,7 +102,7 @@ SCANNING = Interface(
             answer=MessageAnalysisResult,
             body=_UPLOAD,
             errors=(
-                *_ANYWHERE,
+                *CALL_ERRORS,
                 errors.MISSING_PART,
                 errors.DUPLICATE_PART,
                 errors.WRONG_PART_TYPE,
@@ -141,43 +127,9 @@ SCANNING = Interface(
             description="Takes no body, an empty body or `{}`; unknown fields are ignored.",
             answer=SystemStatus,
             body=_EMPTY,
-            errors=(*_ANYWHERE, errors.INVALID_PARAMETERS, errors.PAYLOAD_TOO_LARGE),
+            errors=(*CALL_ERRORS, errors.INVALID_PARAMETERS, errors.PAYLOAD_TOO_LARGE),
         ),
-        Operation(
-            method="get",
-            path="/v1/messages/{ggrid}",
-            id="getMessage",
-            tag="Messages",
-            example=examples.MESSAGE,
-            summary="Read one analysis with its ledger",
-            description="Needs the permission `messages.read`. The `counted` points of all findings add up to `score`.",
-            answer=AnalysedMessage,
-            parameters=(_GGRID,),
-            errors=(*_ANYWHERE, errors.FORBIDDEN, errors.MESSAGE_NOT_FOUND),
-        ),
-        Operation(
-            method="post",
-            path="/v1/messages/{ggrid}/release",
-            id="releaseMessage",
-            tag="Messages",
-            example=examples.RELEASE,
-            summary="Send a held message on, once",
-            description=(
-                "Needs the permission `messages.release`. Sends a message that is in the quarantine, or was kept with "
-                "`restApi: {keep: held}`, to the next hop for its own recipients. It is not analysed again. Asking "
-                "again answers the same and sends nothing. The decision on record stays what it was; the release is "
-                "added to the record. A body is not read."
-            ),
-            answer=MessageRelease,
-            parameters=(_GGRID,),
-            errors=(
-                *_ANYWHERE,
-                errors.FORBIDDEN,
-                errors.MESSAGE_NOT_FOUND,
-                errors.CORE_UNAVAILABLE,
-                errors.DELIVERY_FAILED,
-            ),
-        ),
+        *MESSAGE_OPERATIONS,
         Operation(
             method="get",
             path="/v1/openapi.json",
@@ -187,7 +139,7 @@ SCANNING = Interface(
             summary="This document",
             description="Needs no credential.",
             answer=None,
-            errors=(errors.MALFORMED_REQUEST, *_PATHS, errors.INTERNAL_ERROR),
+            errors=(errors.MALFORMED_REQUEST, *PATH_ERRORS, errors.INTERNAL_ERROR),
             secured=False,
         ),
     ),
@@ -204,7 +156,7 @@ _LISTS_ERRORS = (
     errors.UNAUTHORIZED,
     errors.FORBIDDEN,
     errors.TENANT_NOT_FOUND,
-    *_PATHS,
+    *PATH_ERRORS,
     errors.PAYLOAD_TOO_LARGE,
     errors.UNSUPPORTED_MEDIA_TYPE,
     errors.INTERNAL_ERROR,
@@ -214,8 +166,7 @@ _BUSY = (errors.RATE_LIMITED, errors.OVERLOADED)
 
 
 def _body(example: Any) -> dict[str, Any]:
-    shown = {"request": {"summary": "A request for one tenant", "value": to_json(example)}}
-    return {"required": True, "content": {"application/json": {"schema": ref(type(example)), "examples": shown}}}
+    return json_body(example, "A request for one tenant")
 
 
 LISTS_API = Interface(
@@ -308,7 +259,7 @@ LISTS_API = Interface(
             summary="This document",
             description="Needs no credential.",
             answer=None,
-            errors=(errors.MALFORMED_REQUEST, *_PATHS, errors.INTERNAL_ERROR),
+            errors=(errors.MALFORMED_REQUEST, *PATH_ERRORS, errors.INTERNAL_ERROR),
             secured=False,
         ),
     ),

@@ -10,8 +10,10 @@ from gatepost.cli import (
     doctor,
     events,
     lists,
+    messages,
     model,
     policy,
+    privacy,
     quarantine,
     replay,
     scan,
@@ -59,7 +61,9 @@ app.command("audit")(audit.audit)
 app.add_typer(events.app, name="events")
 app.add_typer(policy.app, name="policy")
 app.add_typer(model.app, name="model")
+app.add_typer(messages.app, name="messages")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(privacy.app, name="privacy")
 app.add_typer(storage.app, name="storage")
 app.command("backup")(storage.backup)
 app.command("restore")(storage.restore)

@@ -51,16 +51,18 @@ class ListService(msgspec.Struct, frozen=True):
         own = data_folder(self.data).certificate
         ca = self.cacert or (own if own.exists() else None)
         try:
-            return Client(self.url or self._find_url(), api_key=key, ca=ca, verify=not self.no_verify)
+            return Client(self.url or find_url(self.config, self.data), api_key=key, ca=ca, verify=not self.no_verify)
         except OSError:
             raise StartError(f"{ca} has no certificate that could be read.") from None
 
-    def _find_url(self) -> str:
-        from gatepost.service.commands import local_url
-        from gatepost.settings.files import load_abby
 
-        settings = load_abby(config_folder(self.config, data_folder(self.data)))
-        return local_url(settings, settings.listen.port)
+def find_url(config: Path | None, data: Path | None) -> str:
+    """Return the address of the service that the configuration describes."""
+    from gatepost.service.commands import local_url
+    from gatepost.settings.files import load_abby
+
+    settings = load_abby(config_folder(config, data_folder(data)))
+    return local_url(settings, settings.listen.port)
 
 
 def _read_key(file: Path | None) -> str:

@@ -57,8 +57,58 @@ def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
     if json:
         print_json([_describe(tenant) for tenant in tenants])
         return
-    lines = [(tenant.uid, tenant.name, render_time(tenant.created), ", ".join(tenant.domains)) for tenant in tenants]
-    console().print(rows(table("uid", "name", "created", "domains"), lines))
+    lines = [
+        (
+            *(tenant.uid, tenant.name, render_time(tenant.created)),
+            *map(_render_days, (tenant.history_days, tenant.quarantine_days)),
+            ", ".join(tenant.domains),
+        )
+        for tenant in tenants
+    ]
+    console().print(rows(table("uid", "name", "created", "history", "quarantine", "domains"), lines))
+
+
+def _render_days(days: int | None) -> str:
+    return "default" if days is None else f"{days} d"
+
+
+@app.command("retention")
+def retention(
+    uid: UidArgument,
+    history: Annotated[
+        int | None,
+        typer.Option("--history", metavar="DAYS", min=1, max=36_500, help="Days after which results are deleted."),
+    ] = None,
+    quarantine: Annotated[
+        int | None,
+        typer.Option("--quarantine", metavar="DAYS", min=1, max=36_500, help="Days after which held mail is deleted."),
+    ] = None,
+    default: Annotated[
+        bool, typer.Option("--default", help="Go back to what the configuration says, for what is not given.")
+    ] = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print or set after how many days the results and the held mail of a tenant are deleted.
+
+    What is not given stays as it is. A change holds from the next cleanup on, within an hour.
+    """
+    from gatepost.cli.printing import print_result
+    from gatepost.store.errors import NotFound
+
+    wanted = parse_tenant_uid(uid) or ""
+    tenant = require_found(with_store(config, data, lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted)
+    if history is not None or quarantine is not None or default:
+        days = (
+            history or (None if default else tenant.history_days),
+            quarantine or (None if default else tenant.quarantine_days),
+        )
+        tenant = require_found(
+            with_store(config, data, lambda store: store.set_tenant_retention(wanted, *days)), wanted
+        )
+    shown = f"history: {_render_days(tenant.history_days)}, quarantine: {_render_days(tenant.quarantine_days)}"
+    print_result(json, _describe(tenant), shown)
 
 
 @app.command("delete")
@@ -132,4 +182,6 @@ def _describe(tenant: "Tenant") -> dict[str, Any]:
         "name": tenant.name,
         "created": render_time(tenant.created),
         "domains": tenant.domains,
+        "historyDays": tenant.history_days,
+        "quarantineDays": tenant.quarantine_days,
     }

@@ -8,6 +8,9 @@ with Client("https://127.0.0.1:9081", api_key=key, ca="tls/certificate.pem") as 
     gatepost.add_entries("blocked-senders", ["mallory@example.org"])
     for line in gatepost.list_entries("blocked-senders"):
         print(line.entry, line.hits)
+
+for found in gatepost.messages(link_host="evil.example", since="2026-11-14T00:00:00Z"):
+    print(found.ggrid, found.envelope_recipients)
 """
 
 import asyncio
@@ -23,7 +26,7 @@ import httpx
 
 from gatepost import __version__
 from gatepost.api.lists import ListChange, ListFileInfo, NewListEntry, PublicListsEntry
-from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, SystemStatus
+from gatepost.api.scanning import MessageAnalysisResult, SystemStatus
 from gatepost.client import calls
 from gatepost.client.calls import EntryLines, Envelope, ListCalls, ListTarget, Raw, broken_stream
 from gatepost.client.exchange import (
@@ -40,6 +43,7 @@ from gatepost.client.exchange import (
     UnreachableError,
     Wait,
 )
+from gatepost.client.messages import AsyncMessageMethods, MessageCalls, MessageMethods
 
 __all__ = [
     "ApiError",
@@ -94,7 +98,7 @@ def _describe_failure(fault: httpx.TransportError) -> NoReply:
     return NoReply(text, again=not hopeless and not any(sign in text for sign in _HOPELESS))
 
 
-class Client:
+class Client(MessageMethods):
     """A connection pool to one abby, for synchronous code. Threads may share it.
 
     Scans need a token, lists an API key; a client may have both.
@@ -115,6 +119,7 @@ class Client:
     ) -> None:
         self._retries = retries
         self._lists = ListCalls(api_key, retries)
+        self._messages = MessageCalls(retries)
         self._sleep = sleep
         self._http = httpx.Client(transport=transport, **_options(url, token, ca, verify, timeout))
 
@@ -137,10 +142,6 @@ class Client:
     def status(self) -> SystemStatus:
         """Return how busy the service is."""
         return self._run(calls.status(self._retries))
-
-    def message(self, ggrid: str) -> AnalysedMessage:
-        """Return a stored analysis with its ledger (permission `messages.read`)."""
-        return self._run(calls.message(ggrid, self._retries))
 
     def add_entries(
         self,
@@ -215,7 +216,7 @@ class Client:
         return _read_reply(response)
 
 
-class AsyncClient:
+class AsyncClient(AsyncMessageMethods):
     """The same calls for code that runs in an event loop."""
 
     def __init__(
@@ -233,6 +234,7 @@ class AsyncClient:
     ) -> None:
         self._retries = retries
         self._lists = ListCalls(api_key, retries)
+        self._messages = MessageCalls(retries)
         self._sleep = sleep
         self._http = httpx.AsyncClient(transport=transport, **_options(url, token, ca, verify, timeout))
 
@@ -255,10 +257,6 @@ class AsyncClient:
     async def status(self) -> SystemStatus:
         """Return how busy the service is."""
         return await self._run(calls.status(self._retries))
-
-    async def message(self, ggrid: str) -> AnalysedMessage:
-        """Return a stored analysis with its ledger (permission `messages.read`)."""
-        return await self._run(calls.message(ggrid, self._retries))
 
     async def add_entries(
         self,

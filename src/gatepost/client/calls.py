@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
-from urllib.parse import quote
 
 import msgspec
 
@@ -21,7 +20,6 @@ from gatepost.api.lists import (
 )
 from gatepost.api.operations import LISTS_BASE
 from gatepost.api.scanning import (
-    AnalysedMessage,
     BorderMtaData,
     MessageAnalysisRequest,
     MessageAnalysisResult,
@@ -77,11 +75,6 @@ def scan(raw: Raw, envelope: Envelope, retries: Retries) -> Exchange[MessageAnal
 def status(retries: Retries) -> Exchange[SystemStatus]:
     """`POST /v1/admin/status`."""
     return call(Send("POST", "/v1/admin/status"), SystemStatus, retries)
-
-
-def message(ggrid: str, retries: Retries) -> Exchange[AnalysedMessage]:
-    """`GET /v1/messages/{ggrid}`."""
-    return call(Send("GET", f"/v1/messages/{quote(ggrid, safe='')}"), AnalysedMessage, retries)
 
 
 def _read_content(raw: Raw) -> bytes:

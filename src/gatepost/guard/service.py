@@ -219,9 +219,11 @@ class Guard:
 
     async def _purge_forever(self) -> None:
         while True:
-            before = int(self._clock() * 1_000) - self._settings.history.retention * DAY_MILLISECONDS
+            moment = int(self._clock() * 1_000)
+            before = moment - self._settings.history.retention * DAY_MILLISECONDS
             try:
-                deleted = await self._store.purge_messages(before)
+                limits = await self._store.retention_limits("history", moment)
+                deleted = await self._store.purge_messages(before, limits)
             except StorageError as fault:
                 log.warning("history could not be purged", reason=str(fault))
             else:

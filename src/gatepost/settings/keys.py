@@ -6,7 +6,7 @@ names here (`main_worker_count`).
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
@@ -327,13 +327,18 @@ class ServiceProvidersSettings(Section):
     core: CoreSettings = Field(description="the cores")
 
 
+TokenPermission: TypeAlias = Literal["messages.search", "messages.read", "messages.release", "messages.delete"]
+
+
 class StaticApiTokenSettings(Section):
     """One user of the Email Scanning API."""
 
     name: Annotated[str, Field(min_length=1)] = Field(description="name of the user")
     token: Secret = Field(description="the bearer token; 64 hex digits are recommended")
-    permissions: list[Literal["messages.read", "messages.release"]] = Field(
-        [], description="permissions besides submitting mail"
+    permissions: list[TokenPermission] = Field(
+        [],
+        description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release` and"
+        " `messages.delete`, each for the mail of all tenants",
     )
 
 

@@ -1,4 +1,7 @@
-"""The audit trail: every change writes a record in its own transaction, and records are never changed or deleted."""
+"""The audit trail: every change writes a record in its own transaction, and records are never changed or deleted.
+
+The one exception is the erasure of an address, which puts a pseudonym into records that have it (see `privacy`).
+"""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -79,7 +82,7 @@ class AuditStore(Operations):
         keys = yield from find_page(_plan(wanted, before), limit)
         ids = tuple(uid for _, uid in keys.rows)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
-        return AuditPage(tuple(_record(found[uid]) for uid in ids), keys.cursor, keys.reached)
+        return AuditPage(tuple(parse_audit(found[uid]) for uid in ids), keys.cursor, keys.reached)
 
 
 def write_audit(
@@ -131,7 +134,8 @@ def _is_by(actor: str) -> Condition:
     return Condition(condition, (actor, actor, kind, name))
 
 
-def _record(row: Row) -> AuditRecord:
+def parse_audit(row: Row) -> AuditRecord:
+    """The record of a row."""
     uid, time, kind, name, actor_id, action, scope, list_name, count, sample = row
     entries = msgspec.json.decode(sample, type=tuple[str, ...])
     return AuditRecord(uid, time, Actor(kind, name, actor_id), action, scope or None, list_name, count, entries)

@@ -32,7 +32,7 @@ BATCH = 2_000
 
 # Every table but `meta`, which says which schema this is.
 TABLES: dict[str, tuple[str, ...]] = {
-    "tenants": ("uid", "name", "created"),
+    "tenants": ("uid", "name", "created", "history_days", "quarantine_days"),
     "tenant_domains": ("domain", "tenant"),
     "departed": ("tenant",),
     "scopes": ("scope", "directory", "unkeyed"),

@@ -7,12 +7,14 @@ released again. That doubles a message only if the death fell between the next h
 no protocol over SMTP can rule out (RFC 1047).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
 
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import (
     Bulk,
@@ -30,13 +32,17 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.held_search import HeldFilter, normalize_address, plan_search
+from gatepost.store.message_evidence import Evidence, has_evidence
 from gatepost.store.message_search import domain_of, fold
-from gatepost.store.messages import MessageRecord, Release, pack, parse_record, parse_release
-from gatepost.store.paging import ROW_BUDGET, find_page
+from gatepost.store.messages import MessageRecord, Release, parse_record, parse_release
+from gatepost.store.paging import ROW_BUDGET, Keys, find_page
+from gatepost.store.record_packing import pack
 
 MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
 PURGE_BATCH = 500
+# How many records are read for a page where their evidence matters: hostile ones can be long.
+EXAMINED = 200
 
 COLUMNS = (
     *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
@@ -71,9 +77,12 @@ WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) FO
 _DELETE = ("DELETE FROM held_recipients WHERE ggrid = ANY($1)", "DELETE FROM held WHERE ggrid = ANY($1)")
 # A released message stays for as long as its result is stored: the release is a part of that record.
 _OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)
-OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid)))
+OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid))){}
 ORDER BY kept LIMIT $3 FOR UPDATE"""
+_OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
 _OF_TENANT = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
+_REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,
+released_by = coalesce($6, released_by), released_to = coalesce($7, released_to) WHERE ggrid = $1"""
 _NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
 _SIZE = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
 _TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
@@ -125,10 +134,7 @@ class HeldMailStore(Operations):
         )
         if not (yield Write(_INSERT, row)):
             return False
-        addresses = sorted({normalize_address(recipient) for recipient in envelope.recipients})
-        if addresses:
-            rows = [(ggrid, address, domain_of(address)) for address in addresses]
-            yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+        yield from _insert_recipients(ggrid, envelope.recipients)
         return True
 
     @query
@@ -143,13 +149,16 @@ class HeldMailStore(Operations):
         `before` is the `next` of the page before, or the ggrid of the last message on it.
         """
         plan = yield from plan_search(wanted, before)
-        keys = yield from find_page(plan, limit)
+        keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted else limit)
         ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
         found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
+        rows = [_held_message(found[uid]) for uid in ids]
+        if wanted.evidence.wanted:
+            rows, keys = _select_by_evidence(rows, keys, wanted.evidence, limit)
         reached = keys.reached
         if isinstance(reached, str):
             reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
-        return HeldPage(tuple(_held_message(found[uid]) for uid in ids), keys.cursor, reached)
+        return HeldPage(tuple(rows), keys.cursor, reached)
 
     @query
     def held_counts(self, tenant: str | None = None) -> Work[HeldCounts]:
@@ -199,7 +208,7 @@ class HeldMailStore(Operations):
         rows = yield Read(_LOCK, (storable(ggrid.lower()), moment))
         if not rows or owner not in (None, rows[0][1]):
             return False
-        yield from _delete([rows[0][0]])
+        yield from delete_held_rows([rows[0][0]])
         yield from write_audit(moment, by, "quarantine.delete", rows[0][1], count=1, sample=[rows[0][0]])
         return True
 
@@ -209,9 +218,19 @@ class HeldMailStore(Operations):
         scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
         yield from write_audit(now(), by, "quarantine.export", scope, count=1, sample=sample)
 
-    async def purge_held(self, before: int) -> int:
-        """Delete messages that are held since before that time; returns how many."""
-        deleted = await self._repeat(partial(_delete_overdue, before))
+    @change
+    def note_view(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
+        """Write to the audit trail that the text of a message was read over the API."""
+        scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
+        yield from write_audit(now(), by, "quarantine.view", scope, count=1, sample=sample)
+
+    async def purge_held(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
+        """Delete messages that are held since before that time, or since before the time of their own tenant; returns
+        how many."""
+        others = (_OTHER_TENANTS, Many(tuple(tenants))) if tenants else ("", None)
+        deleted = await self._repeat(partial(_delete_overdue, before, *others))
+        for tenant, limit in (tenants or {}).items():
+            deleted += await self._repeat(partial(_delete_overdue, limit, " AND tenant = $4", tenant))
         await self._delete_undecided()
         return deleted
 
@@ -253,16 +272,50 @@ def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
     return message if message and tenant in (None, message.record.envelope.tenant) else None
 
 
+def rewrite_held(mail: HeldMessage, envelope: Envelope, report: Report, release: Release | None = None) -> Work[None]:
+    """Replace envelope and report of held or released mail, as the erasure of an address does."""
+    ggrid, sender = mail.record.ggrid, normalize_address(envelope.sender)
+    subject = fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
+    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
+    detail = pack(envelope, report, mail.record.source)
+    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, detail, *released))
+    yield Write(_DELETE[0], (Many((ggrid,)),))
+    yield from _insert_recipients(ggrid, envelope.recipients)
+
+
+def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
+    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
+    if rows:
+        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+
+
+def _select_by_evidence(
+    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, limit: int
+) -> tuple[list[HeldMessage], Keys]:
+    """Those of the messages that have the evidence, at most `limit`, and where the next page begins. A page on which
+    some were passed over says how far it reached."""
+    chosen: list[HeldMessage] = []
+    for row, key in zip(rows, keys.rows, strict=True):
+        if has_evidence(row.record.envelope, row.record.report, evidence):
+            chosen.append(row)
+            if len(chosen) == limit:
+                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
+    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
+
+
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
     """Delete at most `limit` messages of a deleted tenant."""
-    return (yield from _delete([row[0] for row in (yield Read(_OF_TENANT, (tenant, limit)))]))
+    return (yield from delete_held_rows([row[0] for row in (yield Read(_OF_TENANT, (tenant, limit)))]))
 
 
-def _delete_overdue(before: int) -> Work[int]:
-    return (yield from _delete([row[0] for row in (yield Read(_OVERDUE, (before, now(), PURGE_BATCH)))]))
+def _delete_overdue(before: int, condition: str, value: Many | str | None) -> Work[int]:
+    parameters = (before, now(), PURGE_BATCH, *(() if value is None else (value,)))
+    rows = yield Read(_OVERDUE.format(condition), parameters)
+    return (yield from delete_held_rows([row[0] for row in rows]))
 
 
-def _delete(ggrids: Sequence[str]) -> Work[int]:
+def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
+    """Delete rows; the cores delete the bytes when they clean up."""
     if ggrids:
         for statement in _DELETE:
             yield Write(statement, (Many(tuple(ggrids)),))

@@ -8,6 +8,7 @@ import msgspec
 
 from gatepost.ids import canonical
 from gatepost.store.engine import Read, Work, storable
+from gatepost.store.message_evidence import Evidence
 from gatepost.store.message_search import fold
 from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range
 
@@ -30,7 +31,7 @@ _JOINED = Condition("h.ggrid = r.ggrid", ())
 class HeldFilter(msgspec.Struct, frozen=True):
     """Which held mail to show. A field that is None does not matter. Sender and recipient are an address or a domain,
     `subject` is words that must all occur, `score` the lowest one; `released` shows released messages instead of held
-    ones. Times are `since` <= kept < `until`."""
+    ones. Times are `since` <= kept < `until`. `evidence` is compared with the records themselves."""
 
     tenant: str | None = None
     verdict: str | None = None
@@ -41,6 +42,7 @@ class HeldFilter(msgspec.Struct, frozen=True):
     until: int | None = None
     subject: str | None = None
     score: int | None = None
+    evidence: Evidence = Evidence()
 
 
 def plan_search(wanted: HeldFilter, before: str | None) -> Work[PageQuery]:

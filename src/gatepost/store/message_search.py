@@ -16,9 +16,12 @@ from typing import Literal, TypeAlias
 import apsw
 import msgspec
 
+from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import traffic
 from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, snapshot, storable
+from gatepost.store.message_evidence import Evidence, has_evidence, match_digests
 from gatepost.store.paging import MAX_WORDS, Condition, PageQuery, contains_all, find_page, key_range, parse_time_cursor
+from gatepost.store.record_packing import unpack
 
 MAX_ADDRESS = 254
 MAX_SUBJECT = 250
@@ -26,17 +29,19 @@ MAX_TAGS = 40
 MAX_TESTED_RECIPIENTS = 20
 MAX_RECIPIENTS = 100
 STEP = 500
+# How many records are read for a page where their evidence matters: hostile ones can be long.
+EXAMINED = 100
 
 COLUMNS = (
     *("completed", "id", "tenant", "verdict", "decision"),
-    *("sender_domain", "sender", "subject", "recipients", "tags"),
+    *("sender_domain", "sender", "subject", "recipients", "tags", "evidence"),
 )
 RECIPIENT_COLUMNS = ("address", "completed", "id")
 
-_TYPES = ("bigint", "bigint", "text", "text", "text", "text", "text", "text", "text", "text")
+_TYPES = ("bigint", "bigint", *("text",) * (len(COLUMNS) - 2))
 _UNNEST = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_TYPES, 1))
 _INSERT = Bulk(
-    f"INSERT OR IGNORE INTO message_search ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+    f"INSERT OR IGNORE INTO message_search ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",  # noqa: S608
     f"INSERT INTO message_search ({', '.join(COLUMNS)}) SELECT * FROM unnest({_UNNEST}) ON CONFLICT DO NOTHING",  # noqa: S608
     (),
 )
@@ -70,13 +75,15 @@ _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
 class IndexedTexts(msgspec.Struct, frozen=True):
-    """The texts of a message that filters are compared with. `addresses` are whole, each once."""
+    """The texts of a message that filters are compared with. `addresses` are whole, each once; `evidence` is that of
+    `message_evidence`, None where it has to be looked for in the record."""
 
     sender_domain: str
     sender: str
     subject: str
     recipients: str
     tags: str
+    evidence: str | None
     addresses: tuple[str, ...]
 
 
@@ -84,7 +91,9 @@ class IndexedTexts(msgspec.Struct, frozen=True):
 IndexedMessage: TypeAlias = tuple[int, int, str | None, str, str, IndexedTexts]
 
 
-def index_texts(sender: str, recipients: Sequence[str], subject: str, tags: Sequence[str]) -> IndexedTexts:
+def index_texts(
+    sender: str, recipients: Sequence[str], subject: str, tags: Sequence[str], evidence: str | None = None
+) -> IndexedTexts:
     """Fold and cut the texts of a message."""
     address = fold_address(sender)
     addresses = tuple(dict.fromkeys(map(fold_address, recipients[:MAX_RECIPIENTS])))
@@ -94,6 +103,7 @@ def index_texts(sender: str, recipients: Sequence[str], subject: str, tags: Sequ
         fold(subject[:MAX_SUBJECT]),
         _join_lines(addresses[:MAX_TESTED_RECIPIENTS]),
         _join_lines(tags[:MAX_TAGS]),
+        evidence,
         addresses,
     )
 
@@ -102,6 +112,13 @@ def insert_in_sqlite(connection: apsw.Connection, messages: Sequence[IndexedMess
     """Index messages that SQLite is just writing."""
     insert_rows(connection, "message_search", COLUMNS, [_row(*message) for message in messages])
     insert_rows(connection, "message_recipients", RECIPIENT_COLUMNS, _recipient_rows(messages))
+
+
+def insert(messages: Sequence[IndexedMessage]) -> Work[None]:
+    """Index messages that are stored already; those that are indexed stay as they are."""
+    yield msgspec.structs.replace(_INSERT, rows=[_row(*message) for message in messages])
+    if recipients := _recipient_rows(messages):
+        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=recipients)
 
 
 def delete(messages: Iterable[Row]) -> Work[None]:
@@ -127,10 +144,7 @@ def index_old_messages() -> Work[int]:
         yield Write(_ALL_INDEXED)
         return 0
     messages = [(row[2], row[0], row[3], row[4], row[5], _texts_of(row)) for row in rows]
-    yield msgspec.structs.replace(_INSERT, rows=[_row(*message) for message in messages])
-    recipients = _recipient_rows(messages)
-    if recipients:
-        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=recipients)
+    yield from insert(messages)
     yield from traffic.count([(row[3], row[4], row[5], row[1], row[2], row[10]) for row in rows])
     yield Write(_SET_UNINDEXED, (rows[-1][0] - 1,))
     return len(rows)
@@ -153,8 +167,12 @@ def domain_of(address: str) -> str:
 
 
 def _row(completed: int, uid: int, tenant: str | None, verdict: str, decision: str, texts: IndexedTexts) -> Row:
-    searched = (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags)
-    return (completed, uid, tenant, verdict, decision, *searched)
+    return (completed, uid, tenant, verdict, decision, *searched_texts(texts))
+
+
+def searched_texts(texts: IndexedTexts) -> Row:
+    """The texts in the order of the columns."""
+    return (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags, texts.evidence)
 
 
 def _recipient_rows(messages: Sequence[IndexedMessage]) -> list[Row]:
@@ -178,6 +196,7 @@ COVERED_REACH = 4.0
 _SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
 FROM messages"""
 _SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
+_SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
 _INDEX = "message_search"
 _RECIPIENTS = "message_recipients AS r"
@@ -203,6 +222,7 @@ class MessageFilter(msgspec.Struct, frozen=True):
     decision: str | None = None
     tag: str | None = None
     ggrid: str | None = None
+    evidence: Evidence = Evidence()
 
 
 class MessageSummary(msgspec.Struct, frozen=True):
@@ -214,8 +234,8 @@ class MessageSummary(msgspec.Struct, frozen=True):
     sender: str
     recipients: tuple[str, ...]
     subject: str
-    verdict: str
-    decision: str
+    verdict: Verdict
+    decision: Decision
     score: int
     tags: tuple[str, ...]
     size: int
@@ -245,8 +265,8 @@ class MessageSearch(Operations):
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
         if wanted.ggrid is not None:
             return (yield from _find_by_ggrid(wanted, before))
-        keys = yield from find_page(_plan(wanted, before), limit)
-        ids = tuple(row[1] for row in keys.rows)
+        keys = yield from find_page(_plan(wanted, before), min(limit, EXAMINED) if wanted.evidence.wanted else limit)
+        ids = yield from _select_by_evidence(tuple(row[1] for row in keys.rows), wanted.evidence)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
 
@@ -256,6 +276,15 @@ def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePag
     rows = yield Read(_SELECT_GGRID, (storable((wanted.ggrid or "").strip().lower()),))
     found = (_summary(row) for row in rows) if before is None else ()
     return MessagePage(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
+
+
+def _select_by_evidence(ids: tuple[int, ...], evidence: Evidence) -> Work[tuple[int, ...]]:
+    """Those of the messages whose record has the evidence; digests say so only nearly."""
+    if not ids or not evidence.wanted:
+        return ids
+    details = dict((yield Read(_SELECT_DETAILS, (Many(ids),))))
+    unpacked = ((uid, unpack(details[uid])) for uid in ids if uid in details)
+    return tuple(uid for uid, detail in unpacked if has_evidence(detail.envelope, detail.report, evidence))
 
 
 def _plan(wanted: MessageFilter, before: str | None) -> PageQuery:
@@ -319,6 +348,8 @@ def _tests(wanted: MessageFilter) -> dict[str, Condition]:
         tests["recipients"] = contains_all("recipients", [text])
     if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
         tests["subject"] = contains_all("subject", words)
+    if digests := match_digests(wanted.evidence):
+        tests["evidence"] = digests
     return tests
 
 

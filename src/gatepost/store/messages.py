@@ -1,10 +1,6 @@
-"""Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value.
+"""Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value."""
 
-The packed value is MessagePack, deflated where that pays; its first byte says which.
-"""
-
-import zlib
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +10,23 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store import message_search, traffic
-from gatepost.store.engine import Many, Read, Work, convert_each, in_sqlite, normalize_scope, now, query, storable
+from gatepost.store.engine import (
+    Many,
+    Read,
+    Work,
+    Write,
+    convert_each,
+    in_sqlite,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
+from gatepost.store.message_evidence import index_evidence
 from gatepost.store.message_search import IndexedMessage, IndexedTexts, MessageSearch, index_texts
+from gatepost.store.record_packing import Detail, pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
-PLAIN, DEFLATED = b"\x00", b"\x01"
-# Below this, deflating saves less than a disk sector and costs more than it saves.
-DEFLATE_FROM = 512
 # What the columns for searching hold of hostile strings; the packed value has them whole.
 MAX_TEXT = 1_000
 MAX_RECIPIENTS = 100
@@ -51,13 +57,14 @@ _INSERT = f"""WITH kept AS (
     ON CONFLICT (ggrid) DO NOTHING RETURNING id, completed, tenant, verdict, decision, size
 ), found AS (
     INSERT INTO message_search ({", ".join(message_search.COLUMNS)})
-    SELECT completed, id, tenant, verdict, decision, $15::text, $16::text, $17::text, $18::text, $19::text FROM kept
+    SELECT completed, id, tenant, verdict, decision, $15::text, $16::text, $17::text, $18::text, $19::text,
+    $20::text FROM kept
 ), addressed AS (
-    INSERT INTO message_recipients (address, completed, id) SELECT unnest($20::text[]), completed, id FROM kept
+    INSERT INTO message_recipients (address, completed, id) SELECT unnest($21::text[]), completed, id FROM kept
 ), counted AS (
     {traffic.INSERT_INTO}
-    SELECT whose, $21::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $22::bigint, $22::bigint,
-    {", ".join(f"CASE $23::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
+    SELECT whose, $22::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $23::bigint, $23::bigint,
+    {", ".join(f"CASE $24::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
     FROM kept CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL
     {traffic.ADD_ON_CONFLICT}
 ) SELECT id FROM kept"""  # noqa: S608
@@ -66,6 +73,13 @@ FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id{} ORDER BY
 _DELETE_OLD = """DELETE FROM messages
 WHERE id IN (SELECT id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2)
 RETURNING id, completed, recipients"""
+_DELETE_OLD_OF_TENANT = """DELETE FROM messages
+WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3)
+RETURNING id, completed, recipients"""
+_OLD_IN_ORDER = """SELECT completed, id, tenant FROM message_search
+WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4"""
+_DELETE_IDS = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
+_REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5 WHERE id = $1"
 _DELETE_TENANT = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
 RETURNING id, completed, recipients"""
 
@@ -79,7 +93,8 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class MessageRecord(msgspec.Struct, frozen=True):
-    """One analysis as it is stored. A release is added to it; nothing else ever changes. `source` is that of the scan
+    """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
+    changes. `source` is that of the scan
     request; "" where the record is older than this field."""
 
     ggrid: str
@@ -93,14 +108,6 @@ class MessageRecord(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-class _Detail(msgspec.Struct, frozen=True, omit_defaults=True):
-    envelope: Envelope
-    report: Report
-    source: str = ""
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Detail)
 _json = msgspec.json.Encoder()
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
@@ -129,13 +136,29 @@ class MessageStore(MessageSearch):
             read = Read(_SELECT_RECENT.format(""), (limit,))
         return self._engine.stream(read, partial(convert_each, parse_record), STREAM_BATCH, STREAM_BATCH)
 
-    async def purge_messages(self, before: int) -> int:
-        """Delete results that were completed before that time, and the traffic counts; returns how many results."""
+    async def purge_messages(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
+        """Delete results that were completed before that time, or before the time of their own tenant, and traffic
+        counts older than all of these; returns how many results."""
         await self._repeat(message_search.index_old_messages)
-        deleted = await self._repeat(partial(_delete_old, before))
-        await self._repeat(partial(traffic.delete_old, before, PURGE_BATCH))
+        if not tenants:
+            deleted = await self._repeat(partial(_delete_old, before))
+        else:
+            deleted = await self._purge_except(before, frozenset(tenants))
+            for tenant, limit in tenants.items():
+                deleted += await self._repeat(partial(_delete_old_of_tenant, tenant, limit))
+        await self._repeat(partial(traffic.delete_old, min((before, *(tenants or {}).values())), PURGE_BATCH))
         await self._repeat(partial(traffic.merge_parts, now()))
         return deleted
+
+    async def _purge_except(self, before: int, tenants: frozenset[str]) -> int:
+        """Delete results of all tenants but these. Rows that stay are passed over once, a few at a time."""
+        deleted, after = 0, (-(1 << 62), 0)
+        while True:
+            count, end = await self._engine.change(partial(_delete_except, before, after, tenants))
+            deleted += count
+            if end is None:
+                return deleted
+            after = end
 
 
 def insert_all(connection: apsw.Connection, records: Sequence[MessageRecord]) -> list[MessageRecord]:
@@ -159,6 +182,17 @@ def find_message(ggrid: str) -> Work[MessageRecord | None]:
     return parse_record(*rows[0]) if rows else None
 
 
+def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[None]:
+    """Replace envelope and report of a result, as the erasure of an address does; its index row follows."""
+    record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report)
+    row = dict(zip(COLUMNS, _row(record), strict=True))
+    texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
+    recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
+    yield from message_search.delete([(uid, before.completed, recipients)])
+    yield Write(_REWRITE, (uid, *texts, row["detail"]))
+    yield from message_search.insert([_index_message(uid, record)])
+
+
 def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
     """Delete at most `limit` records of a deleted tenant."""
     rows = yield Read(_DELETE_TENANT, (tenant, limit))
@@ -168,7 +202,7 @@ def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
 
 def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
     """The record of a row."""
-    detail = _unpack(packed)
+    detail = unpack(packed)
     return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report, source=detail.source)
 
 
@@ -177,21 +211,11 @@ def parse_release(time: int, by: str, recipients: str) -> Release:
     return Release(time, by, _strings.decode(recipients))
 
 
-def pack(envelope: Envelope, report: Report, source: str = "") -> bytes:
-    """Envelope, report and source as they are stored in a row."""
-    plain = _encoder.encode(_Detail(envelope, report, source))
-    if len(plain) < DEFLATE_FROM:
-        return PLAIN + plain
-    # Memory level 5: a table that fits what is packed here; filling the usual one takes longer than deflating.
-    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
-    return DEFLATED + deflate.compress(plain) + deflate.flush()
-
-
 def _insert(record: MessageRecord) -> Work[MessageRecord]:
     """Store, index and count one record in PostgreSQL, or return the one that is stored already."""
     row = tuple(storable(value) if isinstance(value, str) else value for value in _row(record))
     texts = _texts(record)
-    indexed = (texts.sender_domain, texts.sender, texts.subject, texts.recipients, texts.tags, Many(texts.addresses))
+    indexed = (*message_search.searched_texts(texts), Many(texts.addresses))
     milliseconds = max(0, record.completed - record.created)
     counted = (traffic.bucket_of(record.completed), milliseconds, traffic.bin_of(milliseconds))
     if (yield Read(_INSERT, (*row, *indexed, *counted))):
@@ -203,6 +227,23 @@ def _delete_old(before: int) -> Work[int]:
     rows = yield Read(_DELETE_OLD, (before, PURGE_BATCH))
     yield from message_search.delete(rows)
     return len(rows)
+
+
+def _delete_old_of_tenant(tenant: str, before: int) -> Work[int]:
+    rows = yield Read(_DELETE_OLD_OF_TENANT, (tenant, before, PURGE_BATCH))
+    yield from message_search.delete(rows)
+    return len(rows)
+
+
+def _delete_except(
+    before: int, after: tuple[int, int], tenants: frozenset[str]
+) -> Work[tuple[int, tuple[int, int] | None]]:
+    """Look at some old results in their order, and delete those of other tenants; returns how many, and the last."""
+    rows = yield Read(_OLD_IN_ORDER, (before, *after, PURGE_BATCH))
+    ids = tuple(uid for _, uid, tenant in rows if tenant not in tenants)
+    deleted = (yield Read(_DELETE_IDS, (Many(ids),))) if ids else ()
+    yield from message_search.delete(deleted)
+    return len(deleted), (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
 
 
 def _insert_chunk(
@@ -235,7 +276,8 @@ def _index_message(uid: int, record: MessageRecord) -> IndexedMessage:
 
 def _texts(record: MessageRecord) -> IndexedTexts:
     envelope, report = record.envelope, record.report
-    return index_texts(envelope.sender, envelope.recipients, report.subject, report.tags)
+    evidence = index_evidence(envelope, report)
+    return index_texts(envelope.sender, envelope.recipients, report.subject, report.tags, evidence)
 
 
 def _count_message(record: MessageRecord) -> CountedMessage:
@@ -264,8 +306,3 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         record.sha256,
         pack(envelope, report, record.source),
     )
-
-
-def _unpack(packed: bytes) -> _Detail:
-    content = memoryview(packed)[1:]
-    return _decoder.decode(content if packed[:1] == PLAIN else zlib.decompress(content, -zlib.MAX_WBITS))

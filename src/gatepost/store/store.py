@@ -14,6 +14,7 @@ from gatepost.store.feedback import FeedbackStore
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
+from gatepost.store.privacy import PrivacyStore
 from gatepost.store.second_factors import KEY_FILE, SecondFactorStore, TotpKey
 from gatepost.store.sessions import SessionStore
 from gatepost.store.sightings import SightingStore
@@ -39,6 +40,7 @@ class Store(
     SignInAttemptStore,
     SessionStore,
     AuditStore,
+    PrivacyStore,
 ):
     """All that is stored. Every operation that changes something returns only when the change survives a kill.
 

@@ -5,6 +5,7 @@ itself, its keys, users and domains; the rows go afterwards in small steps (see 
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -14,10 +15,14 @@ from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import Many, Read, Rollback, Row, Work, Write, change, now, query, snapshot, storable
 from gatepost.store.errors import NameTaken, NotFound
 
+DAY_MILLISECONDS = 86_400_000
+
 _INSERT = "INSERT INTO tenants (uid, name, created) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING"
-_SELECT = "SELECT uid, name, created FROM tenants WHERE uid = $1"
+_SELECT = "SELECT uid, name, created, history_days, quarantine_days FROM tenants WHERE uid = $1"
 _LOCK = _SELECT + " FOR UPDATE"
-_SELECT_ALL = "SELECT uid, name, created FROM tenants ORDER BY name, uid"
+_SELECT_ALL = "SELECT uid, name, created, history_days, quarantine_days FROM tenants ORDER BY name, uid"
+_SET_RETENTION = "UPDATE tenants SET history_days = $2, quarantine_days = $3 WHERE uid = $1"
+_RETENTION = "SELECT uid, history_days, quarantine_days FROM tenants WHERE history_days > 0 OR quarantine_days > 0"
 _EXISTS = "SELECT 1 FROM tenants WHERE uid = $1 FOR KEY SHARE"
 _ALL_DOMAINS = "SELECT tenant, domain FROM tenant_domains ORDER BY domain"
 _DOMAINS = "SELECT tenant, domain FROM tenant_domains WHERE tenant = $1 ORDER BY domain"
@@ -41,12 +46,15 @@ _LOCK_LISTS = "SELECT id FROM lists WHERE scope = $1 ORDER BY id FOR UPDATE"
 
 
 class Tenant(msgspec.Struct, frozen=True):
-    """A customer of the deployment. `uid` is a lower-case UUID; mail to `domains` is theirs."""
+    """A customer of the deployment. `uid` is a lower-case UUID; mail to `domains` is theirs. Results and held mail are
+    deleted after `history_days` and `quarantine_days`; None is what the configuration says."""
 
     uid: str
     name: str
     created: int
     domains: tuple[str, ...] = ()
+    history_days: int | None = None
+    quarantine_days: int | None = None
 
 
 class TenantStore(DeferredDeletes):
@@ -104,6 +112,28 @@ class TenantStore(DeferredDeletes):
         yield from write_audit(now(), by, "tenant.domains", owner, count=len(wanted), sample=wanted)
         return _tenant(rows[0], (yield Read(_DOMAINS, (owner,))))
 
+    @change
+    def set_tenant_retention(
+        self, uid: str, history_days: int | None, quarantine_days: int | None, by: Actor = CLI
+    ) -> Work[Tenant | NotFound]:
+        """Set after how many days results and held mail of a tenant are deleted; None is what the configuration
+        says."""
+        rows = yield Read(_LOCK, (storable(uid.lower()),))
+        if not rows:
+            return NotFound("tenant")
+        owner = rows[0][0]
+        yield Write(_SET_RETENTION, (owner, history_days, quarantine_days))
+        days = [f"history: {history_days or 'default'}", f"quarantine: {quarantine_days or 'default'}"]
+        yield from write_audit(now(), by, "tenant.retention", owner, count=1, sample=days)
+        return _tenant((yield Read(_SELECT, (owner,)))[0], (yield Read(_DOMAINS, (owner,))))
+
+    @query
+    def retention_limits(self, kind: Literal["history", "quarantine"], moment: int) -> Work[dict[str, int]]:
+        """The tenants with a retention of their own, each with the time before which it is over at that moment."""
+        rows = yield Read(_RETENTION)
+        days = {uid: history if kind == "history" else quarantine for uid, history, quarantine in rows}
+        return {uid: moment - count * DAY_MILLISECONDS for uid, count in days.items() if count}
+
     @query
     def tenant_of(self, domain: str) -> Work[str | None]:
         """The uid of the tenant that has this domain (its normal form)."""
@@ -129,5 +159,5 @@ def tenant_exists(uid: str) -> Work[bool]:
 
 
 def _tenant(row: Row, domains: Sequence[Row]) -> Tenant:
-    uid, name, created = row
-    return Tenant(uid, name, created, tuple(domain for _, domain in domains))
+    uid, name, created, history_days, quarantine_days = row
+    return Tenant(uid, name, created, tuple(domain for _, domain in domains), history_days, quarantine_days)

@@ -45,6 +45,7 @@ from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.protocol import Purpose, ViewResult
@@ -252,7 +253,7 @@ class Cleanup:
 
     def __init__(
         self,
-        store: HeldMailStore,
+        store: Store,
         raw: RawStore,
         retention: int,
         clock: Callable[[], float] = time.time,
@@ -273,9 +274,11 @@ class Cleanup:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def purge(self) -> int:
-        """Delete what was held for longer than the retention; return how many."""
-        before = int(self._clock() * 1_000) - self._retention * DAY_MILLISECONDS
-        purged = await self._store.purge_held(before)
+        """Delete what was held for longer than the retention of its tenant or, without one, of the configuration;
+        return how many."""
+        moment = int(self._clock() * 1_000)
+        limits = await self._store.retention_limits("quarantine", moment)
+        purged = await self._store.purge_held(moment - self._retention * DAY_MILLISECONDS, limits)
         self._metrics.count("expired", purged)
         return purged
 

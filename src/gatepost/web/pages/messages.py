@@ -11,6 +11,7 @@ not be able to train the filter of all.
 
 import asyncio
 from collections.abc import Iterator
+from string import hexdigits
 from urllib.parse import urlencode
 
 import msgspec
@@ -27,11 +28,12 @@ from gatepost.report import Line, Report
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.held_mail import HeldMessage
+from gatepost.store.message_evidence import Evidence
 from gatepost.store.message_search import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import parse_period
+from gatepost.web.forms import Form, parse_period
 from gatepost.web.page_responses import download_response, html_response, image_response, redirect
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
@@ -155,6 +157,20 @@ def _parse_filter(request: SignedInRequest) -> MessageFilter | Failure:
         decision=query.text("decision", 40) or None,
         tag=query.text("tag", 200) or None,
         ggrid=query.text("ggrid", 60) or None,
+        evidence=parse_evidence(query),
+    )
+
+
+def parse_evidence(query: Form) -> Evidence:
+    """Return what the messages must have in them; the field for a file takes a name or a SHA-256."""
+    file = query.text("file", 500)
+    is_hash = len(file) == 64 and all(character in hexdigits for character in file)
+    return Evidence(
+        remote_address=query.text("host", 60) or None,
+        link_host=query.text("link", 260) or None,
+        file_name=file if file and not is_hash else None,
+        file_hash=file if is_hash else None,
+        message_id=query.text("message_id", 500) or None,
     )
 
 

@@ -16,7 +16,7 @@ from gatepost.store.held_search import HeldFilter
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_period
 from gatepost.web.page_responses import html_response, redirect
-from gatepost.web.pages.messages import MessageOnRecord, find_message, report_wrong_decision
+from gatepost.web.pages.messages import MessageOnRecord, find_message, parse_evidence, report_wrong_decision
 from gatepost.web.pages.messages import render_message as message_page
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
@@ -155,6 +155,7 @@ def _parse_filter(request: SignedInRequest) -> HeldFilter | Failure:
         since=when.since,
         until=when.until,
         released=query.has("released"),
+        evidence=parse_evidence(query),
     )
 
 

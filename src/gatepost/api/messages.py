@@ -1,0 +1,247 @@
+"""Types of the operations on messages: searching results and held mail, text of held mail, actions on many at once.
+
+Requests refuse unknown fields: a filter that is misspelt would find everything.
+"""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+import msgspec
+
+from gatepost.api.scanning import DateTime, IpAddress, MessageRelease, Uuid
+from gatepost.policy.rules import Decision, Verdict
+
+MAX_BODY = 64 << 10
+MAX_PAGE = 500
+DEFAULT_PAGE = 100
+MAX_ACTIONS = 100
+MAX_ADDRESS = 320
+MAX_SUBJECT = 200
+MAX_TAG = 200
+MAX_HOST = 253
+MAX_NAME = 500
+MESSAGE_CURSOR = r"[0-9]{1,18}\.[0-9]{1,18}"
+HELD_CURSOR = r"([0-9]{1,18}\.)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"
+FILE_HASH = "[0-9a-fA-F]{64}"
+
+_Address = Annotated[str, msgspec.Meta(max_length=MAX_ADDRESS)]
+_Subject = Annotated[str, msgspec.Meta(max_length=MAX_SUBJECT)]
+_Tag = Annotated[str, msgspec.Meta(max_length=MAX_TAG)]
+_Host = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_HOST)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+_Hash = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{FILE_HASH}$"})]
+_Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)]
+_MessageCursor = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{MESSAGE_CURSOR}$"})]
+_HeldCursor = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{HELD_CURSOR}$"})]
+
+_TENANT = msgspec.Meta(description="Only mail of this tenant; without it, of all tenants and of none")
+_SENDER = msgspec.Meta(description="Envelope sender: an address or a domain; an empty text is a bounce")
+_RECIPIENT = msgspec.Meta(description="Envelope recipient: an address or a domain")
+_WORDS = msgspec.Meta(description="Words that must all occur in the subject; the first eight count")
+_REMOTE = msgspec.Meta(description="IP address of the sending host")
+_LINK = msgspec.Meta(description="Host of a link, or a name above it, up to the domain that was registered")
+_FILE_NAME = msgspec.Meta(description="Whole name of a file, attached or inside of another file; case does not matter")
+_FILE_HASH = msgspec.Meta(description="SHA-256 of a file, attached or inside of another file")
+_MESSAGE_ID = msgspec.Meta(description="The Message-ID, with or without angle brackets")
+_LIMIT = msgspec.Meta(description=f"Most messages on the page; {DEFAULT_PAGE} by default")
+_CURSOR = msgspec.Meta(description="The `next` of the page before, with the same filters")
+
+
+class _Request(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """camelCase on the wire; unknown fields are refused, null means absent."""
+
+
+class SearchMessagesRequest(_Request, frozen=True, kw_only=True):
+    """Which results to return; without a filter, all of them."""
+
+    tenant_uid: Annotated[Uuid | None, _TENANT] = None
+    since: Annotated[DateTime | None, msgspec.Meta(description="Completed at this time or later")] = None
+    until: Annotated[DateTime | None, msgspec.Meta(description="Completed before this time")] = None
+    sender: Annotated[
+        _Address | None,
+        msgspec.Meta(
+            description="Envelope sender: an address, a domain, or a part of an address (no dot in it, or `*` around"
+            " it); an empty text is a bounce"
+        ),
+    ] = None
+    recipient: Annotated[
+        _Address | None, msgspec.Meta(description="Envelope recipient, in the same forms as `sender`")
+    ] = None
+    subject: Annotated[_Subject | None, _WORDS] = None
+    verdict: Verdict | None = None
+    decision: Decision | None = None
+    tag: Annotated[_Tag | None, msgspec.Meta(description="A whole tag")] = None
+    ggrid: Annotated[Uuid | None, msgspec.Meta(description="One message; only `tenantUid` counts beside it")] = None
+    remote_address: Annotated[IpAddress | None, _REMOTE] = None
+    link_host: Annotated[_Host | None, _LINK] = None
+    file_name: Annotated[_Name | None, _FILE_NAME] = None
+    file_hash: Annotated[_Hash | None, _FILE_HASH] = None
+    message_id: Annotated[_Name | None, _MESSAGE_ID] = None
+    limit: Annotated[_Limit | None, _LIMIT] = None
+    cursor: Annotated[_MessageCursor | None, _CURSOR] = None
+
+
+class SearchHeldMessagesRequest(_Request, frozen=True, kw_only=True):
+    """Which held mail to return; without a filter, all of it."""
+
+    tenant_uid: Annotated[Uuid | None, _TENANT] = None
+    since: Annotated[DateTime | None, msgspec.Meta(description="Held since this time or later")] = None
+    until: Annotated[DateTime | None, msgspec.Meta(description="Held since before this time")] = None
+    sender: Annotated[_Address | None, _SENDER] = None
+    recipient: Annotated[_Address | None, _RECIPIENT] = None
+    subject: Annotated[_Subject | None, _WORDS] = None
+    verdict: Verdict | None = None
+    remote_address: Annotated[IpAddress | None, _REMOTE] = None
+    link_host: Annotated[_Host | None, _LINK] = None
+    file_name: Annotated[_Name | None, _FILE_NAME] = None
+    file_hash: Annotated[_Hash | None, _FILE_HASH] = None
+    message_id: Annotated[_Name | None, _MESSAGE_ID] = None
+    released: Annotated[bool | None, msgspec.Meta(description="Released messages instead of held ones")] = None
+    limit: Annotated[_Limit | None, _LIMIT] = None
+    cursor: Annotated[_HeldCursor | None, _CURSOR] = None
+
+
+class HeldMessagesRequest(_Request, frozen=True, kw_only=True):
+    """The held messages that an action is for."""
+
+    ggrids: Annotated[
+        tuple[Uuid, ...],
+        msgspec.Meta(min_length=1, max_length=MAX_ACTIONS, description="The same message twice counts once"),
+    ]
+    tenant_uid: Annotated[
+        Uuid | None, msgspec.Meta(description="Messages of other tenants count as not held; without it, any tenant")
+    ] = None
+
+
+class _Wire(msgspec.Struct, frozen=True, rename="camel"):
+    """camelCase on the wire."""
+
+
+class FoundMessage(_Wire, frozen=True):
+    """A result in one line; `getMessage` has all of it. Long lists of recipients are cut after 100."""
+
+    ggrid: Uuid
+    completed: DateTime
+    decision: Decision
+    verdict: Verdict
+    tags: tuple[str, ...]
+    score: Decimal
+    tenant_uid: Uuid | None
+    envelope_from: str
+    envelope_recipients: tuple[str, ...]
+    subject: str
+    size: Annotated[int, msgspec.Meta(description="Bytes of the raw message")]
+
+
+_NEXT = msgspec.Meta(
+    description="The `cursor` of the next page; null after the last one. A page can be short and have one"
+)
+_REACHED = msgspec.Meta(
+    description="How far back messages were looked at, where the work of one call ended before the page was full"
+)
+
+
+class FoundMessages(_Wire, frozen=True):
+    """A page of results, newest first."""
+
+    messages: tuple[FoundMessage, ...]
+    next: Annotated[str | None, _NEXT] = None
+    reached: Annotated[DateTime | None, _REACHED] = None
+
+
+class FoundHeldMessage(_Wire, frozen=True):
+    """Held or released mail in one line."""
+
+    ggrid: Uuid
+    held_since: DateTime
+    state: Annotated[
+        Literal["held", "releasing", "released"], msgspec.Meta(description="`releasing`: the next hop is being asked")
+    ]
+    verdict: Verdict
+    tags: tuple[str, ...]
+    score: Decimal
+    tenant_uid: Uuid | None
+    envelope_from: str
+    envelope_recipients: tuple[str, ...]
+    subject: str
+    size: Annotated[int, msgspec.Meta(description="Bytes of the raw message")]
+    release: MessageRelease | None = None
+
+
+class FoundHeldMessages(_Wire, frozen=True):
+    """A page of held mail, newest first."""
+
+    messages: tuple[FoundHeldMessage, ...]
+    next: Annotated[str | None, _NEXT] = None
+    reached: Annotated[DateTime | None, _REACHED] = None
+
+
+class TextHeader(_Wire, frozen=True):
+    """A header field, decoded."""
+
+    name: str
+    value: str
+
+
+class TextPart(_Wire, frozen=True):
+    """One part of the message."""
+
+    path: str
+    type: str
+    size: int
+    names: tuple[str, ...]
+
+
+class TextPassage(_Wire, frozen=True):
+    """The text of one part, as a reader sees it."""
+
+    where: str
+    visible: str
+    hidden: Annotated[str, msgspec.Meta(description="Text that is there and does not show to the reader")]
+    attached: Annotated[bool, msgspec.Meta(description="It shows only once a file is opened")]
+    more: Annotated[int, msgspec.Meta(description="Characters that were cut off")]
+
+
+class TextLink(_Wire, frozen=True):
+    """One link: what a reader sees of it, and where it leads."""
+
+    shown: str
+    target: str
+    host: str
+    hidden: bool
+
+
+class MessageText(_Wire, frozen=True):
+    """A held message as plain text in which nothing acts: control and formatting characters are written out."""
+
+    ggrid: Uuid
+    headers: tuple[TextHeader, ...]
+    passages: tuple[TextPassage, ...]
+    links: tuple[TextLink, ...]
+    parts: tuple[TextPart, ...]
+    left_out: Annotated[
+        tuple[str, ...], msgspec.Meta(description="What is not shown or could not be read, as sentences")
+    ]
+
+
+class MessageDeletion(_Wire, frozen=True):
+    """A held message that was deleted; its result stays on record."""
+
+    ggrid: Uuid
+    deleted: Annotated[DateTime, msgspec.Meta(description="When it was deleted")]
+
+
+class ActionResult(_Wire, frozen=True, omit_defaults=True):
+    """What became of one message."""
+
+    ggrid: Uuid
+    outcome: Literal["released", "deleted", "failed"]
+    error: Annotated[str, msgspec.Meta(description="The error code that a call for this message alone answers")] = ""
+    message: Annotated[str, msgspec.Meta(description="Why it failed")] = ""
+    release: MessageRelease | None = None
+
+
+class ActionResults(_Wire, frozen=True):
+    """What became of each message, in the order of the request."""
+
+    results: tuple[ActionResult, ...]

@@ -1,0 +1,181 @@
+"""Go through everything that is stored about one address, kind by kind, to export or to erase it.
+
+The audit trail comes last: the steps before write records of their own, which name what they deleted.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gatepost.abby.messages import describe_message
+from gatepost.store.audit import CLI
+from gatepost.store.errors import LastAdministrator
+from gatepost.store.personal_data import Person
+from gatepost.store.privacy import FoundEntry
+from gatepost.store.store import Store
+from gatepost.store.users import User
+from gatepost.textmodel.deployed import FEEDBACK_FOLDER
+from gatepost.times import date_time
+
+KINDS = {
+    "messages": "Results on record",
+    "held": "Held and released mail",
+    "history": "Sender history",
+    "lists": "List entries",
+    "comments": "Comments and authors of list entries",
+    "users": "Users of the web interface",
+    "training": "Mail kept for training",
+    "audit": "Records of the audit trail",
+}
+# How many results are changed in one transaction, for which scans may have to wait.
+CHANGED_TOGETHER = 50
+# Called for every item that is found, with its kind.
+Show: TypeAlias = Callable[[str, Any], object]
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """What to erase beyond the usual: list entries, the user, held mail in which the address is not a recipient.
+    With `pseudonym` "" nothing is changed."""
+
+    pseudonym: str = ""
+    lists: bool = False
+    users: bool = False
+    held: bool = False
+
+
+class Tally(msgspec.Struct):
+    """How much of one kind was found, deleted, changed, and kept as it is."""
+
+    found: int = 0
+    deleted: int = 0
+    changed: int = 0
+    kept: int = 0
+
+
+class PersonalData:
+    """Everything about one address; `tallies` counts it while it is gone through."""
+
+    def __init__(self, store: Store, data: Path, person: Person, choices: Choices, show: Show) -> None:
+        self._store, self._data, self._person, self._choices, self._show = store, data, person, choices, show
+        self.tallies = {kind: Tally() for kind in KINDS}
+
+    @property
+    def _erases(self) -> bool:
+        return bool(self._choices.pseudonym)
+
+    async def go_through(self) -> None:
+        """Find everything, and erase it if that was chosen."""
+        for step in (self._messages, self._held, self._history, self._lists, self._users, self._training, self._audit):
+            await step()
+
+    async def _messages(self) -> None:
+        tally, after = self.tallies["messages"], 0
+        while True:
+            found, end = await self._store.messages_about(self._person, after)
+            for _, record in found:
+                self._add("messages", describe_message(record))
+            for some in (found[at : at + CHANGED_TOGETHER] for at in range(0, len(found), CHANGED_TOGETHER)):
+                if self._erases:
+                    ids = [uid for uid, _ in some]
+                    deleted, changed = await self._store.erase_messages(self._person, ids, self._choices.pseudonym)
+                    tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
+            if end is None:
+                return
+            after = end
+
+    async def _held(self) -> None:
+        tally, after = self.tallies["held"], ""
+        while True:
+            found, end = await self._store.held_about(self._person, after)
+            for mail in found:
+                shown = {"state": mail.state, "heldSince": date_time(mail.kept)}
+                self._add("held", {**shown, "message": describe_message(mail.record)})
+                if self._erases:
+                    fate = await self._store.erase_held(
+                        self._person, mail.record.ggrid, self._choices.pseudonym, CLI, delete=self._choices.held
+                    )
+                    setattr(tally, fate, getattr(tally, fate) + 1)
+            if end is None:
+                return
+            after = end
+
+    async def _history(self) -> None:
+        found = await self._store.history_about(self._person)
+        for each in found:
+            self._add("history", each)
+        if found and self._erases:
+            self.tallies["history"].deleted = await self._store.erase_history(found)
+
+    async def _lists(self) -> None:
+        after: tuple[int, str] | None = (0, "")
+        while after is not None:
+            found, after = await self._store.entries_about(self._person, after)
+            entries = [each for each in found if each.is_entry]
+            noted = [each for each in found if self._person.is_in(f"{each.comment}\n{each.modified_by}")]
+            for each in entries:
+                self._add("lists", each)
+            for each in noted:
+                self._add("comments", each)
+            if self._erases:
+                await self._erase_entries(entries, noted)
+
+    async def _erase_entries(self, entries: list[FoundEntry], noted: list[FoundEntry]) -> None:
+        if not self._choices.lists:
+            self.tallies["lists"].kept += len(entries)
+        else:
+            for each in entries:
+                deleted = await self._store.delete_entries(each.scope, each.list, [each.key], CLI)
+                self.tallies["lists"].deleted += deleted
+        if noted:
+            changed = await self._store.erase_comments(self._person, noted, self._choices.pseudonym)
+            self.tallies["comments"].changed += changed
+
+    async def _users(self) -> None:
+        tally = self.tallies["users"]
+        for user in await self._store.users():
+            if not self._person.is_address(user.name):
+                continue
+            sessions = await self._store.session_traces(user.uid)
+            self._add("users", {"user": user, "sessions": sessions})
+            if self._erases and self._choices.users:
+                deleted = await self._store.delete_user(user.uid, CLI)
+                tally.deleted += isinstance(deleted, User)
+                tally.kept += isinstance(deleted, LastAdministrator)
+            elif self._erases:
+                tally.kept += 1
+
+    async def _training(self) -> None:
+        for file in list_training_mail(self._data, self._person):
+            self._add("training", {"file": str(file)})
+            if self._erases:
+                file.unlink(missing_ok=True)
+                self.tallies["training"].deleted += 1
+
+    async def _audit(self) -> None:
+        async for records in self._audit_pages():
+            for record in records:
+                self._add("audit", record)
+            if records and self._erases:
+                changed = await self._store.erase_audit(self._person, records, self._choices.pseudonym)
+                self.tallies["audit"].changed += changed
+
+    async def _audit_pages(self) -> AsyncIterator[tuple[Any, ...]]:
+        after: int | None = 0
+        while after is not None:
+            records, after = await self._store.audit_about(self._person, after)
+            yield records
+
+    def _add(self, kind: str, item: object) -> None:
+        self.tallies[kind].found += 1
+        self._show(kind, item)
+
+
+def list_training_mail(data: Path, person: Person) -> Iterator[Path]:
+    """The files of mail kept for training in which the address stands as it is; encoded texts are not decoded."""
+    for side in ("ham", "spam"):
+        for file in sorted((data / FEEDBACK_FOLDER / side).glob("*.eml")):
+            raw = file.read_bytes()
+            if person.may_be_in(raw) and person.is_in(raw.decode("utf-8", "replace")):
+                yield file

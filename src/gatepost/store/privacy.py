@@ -1,0 +1,233 @@
+"""Everything that is stored about one address: found and erased step by step, on both engines.
+
+A step reads or changes a few hundred rows in a transaction of its own, so that scans which arrive meanwhile wait for
+milliseconds. Nothing remembers how far an erasure came: a step finds what still has the address, so an erasure that was
+killed is resumed by starting it again, and one that was finished finds nothing more.
+
+A result whose only recipient is the address is deleted. Of others the address goes: it is no recipient any more, and in
+other texts a pseudonym takes its place. Mail that is still held is different, because its bytes have the address too,
+and a release needs the envelope: it is deleted where the address is the only recipient, else only the recipient goes,
+and mail that has the address elsewhere is kept until it is decided, unless the caller wants it deleted.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from gatepost.sender_history import Facet, facet_key
+from gatepost.store import message_search
+from gatepost.store.audit import Actor, AuditRecord, parse_audit, write_audit
+from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.held_mail import HeldMessage, delete_held_rows, find_held, rewrite_held
+from gatepost.store.messages import MessageRecord, Release, parse_record, rewrite_message
+from gatepost.store.personal_data import Person
+from gatepost.store.record_packing import Detail, inflate, unpack
+
+STEP = 300
+ROWS = 5_000
+FACETS = (Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.REDIRECTION)
+
+_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail FROM messages
+WHERE id > $1 ORDER BY id LIMIT $2"""
+_LOCK_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail FROM messages
+WHERE id = ANY($1) ORDER BY id FOR UPDATE"""
+_DELETE_MESSAGES = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
+_HELD = """SELECT ggrid, detail, coalesce(released_to, ''), coalesce(released_by, '') FROM held
+WHERE ggrid > $1 ORDER BY ggrid LIMIT $2"""
+_LOCK_HELD = "SELECT ggrid FROM held WHERE ggrid = $1 FOR UPDATE"
+_SIGHTINGS = "SELECT scope, key, first, last, days, delivered, held FROM sightings WHERE key = ANY($1)"
+_DELETE_SIGHTINGS = "DELETE FROM sightings WHERE scope = $1 AND key = ANY($2)"
+_ENTRIES = """SELECT list_id, key, coalesce(shown, key), comment, modified_by FROM entries
+WHERE (list_id, key) > ($1, $2) ORDER BY list_id, key LIMIT $3"""
+_LISTS = "SELECT id, scope, name FROM lists"
+_SET_COMMENT = "UPDATE entries SET comment = $3, modified_by = $4 WHERE list_id = $1 AND key = $2"
+_SESSIONS = "SELECT created, seen, address, agent FROM sessions WHERE user_uid = $1 ORDER BY created"
+_AUDIT = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample FROM audit
+WHERE id > $1 ORDER BY id LIMIT $2"""
+_SET_AUDIT = "UPDATE audit SET actor_name = $2, sample = $3 WHERE id = $1"
+
+HeldFate: TypeAlias = Literal["deleted", "changed", "kept"]
+
+
+class FoundEntry(msgspec.Struct, frozen=True):
+    """A list entry that has the address: in the entry itself (`is_entry`), or in its comment or author only."""
+
+    list_id: int
+    scope: str | None
+    list: str
+    key: str
+    entry: str
+    comment: str
+    modified_by: str
+    is_entry: bool
+
+
+class SeenSender(msgspec.Struct, frozen=True):
+    """What sender history knows of the address in one scope; `scope` and `key` are digests."""
+
+    scope: int
+    key: int
+    first: int
+    last: int
+    days: int
+    delivered: int
+    held: int
+
+
+class SessionTrace(msgspec.Struct, frozen=True):
+    """From where a user was signed in."""
+
+    created: int
+    seen: int
+    address: str
+    agent: str
+
+
+class PrivacyStore(Operations):
+    """What is stored about a person. Each call looks at some rows, and returns what it found and where to go on, None
+    at the end."""
+
+    @query
+    def messages_about(
+        self, person: Person, after: int = 0
+    ) -> Work[tuple[tuple[tuple[int, MessageRecord], ...], int | None]]:
+        """Results that have the address anywhere, with their row ids."""
+        rows = yield Read(_MESSAGES, (after, STEP))
+        found = tuple((row[0], parse_record(*row[1:])) for row in rows if _has(person, row[6]))
+        return found, rows[-1][0] if len(rows) == STEP else None
+
+    @change
+    def erase_messages(self, person: Person, ids: Sequence[int], pseudonym: str) -> Work[tuple[int, int]]:
+        """Erase the address from these results; returns how many were deleted and how many changed."""
+        rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has(person, row[6])]
+        alone = [row[0] for row in rows if _is_only_recipient(person, row[6])]
+        if alone:
+            yield from message_search.delete((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
+        for row in rows:
+            if row[0] not in alone:
+                yield from rewrite_message(row[0], parse_record(*row[1:]), person.erase_from(unpack(row[6]), pseudonym))
+        return len(alone), len(rows) - len(alone)
+
+    @query
+    def held_about(self, person: Person, after: str = "") -> Work[tuple[tuple[HeldMessage, ...], str | None]]:
+        """Held and released mail that has the address anywhere."""
+        rows = yield Read(_HELD, (after, STEP))
+        found = []
+        for ggrid, detail, released_to, released_by in rows:
+            if _has(person, detail) or person.is_in(f"{released_to}\n{released_by}"):
+                mail = yield from find_held(ggrid, None)
+                found += [mail] if mail else []
+        return tuple(found), rows[-1][0] if len(rows) == STEP else None
+
+    @change
+    def erase_held(
+        self, person: Person, ggrid: str, pseudonym: str, by: Actor, *, delete: bool = False
+    ) -> Work[HeldFate]:
+        """Erase the address from held or released mail. With `delete`, held mail is deleted wherever the address is."""
+        yield Read(_LOCK_HELD, (ggrid,))
+        mail = yield from find_held(ggrid, None)
+        if mail is None or (mail.state == "releasing" and mail.lease >= now()):
+            return "kept"
+        envelope, report, moment = mail.record.envelope, mail.record.report, now()
+        alone = bool(envelope.recipients) and all(map(person.is_address, envelope.recipients))
+        if alone or (delete and mail.state != "released"):
+            yield from delete_held_rows([ggrid])
+            yield from write_audit(moment, by, "quarantine.delete", envelope.tenant, count=1, sample=[ggrid])
+            return "deleted"
+        others = tuple(each for each in envelope.recipients if not person.is_address(each))
+        if mail.state != "released":
+            if len(others) == len(envelope.recipients):
+                return "kept"
+            yield from rewrite_held(mail, msgspec.structs.replace(envelope, recipients=others), report)
+            return "changed"
+        clean = person.erase_from(Detail(envelope, report, mail.record.source), pseudonym)
+        release = mail.release and Release(
+            mail.release.time,
+            person.replace(mail.release.by, pseudonym),
+            tuple(person.replace(each, pseudonym) for each in mail.release.recipients),
+        )
+        yield from rewrite_held(mail, clean.envelope, clean.report, release)
+        return "changed"
+
+    @query
+    def history_about(self, person: Person) -> Work[tuple[SeenSender, ...]]:
+        """What sender history knows of the address, in all scopes."""
+        rows = yield Read(_SIGHTINGS, (Many(_history_keys(person)),))
+        return tuple(SeenSender(*row) for row in rows)
+
+    @change
+    def erase_history(self, found: Sequence[SeenSender]) -> Work[int]:
+        """Forget the address in these scopes; the history of its domain stays."""
+        deleted = 0
+        for scope in sorted({each.scope for each in found}):
+            keys = tuple(sorted(each.key for each in found if each.scope == scope))
+            deleted += yield Write(_DELETE_SIGHTINGS, (scope, Many(keys)))
+        return deleted
+
+    @query
+    def entries_about(
+        self, person: Person, after: tuple[int, str] = (0, "")
+    ) -> Work[tuple[tuple[FoundEntry, ...], tuple[int, str] | None]]:
+        """List entries that have the address, in any scope."""
+        rows = yield Read(_ENTRIES, (*after, ROWS))
+        named = [row for row in rows if person.is_in("\n".join(row[1:]))]
+        lists = {uid: (scope, name) for uid, scope, name in (yield Read(_LISTS))} if named else {}
+        found = (_found_entry(person, row, *lists[row[0]]) for row in named if row[0] in lists)
+        return tuple(found), (rows[-1][0], rows[-1][1]) if len(rows) == ROWS else None
+
+    @change
+    def erase_comments(self, person: Person, entries: Sequence[FoundEntry], pseudonym: str) -> Work[int]:
+        """Put the pseudonym into comments and authors of entries; returns how many entries changed."""
+        changed = 0
+        for each in entries:
+            comment, author = (person.replace(text, pseudonym) for text in (each.comment, each.modified_by))
+            if (comment, author) != (each.comment, each.modified_by):
+                changed += yield Write(_SET_COMMENT, (each.list_id, each.key, comment, author))
+        return changed
+
+    @query
+    def session_traces(self, user_uid: str) -> Work[tuple[SessionTrace, ...]]:
+        """From where a user was signed in."""
+        rows = yield Read(_SESSIONS, (storable(user_uid),))
+        return tuple(SessionTrace(*row) for row in rows)
+
+    @query
+    def audit_about(self, person: Person, after: int = 0) -> Work[tuple[tuple[AuditRecord, ...], int | None]]:
+        """Records of the audit trail that have the address."""
+        rows = yield Read(_AUDIT, (after, ROWS))
+        found = tuple(parse_audit(row) for row in rows if person.is_in(f"{row[3]}\n{row[9]}"))
+        return found, rows[-1][0] if len(rows) == ROWS else None
+
+    @change
+    def erase_audit(self, person: Person, records: Sequence[AuditRecord], pseudonym: str) -> Work[int]:
+        """Put the pseudonym into records of the audit trail; the records stay."""
+        for record in records:
+            sample = msgspec.json.encode([person.replace(text, pseudonym) for text in record.sample]).decode()
+            yield Write(_SET_AUDIT, (record.id, person.replace(record.actor.name, pseudonym), sample))
+        return len(records)
+
+    @change
+    def note_privacy(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:
+        """Write to the audit trail that data of a person were exported or erased, without the address."""
+        yield from write_audit(now(), by, f"privacy.{action}", count=count, sample=[pseudonym] if pseudonym else [])
+
+
+def _has(person: Person, packed: bytes) -> bool:
+    """Whether a packed record has the address."""
+    return person.may_be_in(inflate(packed)) and person.occurs(unpack(packed))
+
+
+def _is_only_recipient(person: Person, packed: bytes) -> bool:
+    recipients = unpack(packed).envelope.recipients
+    return bool(recipients) and all(map(person.is_address, recipients))
+
+
+def _history_keys(person: Person) -> tuple[int, ...]:
+    return tuple(facet_key(facet, person.address) for facet in FACETS)
+
+
+def _found_entry(person: Person, row: Row, scope: str, name: str) -> FoundEntry:
+    list_id, key, shown, comment, author = row
+    is_entry = person.is_in(f"{key}\n{shown}")
+    return FoundEntry(list_id, scope or None, name, key, shown, comment, author, is_entry)

@@ -1,0 +1,404 @@
+"""Searching, reading, releasing and deleting messages over the API: who may, what is refused, what is answered."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from gatepost.abby.app import ApiServices, create_app, create_services
+from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Cores
+from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.scanning.held_mail import Deleted, DeleteOrder, HeldMailOrder, NotHeld, NotSent, ReleaseOrder, ViewOrder
+from gatepost.scanning.spool import Spool
+from gatepost.settings.keys import StaticApiTokenSettings
+from gatepost.store import open_store
+from gatepost.store.audit import AuditFilter
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.view.values import HeaderLine, LinkLine, NotShown, Passage, PictureLine, View
+
+PERMISSIONS: tuple[Any, ...] = ("messages.search", "messages.read", "messages.release", "messages.delete")
+ALL = "aa" * 32
+VIEW = View(
+    headers=(HeaderLine("Subject", "Hi"),),
+    passages=(Passage("1", "html", "visible", "hidden"),),
+    links=(LinkLine("bank.example", "https://evil.example/", "evil.example", "1", "html"),),
+    pictures=(PictureLine(0, "2", "a.png", "png", 10, 1, 1),),
+    left_out=("One part was not read.",),
+)
+
+
+class Holder:
+    """A core that has the bytes of the messages that it is told of."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.answers: dict[str, Any] = {}
+
+    async def carry_out(self, order: HeldMailOrder[Any]) -> Any:
+        if isinstance(answer := self.answers.get(order.ggrid), Down | NotSent | NotShown):
+            return answer
+        if isinstance(order, DeleteOrder):
+            return Deleted() if await self.store.delete_held(order.ggrid, order.by, order.tenant) else NotHeld()
+        if isinstance(order, ReleaseOrder):
+            release = await self.store.mark_released(order.ggrid, ("bob@y.example",), order.by)
+            return msgspec.convert(
+                {"type": "released", "ggrid": order.ggrid, **msgspec.structs.asdict(release)}, type(order).answer
+            )
+        return VIEW if isinstance(order, ViewOrder) else NotHeld()
+
+
+class Api:
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store, self.core = store, Holder(store)
+        self.services: ApiServices = create_services(
+            cores=Cores([]), held_mail_cores=(self.core,), store=store, spool=Spool(folder / "spool")
+        )
+        tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
+        for number, each in enumerate(PERMISSIONS):
+            others: Any = [other for other in PERMISSIONS if other != each]
+            tokens.append(StaticApiTokenSettings(name=f"no {each}", token=f"{number}" * 64, permissions=others))
+        app = create_app(self.services, tokens=tokens)
+        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://abby")
+
+    async def call(self, method: str, path: str, body: Any = None, token: str = ALL, **headers: str) -> httpx.Response:
+        content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        stated = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers}
+        return await self.http.request(method, path, content=content, headers=stated)
+
+    async def search(self, where: str = "messages", **body: Any) -> Any:
+        answer = await self.call("POST", f"/v1/{where}/search", body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def add(self, tenant: str | None = None, completed: int = 1_000, held: bool = True) -> str:
+        report = Report("spam", "quarantine", ("text:lure",), 730, "it adds up", subject="Win a prize")
+        envelope = Envelope("ann@x.example", ("bob@y.example",), tenant=tenant)
+        record = MessageRecord(new_id(), completed - 10, completed, envelope, 9, "ab" * 32, report)
+        await self.store.record_message(record)
+        if held:
+            await self.store.hold(record)
+        return record.ggrid
+
+
+Use = Callable[[Callable[[Api], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def use(tmp_path: Path) -> Use:
+    def used(scenario: Callable[[Api], Awaitable[None]]) -> None:
+        async def run() -> None:
+            store = open_store("sqlite:g.db", tmp_path)
+            api = Api(store, tmp_path)
+            try:
+                await scenario(api)
+            finally:
+                await api.http.aclose()
+                await store.close()
+
+        asyncio.run(run())
+
+    return used
+
+
+def test_each_operation_needs_its_permission(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        ggrid = await api.add()
+        operations: list[tuple[str, str, str, Any]] = [
+            ("messages.search", "POST", "/v1/messages/search", {}),
+            ("messages.search", "POST", "/v1/heldMessages/search", {}),
+            ("messages.read", "GET", f"/v1/messages/{ggrid}", None),
+            ("messages.read", "GET", f"/v1/messages/{ggrid}/text", None),
+            ("messages.release", "POST", f"/v1/messages/{ggrid}/release", None),
+            ("messages.delete", "POST", f"/v1/messages/{ggrid}/delete", None),
+            ("messages.release", "POST", "/v1/heldMessages/release", {"ggrids": [ggrid]}),
+            ("messages.delete", "POST", "/v1/heldMessages/delete", {"ggrids": [ggrid]}),
+        ]
+        for permission, method, path, body in operations:
+            without = str(PERMISSIONS.index(permission)) * 64
+            refused = await api.call(method, path, body, without)
+            assert (refused.status_code, refused.json()["error"]) == (403, "forbidden"), path
+            assert permission in refused.json()["message"]
+            unknown = await api.call(method, path, body, "ff" * 32)
+            assert unknown.status_code == 401, path
+        assert (await api.store.held(ggrid)) is not None
+        for _, method, path, body in operations[:4]:
+            assert (await api.call(method, path, body)).status_code == 200, path
+
+    use(scenario)
+
+
+def test_checks_come_in_their_order(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        unknown, without = {"tenantUid": new_id()}, "0" * 64
+        for token, status, body, headers in (
+            ("ff" * 32, 401, b"{", {"Content-Type": "text/plain"}),
+            (without, 415, b"{", {"Content-Type": "text/plain"}),
+            (without, 413, b" " * 65_537, {}),
+            (without, 400, b"{", {}),
+            (without, 400, {"limit": 0}, {}),
+            (without, 403, unknown, {}),
+            (ALL, 404, unknown, {}),
+        ):
+            answer = await api.call("POST", "/v1/messages/search", body, token, **headers)
+            assert answer.status_code == status, answer.text
+        for path in ("/v1/messages/search", "/v1/heldMessages/search"):
+            answer = await api.call("GET", path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, "POST, OPTIONS")
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"limit": 0}, "limit"),
+        ({"limit": 501}, "limit"),
+        ({"limit": "5"}, "limit"),
+        ({"limit": True}, "limit"),
+        ({"cursor": "1"}, "cursor"),
+        ({"cursor": "1.2\n"}, "cursor"),
+        ({"cursor": f"{10**18}.1"}, "cursor"),
+        ({"cursor": "1.1 OR 1"}, "cursor"),
+        ({"since": "yesterday"}, "since"),
+        ({"until": "2026-13-01T00:00:00Z"}, "until"),
+        ({"sender": 5}, "sender"),
+        ({"sender": "x" * 321}, "sender"),
+        ({"verdict": "bad"}, "verdict"),
+        ({"remoteAddress": "evil.example"}, "remoteAddress"),
+        ({"remoteAddress": "fe80::1%eth0"}, "remoteAddress"),
+        ({"fileHash": "ab"}, "fileHash"),
+        ({"fileHash": "g" * 64}, "fileHash"),
+        ({"linkHost": ""}, "linkHost"),
+        ({"tenantUid": ""}, "tenantUid"),
+        ({"tenantUid": "*"}, "tenantUid"),
+        ({"tenantUID": "0198c5a2-7c11-7d3e-9f00-00000000aa01"}, "tenantUID is not a known field"),
+        ({"recipent": "a@b.example"}, "recipent is not a known field"),
+        (b'{"sender":"a@b.example","sender":null}', "sender twice"),
+        (b"[]", "object"),
+        ([{}] * 5, "object"),
+    ],
+)
+def test_a_wrong_filter_is_refused_and_named(use: Use, body: Any, named: str) -> None:
+    async def scenario(api: Api) -> None:
+        for where in ("messages", "heldMessages"):
+            answer = await api.call("POST", f"/v1/{where}/search", body)
+            assert answer.status_code == 400, answer.text
+            assert all(word in answer.json()["message"] for word in named.split(" ", 1)), answer.text
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"sender": "' OR 1=1 --"},
+        {"sender": "%"},
+        {"recipient": "*"},
+        {"subject": "\0"},
+        {"subject": " ".join(["x"] * 100)},
+        {"subject": "\ud7ff\ue000"},
+        {"linkHost": "a." * 120},
+        {"fileName": "../../etc/passwd"},
+        {"messageId": "<>"},
+        {"since": "9999-12-31T23:59:59Z"},
+        {"until": "0001-01-01T00:00:00Z"},
+    ],
+)
+def test_a_strange_filter_finds_nothing_and_breaks_nothing(use: Use, hostile: dict[str, Any]) -> None:
+    async def scenario(api: Api) -> None:
+        await api.add()
+        for where in ("messages", "heldMessages"):
+            found = await api.search(where, **hostile)
+            assert found["messages"] == [] or hostile == {"recipient": "*"}
+
+    use(scenario)
+
+
+def test_a_tenant_is_a_wall(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        mine, theirs = [(await api.store.create_tenant(name)) for name in ("mine", "theirs")]
+        own, other = await api.add(mine.uid), await api.add(theirs.uid)  # type: ignore[union-attr]
+        uid = mine.uid  # type: ignore[union-attr]
+        for where in ("messages", "heldMessages"):
+            for filters in ({}, {"sender": "ann@x.example"}, {"recipient": "y.example"}, {"subject": "prize"}):
+                found = await api.search(where, tenantUid=uid.upper(), **filters)
+                assert [each["ggrid"] for each in found["messages"]] == [own], (where, filters)
+        assert (await api.search(ggrid=other, tenantUid=uid))["messages"] == []
+        for action in ("release", "delete"):
+            body = {"ggrids": [other], "tenantUid": uid}
+            (result,) = (await api.call("POST", f"/v1/heldMessages/{action}", body)).json()["results"]
+            assert (result["outcome"], result["error"]) == ("failed", "message_not_found")
+        kept = await api.store.held(other)
+        assert kept is not None
+        assert kept.state == "held"
+
+    use(scenario)
+
+
+def test_pages_lose_and_repeat_nothing_while_mail_arrives(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        before = {await api.add(completed=1_000 + number // 3) for number in range(40)}
+        for where in ("messages", "heldMessages"):
+            seen: list[str] = []
+            cursor, pages = None, 0
+            while True:
+                page = await api.search(where, limit=7, **({"cursor": cursor} if cursor else {}))
+                seen += [each["ggrid"] for each in page["messages"]]
+                assert len(page["messages"]) <= 7
+                cursor, pages = page["next"], pages + 1
+                if cursor is None:
+                    break
+                await asyncio.gather(*(api.add(completed=5_000 + pages) for _ in range(3)))
+            assert len(seen) == len(set(seen))
+            assert set(seen) >= before
+            before |= set(seen)
+            before |= {each["ggrid"] for each in (await api.search(limit=500))["messages"]}
+
+    use(scenario)
+
+
+def test_too_many_calls_of_a_token_are_refused(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        ggrid = await api.add()
+        for kind, method, path, body in (
+            ("search", "POST", "/v1/messages/search", {}),
+            ("search", "POST", "/v1/heldMessages/search", {}),
+            ("view", "GET", f"/v1/messages/{ggrid}/text", None),
+            ("bulk action", "POST", "/v1/heldMessages/delete", {"ggrids": [ggrid]}),
+        ):
+            party = CallingParty("token:soar")
+            running: list[Any] = [
+                api.services.limits.begin(kind, party)  # type: ignore[arg-type]
+                for _ in range(LIMITS[kind].per_caller)  # type: ignore[index]
+            ]
+            assert all(isinstance(each, RunningCall) for each in running)
+            answer = await api.call(method, path, body)
+            assert (answer.status_code, answer.json()["error"]) == (429, "rate_limited"), answer.text
+            assert int(answer.headers["retry-after"]) > 0
+            for each in running:
+                each.end()
+            assert (await api.call(method, path, body)).status_code == 200
+            assert api.services.limits.running(kind) == 0  # type: ignore[arg-type]
+
+    use(scenario)
+
+
+def test_text_is_plain_and_on_the_audit_trail(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        ggrid, broken, down, recorded = await api.add(), await api.add(), await api.add(), await api.add(held=False)
+        api.core.answers = {broken: NotShown("it could not be read in time"), down: Down("dead")}
+        text = (await api.call("GET", f"/v1/messages/{ggrid.upper()}/text")).json()
+        assert text["ggrid"] == ggrid
+        assert text["passages"][0] == {
+            "where": "1",
+            "visible": "visible",
+            "hidden": "hidden",
+            "attached": False,
+            "more": 0,
+        }
+        assert text["links"][0]["target"] == "https://evil.example/"
+        assert text["leftOut"] == ["One part was not read."]
+        assert "pictures" not in text
+        for name, status, code in (
+            (broken, 409, "message_not_shown"),
+            (down, 503, "core_unavailable"),
+            (recorded, 404, "message_not_found"),
+            (new_id(), 404, "message_not_found"),
+            ("x", 404, "message_not_found"),
+        ):
+            answer = await api.call("GET", f"/v1/messages/{name}/text")
+            assert (answer.status_code, answer.json()["error"]) == (status, code)
+        trail = await api.store.audit_page(AuditFilter())
+        assert [(each.action, each.actor.label, each.sample) for each in trail.rows] == [
+            ("quarantine.view", "token:soar", (ggrid,))
+        ]
+
+    use(scenario)
+
+
+def test_many_at_once_have_a_result_each(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        first, second, down, unsent, gone = [await api.add() for _ in range(4)] + [new_id()]
+        api.core.answers = {down: Down("dead"), unsent: NotSent("the next hop did not answer")}
+        body = {"ggrids": [first.upper(), down, unsent, gone, first]}
+        results = (await api.call("POST", "/v1/heldMessages/release", body)).json()["results"]
+        assert [(each["ggrid"], each["outcome"], each.get("error")) for each in results] == [
+            (first, "released", None),
+            (down, "failed", "core_unavailable"),
+            (unsent, "failed", "delivery_failed"),
+            (gone, "failed", "message_not_found"),
+        ]
+        assert results[0]["release"]["releasedBy"] == "token:soar"
+        again = (await api.call("POST", "/v1/heldMessages/release", {"ggrids": [first]})).json()["results"]
+        assert again == results[:1]
+
+        answer = (await api.call("POST", "/v1/heldMessages/delete", {"ggrids": [second, first, down]})).json()
+        assert [each["outcome"] for each in answer["results"]] == ["deleted", "failed", "failed"]
+        assert (await api.call("POST", f"/v1/messages/{second}/delete")).status_code == 404
+        assert (await api.call("GET", f"/v1/messages/{second}")).status_code == 200
+        third = await api.add()
+        deleted = await api.call("POST", f"/v1/messages/{third}/delete")
+        assert deleted.json()["ggrid"] == third
+        actions = [each.action for each in (await api.store.audit_page(AuditFilter())).rows]
+        assert actions == ["quarantine.delete", "quarantine.delete", "quarantine.release"]
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"ggrids": []},
+        {"ggrids": "x"},
+        {"ggrids": ["x"]},
+        {"ggrids": [5]},
+        {"ggrids": [new_id()] * 101},
+        {"ggrids": [new_id()], "all": True},
+        {"ggrids": [new_id()], "tenantUid": "*"},
+    ],
+)
+def test_wrong_bulk_calls_change_nothing(use: Use, body: Any) -> None:
+    async def scenario(api: Api) -> None:
+        for action in ("release", "delete"):
+            answer = await api.call("POST", f"/v1/heldMessages/{action}", body)
+            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request"), answer.text
+
+    use(scenario)
+
+
+def test_what_a_search_answers(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        ggrid = await api.add()
+        (found,) = (await api.search(verdict="spam", decision="quarantine", tag="text:lure"))["messages"]
+        assert found == {
+            "ggrid": ggrid,
+            "completed": "1970-01-01T00:00:01.000Z",
+            "decision": "quarantine",
+            "verdict": "spam",
+            "tags": ["text:lure"],
+            "score": 7.3,
+            "tenantUid": None,
+            "envelopeFrom": "ann@x.example",
+            "envelopeRecipients": ["bob@y.example"],
+            "subject": "Win a prize",
+            "size": 9,
+        }
+        assert (await api.search(tag="text"))["messages"] == []
+        (held,) = (await api.search("heldMessages"))["messages"]
+        assert (held["ggrid"], held["state"], held["release"]) == (ggrid, "held", None)
+        assert (await api.search("heldMessages", released=True))["messages"] == []
+        await api.call("POST", f"/v1/messages/{ggrid}/release")
+        (held,) = (await api.search("heldMessages", released=True))["messages"]
+        assert held["release"]["recipients"] == ["bob@y.example"]
+
+    use(scenario)

@@ -1,0 +1,272 @@
+"""Finding and erasing an address, on both engines."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.subjects import Subject
+from gatepost.mail.message import Envelope
+from gatepost.report import Line
+from gatepost.sender_history import Facet, facet_key
+from gatepost.store import privacy
+from gatepost.store.audit import CLI, Actor, AuditFilter
+from gatepost.store.engine import Write
+from gatepost.store.entries import NewEntry
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.message_search import MessageFilter
+from gatepost.store.messages import MessageRecord
+from gatepost.store.personal_data import Person, new_pseudonym
+from gatepost.store.privacy import FoundEntry
+from gatepost.store.sightings import SightingBatch
+from gatepost.store.store import Store
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+ANN = Person("Ann@Example.ORG")
+BY = Actor("user", "ann@example.org", new_id())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ann@example.org", True),
+        ("<Ann@EXAMPLE.org>", True),
+        ("Mail from ann@example.org.", True),
+        ("mailto:ann@example.org?subject=x", True),
+        ("https://x.example/?e=ann%40example.org&y", True),
+        ("https://x.example/?e=ann@example.org", True),
+        ("bounce+ann=example.org@list.example", True),
+        ("'ann@example.org'", True),
+        ("joann@example.org", False),
+        ("x.ann@example.org", False),
+        ("x+ann@example.org", False),
+        ("ann+tag@example.org", False),
+        ("ann@example.org.evil.example", False),
+        ("ann@example.orgs", False),
+        ("ann@sub.example.org", False),
+        ("ann at example.org", False),
+        ("", False),
+    ],
+)
+def test_where_an_address_is(text: str, found: bool) -> None:
+    assert ANN.is_in(text) is found
+    replaced = ANN.replace(text, "erased-1@erased.invalid")
+    assert (replaced != text) is found
+    assert not ANN.is_in(replaced)
+
+
+def test_an_address_of_another_script() -> None:
+    person = Person("jürgen@bücher.example")
+    assert person.address == "jürgen@xn--bcher-kva.example"
+    assert person.is_in("von JÜRGEN@bücher.example")
+    assert person.is_in("jürgen@xn--bcher-kva.example")
+    assert person.may_be_in("x jürgen".encode())
+
+
+@pytest.mark.parametrize("text", ["", "ann", "@example.org", "ann@", "a nn@example.org", "a" * 600 + "@example.org"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match="not an address"):
+        Person(text)
+
+
+def mail(
+    base: MessageRecord, sender: str, *recipients: str, shown: str = "", tenant: str | None = None
+) -> MessageRecord:
+    line = Line("sender:x", "t", "From", {"shown": shown or "nobody"}, 0, 0, "clean")
+    report = msgspec.structs.replace(
+        base.report,
+        lines=(line,),
+        subjects=(Subject("from", sender, "From"),),
+        senders=(sender,),
+        subject=f"To {shown}",
+    )
+    return msgspec.structs.replace(base, ggrid=new_id(), envelope=Envelope(sender, recipients), report=report)
+
+
+async def erase_results(store: Store) -> tuple[int, int]:
+    after: int | None = 0
+    deleted = changed = 0
+    while after is not None:
+        found, after = await store.messages_about(ANN, after)
+        if found:
+            done = await store.erase_messages(ANN, [uid for uid, _ in found], "erased-1@erased.invalid")
+            deleted, changed = deleted + done[0], changed + done[1]
+    return deleted, changed
+
+
+def test_results(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privacy, "STEP", 2)
+
+    async def scenario(store: Store) -> None:
+        base = new_record()
+        alone = mail(base, "bob@x.example", "ann@example.org")
+        shared = mail(base, "bob@x.example", "Ann@example.org", "carol@x.example")
+        sent = mail(base, "ann@example.org", "carol@x.example")
+        named = mail(base, "bob@x.example", "carol@x.example", shown="ann@example.org")
+        other = mail(base, "bob@x.example", "joann@example.org", shown="joann@example.org")
+        for record in (alone, shared, sent, named, other):
+            await store.record_message(record)
+        assert await erase_results(store) == (1, 3)
+        assert await erase_results(store) == (0, 0)
+
+        assert await store.message(alone.ggrid) is None
+        kept = await store.message(shared.ggrid)
+        assert kept is not None
+        assert kept.envelope == Envelope("bob@x.example", ("carol@x.example",))
+        assert (kept.sha256, kept.size, kept.completed) == (shared.sha256, shared.size, shared.completed)
+        kept = await store.message(sent.ggrid)
+        assert kept is not None
+        assert kept.envelope.sender == kept.report.senders[0] == "erased-1@erased.invalid"
+        kept = await store.message(named.ggrid)
+        assert kept is not None
+        assert kept.report.lines[0].facts == {"shown": "erased-1@erased.invalid"}
+        assert await store.message(other.ggrid) == other
+
+        for wanted in (MessageFilter(recipient="ann@example.org"), MessageFilter(sender="ann@example.org")):
+            assert (await store.search_messages(wanted)).rows == ()
+        found = (await store.search_messages(MessageFilter(recipient="carol@x.example"))).rows
+        assert {row.ggrid for row in found} == {shared.ggrid, sent.ggrid, named.ggrid}
+        found = (await store.search_messages(MessageFilter(sender="erased.invalid"))).rows
+        assert [row.ggrid for row in found] == [sent.ggrid]
+        assert len((await store.search_messages(MessageFilter())).rows) == 4
+
+    use(scenario)
+
+
+def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privacy, "STEP", 2)
+
+    async def scenario(store: Store) -> None:
+        base = new_record()
+        held = {
+            "alone": mail(base, "bob@x.example", "ann@example.org"),
+            "shared": mail(base, "bob@x.example", "ann@example.org", "carol@x.example"),
+            "sent": mail(base, "ann@example.org", "carol@x.example"),
+            "released": mail(base, "ann@example.org", "carol@x.example"),
+            "leased": mail(base, "bob@x.example", "ann@example.org"),
+            "other": mail(base, "bob@x.example", "carol@x.example"),
+        }
+        for record in held.values():
+            await store.hold(record)
+        await store.mark_released(held["released"].ggrid, ("ann@example.org",), BY)
+        assert await store.claim_release(held["leased"].ggrid, "other process", 0, 1 << 50)
+        names = {record.ggrid: name for name, record in held.items()}
+
+        async def go(*, delete: bool = False) -> dict[str, str]:
+            after: str | None = ""
+            fates: dict[str, str] = {}
+            while after is not None:
+                found, after = await store.held_about(ANN, after)
+                for each in found:
+                    ggrid = each.record.ggrid
+                    fates[names[ggrid]] = await store.erase_held(
+                        ANN, ggrid, "erased-1@erased.invalid", CLI, delete=delete
+                    )
+            return fates
+
+        fates = await go()
+        assert fates == {
+            "alone": "deleted",
+            "shared": "changed",
+            "sent": "kept",
+            "released": "changed",
+            "leased": "kept",
+        }
+        assert await go() == {"sent": "kept", "leased": "kept"}
+        assert await store.held(held["alone"].ggrid) is None
+        shared = await store.held(held["shared"].ggrid)
+        assert shared is not None
+        assert shared.record.envelope.recipients == ("carol@x.example",)
+        released = await store.held(held["released"].ggrid)
+        assert released is not None
+        assert released.release is not None
+        assert (released.release.by, released.release.recipients) == (
+            "user:erased-1@erased.invalid",
+            ("erased-1@erased.invalid",),
+        )
+        rows = (await store.search_held(HeldFilter(recipient="ann@example.org"))).rows
+        assert [names[row.record.ggrid] for row in rows] == ["leased"]
+        rows = (await store.search_held(HeldFilter(recipient="carol@x.example"))).rows
+        assert {names[row.record.ggrid] for row in rows} == {"shared", "sent", "other"}
+        assert await go(delete=True) == {"sent": "deleted", "leased": "kept"}
+
+    use(scenario)
+
+
+def test_history_lists_and_audit(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privacy, "ROWS", 2)
+
+    async def scenario(store: Store) -> None:
+        address, domain = (
+            facet_key(Facet.PROVEN_ADDRESS, "ann@example.org"),
+            facet_key(Facet.PROVEN_DOMAIN, "example.org"),
+        )
+        tenant = new_id()
+        batches = [SightingBatch(owner, 100, {address: 2, domain: 2}) for owner in (None, tenant)]
+        await store.record_sightings(batches)
+        history = await store.history_about(ANN)
+        assert len(history) == 2
+        assert await store.erase_history(history) == 2
+        assert await store.history_about(ANN) == ()
+        assert await store.count_sightings(tenant) == 1
+
+        senders, people = BY_NAME["blocked-senders"], BY_NAME["blocked-urls"]
+        await store.add_entries(None, senders, [NewEntry("ann@example.org", "ann@example.org", "x")], BY)
+        await store.add_entries(
+            None, senders, [NewEntry("z@example.org", "z@example.org", "as Ann@example.org said")], CLI
+        )
+        await store.add_entries(None, people, [NewEntry("evil.example", "evil.example", "plain")], CLI)
+        found: list[FoundEntry] = []
+        after: tuple[int, str] | None = (0, "")
+        while after is not None:
+            some, after = await store.entries_about(ANN, after)
+            found += some
+        assert [(each.entry, each.is_entry) for each in found] == [("ann@example.org", True), ("z@example.org", False)]
+        assert await store.erase_comments(ANN, found, "erased-1@erased.invalid") == 2
+        assert await store.delete_entries(None, "blocked-senders", ["ann@example.org"], CLI) == 1
+
+        before = (await store.audit_page(AuditFilter())).rows
+        after_id: int | None = 0
+        changed = 0
+        while after_id is not None:
+            records, after_id = await store.audit_about(ANN, after_id)
+            changed += await store.erase_audit(ANN, records, "erased-1@erased.invalid")
+        assert changed == 2
+        trail = (await store.audit_page(AuditFilter())).rows
+        assert [(row.id, row.time, row.action, row.count) for row in trail] == [
+            (row.id, row.time, row.action, row.count) for row in before
+        ]
+        assert "ann@example.org" not in repr(trail)
+        assert trail[-1].actor.name == trail[-1].sample[0] == "erased-1@erased.invalid"
+        assert trail[-1].actor.id == BY.id
+
+    use(scenario)
+
+
+def test_the_audit_trail_takes_no_other_change(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        await store.create_tenant("x")
+        for statement in (
+            "UPDATE audit SET actor_name = 'mallory'",
+            "UPDATE audit SET sample = '[\"erased-1\"]', time = 5",
+            "UPDATE audit SET sample = '[\"erased-1\"]', action = 'nothing'",
+            "DELETE FROM audit",
+        ):
+
+            def work(statement: str = statement):  # type: ignore[no-untyped-def]
+                yield Write(statement)
+
+            with pytest.raises(Exception, match="only grows"):
+                await store._engine.change(work)
+
+    use(scenario)
+
+
+def test_pseudonyms_say_nothing() -> None:
+    one, other = new_pseudonym(), new_pseudonym()
+    assert one != other
+    assert one.startswith("erased-")
+    assert one.endswith("@erased.invalid")
