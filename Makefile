@@ -9,7 +9,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint format docs check lock bench fuzz sanitize screenshots wheel clean
+.PHONY: help serve test lint format docs site check lock bench fuzz sanitize screenshots wheel clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,13 +33,16 @@ docs: $(VENV)/dev.ready ## Generate the reference pages and the list of licences
 	$(BIN)/python -m tools.reference docs/reference
 	$(BIN)/python -m tools.licences requirements/run.txt docs/licences.md
 
+site: $(VENV)/dev.ready ## Build the documentation site into build/site
+	@$(BIN)/python -m tools.site build/site
+
 check: $(VENV)/dev.ready ## Write the skeleton of a new check (NAME=area/module.trick, ARGS='--title "…" --strength')
 	@$(BIN)/python tools/new_check.py "$(NAME)" $(ARGS)
 
 lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
 	echo uv | $(COMPILE) - -o requirements/uv.txt
 	$(COMPILE) pyproject.toml --group build -o requirements/run.txt
-	$(COMPILE) pyproject.toml --group build --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --group build --group dev --group site -c requirements/run.txt -o requirements/dev.txt
 
 bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
