@@ -163,9 +163,11 @@ def test_search_finds_a_page_without_asking_anyone_else(page: Page, address: str
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{address}/index.html")
+    dialog = page.locator("dialog[aria-label=Search]")
+    dialog.wait_for(state="attached")
     page.keyboard.press("Control+k")
-    page.locator("dialog[aria-label=Search]").wait_for()
+    dialog.wait_for()
     page.keyboard.type("maxThrottleDelay")
-    page.locator("dialog[aria-label=Search] a[href*='reference/configuration.html']").first.wait_for()
+    dialog.locator("a[href*='reference/configuration.html']").first.wait_for()
     assert asked
     assert not [url for url in asked if not url.startswith((address, "data:", "about:", "blob:"))]

@@ -16,6 +16,7 @@ from gatepost.cli import (
     scan,
     storage,
     tenants,
+    upgrade,
     users,
 )
 from gatepost.cli.serve import abby, guard, serve
@@ -59,5 +60,6 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(model.app, name="model")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(storage.app, name="storage")
+app.add_typer(upgrade.app, name="upgrade")
 app.command("backup")(storage.backup)
 app.command("restore")(storage.restore)
