@@ -34,6 +34,8 @@ FOREIGN_SHIM = "https://unpkg.com/iframe-worker/shim"
 LOCAL_SHIM = "assets/javascripts/file-worker.js"
 
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
+# "```master.cf before": the second word is for tests, and no highlighter takes it.
+_LABELLED = re.compile(r"^```\S+ .+$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -69,7 +71,7 @@ def rewrite_links(text: str, source: PurePosixPath, pages: dict[PurePosixPath, P
             raise SiteError(f"{source} links to {target}, which does not exist")
         return title
 
-    blocks = _FENCE.split(text)
+    blocks = _FENCE.split(_LABELLED.sub("```text", text))
     return "".join(block if at % 2 else _LINK.sub(replace, block) for at, block in enumerate(blocks))
 
 

@@ -74,7 +74,7 @@ def _check_schema(state: SchemaState, url: str) -> DoctorRow:
 
 
 def _check_room(state: SchemaState, url: str, data: DataFolder) -> DoctorRow:
-    size = f"{state.size / _MEGABYTE:,.0f} MB"
+    size = f"{state.size / _MEGABYTE:,.1f} MB"
     if not state.needs_upgrade:
         return DoctorRow("space", "ok", f"the database has {size}; nothing is upgraded")
     if not url.startswith("sqlite:"):
