@@ -9,7 +9,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint format docs site check lock bench fuzz sanitize screenshots wheel clean
+.PHONY: help serve test lint format docs site check lock bench fuzz sanitize screenshots wheel sdist clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ screenshots: $(VENV)/dev.ready ## Take every page in light and dark into build/s
 
 wheel: $(VENV)/dev.ready ## Build the wheel into dist/
 	$(BIN)/uv build --wheel --no-build-isolation -o dist
+
+sdist: $(VENV)/dev.ready ## Build the source distribution into dist/
+	$(BIN)/uv build --sdist --no-build-isolation -o dist
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist src/gatepost/_speedups.*.so .mypy_cache .ruff_cache .hypothesis

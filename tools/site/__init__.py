@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
 INDEX = PurePosixPath("docs/README.md")
 # Pages outside of docs/, by their name on the site. The README is a short form of the page about the first start.
 OUTSIDE = {
@@ -32,6 +33,8 @@ REST = "More pages"
 # What Zensical's offline search fetches from elsewhere, and our own file in its place (`file-worker.js`).
 FOREIGN_SHIM = "https://unpkg.com/iframe-worker/shim"
 LOCAL_SHIM = "assets/javascripts/file-worker.js"
+# Our own files on the site.
+ASSETS = {"file-worker.js": LOCAL_SHIM, "site.css": "assets/stylesheets/site.css"}
 
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 # "```master.cf before": the second word is for tests, and no highlighter takes it.
@@ -117,11 +120,12 @@ def stage(folder: Path) -> None:
             goal.write_text(rewrite_links((ROOT / source).read_text("utf-8"), source, pages), "utf-8")
         else:
             shutil.copyfile(ROOT / source, goal)
-    shim = folder / "pages" / LOCAL_SHIM
-    shim.parent.mkdir(parents=True)
-    shutil.copyfile(ROOT / "tools" / "file-worker.js", shim)
+    for name, place in ASSETS.items():
+        goal = folder / "pages" / place
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(HERE / name, goal)
     navigation = read_navigation((ROOT / INDEX).read_text("utf-8"), pages)
-    settings = (ROOT / "tools" / "site.toml").read_text("utf-8")
+    settings = (HERE / "settings.toml").read_text("utf-8")
     (folder / "zensical.toml").write_text(settings.replace("[project]\n", f"[project]\n{_as_toml(navigation)}", 1))
 
 
@@ -165,10 +169,3 @@ def build(target: Path) -> str:
     (work / "site").rename(target)
     shutil.rmtree(work)
     return said
-
-
-if __name__ == "__main__":
-    try:
-        print(build(Path(sys.argv[1]).absolute()).strip())
-    except SiteError as fault:
-        sys.exit(str(fault))
