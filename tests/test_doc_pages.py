@@ -224,3 +224,19 @@ def test_the_compose_file_runs_the_image_without_rights() -> None:
     build = service["build"]
     folder = ROOT / "contrib/container" / build["context"]
     assert (folder / build["dockerfile"]).samefile(ROOT / "contrib/container/Containerfile")
+
+
+def test_every_text_of_the_start_errors_is_one_of_ours() -> None:
+    """Texts on the page, cut at what varies, stand in the source; literals that are continued on a line count as one."""
+    page = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+    table = page.split("## The service does not start")[1].split("## SMTP replies")[0]
+    sources = " ".join(path.read_text("utf-8") for path in (ROOT / "src" / "gatepost").rglob("*.py"))
+    joined = re.sub(r'"\s*f?"', "", sources)
+    texts = [
+        text for row in re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE) for text in re.findall(r"`([^`]+)`", row)
+    ]
+    assert len(texts) > 20
+    for text in texts:
+        for piece in re.split(r"…|;|\d+|serviceProviders |Gatepost cannot listen on|the file ", text):
+            wanted = piece.strip(" ;:()?.")
+            assert len(wanted) < 6 or wanted in joined, text

@@ -4,15 +4,19 @@ All `sh` and `python` blocks of a page run in their order in one folder, in one 
 where their language is installed.
 """
 
+import json
 import os
+import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 from bench.ports import free_ports
 from bench.processes import await_output
@@ -127,3 +131,63 @@ def test_a_program_ends_with_an_error_where_the_token_is_wrong(
     ended = run([*program, name], service, folder, GOCACHE=str(service.data.parent / "go"), **extra)
     assert ended.returncode != 0
     assert "unauthorized" in ended.stdout + ended.stderr
+
+
+ENVELOPE = {"envelopeFrom": "a@example.org", "envelopeRecipients": ["b@example.com"]}
+TOO_MANY = {**ENVELOPE, "envelopeRecipients": ["b@example.com"] * 1001}
+MAIL = ("m.eml", b"From: a@example.org\r\n\r\nHello\r\n", "message/rfc822")
+
+
+def parameters(envelope: dict[str, object], **more: object) -> tuple[None, str, str]:
+    return (None, json.dumps({"borderMtaData": envelope, **more}), "application/json")
+
+
+SCANS = {
+    "part `parameters`": [("parameters", parameters(ENVELOPE, extra="x" * (1 << 20))), ("email", MAIL)],
+    "parts in the body": [("parameters", parameters(ENVELOPE)), ("email", MAIL), *[("more", MAIL)] * 99],
+    "`envelopeRecipients`": [("parameters", parameters(TOO_MANY)), ("email", MAIL)],
+}
+CHANGES = {
+    "request body of the List API": [{"entry": "a.example", "comment": "x" * (8 << 20)}],
+    "entries in one List API call": [{"entry": f"{number}.example"} for number in range(501)],
+    "length of an entry; of a comment": [{"entry": "a" * 1001}],
+}
+
+
+def assert_documented(row: str, answer: httpx.Response) -> None:
+    """The page's row has the status and the code that came."""
+    page = (ROOT / "docs" / "integrating.md").read_text("utf-8")
+    found = re.search(rf"^\| {re.escape(row)} \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
+    assert found, row
+    assert found[1].startswith(str(answer.status_code))
+    assert f"`{answer.json()['error']}`" in found[1]
+
+
+@pytest.fixture(scope="module")
+def http(service: Service) -> Iterator[httpx.Client]:
+    trusted = ssl.create_default_context(cafile=str(service.data / "tls/certificate.pem"))
+    with httpx.Client(
+        base_url=f"https://127.0.0.1:{service.port}", verify=trusted, trust_env=False, timeout=60
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize("row", SCANS)
+def test_a_scan_over_a_limit_is_answered_as_the_page_says(row: str, service: Service, http: httpx.Client) -> None:
+    token = {"Authorization": f"Bearer {(service.data / 'token').read_text().strip()}"}
+    assert_documented(row, http.post("/v1/messageQueue/submitEmail", files=SCANS[row], headers=token))
+
+
+def test_list_calls_over_a_limit_are_answered_as_the_page_says(service: Service, http: httpx.Client) -> None:
+    made = [sys.executable, "-m", "gatepost", "apikey", "create", "limits", "--data", str(service.data)]
+    key = {"Authorization": f"apikey {subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()}"}
+    for row, entries in CHANGES.items():
+        body = {"listName": "blocked-senders", "entries": entries}
+        assert_documented(row, http.post("/api/public/lists/v1/addEntries", json=body, headers=key))
+    comment = {"listName": "blocked-senders", "entries": [{"entry": "a.example", "comment": "x" * 1001}]}
+    answer = http.post("/api/public/lists/v1/addEntries", json=comment, headers=key)
+    assert_documented("length of an entry; of a comment", answer)
+
+
+def test_a_head_over_its_limit_is_answered_as_the_page_says(http: httpx.Client) -> None:
+    assert_documented("header section of a request", http.post("/v1/admin/status", headers={"X": "x" * 600_000}))
