@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -138,11 +138,11 @@ TOO_MANY = {**ENVELOPE, "envelopeRecipients": ["b@example.com"] * 1001}
 MAIL = ("m.eml", b"From: a@example.org\r\n\r\nHello\r\n", "message/rfc822")
 
 
-def parameters(envelope: dict[str, object], **more: object) -> tuple[None, str, str]:
+def parameters(envelope: Any, **more: object) -> tuple[None, str, str]:
     return (None, json.dumps({"borderMtaData": envelope, **more}), "application/json")
 
 
-SCANS = {
+SCANS: dict[str, Any] = {
     "part `parameters`": [("parameters", parameters(ENVELOPE, extra="x" * (1 << 20))), ("email", MAIL)],
     "parts in the body": [("parameters", parameters(ENVELOPE)), ("email", MAIL), *[("more", MAIL)] * 99],
     "`envelopeRecipients`": [("parameters", parameters(TOO_MANY)), ("email", MAIL)],
