@@ -9,7 +9,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint format docs check lock bench fuzz sanitize screenshots wheel clean
+.PHONY: help serve test lint format docs site check lock bench fuzz sanitize screenshots wheel sdist clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,13 +33,16 @@ docs: $(VENV)/dev.ready ## Generate the reference pages and the list of licences
 	$(BIN)/python -m tools.reference docs/reference
 	$(BIN)/python -m tools.licences requirements/run.txt docs/licences.md
 
+site: $(VENV)/dev.ready ## Build the documentation site into build/site
+	@$(BIN)/python -m tools.site build/site
+
 check: $(VENV)/dev.ready ## Write the skeleton of a new check (NAME=area/module.trick, ARGS='--title "…" --strength')
 	@$(BIN)/python tools/new_check.py "$(NAME)" $(ARGS)
 
 lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
 	echo uv | $(COMPILE) - -o requirements/uv.txt
 	$(COMPILE) pyproject.toml --group build -o requirements/run.txt
-	$(COMPILE) pyproject.toml --group build --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --group build --group dev --group site -c requirements/run.txt -o requirements/dev.txt
 
 bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
@@ -58,6 +61,9 @@ screenshots: $(VENV)/dev.ready ## Take every page in light and dark into build/s
 
 wheel: $(VENV)/dev.ready ## Build the wheel into dist/
 	$(BIN)/uv build --wheel --no-build-isolation -o dist
+
+sdist: $(VENV)/dev.ready ## Build the source distribution into dist/
+	$(BIN)/uv build --sdist --no-build-isolation -o dist
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist src/gatepost/_speedups.*.so .mypy_cache .ruff_cache .hypothesis

@@ -29,6 +29,7 @@ HEAD_SECONDS = 30.0
 KEEP_ALIVE_SECONDS = 75
 
 _VERSIONS = ("1.0", "1.1")
+_HEAD_TOO_LARGE = "the header section is larger than 64 KiB"
 # RFC 3986 section 3.2.2, with the port; the host of `Host` may be empty.
 _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?\Z")
 
@@ -39,6 +40,9 @@ class _RefusedRequest(Exception):  # noqa: N818  an outcome, not a fault
 
 def _check_head(version: str, headers: list[tuple[bytes, bytes]]) -> None:
     """Raise `_RefusedRequest` for a request whose meaning RFC 9112 leaves open or has refused."""
+    # What arrived in one piece was not counted while it arrived.
+    if sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
+        raise _RefusedRequest(_HEAD_TOO_LARGE)
     if version not in _VERSIONS:
         raise _RefusedRequest(f"HTTP/{version} is not spoken here; send HTTP/1.1")
     hosts = [value for name, value in headers if name == b"host"]
@@ -86,7 +90,7 @@ class JsonHttp(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._feed(data)
         if self._in_head and self._head_bytes > MAX_HEAD:
-            self.send_400_response("the header section is larger than 64 KiB")
+            self.send_400_response(_HEAD_TOO_LARGE)
         elif self._head_begun and self._head_timer is None:
             self._expect_head()
 

@@ -19,6 +19,7 @@ from gatepost.cli import (
     scan,
     storage,
     tenants,
+    upgrade,
     users,
 )
 from gatepost.cli.serve import abby, guard, serve
@@ -65,5 +66,6 @@ app.add_typer(messages.app, name="messages")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(storage.app, name="storage")
+app.add_typer(upgrade.app, name="upgrade")
 app.command("backup")(storage.backup)
 app.command("restore")(storage.restore)

@@ -30,12 +30,13 @@ def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOptio
     if json:
         print_json(found)
     else:
-        _print(found)
+        print_rows(found)
     if any(row.state == "fail" for row in found):
         raise typer.Exit(1)
 
 
-def _print(found: "tuple[DoctorRow, ...]") -> None:
+def print_rows(found: "tuple[DoctorRow, ...]") -> None:
+    """Print rows as a table."""
     from rich.text import Text
 
     from gatepost.cli.printing import console, safe, table

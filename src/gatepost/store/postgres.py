@@ -22,7 +22,7 @@ import asyncpg
 
 from gatepost.store.engine import Bulk, Engine, Many, Read, Rollback, Row, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
-from gatepost.store.normal_forms import renew_normal_forms
+from gatepost.store.normal_forms import has_current_forms, renew_normal_forms
 from gatepost.store.sqlite_file import schema_files
 
 A = TypeVar("A")
@@ -289,7 +289,7 @@ async def _upgrade_locked(url: str) -> None:
 async def _apply_schema_files(connection: Any, url: str) -> None:
     known = schema_files("postgres")
     newest = known[-1][0]
-    present = await _schema_version(connection, url)
+    present = await read_schema_version(connection, url)
     if present > newest:
         raise StorageError(
             f"{public_url(url)} was written by a newer Gatepost (schema {present}, this one knows {newest}); "
@@ -303,10 +303,15 @@ async def _apply_schema_files(connection: Any, url: str) -> None:
         await connection.execute(_SET_VERSION, str(newest))
 
 
-async def _schema_version(connection: Any, url: str) -> int:
+async def read_schema_version(connection: Any, url: str) -> int:
     """The number of the last schema file applied; 0 for an empty database."""
     if not await connection.fetchval(_TABLES):
         return 0
     if await connection.fetchval("SELECT to_regclass('meta')") is None:
         raise StorageError(f"{public_url(url)} holds tables of another program; name another database in storage.url.")
     return int(await connection.fetchval(_VERSION))
+
+
+async def has_current_entries(connection: Any) -> bool:
+    """Whether the entries of lists have the normal forms of this program."""
+    return await _run_work(connection, has_current_forms())

@@ -1,0 +1,139 @@
+"""`gatepost upgrade check` as an operator runs it before the first start of a new version, on both engines."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.store.test_schema_state import make_first_schema, newest, run_statements
+
+from gatepost.cli import main
+from gatepost.service import upgrade
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.first_start import prepare
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def storage_url(request: pytest.FixtureRequest) -> str:
+    return "sqlite:gatepost.db" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def data(tmp_path: Path, storage_url: str) -> Path:
+    folder = tmp_path / "data"
+    prepare(DataFolder(folder), None)
+    for name in (GUARD_FILE, ABBY_FILE):
+        text = (folder / name).read_text()
+        (folder / name).write_text(text.replace('"sqlite:gatepost.db"', json.dumps(storage_url)))
+    return folder
+
+
+class Checked:
+    """The rows of one run, and its exit code."""
+
+    def __init__(self, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "check", "--json", "--data", str(data)])
+        self.code = 0
+        try:
+            main()
+        except SystemExit as end:
+            self.code = int(end.code or 0)
+        self.rows: dict[str, dict[str, Any]] = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {what: row["state"] for what, row in self.rows.items()}
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    return lambda data: Checked(data, monkeypatch, capsys)
+
+
+def test_before_the_first_start_of_all(check: Any, data: Path) -> None:
+    found = check(data)
+    assert found.code == 0
+    assert found.states == {"version": "ok", "configuration": "ok", "database": "ok", "services": "ok"}
+    assert "no data yet" in found.rows["database"]["found"]
+    assert not (data / "gatepost.db").exists()
+
+
+def test_an_older_schema_is_announced_and_nothing_is_changed(check: Any, data: Path, storage_url: str) -> None:
+    make_first_schema(storage_url, data)
+    for _ in range(2):
+        found = check(data)
+        assert found.code == 0
+        assert f"has schema 1 of {newest(storage_url)}" in found.rows["database"]["found"]
+        assert "older versions cannot open it" in found.rows["database"]["advice"]
+        assert found.states["backup"] == "warn"
+        assert "gatepost backup FILE" in found.rows["backup"]["advice"]
+    assert found.states["space"] == ("ok" if storage_url.startswith("sqlite") else "warn")
+    assert "password" not in str(found.rows)
+
+
+def test_a_newer_schema_fails(check: Any, data: Path, storage_url: str) -> None:
+    make_first_schema(storage_url, data)
+    run_statements(storage_url, data, "UPDATE meta SET value = '999' WHERE key = 'schema'")
+    found = check(data)
+    assert found.code == 1
+    assert found.states["database"] == "fail"
+    assert "schema 999; this version knows" in found.rows["database"]["found"]
+    assert "backup" not in found.rows
+
+
+@pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
+class TestOnOneMachine:
+    def test_too_little_space_for_the_upgrade(
+        self, check: Any, data: Path, storage_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make_first_schema(storage_url, data)
+        size = (data / "gatepost.db").stat().st_size
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, upgrade.ROOM * size - 1))
+        assert (check(data).code, check(data).states["space"]) == (1, "fail")
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, upgrade.ROOM * size))
+        assert (check(data).code, check(data).states["space"]) == (0, "ok")
+
+    def test_old_and_unknown_keys(self, check: Any, data: Path) -> None:
+        guard = data / GUARD_FILE
+        text = guard.read_text()
+        guard.write_text(f"{text}acquaintance: {{retention: 90}}\n")
+        found = check(data)
+        assert (found.code, found.states["configuration"]) == (0, "warn")
+        assert "acquaintance is now called senderHistory" in found.rows["configuration"]["found"]
+        guard.write_text(f"{text}mainWorkers: 3\n")
+        found = check(data)
+        assert (found.code, found.states["configuration"]) == (1, "fail")
+        assert "mainWorkers is not a known key" in found.rows["configuration"]["found"]
+
+    def test_a_database_that_cannot_be_read(self, check: Any, data: Path) -> None:
+        (data / "gatepost.db").write_text("not a database" * 100)
+        found = check(data)
+        assert (found.code, found.states["database"]) == (1, "fail")
+
+    def test_a_running_service_is_named_and_not_disturbed(self, check: Any, data: Path) -> None:
+        hold = "import sys, pathlib; from gatepost.service.data_folder import DataFolder as D\n"
+        hold += "with D(pathlib.Path(sys.argv[1])).lock('guard', 'abby'): print('held', flush=True); sys.stdin.read()"
+        command = [sys.executable, "-c", hold, str(data)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout
+            assert holder.stdout.readline() == b"held\n"
+            found = check(data)
+            assert "guard and abby run on" in found.rows["services"]["found"]
+            assert found.code == 0
+            holder.communicate(b"", timeout=60)
+
+    def test_a_table_for_people(
+        self, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "check", "--data", str(data)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        assert "what to do" in capsys.readouterr().out

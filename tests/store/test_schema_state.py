@@ -1,0 +1,105 @@
+"""The state of a storage is told without changing it, on both engines."""
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import asyncpg
+import pytest
+
+from gatepost.store import open_store
+from gatepost.store.errors import StorageError
+from gatepost.store.schema_state import SchemaState, read_schema_state
+from gatepost.store.sqlite_file import APPLICATION_ID, schema_files
+
+
+def engine(url: str) -> str:
+    return "sqlite" if url.startswith("sqlite") else "postgres"
+
+
+def run_statements(url: str, folder: Path, *statements: str) -> None:
+    if engine(url) == "sqlite":
+        connection = apsw.Connection(str(folder / url.removeprefix("sqlite:")))
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
+        return
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def make_first_schema(url: str, folder: Path) -> None:
+    """A storage as the first version left it."""
+    first = schema_files(engine(url))[0][1]
+    mark = (f"PRAGMA application_id = {APPLICATION_ID}",) if engine(url) == "sqlite" else ()
+    run_statements(url, folder, first, *mark, "INSERT INTO meta VALUES ('schema', '1')")
+
+
+def newest(url: str) -> int:
+    return schema_files(engine(url))[-1][0]
+
+
+def test_nothing_is_there_yet(storage_url: str, tmp_path: Path) -> None:
+    state = read_schema_state(storage_url, tmp_path)
+    assert (state.present, state.newest) == (0, newest(storage_url))
+    assert not state.needs_upgrade
+    assert not state.is_newer
+    assert not list(tmp_path.glob("*.db*"))
+
+
+def test_a_storage_of_this_version(storage_url: str, tmp_path: Path) -> None:
+    asyncio.run(open_store(storage_url, tmp_path).close())
+    state = read_schema_state(storage_url, tmp_path)
+    assert state == SchemaState(newest(storage_url), newest(storage_url), state.size)
+    assert state.size > 10_000
+    assert not state.needs_upgrade
+
+
+def test_an_older_storage_stays_as_it_is(storage_url: str, tmp_path: Path) -> None:
+    make_first_schema(storage_url, tmp_path)
+    for _ in range(2):
+        state = read_schema_state(storage_url, tmp_path)
+        assert (state.present, state.needs_upgrade, state.is_newer) == (1, True, False)
+
+
+def test_entries_of_older_normal_forms(storage_url: str, tmp_path: Path) -> None:
+    asyncio.run(open_store(storage_url, tmp_path).close())
+    run_statements(storage_url, tmp_path, "DELETE FROM meta WHERE key = 'normal_forms'")
+    state = read_schema_state(storage_url, tmp_path)
+    assert state.has_old_entries
+    assert state.needs_upgrade
+    asyncio.run(open_store(storage_url, tmp_path).close())
+    assert not read_schema_state(storage_url, tmp_path).needs_upgrade
+
+
+def test_a_newer_storage(storage_url: str, tmp_path: Path) -> None:
+    asyncio.run(open_store(storage_url, tmp_path).close())
+    run_statements(storage_url, tmp_path, "UPDATE meta SET value = '999' WHERE key = 'schema'")
+    state = read_schema_state(storage_url, tmp_path)
+    assert (state.present, state.is_newer, state.needs_upgrade) == (999, True, False)
+
+
+def test_tables_of_another_program(storage_url: str, tmp_path: Path) -> None:
+    run_statements(storage_url, tmp_path, "CREATE TABLE theirs (a INTEGER)")
+    with pytest.raises(StorageError, match="another program"):
+        read_schema_state(storage_url, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://db/gatepost", "starts with 'mysql'"),
+        ("postgresql://nobody@127.0.0.1:1/none", "cannot be reached"),
+        ("sqlite:text.db", "damaged or not a database"),
+    ],
+)
+def test_what_cannot_be_read(url: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no database" * 100)
+    with pytest.raises(StorageError, match=words):
+        read_schema_state(url, tmp_path)

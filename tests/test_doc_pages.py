@@ -1,0 +1,247 @@
+"""Pages that people write: links lead somewhere, files that are shown are valid, commands that are shown exist."""
+
+import json
+import re
+import shlex
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from tests.doc_blocks import PAGES, ROOT, CodeBlock, blocks_of, read_blocks
+from typer.main import get_command
+
+from gatepost.abby import authenticator, cores, upload
+from gatepost.abby import lists as list_calls
+from gatepost.api import lists, requests, scanning, server
+from gatepost.api.errors import ERRORS
+from gatepost.cli.app import app
+from gatepost.service.http_servers import HANDSHAKE_SECONDS
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
+from gatepost.smtp import replies
+
+LANGUAGES = {
+    *("", "console", "go", "http", "ini", "java", "js", "json", "php", "powershell", "python", "sh", "text", "toml"),
+    *("xml", "yaml"),
+}
+POSTFIX = {"master.cf", "main.cf"}
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def read_text(page: Path) -> str:
+    """A page without its code."""
+    return _FENCE.sub("", page.read_text("utf-8"))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", read_text(page), re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        number = next(number for number in range(99) if (f"{plain}-{number}" if number else plain) not in found)
+        found.add(f"{plain}-{number}" if number else plain)
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in _LINK.findall(read_text(page)):
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", path):
+            continue
+        meant = (page.parent / path).resolve() if path else page
+        assert meant.exists(), target
+        assert not anchor or anchor in anchors(meant), target
+
+
+def test_the_pages_lead_to_every_page() -> None:
+    """Whoever starts at the README finds every page by links."""
+    found, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in found or page.suffix != ".md":
+            continue
+        found.add(page)
+        targets = (target.partition("#")[0] for target in _LINK.findall(read_text(page)))
+        waiting += [(page.parent / target).resolve() for target in targets if target and ":" not in target]
+    missing = {str(page.relative_to(ROOT)) for page in set(PAGES) - found}
+    # A page that is new: the site has it under "More pages" until the index names it.
+    assert len(missing) <= 5, missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_says_what_it_is(page: Path) -> None:
+    for block in read_blocks(page):
+        assert block.language in LANGUAGES | POSTFIX, block.name
+
+
+@pytest.mark.parametrize("block", blocks_of("json"), ids=lambda block: block.name)
+def test_json_is_json(block: CodeBlock) -> None:
+    json.loads(block.code)
+
+
+@pytest.mark.parametrize("block", blocks_of("toml"), ids=lambda block: block.name)
+def test_toml_is_toml(block: CodeBlock) -> None:
+    assert tomllib.loads(block.code)
+
+
+@pytest.mark.parametrize("block", blocks_of("python"), ids=lambda block: block.name)
+def test_python_compiles(block: CodeBlock) -> None:
+    compile(block.code, block.name, "exec")
+
+
+ABBY_KEYS = ("serviceProviders", "staticApiTokens", "listen", "tls")
+CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
+
+
+@pytest.mark.parametrize("block", blocks_of("yaml"), ids=lambda block: block.name)
+def test_configuration_is_taken_by_the_reader(
+    block: CodeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole file or a part of one. Files that it refers to are there; certificates are not loaded."""
+    code = block.code
+    for number, path in enumerate(re.findall(r"\$\{file:([^}]+)\}", code)):
+        (tmp_path / f"secret{number}").write_text("5f" * 32)
+        code = code.replace(path, str(tmp_path / f"secret{number}"))
+    for name in re.findall(r"\$\{env:(\w+)\}", code):
+        monkeypatch.setenv(name, "5f" * 32)
+    for number, path in enumerate(re.findall(r"/[\w/]+\.pem", code)):
+        (tmp_path / f"{number}.pem").write_text("")
+        code = code.replace(path, str(tmp_path / f"{number}.pem"))
+    is_abby = bool(re.search(rf"^({'|'.join(ABBY_KEYS)}):", code, re.MULTILINE))
+    file = tmp_path / (ABBY_FILE if is_abby else GUARD_FILE)
+    file.parent.mkdir(parents=True)
+    for policy in re.findall(r"[\w-]+\.toml", code):
+        (file.parent / policy).write_text("")
+    if is_abby:
+        file.write_text(code if "serviceProviders:" in code else code + CORE)
+        load_abby(tmp_path)
+    else:
+        file.write_text(code)
+        load_guard(tmp_path)
+
+
+def find_command(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that these words call, and the words behind it."""
+    command: Any = get_command(app)
+    while words and isinstance(command, typer.core.TyperGroup) and words[0] in command.commands:
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+# What may stand before a call: another user, a container, a path.
+_BEFORE = re.compile(r"(?:sudo -E -u gatepost |docker exec \S+ )?(?:/\S+/bin/)?gatepost (?!-)(.+)")
+
+
+def gatepost_calls(block: CodeBlock) -> list[list[str]]:
+    """Every call of `gatepost` in a block of shell commands, as words."""
+    text = block.code.replace("\\\n", " ")
+    lines = [line.split(" # ")[0].split(" > ")[0] for line in re.split(r"[\n;(]|&&|\|\|", text)]
+    found = [_BEFORE.fullmatch(line.strip()) for line in lines]
+    return [shlex.split(call[1].rstrip(")")) for call in found if call]
+
+
+@pytest.mark.parametrize("block", blocks_of("sh", "console", ""), ids=lambda block: block.name)
+def test_every_command_exists_with_its_options(block: CodeBlock) -> None:
+    for words in gatepost_calls(block):
+        command, rest = find_command(words)
+        assert not isinstance(command, typer.core.TyperGroup), f"gatepost {' '.join(words)}"
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word.split("=")[0] for word in rest if word.startswith("--")} <= known, words
+
+
+def test_calls_are_found() -> None:
+    assert sum(len(gatepost_calls(block)) for block in blocks_of("sh", "console", "")) > 60
+
+
+@pytest.mark.parametrize("block", blocks_of("sh", "console"), ids=lambda block: block.name)
+def test_every_target_and_file_of_the_checkout_exists(block: CodeBlock) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in re.findall(r"^make (\w+)", block.code, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for path in re.findall(r"(?<![\w/.])((?:contrib|requirements)/[\w./-]+)", block.code):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_error_code_has_its_row_with_what_to_do() -> None:
+    page = (ROOT / "docs/integrating.md").read_text("utf-8")
+    for error in ERRORS:
+        row = re.search(rf"^\| {error.status} \| `{error.code}` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
+        assert row, error.code
+
+
+def test_every_reply_of_ours_has_its_row() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+    fine = {220, 221, 214, 250, 252, 354}
+    ours = [value for value in vars(replies).values() if isinstance(value, replies.SmtpReply)]
+    assert len(ours) > 30
+    for each in ours:
+        status, _, text = each.lines[0].decode().partition(" ")
+        if each.code not in fine:
+            assert f"{each.code} {status}" in page, each
+            assert text in page, each
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (scanning.MAX_BODY, "| request body of `submitEmail` | 52,428,800 bytes"),
+        (scanning.MAX_PARAMETERS >> 20, "| part `parameters` | 1 MiB"),
+        (upload.MAX_PARTS, "| parts in the body | 100"),
+        (scanning.MAX_RECIPIENTS, "| `envelopeRecipients` | 1 to 1,000"),
+        (lists.MAX_BODY >> 20, "| request body of the List API | 8 MiB"),
+        (lists.MAX_ENTRIES, "| entries in one List API call | 500"),
+        (lists.MAX_COMMENT, "| length of an entry; of a comment | 1,000"),
+        (server.MAX_HEAD >> 10, "| header section of a request | 64 KiB"),
+        (int(server.HEAD_SECONDS), "| header section of a request | 30 s"),
+        (cores.WAITING_LIMIT >> 30, "| messages that wait for a slot | 1 GiB"),
+        (int(cores.GRACE_SECONDS), "| no core answers | 10 s"),
+        (int(HANDSHAKE_SECONDS), "| TLS handshake | 10 s"),
+        (int(requests.IDLE_SECONDS), "| pause while the body is sent | 30 s"),
+        (server.KEEP_ALIVE_SECONDS, "| kept-alive connection without a request | 75 s"),
+        (int(list_calls.STALL_SECONDS), "| client that does not read a list stream | 60 s"),
+        (authenticator.FREE_GUESSES, "| wrong tokens from one address | 5 without delay"),
+    ],
+)
+def test_limits_on_the_page_are_those_of_the_code(value: int, row: str) -> None:
+    assert row in (ROOT / "docs/integrating.md").read_text("utf-8")
+    numbers = re.findall(r"[\d,]+", row.rpartition("|")[2])
+    assert f"{value:,}" in numbers
+
+
+def test_the_compose_file_runs_the_image_without_rights() -> None:
+    content = yaml.safe_load((ROOT / "contrib/container/compose.yaml").read_text("utf-8"))
+    assert set(content) == {"services", "volumes"}
+    service = content["services"]["gatepost"]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert set(content["volumes"]) == {volume.split(":")[0] for volume in service["volumes"]}
+    build = service["build"]
+    folder = ROOT / "contrib/container" / build["context"]
+    assert (folder / build["dockerfile"]).samefile(ROOT / "contrib/container/Containerfile")
+
+
+def test_every_text_of_the_start_errors_is_one_of_ours() -> None:
+    """Texts on the page, cut at what varies, stand in the source; a literal over two lines counts as one."""
+    page = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+    table = page.split("## The service does not start")[1].split("## SMTP replies")[0]
+    sources = " ".join(path.read_text("utf-8") for path in (ROOT / "src" / "gatepost").rglob("*.py"))
+    joined = re.sub(r'"\s*f?"', "", sources)
+    texts = [
+        text for row in re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE) for text in re.findall(r"`([^`]+)`", row)
+    ]
+    assert len(texts) > 20
+    for text in texts:
+        for piece in re.split(
+            r"…|;|\d+|serviceProviders |Gatepost cannot listen on|the file |: no such file|: permission denied", text
+        ):
+            wanted = piece.strip(" ;:()?.")
+            assert len(wanted) < 6 or wanted in joined, text
