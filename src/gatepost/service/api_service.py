@@ -9,7 +9,7 @@ from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.service.http_servers import Server, build_server
-from gatepost.service.metrics import AbbyMetrics, render_on_demand
+from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -30,7 +30,9 @@ _NO_TENANT = "00000000-0000-0000-0000-000000000000"
 def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> Server:
     """Build the API service on a port that is already bound; `own` is the core of this process, if it runs one."""
     hosts = build_cores(settings, plan.secret, plan.ca, own)
-    cores = Cores(hosts)
+    node = shared.node
+    cores = Cores(hosts, turns=node.turns())
+    node.on_bell(cores.serve_waiting)
     metrics = AbbyMetrics(cores)
     shared.registry.register(metrics)
     services = create_services(
@@ -40,19 +42,23 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         held_mail_cores=hosts,
         policies=shared.policies,
         scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
+        calls=node.calls(),
+        guesses=node.guesses(),
     )
     site = build_site(services, _describe_installation(plan, settings))
     app = create_app(
         services,
         tokens=settings.static_api_tokens,
         ready=lambda: _check_storage(shared.store),
-        metrics=render_on_demand(shared.registry),
+        metrics=node.metrics(shared.registry),
         observe=metrics.observe_scan,
         routes=site.routes,
         error_page=site.error_page,
         strict_transport=isinstance(settings.tls, TlsSettings),
     )
-    return build_server(app, shared.bound["abby"], plan.certificate, settings.connections)
+    tally, balance = node.connections("abby"), node.balance("abby")
+    pair, limits = plan.certificate, settings.connections
+    return build_server(app, shared.bound["abby"], pair, limits, tally=tally, balance=balance)
 
 
 def build_cores(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -13,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gatepost.api.errors import Failure
-from gatepost.metrics import CONTENT_TYPE, Timed, exposition
+from gatepost.metrics import CONTENT_TYPE, Timed
 
 if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
@@ -74,8 +73,3 @@ class GatewayMetrics(Collector):
             yield CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", value=relay.opened)
             yield CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", value=relay.reused)
             yield CounterMetricFamily("gatepost_relay_failures", "Connections that failed", value=relay.failures)
-
-
-def render_on_demand(registry: CollectorRegistry) -> Callable[[], bytes]:
-    """Return a function that renders what `/metrics` answers."""
-    return lambda: exposition(registry)

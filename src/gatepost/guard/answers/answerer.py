@@ -103,7 +103,7 @@ class Answerer:
         self._lists = lists or NoLists()
         self._antivirus = antivirus
         self._sender_histories = sender_histories or NoSenderHistory()
-        self._campaigns = Campaigns()
+        self.campaigns = Campaigns()
         self._used: dict[str, float] = {}
 
     async def answer(self, job: QuestionedJob, questions: Questions) -> Answers:
@@ -114,7 +114,7 @@ class Answerer:
             if isinstance(question, AskAntivirus):
                 found[question] = await self._scan(job)
             elif isinstance(question, AskCampaign):
-                found[question] = self._campaigns.answer(job.envelope, question)
+                found[question] = self.campaigns.answer(job.envelope, question)
             elif isinstance(question, Lookup):
                 # The tenant is the message's, whatever a worker may ask.
                 found[question] = await self._lists.answer(job.envelope.tenant, question)
