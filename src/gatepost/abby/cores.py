@@ -99,6 +99,7 @@ class Cores:
         self._turns = turns or Turns()
         self._queue: WaitingScans[_Waiter] = WaitingScans(self._turns)
         self._seconds: list[_Waiter] = []
+        self._retry: asyncio.TimerHandle | None = None
         self._silent_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.waiting_bytes = 0
@@ -285,19 +286,27 @@ class Cores:
     def serve_waiting(self) -> None:
         """Give free slots to the scans whose turn it is, and what is left to second attempts."""
         while (waiter := self._queue.first()) is not None:
-            if self._find_best() is None:
+            state = self._find_best()
+            if state is None:
                 return
             if not self._queue.may_go(waiter):
-                asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.serve_waiting)
+                if self._retry is None:
+                    self._retry = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._serve_again)
                 return
             self._queue.serve(waiter)
-            if not waiter.turn.done() and (state := self._reserve_best()):
+            if not waiter.turn.done():
+                # Not looked for again: another process may have taken the slot meanwhile, and then says so.
+                state.reserve()
                 waiter.turn.set_result(state)
         for waiter in sorted(self._seconds):
             silent = all(state.doubtful for state in waiter.beside)
             if silent and not waiter.turn.done() and (state := self._find_best(waiter.beside)):
                 state.reserve()
                 waiter.turn.set_result(state)
+
+    def _serve_again(self) -> None:
+        self._retry = None
+        self.serve_waiting()
 
     async def _watch(self, state: CoreState) -> None:
         """Poll one core for as long as the service runs: about every second, and while scans wait, until it is free."""

@@ -78,7 +78,7 @@ class Turns:
         """Tell the other processes which place the first scan here has."""
 
     def is_next(self, place: Place) -> bool:  # noqa: ARG002  no other process, no other place
-        """Whether no other process has a scan that is to be served before this place."""
+        """Announce this place, and return whether no other process has a scan that is to be served before it."""
         return True
 
     @property
@@ -146,17 +146,21 @@ class SharedTurns(Turns):
         return sum(column[3] for column in self._cells.columns)
 
     def announce(self, place: Place | None) -> None:
-        first, ticket = place or (0, 0)
-        with self._memory:
-            self._own[0], self._own[1], self._own[2] = first, ticket, time.monotonic_ns()
-            others = self._places()
-        if others and (place is None or min(others)[0] < place):
-            self._memory.ring(min(others)[1])
+        self._is_first(place)
 
     def is_next(self, place: Place) -> bool:
+        return self._is_first(place)
+
+    def _is_first(self, place: Place | None) -> bool:
+        """Announce the first scan here, and wake the process whose scan goes before it, if there is one.
+
+        What a process has announced may be out of date, as its tenant had its turn elsewhere: woken, it looks again.
+        """
         with self._memory:
+            self._own[0], self._own[1] = place or (0, 0)
+            self._own[2] = time.monotonic_ns()
             others = self._places()
-        if not others or place < min(others)[0]:
+        if not others or (place is not None and place < min(others)[0]):
             return True
         self._memory.ring(min(others)[1])
         return False

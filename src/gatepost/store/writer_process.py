@@ -52,9 +52,8 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType) and obj.__module__ != __name__:
             return _find_function, (obj.__module__, obj.__qualname__)
-        if isinstance(obj, MessageRecord):
-            row = prepare_row(obj)
-            return _make_row, (row.values, msgspec.structs.astuple(row.texts), row.counted)
+        if isinstance(obj, RecordRow):
+            return _make_row, (obj.values, msgspec.structs.astuple(obj.texts), obj.counted)
         if isinstance(obj, Store):
             return _store_of_writer, ()
         return NotImplemented
@@ -125,7 +124,7 @@ class RemoteWriter(WritesChanges):
         link = self._link or await self._connect()
         try:
             flags, result = await link.ask(change, argument)
-        except StorageError:
+        except Exception:
             self._failures += 1
             raise
         self._commits += bool(flags & _COMMIT)
@@ -172,10 +171,10 @@ class _Link(asyncio.Protocol):
         self._idle: asyncio.Future[None] | None = None
 
     async def ask(self, change: Change[Any, Any], argument: object) -> tuple[int, Any]:
-        """Return the flags and the result of a change."""
+        """Return the flags and the result of a change. A record, which `messages.insert_all` takes, goes as a row."""
         assert self._transport is not None
         self._numbers = self._numbers + 1 & 0xFFFFFFFF
-        body = _dump((change, argument))
+        body = _dump((change, prepare_row(argument) if isinstance(argument, MessageRecord) else argument))
         answer: asyncio.Future[tuple[int, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[self._numbers] = (answer, argument)
         self._transport.write(_HEAD.pack(len(body), self._numbers, 0) + body)
@@ -197,7 +196,7 @@ class _Link(asyncio.Protocol):
         for number, flags, body in _take_frames(self._received):
             answer, argument = self._waiting.pop(number)
             if not answer.done():
-                answer.set_result((flags, argument if flags & _SAME else _load(body)))
+                answer.set_result((flags, argument) if flags & _SAME else _read_answer(flags, body))
         if self._idle and not self._waiting:
             self._idle.set_result(None)
             self._idle = None
@@ -210,6 +209,13 @@ class _Link(asyncio.Protocol):
                 answer.set_exception(StorageError(_ENDED))
         if self._idle and not self._idle.done():
             self._idle.set_result(None)
+
+
+def _read_answer(flags: int, body: bytes) -> tuple[int, Any]:
+    try:
+        return flags, _load(body)
+    except Exception as fault:  # noqa: BLE001  whatever it is, who waits is told
+        return flags | _FAULT, StorageError(f"An answer of the process that writes is not readable: {fault}.")
 
 
 def _take_frames(buffer: bytearray) -> list[tuple[int, int, bytes]]:
@@ -257,6 +263,18 @@ class _Client:
 class _Request(PendingChange, eq=False, kw_only=True):
     client: _Client
     number: int
+
+
+def _read_request(client: _Client, number: int, body: bytes) -> _Request:
+    try:
+        change, argument = _load(body)
+    except Exception as fault:  # noqa: BLE001  a request that cannot be read fails alone, like a change that fails
+        change, argument = _refuse_unreadable, str(fault)
+    return _Request(change, argument, client=client, number=number)
+
+
+def _refuse_unreadable(_connection: object, reasons: Sequence[str]) -> Sequence[Any]:
+    raise StorageError(f"A change is not readable for the process that writes: {reasons[0]}.")
 
 
 class WriterServer:
@@ -319,7 +337,7 @@ class WriterServer:
             client.connection.close()
             self._clients.discard(client)
             return []
-        return [_Request(*_load(body), client=client, number=number) for number, _, body in frames]
+        return [_read_request(client, number, body) for number, _, body in frames]
 
     def _write(self, group: Sequence[_Request]) -> None:
         before = self._commits.commits
