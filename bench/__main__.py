@@ -21,6 +21,7 @@ BENCHMARKS = (
     "listapi",
     "sender_history",
     "startup",
+    "fronts",
     "catch",
     "smtp",
     "large",

@@ -232,14 +232,14 @@ def test_a_list_change_holds_for_the_next_message_everywhere(node: Node) -> None
 
     headers = {"Authorization": f"apikey {asyncio.run(create_key())}"}
     with node.client() as client:
-        for operation, entries, verdicts in (
-            ("addEntries", [{"entry": "ann@example.org"}], {"blocked"}),
-            ("deleteEntries", ["ann@example.org"], {"clean"}),
+        for operation, entries, decisions in (
+            ("addEntries", [{"entry": "ann@example.org"}], {"quarantine"}),
+            ("deleteEntries", ["ann@example.org"], {"deliver"}),
         ):
-            body = {"listName": "block_sender", "entries": entries}
+            body = {"listName": "blocked-senders", "entries": entries}
             answer = client.post(f"/api/public/lists/v1/{operation}", headers=headers, json=body)
             assert answer.status_code == 200, answer.text
-            assert {node.scan().json()["verdict"] for _ in range(2 * FRONTS)} == verdicts
+            assert {node.scan().json()["decision"] for _ in range(2 * FRONTS)} == decisions
 
 
 def test_metrics_and_status_are_those_of_the_node(node: Node) -> None:
