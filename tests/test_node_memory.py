@@ -121,4 +121,4 @@ def test_a_bell_wakes_one_member() -> None:
 
 def test_memory_that_is_too_small_is_refused() -> None:
     with pytest.raises(MemoryError):
-        NodeMemory(64).allocate_columns(1 << 24)
+        NodeMemory(64).allocate_columns(1 << 25)

@@ -23,7 +23,8 @@ from typing import Self
 _WORD = 8
 # Keys that share a place in a table; more of them than that at once are turned away.
 _WAYS = 8
-_SIZE = 64 << 20
+# Address space, not memory: pages take memory when they are first written.
+_SIZE = 1 << 30
 
 
 class NodeMemory:
@@ -32,7 +33,6 @@ class NodeMemory:
     def __init__(self, members: int) -> None:
         self.members, self.member = members, 0
         self._file = os.memfd_create("gatepost-node", os.MFD_CLOEXEC)
-        # Pages take memory when they are first written.
         os.ftruncate(self._file, _SIZE)
         self._cells = memoryview(mmap.mmap(self._file, _SIZE)).cast("q")
         self._used = 0

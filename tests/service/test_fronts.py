@@ -170,6 +170,7 @@ def open_connections(node: Node, pid: int) -> int:
 
 def test_a_parent_with_a_writer_and_fronts(node: Node) -> None:
     assert sorted(node.children()) == ["gatepost-front0", "gatepost-front1", "gatepost-front2", "gatepost-writer"]
+    assert len(list(Path(f"/proc/{node.process.pid}/task").iterdir())) == 1, "a parent with threads could not fork"
     assert (node.data / "guard.lock").read_text() == str(node.process.pid)
     assert node.output.read_text().count("Gatepost listens on") == 1
 

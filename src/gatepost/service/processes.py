@@ -44,6 +44,7 @@ PAUSE_SECONDS = (0.05, 5.0)
 SETTLED_SECONDS = 10.0
 READY, FAILED, ALL_READY = b"ready", b"failed ", b"all ready"
 MAX_WORDS = 4096
+MAX_ADDRESSES = 1 << 16
 WRITER = -1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -102,6 +103,7 @@ def _load_services(plan: Plan) -> None:
 
 
 def _max_connections(plan: Plan) -> int:
+    """Return for how many addresses at once the tables of connections have room."""
     most = 64
     if plan.abby:
         most = max(most, plan.abby.connections.maximum)
@@ -109,7 +111,7 @@ def _max_connections(plan: Plan) -> int:
         most = max(most, rest.connections.maximum)
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
         most = max(most, smtp.max_connections)
-    return most
+    return min(most, MAX_ADDRESSES)
 
 
 class _Node:
