@@ -22,6 +22,7 @@ BENCHMARKS = (
     "sender_history",
     "reputation",
     "startup",
+    "fronts",
     "catch",
     "smtp",
     "large",

@@ -20,7 +20,7 @@ ROOT = Path(gatepost.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("speedups",),
-    ("names", "urls", "times", "ids", "kinds", "near_duplicates", "metrics"),
+    ("names", "urls", "times", "ids", "kinds", "near_duplicates", "metrics", "node_memory"),
     ("questions", "policy"),
     ("mail",),
     ("files", "auth", "sender_history"),

@@ -117,7 +117,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     guesses = Guesses(lambda: 100.0)
     for number in range(100):
         guesses.delay(f"192.0.2.{number}", None)
-    assert len(guesses._wrong) == 10
+    assert len(guesses._memory._wrong) == 10
 
 
 @pytest.mark.parametrize(

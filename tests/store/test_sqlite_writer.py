@@ -9,7 +9,7 @@ import pytest
 
 from gatepost.store import sqlite_file
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite_file import Change, Writer
+from gatepost.store.sqlite_writer import Change, Writer
 
 
 def keep(connection: apsw.Connection, keys: Sequence[str]) -> Sequence[str]:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, Tokens
+from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, GuessMemories, Tokens
 from gatepost.abby.cores import Cores
 from gatepost.abby.docs_page import render_docs
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores
@@ -32,6 +32,7 @@ from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.api.requests import UnreadBodies
 from gatepost.api.responses import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport
 from gatepost.api.scanning import encode_scanning
+from gatepost.node_memory import Tally
 from gatepost.policy.layers import Policies, unchanged_policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
@@ -61,6 +62,7 @@ class ApiServices(msgspec.Struct, frozen=True):
     dry_runs: ListDryRuns
     exports: Exports
     limits: CallLimits
+    guesses: GuessMemories
     scan_seconds: float
 
 
@@ -72,10 +74,13 @@ def create_services(
     held_mail_cores: Sequence[HeldMailCore] = (),
     policies: Policies | None = None,
     scan_seconds: float = LONG_REQUEST_SECONDS,
+    calls: Tally | None = None,
+    guesses: GuessMemories | None = None,
 ) -> ApiServices:
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
-    `scan_seconds` is how long a scan may take, with the wait for a slot."""
-    applied, limits = policies or unchanged_policies(), CallLimits()
+    `scan_seconds` is how long a scan may take, with the wait for a slot; `calls` and `guesses` are shared where the
+    service runs as several processes."""
+    applied, limits = policies or unchanged_policies(), CallLimits(tally=calls)
     return ApiServices(
         store=store,
         cores=cores,
@@ -85,6 +90,7 @@ def create_services(
         dry_runs=ListDryRuns(store, applied),
         exports=Exports(store, limits),
         limits=limits,
+        guesses=guesses or GuessMemories(),
         scan_seconds=scan_seconds,
     )
 
@@ -117,7 +123,7 @@ def create_app(
 ) -> Starlette:
     """Return the whole service. `observe` is called with the outcome of every scan; `routes` are added after those of
     the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only."""
-    authenticator = Authenticator(Tokens(tokens), Guesses(clock))
+    authenticator = Authenticator(Tokens(tokens), Guesses(clock, services.guesses.tokens))
     status = StatusApi(
         authenticator=authenticator,
         cores=services.cores,
@@ -126,7 +132,7 @@ def create_app(
         metrics_public=metrics_public,
     )
     lists = ListsApi(
-        authenticator=ApiKeyAuthenticator(services.store, Guesses(clock)),
+        authenticator=ApiKeyAuthenticator(services.store, Guesses(clock, services.guesses.keys)),
         store=services.store,
         dry_runs=services.dry_runs,
         exports=services.exports,

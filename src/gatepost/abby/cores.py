@@ -1,8 +1,9 @@
 """Choosing a core for a scan, waiting for a free slot, and retrying.
 
-Scans are served first come, first served: a scan takes the core with most free slots, or queues. A core that is full
-puts the scan back to its position in the queue; a core that dies during a scan costs the client nothing but time: the
-scan is repeated at another core under the same ggrid, and the first record of a ggrid is the one that stays.
+A scan takes the core with most free slots, or waits: tenants take turns, and the scans of a tenant are served first
+come, first served (`waiting_scans`). A core that is full puts the scan back to its position among them; a core that
+dies during a scan costs the client nothing but time: the scan is repeated at another core under the same ggrid, and the
+first record of a ggrid is the one that stays.
 
 Every core is polled about once a second. One that takes long to answer gets no new scans, and the messages that it has
 are tried at another core as well, where that has a slot to spare; if it stays silent, its scans are cancelled and go
@@ -11,17 +12,18 @@ back to their positions in the queue. The core is used again as soon as it answe
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappush
 from typing import Literal, Protocol
 
 import structlog
 
 from gatepost.abby.core_state import CoreAttempts, CoreState, Down, ScanCore
+from gatepost.abby.waiting_scans import PATIENCE_SECONDS, WaitingScans
 from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
 from gatepost.api.requests import ClientLeft
 from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.turns import Turns
 
 WAITING_LIMIT = 1 << 30
 POLL_SECONDS = 1.0
@@ -60,8 +62,8 @@ class _Waiter:
     `beside` are the cores that have the message already, where a second attempt is wanted.
     """
 
-    def __init__(self, ticket: int, beside: frozenset[CoreState] = frozenset()) -> None:
-        self.ticket, self.beside = ticket, beside
+    def __init__(self, ticket: int, tenant: str, beside: frozenset[CoreState] = frozenset()) -> None:
+        self.ticket, self.tenant, self.beside = ticket, tenant, beside
         self.turn: asyncio.Future[CoreState | Failure] = asyncio.get_running_loop().create_future()
 
     def __lt__(self, other: "_Waiter") -> bool:
@@ -81,6 +83,7 @@ class Cores:
         self,
         cores: Iterable[ScanCore],
         *,
+        turns: Turns | None = None,
         waiting_limit: int = WAITING_LIMIT,
         poll_seconds: float = POLL_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
@@ -93,9 +96,10 @@ class Cores:
         self._grace_seconds = grace_seconds
         self._hear_seconds = hear_seconds
         self._doubt_seconds = doubt_seconds
-        self._tickets = itertools.count()
-        self._queue: list[_Waiter] = []
+        self._turns = turns or Turns()
+        self._queue: WaitingScans[_Waiter] = WaitingScans(self._turns)
         self._seconds: list[_Waiter] = []
+        self._retry: asyncio.TimerHandle | None = None
         self._silent_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.waiting_bytes = 0
@@ -158,16 +162,17 @@ class Cores:
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
     async def _scan(self, request: ScanRequest, client: WaitingClient) -> ScanResult | Failure | ClientLeft:
-        ticket, attempts = next(self._tickets), CoreAttempts(self._serve)
-        turn: CoreState | Failure | ClientLeft | None = None if self._queue else self._reserve_best()
-        turn = turn or await self._wait(ticket, request.body.size, client)
+        ticket, attempts = self._turns.new_ticket(), CoreAttempts(self.serve_waiting)
+        others_wait = bool(self._queue) or self._turns.others_wait
+        turn: CoreState | Failure | ClientLeft | None = None if others_wait else self._reserve_best()
+        turn = turn or await self._wait(ticket, request, client)
         try:
             while True:
                 if isinstance(turn, CoreState):
                     attempts.begin(turn, self._scan_at(turn, request))
                 elif turn is not None:
                     return turn
-                turn = await self._next_turn(attempts, ticket, request.body.size, client)
+                turn = await self._next_turn(attempts, ticket, request, client)
                 if attempts.result is not None:
                     self._give_back(turn)
                     return attempts.result
@@ -178,7 +183,7 @@ class Cores:
             attempts.give_up()
 
     async def _next_turn(
-        self, attempts: CoreAttempts, ticket: int, size: int, client: WaitingClient
+        self, attempts: CoreAttempts, ticket: int, request: ScanRequest, client: WaitingClient
     ) -> CoreState | Failure | ClientLeft | None:
         """Return the core to try next; None where an attempt has ended, or may have."""
         states = attempts.states
@@ -187,17 +192,17 @@ class Cores:
             return None
         if attempts.result is not None or attempts.deaths >= MAX_DEATHS:
             return None
-        turn = await (self._find_second(attempts, ticket) if states else self._wait(ticket, size, client))
+        turn = await (self._find_second(attempts, ticket) if states else self._wait(ticket, request, client))
         self.attempts_again += isinstance(turn, CoreState)
         return turn
 
     async def _find_second(self, attempts: CoreAttempts, ticket: int) -> CoreState | None:
         """Return a core to try beside the silent ones, once one has a slot that no queued scan needs."""
-        waiter = _Waiter(ticket, attempts.states)
+        waiter = _Waiter(ticket, "", attempts.states)
         waiter.turn.add_done_callback(attempts.wake)
         heappush(self._seconds, waiter)
         try:
-            self._serve()
+            self.serve_waiting()
             await attempts.news()
         except BaseException:
             waiter.withdraw()
@@ -215,7 +220,7 @@ class Cores:
         """Give back the slot of a core that is not needed any more."""
         if isinstance(turn, CoreState):
             turn.release()
-            self._serve()
+            self.serve_waiting()
 
     async def _scan_at(self, state: CoreState, request: ScanRequest) -> ScanResult | Full | Down:
         outcome = await state.scan(request)
@@ -227,17 +232,19 @@ class Cores:
                 state.poked.set()
         return outcome
 
-    async def _wait(self, ticket: int, size: int, client: WaitingClient) -> CoreState | Failure | ClientLeft:
+    async def _wait(self, ticket: int, request: ScanRequest, client: WaitingClient) -> CoreState | Failure | ClientLeft:
+        size = request.body.size
         if self._has_given_up():
             return _unavailable()
-        if self.waiting_bytes + size > self._waiting_limit:
+        if self._turns.held_bytes + size > self._waiting_limit:
             return Failure(OVERLOADED, "too many messages wait for a slot")
-        waiter = _Waiter(ticket)
-        heappush(self._queue, waiter)
+        waiter = _Waiter(ticket, request.envelope.tenant or "")
+        self._queue.add(waiter)
+        self._turns.hold(size)
         self.waiting += 1
         self.waiting_bytes += size
         try:
-            self._serve()
+            self.serve_waiting()
             if waiter.turn.done():
                 return waiter.turn.result()
             client.park()
@@ -246,6 +253,8 @@ class Cores:
             waiter.withdraw()
             raise
         finally:
+            self._queue.discard(waiter)
+            self._turns.release(size)
             self.waiting -= 1
             self.waiting_bytes -= size
 
@@ -274,21 +283,30 @@ class Cores:
             state.reserve()
         return state
 
-    def _serve(self) -> None:
-        """Give free slots to the scans that wait longest, and what is left to second attempts."""
-        queue = self._queue
-        while queue:
-            if queue[0].turn.done():
-                heappop(queue)
-            elif state := self._reserve_best():
-                heappop(queue).turn.set_result(state)
-            else:
+    def serve_waiting(self) -> None:
+        """Give free slots to the scans whose turn it is, and what is left to second attempts."""
+        while (waiter := self._queue.first()) is not None:
+            state = self._find_best()
+            if state is None:
                 return
+            if not self._queue.may_go(waiter):
+                if self._retry is None:
+                    self._retry = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._serve_again)
+                return
+            self._queue.serve(waiter)
+            if not waiter.turn.done():
+                # Not looked for again: another process may have taken the slot meanwhile, and then says so.
+                state.reserve()
+                waiter.turn.set_result(state)
         for waiter in sorted(self._seconds):
             silent = all(state.doubtful for state in waiter.beside)
             if silent and not waiter.turn.done() and (state := self._find_best(waiter.beside)):
                 state.reserve()
                 waiter.turn.set_result(state)
+
+    def _serve_again(self) -> None:
+        self._retry = None
+        self.serve_waiting()
 
     async def _watch(self, state: CoreState) -> None:
         """Poll one core for as long as the service runs: about every second, and while scans wait, until it is free."""
@@ -298,6 +316,8 @@ class Cores:
             if not (wanted and state.answers):
                 await self._wait_for_poke(state, IMPATIENT_SECONDS if wanted else self._poll_seconds)
             state.poked.clear()
+            if self._queue:
+                self._queue.announce()
             await self._hear(state, once_free=bool(self._queue))
             if self._has_given_up():
                 self._turn_away()
@@ -323,7 +343,7 @@ class Cores:
         else:
             state.hear(load, max(begun, state.begun), self._now())
             self._silent_since = None
-            self._serve()
+            self.serve_waiting()
 
     def _note_silence(self) -> None:
         if self._silent_since is None and not self.answering:
@@ -334,8 +354,7 @@ class Cores:
         return self._silent_since is not None and self._now() - self._silent_since > self._grace_seconds
 
     def _turn_away(self) -> None:
-        while self._queue:
-            waiter = heappop(self._queue)
+        while (waiter := self._queue.pop()) is not None:
             if not waiter.turn.done():
                 waiter.turn.set_result(_unavailable())
 

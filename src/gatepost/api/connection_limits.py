@@ -2,18 +2,23 @@
 
 A connection counts from the moment it is accepted, before TLS: a client that says nothing holds a descriptor and memory
 as well. A connection above a limit is closed without an answer; nothing has been read from it.
+
+Where a service runs as several processes, the limits are those of the port over all of them: `tally` is then one that
+they share.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from gatepost.node_memory import Tally
+
 _IPV6_NETWORK = 64
+_ALL = "all"
 
 
 class ConnectionLimits:
-    """Counts the connections of one port.
+    """Counts the connections of one port. `open` are those of this process.
 
     Hosts in `listed`, and this machine where `trusts_loopback` is set, have no limit of their own; of the connections
     in all, `reserved` are for them alone.
@@ -27,11 +32,12 @@ class ConnectionLimits:
         listed: Iterable[str] = (),
         *,
         trusts_loopback: bool = False,
+        tally: Tally | None = None,
     ) -> None:
         self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
         self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
         self._trusts_loopback = trusts_loopback
-        self._by_address: Counter[str] = Counter()
+        self._counts = tally or Tally()
         self.open = self.refused = 0
 
     def admit(self, peer: str, *, listed: bool = False) -> bool:
@@ -39,21 +45,22 @@ class ConnectionLimits:
         caller knows the host to be listed."""
         address, group = _parse(peer)
         known = listed or self._is_listed(address)
-        full = self.open >= (self._in_all if known else self._in_all - self._reserved)
-        if full or (not known and self._by_address[group] >= self._per_address):
-            self.refused += 1
-            return False
+        with self._counts as counts:
+            full = counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
+            if full or (not known and counts.count(group) >= self._per_address) or not counts.add(group):
+                self.refused += 1
+                return False
+            counts.add(_ALL)
         self.open += 1
-        self._by_address[group] += 1
         return True
 
     def leave(self, peer: str) -> None:
         """Count a connection no longer."""
         _, group = _parse(peer)
         self.open -= 1
-        self._by_address[group] -= 1
-        if self._by_address[group] <= 0:
-            del self._by_address[group]
+        with self._counts as counts:
+            counts.remove(group)
+            counts.remove(_ALL)
 
     def _is_listed(self, address: IPv4Address | IPv6Address | None) -> bool:
         if address is None:

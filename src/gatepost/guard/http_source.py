@@ -10,11 +10,11 @@ second later. A full core answers a scan with 503 at once, before it reads a mes
 import asyncio
 import hashlib
 import hmac
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,7 +33,6 @@ from gatepost.api.requests import is_from_this_machine
 from gatepost.api.responses import Endpoint, HttpErrors, JsonResponse
 from gatepost.api.scanning import MAX_BODY
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
-from gatepost.metrics import exposition
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, HoldsMail, NotHeld, read_order
 from gatepost.scanning.request import Full, Load, RestCore, ScanRequest, ScanResult, ScansMail
 from gatepost.scanning.spool import Spool
@@ -67,11 +66,12 @@ def build_rest_app(
     guard: ScansMail,
     secret: str,
     spool: Spool,
-    metrics: CollectorRegistry,
+    metrics: Callable[[], bytes],
     held_mail: CarriesOutOrders | None = None,
     guesses: SlowsGuesses | None = None,
 ) -> Starlette:
-    """Return the source as an ASGI application. It neither starts nor stops the core."""
+    """Return the source as an ASGI application. It neither starts nor stops the core. `metrics` renders what
+    `/metrics` answers."""
     source = _Source(guard, secret, spool, metrics, held_mail, guesses)
     routes = [
         Route("/scan", Endpoint(source.scan), methods=["POST"]),
@@ -91,12 +91,12 @@ class _Source:
         guard: ScansMail,
         secret: str,
         spool: Spool,
-        metrics: CollectorRegistry,
+        metrics: Callable[[], bytes],
         held_mail: CarriesOutOrders | None,
         guesses: SlowsGuesses | None,
     ) -> None:
         self._guesses = guesses
-        self._guard, self._spool, self._registry, self._held_mail = guard, spool, metrics, held_mail
+        self._guard, self._spool, self._metrics, self._held_mail = guard, spool, metrics, held_mail
         # Hashes have one length: comparing them tells nothing, not even how long the secret is.
         self._credential = _hash(f"Bearer {secret}".encode())
 
@@ -141,7 +141,7 @@ class _Source:
     async def metrics(self, request: Request) -> Answer:
         if not is_from_this_machine(request):
             return Failure(FORBIDDEN, "metrics are answered on loopback only")
-        return Response(exposition(self._registry), headers={"content-type": METRICS_TYPE})
+        return Response(self._metrics(), headers={"content-type": METRICS_TYPE})
 
     async def _refusal(self, request: Request) -> Failure | None:
         given = request.headers.get("authorization", "").encode("latin-1")

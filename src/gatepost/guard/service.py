@@ -55,7 +55,8 @@ def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
 
 
 class Guard:
-    """One core. Pool and answerer start and end with it; the store is closed by its owner."""
+    """One core, or one of its processes, of which the one that `purges` keeps history within its retention. Pool and
+    answerer start and end with it; the store is closed by its owner."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Guard:
         campaigns: Campaigns | None = None,
         observe: ScanObserver = ignore_scan,
         clock: Callable[[], float] = time.time,
+        purges: bool = True,
     ) -> None:
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
@@ -77,6 +79,7 @@ class Guard:
         self._lists = lists or ListAnswers(store, clock)
         self._sender_histories = sender_histories
         self._campaigns = campaigns
+        self._purges = purges
         self._stopping = False
         self._present = 0
         self._idle = asyncio.Event()
@@ -103,14 +106,15 @@ class Guard:
                 await self._admission.wait_for_slot()
 
     async def start(self) -> None:
-        """Start the workers, and keep history within its retention from now on."""
+        """Start the workers, and what runs beside them."""
         await self._pool.start()
         self._lists.start()
         if self._sender_histories:
             self._sender_histories.start()
         if self._campaigns:
             self._campaigns.start()
-        self._purging = asyncio.create_task(self._purge_forever())
+        if self._purges:
+            self._purging = asyncio.create_task(self._purge_forever())
 
     async def stop(self) -> None:
         """Take nothing new, finish what is in flight, then end."""

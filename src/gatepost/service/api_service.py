@@ -10,7 +10,7 @@ from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.service.health import check_storage, probe_cores
 from gatepost.service.http_servers import Server, build_server
-from gatepost.service.metrics import AbbyMetrics, render_on_demand
+from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> Server:
     """Build the API service on a port that is already bound; `own` is the core of this process, if it runs one."""
     hosts = build_cores(settings, plan.secret, plan.ca, own)
-    cores = Cores(hosts)
+    node = shared.node
+    cores = Cores(hosts, turns=node.turns())
+    node.on_bell(cores.serve_waiting)
     metrics = AbbyMetrics(cores)
     shared.registry.register(metrics)
     services = create_services(
@@ -36,6 +38,8 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         held_mail_cores=hosts,
         policies=shared.policies,
         scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
+        calls=node.calls(),
+        guesses=node.guesses(),
     )
     if shared.health:
         shared.health.watch_queue(probe_cores(cores))
@@ -44,13 +48,15 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         services,
         tokens=settings.static_api_tokens,
         ready=lambda: check_storage(shared.store),
-        metrics=render_on_demand(shared.registry),
+        metrics=node.metrics(shared.registry),
         observe=metrics.observe_scan,
         routes=site.routes,
         error_page=site.error_page,
         strict_transport=isinstance(settings.tls, TlsSettings),
     )
-    return build_server(app, shared.bound["abby"], plan.certificate, settings.connections)
+    tally, balance = node.connections("abby"), node.balance("abby")
+    pair, limits = plan.certificate, settings.connections
+    return build_server(app, shared.bound["abby"], pair, limits, tally=tally, balance=balance)
 
 
 def build_cores(

@@ -77,9 +77,7 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     from gatepost import logs
     from gatepost.service import first_start
     from gatepost.service.doctor.examination import examine_in_child
-    from gatepost.service.http_servers import run
     from gatepost.service.plan import Plan
-    from gatepost.service.running import run_plan
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
@@ -100,7 +98,15 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
         fault_injection=os.environ.get(FAULT_INJECTION, ""),
         examine=lambda: examine_in_child(folder, data.path),
     )
-    run(lambda stop: run_plan(plan, stop, started_with_warnings))
+    if settings.fronts > 1:
+        from gatepost.service.processes import run_node
+
+        run_node(plan, settings.fronts, started_with_warnings)
+    else:
+        from gatepost.service.http_servers import run
+        from gatepost.service.running import run_plan
+
+        run(lambda stop: run_plan(plan, stop, started_with_warnings))
 
 
 def log_warnings(folder: Path) -> None:

@@ -17,10 +17,9 @@ import structlog
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
-from gatepost.abby.authenticator import Caller, Guesses, address_of
+from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits
-from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
@@ -40,6 +39,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import probe_core
 from gatepost.service.http_servers import Serves, build_server
 from gatepost.service.metrics import GatewayMetrics
+from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import GuardSettings, SmtpSettings
 from gatepost.smtp.client import Tenancy, parse_networks
@@ -87,11 +87,13 @@ async def open_quarantine(
     registry: CollectorRegistry | None = None,
     viewer: ShowsMail | None = None,
     events: Emits = NO_EVENTS,
+    *,
+    cleans_up: bool = True,
 ) -> AsyncIterator[Quarantine]:
     """Build the quarantine on a store; released mail leaves through the relay, and `viewer` has messages shown.
 
     A service passes its registry: then expired mail is deleted and held mail is counted while the service runs. A
-    command passes none and leaves both to the service.
+    command passes none and leaves both to the service. Of several processes of a service one cleans up.
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     metrics = QuarantineMetrics(store, settings.quarantine.max_size)
@@ -109,8 +111,9 @@ async def open_quarantine(
     cleanup = Cleanup(store, raw, settings.quarantine.retention, metrics=metrics)
     if registry:
         registry.register(metrics)
-        metrics.start()
-        cleanup.start()
+        if cleans_up:
+            metrics.start()
+            cleanup.start()
     try:
         yield quarantine
     finally:
@@ -128,6 +131,7 @@ def build_guard(
     models: str = "",
     fault_injection: str = "",
     events: Emits = NO_EVENTS,
+    node: SingleProcess | None = None,
 ) -> Guard:
     """Build a core with its workers, resolver and admission.
 
@@ -152,7 +156,8 @@ def build_guard(
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
     pool_settings = _pool_settings(settings, reputation.wanted(), models, fault_injection)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
-    admission = Admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    node = node or SingleProcess()
+    admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store)
     registry.register(metrics)
     if settings.reputation.zones:
@@ -169,6 +174,7 @@ def build_guard(
         sender_histories=histories,
         campaigns=campaigns,
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
+        purges=node.is_first,
     )
 
 
@@ -230,9 +236,19 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         models=str(plan.data.models),
         fault_injection=plan.fault_injection,
         events=shared.events,
+        node=shared.node,
     )
     quarantine = await stack.enter_async_context(
-        open_quarantine(settings, shared.store, plan.data, relay, shared.registry, guard, shared.events)
+        open_quarantine(
+            settings,
+            shared.store,
+            plan.data,
+            relay,
+            shared.registry,
+            guard,
+            shared.events,
+            cleans_up=shared.node.is_first,
+        )
     )
     try:
         await guard.start()
@@ -254,8 +270,8 @@ def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) 
 class SecretGuesses:
     """Slows down guessing of the cores' secret, by the rules by which abby slows down guessing of tokens."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._guesses = Guesses(clock)
+    def __init__(self, clock: Callable[[], float] = time.monotonic, memory: GuessMemory | None = None) -> None:
+        self._guesses = Guesses(clock, memory)
         self._abby = Caller("abby", frozenset(), b"secret")
 
     async def enter(self, request: Request, *, right: bool) -> None:
@@ -271,13 +287,17 @@ class SecretGuesses:
 def build_core_servers(plan: Plan, core: CoreParts, shared: SharedParts) -> list[Serves]:
     """Build the scan sources of a core on ports that are already bound."""
     servers: list[Serves] = []
+    node = shared.node
     if "guard" in shared.bound:
+        guesses = SecretGuesses(memory=node.secret_guesses())
         app = build_rest_app(
-            core.own.guard, plan.secret, shared.spool, shared.registry, core.own.held_mail, SecretGuesses()
+            core.own.guard, plan.secret, shared.spool, node.metrics(shared.registry), core.own.held_mail, guesses
         )
         source = core.settings.scan_sources.rest_api
         limits = source.connections if source else None
-        servers.append(build_server(app, shared.bound["guard"], plan.own_certificate, limits))
+        pair = plan.own_certificate
+        tally, balance = node.connections("guard"), node.balance("guard")
+        servers.append(build_server(app, shared.bound["guard"], pair, limits, tally=tally, balance=balance))
     if smtp := core.settings.scan_sources.smtp:
         pair = plan.certificate or plan.own_certificate
         check_pair(*pair)
@@ -300,7 +320,13 @@ def _build_intake(core: CoreParts, source: SmtpSettings, shared: SharedParts, pa
     )
     listed = parse_networks(source.xclient_hosts)
     intake = Intake(
-        services, shared.bound["smtp"], source.max_connections, listed, reserved=source.reserved_connections
+        services,
+        shared.bound["smtp"],
+        source.max_connections,
+        listed,
+        reserved=source.reserved_connections,
+        tally=shared.node.connections("smtp"),
+        balance=shared.node.balance("smtp"),
     )
     shared.registry.register(GatewayMetrics(intake, services))
     return intake

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +18,10 @@ import structlog
 import uvicorn
 import uvloop
 
+from gatepost.api.accepting import AcceptBalance, accept_connections
 from gatepost.api.connection_limits import ConnectionLimits, CountedProtocol
 from gatepost.api.server import server_config
+from gatepost.node_memory import Tally
 from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.plan import allow_reuse
@@ -28,7 +31,6 @@ log = structlog.get_logger("gatepost")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 HANDSHAKE_SECONDS = 10.0
-ACCEPT_PAUSE_SECONDS = 0.1
 BACKLOG = 2048
 
 
@@ -48,8 +50,15 @@ class Server(uvicorn.Server):
     of clients that say nothing.
     """
 
-    def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket], limits: ConnectionLimits) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        sockets: Sequence[socket.socket],
+        limits: ConnectionLimits,
+        balance: AcceptBalance | None = None,
+    ) -> None:
         super().__init__(config)
+        self._balance = balance
         self.ready = asyncio.Event()
         self._sockets = list(sockets)
         self._limits = limits
@@ -63,7 +72,12 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  uvicorn's name
         try:
             await super().startup([])
-            self._accepting = [asyncio.create_task(self._accept(each)) for each in _listen(self._sockets)]
+            if self._balance:
+                self._balance.begin()
+            self._accepting = [
+                asyncio.create_task(accept_connections(each, self._balance, self._welcome))
+                for each in _listen(self._sockets)
+            ]
         except SystemExit:
             raise StartError("A service could not start; the log says why.") from None
         except OSError as fault:
@@ -76,33 +90,33 @@ class Server(uvicorn.Server):
         for task in (*self._accepting, *self._arriving):
             task.cancel()
         await asyncio.gather(*self._accepting, *self._arriving, return_exceptions=True)
+        if self._balance:
+            self._balance.end()
         await super().shutdown(sockets)
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listening)
-            except OSError as fault:
-                # No descriptor is left, or the client has gone already; either passes.
-                log.warning("a connection could not be accepted", reason=fault.strerror)
-                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
-                continue
-            peer = str(address[0])
-            if not self._limits.admit(peer):
-                log.info("connection refused", client=peer, open=self._limits.open)
-                connection.close()
-                continue
-            task = loop.create_task(self._hand_over(connection, peer))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+    def _welcome(self, connection: socket.socket, address: Any) -> None:
+        peer = str(address[0])
+        if not self._limits.admit(peer):
+            log.info("connection refused", client=peer, open=self._limits.open)
+            connection.close()
+            if self._balance:
+                self._balance.count(-1)
+            return
+        task = asyncio.get_running_loop().create_task(self._hand_over(connection, peer))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    def _leave(self, peer: str) -> None:
+        self._limits.leave(peer)
+        if self._balance:
+            self._balance.count(-1)
 
     async def _hand_over(self, connection: socket.socket, peer: str) -> None:
         """Do the TLS handshake, if there is TLS, and let HTTP be spoken."""
         config, tls = self.config, self.config.ssl
         make: Any = config.http_protocol_class
         inner = make(config=config, server_state=self.server_state, app_state=self.lifespan.state)
-        counted = CountedProtocol(inner, lambda: self._limits.leave(peer))
+        counted = CountedProtocol(inner, lambda: self._leave(peer))
         seconds = HANDSHAKE_SECONDS if tls else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -129,30 +143,37 @@ def build_server(
     bound: Sequence[socket.socket],
     pair: tuple[Path, Path] | None = None,
     connections: ConnectionSettings | None = None,
+    *,
+    tally: Tally | None = None,
+    balance: AcceptBalance | None = None,
 ) -> Server:
     """Build a server for an application on bound sockets, with HTTPS if there is a certificate and key, and with the
-    limits of these settings."""
+    limits of these settings. `tally` and `balance` are set where several processes serve the port."""
     certificate, key = pair or (None, None)
     if certificate and key:
         check_pair(certificate, key)
     limits = connections or ConnectionSettings()
     counted = ConnectionLimits(
-        limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts, trusts_loopback=True
+        limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts, trusts_loopback=True, tally=tally
     )
-    return Server(server_config(app, certificate=certificate, key=key), bound, counted)
+    return Server(server_config(app, certificate=certificate, key=key), bound, counted, balance)
 
 
-def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run a service in a new event loop; `main` gets the event that asks it to stop."""
+def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool = False) -> None:
+    """Run a service in a new event loop; `main` gets the event that asks it to stop.
+
+    A process that a parent has started ends at once only when the parent kills it: a service manager may signal both,
+    and a second signal then says nothing.
+    """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run_until_signal(main))
+        runner.run(_run_until_signal(main, is_child=is_child))
 
 
-async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, _handle_signal, stop, number)
+        loop.add_signal_handler(number, stop.set if is_child else partial(_handle_signal, stop, number))
     await main(stop)
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from gatepost import __version__
 from gatepost.api.errors import Failure
-from gatepost.metrics import CONTENT_TYPE, Timed, exposition
+from gatepost.metrics import CONTENT_TYPE, Timed
 from gatepost.speedups import native
 
 if TYPE_CHECKING:
@@ -94,8 +94,3 @@ def build_registry() -> CollectorRegistry:
     registry.register(BuildInfo())
     ProcessCollector(registry=registry)
     return registry
-
-
-def render_on_demand(registry: CollectorRegistry) -> Callable[[], bytes]:
-    """Return a function that renders what `/metrics` answers."""
-    return lambda: exposition(registry)

@@ -20,6 +20,7 @@ from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
 from gatepost.service.health import HealthWatch
+from gatepost.service.node import SingleProcess
 from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
 from gatepost.settings.values import split_address
 from gatepost.store.store import Store
@@ -107,8 +108,8 @@ Bound = dict[str, tuple[socket.socket, ...]]
 class Plan(msgspec.Struct, frozen=True):
     """What this process runs: a core, the API service, or both.
 
-    `examine` returns what `gatepost doctor` finds; `fault_injection` is for
-    tests only: a Python file that makes workers misbehave.
+    `examine` returns what `gatepost doctor` finds; `writer` is the address of the process that writes, where storage is
+    SQLite and another process does; `fault_injection` is for tests only: a Python file that makes workers misbehave.
     """
 
     data: DataFolder
@@ -116,6 +117,7 @@ class Plan(msgspec.Struct, frozen=True):
     abby: AbbySettings | None = None
     fault_injection: str = ""
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
+    writer: str = ""
 
     @property
     def settings(self) -> GuardSettings | AbbySettings:
@@ -152,13 +154,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class SharedParts(msgspec.Struct, frozen=True):
-    """What guard and abby share in one process, each built once."""
+    """What guard and abby share in one process, each built once; `node` is what they share with other processes."""
 
     store: Store
     spool: Spool
     policies: Policies
     registry: CollectorRegistry
     bound: Bound
+    node: SingleProcess
     events: Emits = NO_EVENTS
     health: HealthWatch | None = None
 

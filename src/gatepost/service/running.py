@@ -22,8 +22,9 @@ from gatepost.service.event_stream import open_service_events
 from gatepost.service.health import HealthWatch
 from gatepost.service.http_servers import Serves, build_server, serve
 from gatepost.service.loop_watchdog import watch_loop
-from gatepost.service.metrics import build_metrics_app, build_registry, render_on_demand
-from gatepost.service.plan import Plan, SharedParts, bind_ports, port_of, release_ports
+from gatepost.service.metrics import build_metrics_app, build_registry
+from gatepost.service.node import SingleProcess
+from gatepost.service.plan import Bound, Plan, SharedParts, bind_ports, port_of, release_ports
 from gatepost.settings.files import load_policies
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
@@ -34,34 +35,48 @@ log = structlog.get_logger("gatepost")
 Started = Callable[[int, Store], Awaitable[None]]
 
 
-async def run_plan(plan: Plan, stop: asyncio.Event, started: Started) -> None:
-    """Run until asked to stop. `started` is called once everything serves, with abby's or guard's port."""
+async def run_plan(
+    plan: Plan,
+    stop: asyncio.Event,
+    started: Started,
+    bound: Bound | None = None,
+    node: SingleProcess | None = None,
+) -> None:
+    """Run until asked to stop. `started` is called once everything serves, with abby's or guard's port.
+
+    `bound` and `node` are set in a process that a parent has started (see `processes`): the parent holds the ports.
+    """
     async with contextlib.AsyncExitStack() as stack:
-        bound = bind_ports(plan)
+        node = node or SingleProcess()
+        bound = bound or bind_ports(plan)
         stack.callback(release_ports, bound)
         registry = build_registry()
         events = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
-        store = open_store(plan.settings.storage.url, plan.data.path)
+        store = open_store(plan.settings.storage.url, plan.data.path, plan.writer)
         stack.push_async_callback(store.close)
         health = _watch_health(events, store, stack)
-        if plan.abby:
+        if plan.abby and node.is_first:
             await _encrypt_second_factors(store)
         policies = load_policies(plan.settings.policy)
-        shared = SharedParts(store, Spool(plan.data.spool), policies, registry, bound, events, health)
+        shared = SharedParts(store, Spool(plan.data.spool), policies, registry, bound, node, events, health)
         servers = await _build_servers(plan, shared, stack)
         stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
+        for task in node.start():
+            stack.callback(task.cancel)
 
         async def announce_start() -> None:
             await started(port, store)
-            events.emit(_describe_state, plan, "started")
-            if health:
-                health.start()
+            if node.is_first:
+                events.emit(_describe_state, plan, "started")
+                if health:
+                    health.start()
 
         try:
             await serve(servers, stop, announce_start)
         finally:
-            events.emit(_describe_state, plan, "stopping")
+            if node.is_first:
+                events.emit(_describe_state, plan, "stopping")
 
 
 def _watch_health(events: Emits, store: Store, stack: contextlib.AsyncExitStack) -> HealthWatch | None:
@@ -102,5 +117,6 @@ async def _build_servers(plan: Plan, shared: SharedParts, stack: contextlib.Asyn
         from gatepost.service.api_service import build_api_server
 
         servers.append(build_api_server(plan, plan.abby, shared, own))
-    metrics = [shared.bound[name] for name in ("metrics", "guard metrics") if name in shared.bound]
-    return [*servers, *(build_server(build_metrics_app(render_on_demand(shared.registry)), each) for each in metrics)]
+    metrics = build_metrics_app(shared.node.metrics(shared.registry))
+    ports = [shared.bound[name] for name in ("metrics", "guard metrics") if name in shared.bound]
+    return [*servers, *(build_server(metrics, each) for each in ports)]

@@ -31,11 +31,19 @@ from gatepost.settings.values import (
     Network,
     NextHop,
     Port,
+    Processes,
     QuarantineUrl,
     Secret,
     StorageUrl,
     TenantUid,
 )
+
+_FRONTS = "number of processes that take connections; by default one for every three cores of the machine"
+
+
+def _default_fronts() -> int:
+    return max(1, (os.cpu_count() or 1) // 3)
+
 
 _LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
 
@@ -236,6 +244,7 @@ class GuardSettings(Section):
     worker_processes: Count = Field(
         default_factory=lambda: os.cpu_count() or 1, description="number of analysis processes"
     )
+    front_processes: Processes | None = Field(None, description=_FRONTS)
     analysis_timeout: Milliseconds = Field(30_000, description="milliseconds that the analysis of one message may take")
     stage_limit: Milliseconds = Field(5_000, description="milliseconds that one stage of an analysis may take")
     worker_memory: Bytes = Field(1 << 30, description="maximum memory of one worker process in bytes")
@@ -271,6 +280,11 @@ class GuardSettings(Section):
     def threshold(self) -> int:
         """The value of `guardRequestThrottleThreshold` that is in force."""
         return self.guard_request_throttle_threshold or self.main_worker_count
+
+    @property
+    def fronts(self) -> int:
+        """The value of `frontProcesses` that is in force."""
+        return self.front_processes or min(_default_fronts(), self.worker_processes)
 
 
 class ListenSettings(ListeningSection):
@@ -347,6 +361,7 @@ class AbbySettings(Section):
 
     listen: ListenSettings = Field(ListenSettings(), description="address and port to listen on")
     connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
+    front_processes: Processes | None = Field(None, description=f"{_FRONTS}; `gatepost serve` uses that of `guard.yml`")
     tls: TlsSetting | None = Field(
         None, description="certificate and key, or `off`; by default a self-signed certificate"
     )
@@ -361,3 +376,8 @@ class AbbySettings(Section):
     )
     storage: StorageSettings = Field(StorageSettings(), description="the database")
     log: LogSettings = Field(LogSettings(), description="logging")
+
+    @property
+    def fronts(self) -> int:
+        """The value of `frontProcesses` that is in force."""
+        return self.front_processes or _default_fronts()

@@ -2,23 +2,27 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from gatepost.api.accepting import AcceptBalance, accept_connections
 from gatepost.api.connection_limits import ConnectionLimits
+from gatepost.node_memory import Tally
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, identify_client
 from gatepost.smtp.connection import Connection
 from gatepost.smtp.services import Services
 from gatepost.smtp.session import Session
 
+BACKLOG = 512
+
 log = structlog.get_logger("gatepost.guard")
 
 
 class Intake:
     """A server on sockets that are bound already. `run_here` serves until `should_exit` is set. Of the connections,
-    `reserved` are for listed hosts alone."""
+    `reserved` are for listed hosts alone. `tally` and `balance` are set where several processes serve the port."""
 
     def __init__(
         self,
@@ -28,11 +32,15 @@ class Intake:
         listed: Networks = (),
         *,
         reserved: int = 0,
+        tally: Tally | None = None,
+        balance: AcceptBalance | None = None,
     ) -> None:
         self._services, self._sockets = services, sockets
         self._listed = listed
-        self._limits = ConnectionLimits(max_connections, services.limits.per_address, reserved)
+        self._limits = ConnectionLimits(max_connections, services.limits.per_address, reserved, tally=tally)
+        self._balance = balance
         self._sessions: dict[Connection, tuple[asyncio.Task[None], Session, str]] = {}
+        self._arriving: set[asyncio.Task[None]] = set()
         self._exit = asyncio.Event()
         self.ready = asyncio.Event()
         self.connections = 0
@@ -61,7 +69,7 @@ class Intake:
         loop = asyncio.get_running_loop()
         if self._services.relay:
             self._services.relay.start()
-        servers = [await loop.create_server(self._new_connection, sock=each, backlog=512) for each in self._sockets]
+        stop_listening = await self._listen(loop)
         for each in self._sockets:
             # Connections inherit it: the next start gets the port while remains of this one's are about.
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -69,11 +77,51 @@ class Intake:
         try:
             await self._exit.wait()
         finally:
-            for server in servers:
-                server.close()
+            await stop_listening()
             await self._end_sessions()
             if self._services.relay:
                 await self._services.relay.close()
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[None]]:
+        """Accept connections from now on; returns what ends that and closes the sockets."""
+        if self._balance is None:
+            servers = [
+                await loop.create_server(self._new_connection, sock=each, backlog=BACKLOG) for each in self._sockets
+            ]
+
+            async def close_servers() -> None:
+                for server in servers:
+                    server.close()
+
+            return close_servers
+        balance = self._balance
+        balance.begin()
+        for each in self._sockets:
+            each.listen(BACKLOG)
+        tasks = [asyncio.create_task(accept_connections(each, balance, self._welcome)) for each in self._sockets]
+
+        async def end() -> None:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            balance.end()
+            for each in self._sockets:
+                each.close()
+
+        return end
+
+    def _welcome(self, accepted: socket.socket, _address: object) -> None:
+        task = asyncio.create_task(self._hand_over(accepted))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _hand_over(self, accepted: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, accepted)
+        except OSError:
+            accepted.close()
+            if self._balance:
+                self._balance.count(-1)
 
     def _new_connection(self) -> Connection:
         return Connection(self._on_made, self._on_end, self._on_lost)
@@ -95,6 +143,8 @@ class Intake:
             found[0].cancel()
 
     def _on_lost(self, connection: Connection) -> None:
+        if self._balance:
+            self._balance.count(-1)
         found = self._sessions.pop(connection, None)
         if found is None:
             return

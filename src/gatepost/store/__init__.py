@@ -9,22 +9,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gatepost.store.store import Store
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "sqlite_file_of"]
 
 
-def open_store(url: str, data_folder: Path) -> "Store":
+def sqlite_file_of(url: str, data_folder: Path) -> Path | None:
+    """The file of a `storage.url`; None where it is no SQLite file."""
+    scheme, _, rest = url.partition(":")
+    return data_folder / rest.removeprefix("//") if scheme == "sqlite" and rest.strip("/") else None
+
+
+def open_store(url: str, data_folder: Path, writer: str = "") -> "Store":
     """The storage at a `storage.url`; a relative SQLite file lies in the data folder.
 
-    Only the engine that the address names is loaded. Raises `StorageError` where it cannot be used.
+    Only the engine that the address names is loaded. Raises `StorageError` where it cannot be used. `writer` is the
+    address of the process that writes a SQLite file, where another one does.
     """
     from gatepost.store.errors import StorageError
     from gatepost.store.store import Store
 
-    scheme, _, rest = url.partition(":")
-    if scheme == "sqlite" and rest.strip("/"):
+    scheme = url.partition(":")[0]
+    if file := sqlite_file_of(url, data_folder):
         from gatepost.store.sqlite import SqliteEngine
 
-        return Store(SqliteEngine(data_folder / rest.removeprefix("//")), data_folder)
+        if not writer:
+            return Store(SqliteEngine(file), data_folder)
+        from gatepost.store.writer_process import RemoteWriter
+
+        return Store(SqliteEngine(file, RemoteWriter(writer)), data_folder)
     if scheme in {"postgresql", "postgres"}:
         from gatepost.store.postgres import PostgresEngine
 

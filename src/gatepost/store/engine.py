@@ -209,9 +209,10 @@ class Operations:
         return self._engine.change(work) if self._observer is None else self._change_observed(work, self._observer)
 
     async def _change_observed(self, work: Callable[[], Work[T]], observer: "ChangeObserver") -> T:
-        announced: list[Any] = []
-        result = await self._engine.change(lambda: _collect_news(work(), announced))
-        for news in announced:
+        outcome = await self._engine.change(partial(_collect_news, work))
+        # Work that was rolled back has its own result, and announces nothing.
+        result: T = outcome.result if isinstance(outcome, _Announced) else outcome
+        for news in outcome.news if isinstance(outcome, _Announced) else ():
             observer(news)
         return result
 
@@ -226,22 +227,26 @@ class Operations:
         return total
 
 
-def _collect_news(work: Work[T], announced: list[Any]) -> Work[T]:
-    """Do work and collect what it announces. Work that is done again, or ends with a rollback, announces anew."""
-    announced.clear()
+class _Announced(msgspec.Struct, frozen=True):
+    """The result of a change, with what it announced. Another process may have done it."""
+
+    result: Any
+    news: tuple[Any, ...]
+
+
+def _collect_news(work: Callable[[], Work[Any]]) -> Work[Any]:
+    """Do work and collect what it announces. Work that ends with a rollback announces nothing."""
+    announced: list[Any] = []
+    running = work()
     sent: Any = None
     try:
         while True:
-            step = work.send(sent)
+            step = running.send(sent)
             if isinstance(step, AnnouncedWrite):
                 announced.append(step.news)
             sent = yield step
     except StopIteration as stop:
-        result: T = stop.value
-        return result
-    except BaseException:
-        announced.clear()
-        raise
+        return _Announced(stop.value, tuple(announced))
 
 
 def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:

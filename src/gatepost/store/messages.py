@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -108,6 +108,20 @@ class MessageRecord(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+class RecordRow(msgspec.Struct, frozen=True):
+    """A record as SQLite gets it: the values of its row, its texts for searching, and what is counted of it.
+
+    Where another process writes, rows are made by those who ask, so that it has only the database to wait for.
+    """
+
+    values: tuple[Any, ...]
+    texts: IndexedTexts
+    counted: CountedMessage
+
+
+R = TypeVar("R", MessageRecord, RecordRow)
+
+
 _json = msgspec.json.Encoder()
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
@@ -161,18 +175,25 @@ class MessageStore(MessageSearch):
             after = end
 
 
-def insert_all(connection: apsw.Connection, records: Sequence[MessageRecord]) -> list[MessageRecord]:
+def prepare_row(record: MessageRecord | RecordRow) -> RecordRow:
+    """Make the row of a record; one that is made already stays as it is."""
+    if isinstance(record, RecordRow):
+        return record
+    return RecordRow(_row(record), _texts(record), _count_message(record))
+
+
+def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
     """Store, index and count records in SQLite; where one of that ggrid is stored already, it stays and is
     returned."""
-    stored: list[MessageRecord] = []
-    fresh: list[tuple[int, MessageRecord]] = []
+    stored: list[R | MessageRecord] = []
+    fresh: list[tuple[int, RecordRow]] = []
     while len(stored) < len(records):
         # Powers of two: few different statements, so that they stay prepared.
         left = len(records) - len(stored)
         chunk = records[len(stored) : len(stored) + (1 << left.bit_length() - 1)]
         stored += _insert_chunk(connection, chunk, fresh)
-    message_search.insert_in_sqlite(connection, [_index_message(uid, record) for uid, record in fresh])
-    traffic.count_in_sqlite(connection, [_count_message(record) for _, record in fresh])
+    message_search.insert_in_sqlite(connection, [_index_message(uid, row) for uid, row in fresh])
+    traffic.count_in_sqlite(connection, [row.counted for _, row in fresh])
     return stored
 
 
@@ -190,7 +211,7 @@ def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[Non
     recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
     yield from message_search.delete([(uid, before.completed, recipients)])
     yield Write(_REWRITE, (uid, *texts, row["detail"]))
-    yield from message_search.insert([_index_message(uid, record)])
+    yield from message_search.insert([_index_message(uid, prepare_row(record))])
 
 
 def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
@@ -247,20 +268,21 @@ def _delete_except(
 
 
 def _insert_chunk(
-    connection: apsw.Connection, records: Sequence[MessageRecord], fresh: list[tuple[int, MessageRecord]]
-) -> Sequence[MessageRecord]:
+    connection: apsw.Connection, records: Sequence[R], fresh: list[tuple[int, RecordRow]]
+) -> Sequence[R | MessageRecord]:
     """Insert records with one statement: each statement is a moment in which this thread must win the interpreter back.
 
     Those that are new are added to `fresh`, with the ids that they got.
     """
-    values = [value for record in records for value in _row(record)]
-    ids: dict[Any, Any] = dict(connection.execute(_insert_statement(len(records)), values))
-    fresh += [(uid, record) for record in records if (uid := ids.pop(record.ggrid.lower(), None)) is not None]
-    if connection.changes() == len(records):
+    rows = [prepare_row(record) for record in records]
+    values = [value for row in rows for value in row.values]
+    ids: dict[Any, Any] = dict(connection.execute(_insert_statement(len(rows)), values))
+    fresh += [(uid, row) for row in rows if (uid := ids.pop(row.values[0], None)) is not None]
+    if connection.changes() == len(rows):
         return records
     select = in_sqlite(_SELECT)
-    rows = (connection.execute(select, (record.ggrid.lower(),)).fetchone() for record in records)
-    return [parse_record(*row) if row else record for row, record in zip(rows, records, strict=True)]
+    found = (connection.execute(select, row.values[:1]).fetchone() for row in rows)
+    return [parse_record(*known) if known else record for known, record in zip(found, records, strict=True)]
 
 
 def _insert_statement(count: int) -> str:
@@ -269,9 +291,9 @@ def _insert_statement(count: int) -> str:
     return f"INSERT INTO messages ({columns}) VALUES {rows} ON CONFLICT (ggrid) DO NOTHING RETURNING ggrid, id"  # noqa: S608
 
 
-def _index_message(uid: int, record: MessageRecord) -> IndexedMessage:
-    report = record.report
-    return (record.completed, uid, record.envelope.tenant, report.verdict, report.decision, _texts(record))
+def _index_message(uid: int, row: RecordRow) -> IndexedMessage:
+    tenant, verdict, decision, _created, completed, _size = row.counted
+    return (completed, uid, tenant, verdict, decision, row.texts)
 
 
 def _texts(record: MessageRecord) -> IndexedTexts:

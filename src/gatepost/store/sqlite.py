@@ -16,7 +16,8 @@ import apsw
 
 from gatepost.store.engine import Engine, Read, Rollback, Row, StoreCounters, Work, cancel_read, in_sqlite
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite_file import Writer, bind, explain_errors, open_file, open_reader, run_work
+from gatepost.store.sqlite_file import bind, explain_errors, open_file, open_reader, run_work
+from gatepost.store.sqlite_writer import Writer, WritesChanges
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -31,11 +32,14 @@ MAX_STREAMS = 64
 
 
 class SqliteEngine(Engine):
-    """Does work on a SQLite file; opening it raises `StorageError` where the file cannot be used."""
+    """Does work on a SQLite file; opening it raises `StorageError` where the file cannot be used.
 
-    def __init__(self, path: Path) -> None:
+    `writer` is set where another process writes, which has opened the file already.
+    """
+
+    def __init__(self, path: Path, writer: WritesChanges | None = None) -> None:
         self._path = path
-        self._writer = Writer(open_file(path))
+        self._writer = writer or Writer(open_file(path))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._streamers = ThreadPoolExecutor(STREAMERS, thread_name_prefix="store-stream")
         self._streams = 0
@@ -61,7 +65,7 @@ class SqliteEngine(Engine):
     async def change(self, work: Callable[[], Work[T]]) -> T:
         """Do work in the writer thread; returns after the commit that holds it."""
         try:
-            return await self._writer.apply(_run_all, work)
+            return await self._writer.apply(run_all, work)
         except Rollback as outcome:
             result: T = outcome.result
             return result
@@ -168,7 +172,8 @@ class _StreamedRows:
                 self._connection.close(True)
 
 
-def _run_all(connection: apsw.Connection, works: Sequence[Callable[[], Work[Any]]]) -> Sequence[Any]:
+def run_all(connection: apsw.Connection, works: Sequence[Callable[[], Work[Any]]]) -> Sequence[Any]:
+    """Do several pieces of work; the change that `SqliteEngine.change` asks the writer for."""
     return [run_work(connection, work()) for work in works]
 
 

@@ -81,7 +81,7 @@ def build_site(
         exports=services.exports,
         limits=services.limits,
         passwords=PasswordHashes(),
-        guesses=Guesses(clock),
+        guesses=Guesses(clock, services.guesses.pages),
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,

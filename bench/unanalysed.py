@@ -1,0 +1,43 @@
+"""`gatepost serve` without its analysis, for the benchmark of what is around it: every message gets the same report at
+once. Arguments are the folders of configuration and data."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from gatepost.report import Report
+from gatepost.service import commands, core
+from gatepost.service.data_folder import DataFolder
+from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.pool import PoolCounters
+
+REPORT = Report("clean", "deliver", (), 0, "not analysed")
+
+
+class NoPool:
+    """In place of the workers."""
+
+    def __init__(self, *_arguments: Any) -> None:
+        self._jobs = 0
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    async def analyse(self, _job: AnalysisJob) -> Report:
+        self._jobs += 1
+        return REPORT
+
+    def counters(self) -> PoolCounters:
+        return PoolCounters(self._jobs, {}, 0, 0, 0, 0, 0, True)
+
+
+def main() -> None:
+    core.WorkerPool = NoPool  # type: ignore[misc,assignment]
+    commands.serve(DataFolder(Path(sys.argv[2])), Path(sys.argv[1]), lambda _started: None)
+
+
+if __name__ == "__main__":
+    main()

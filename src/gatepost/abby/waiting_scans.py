@@ -1,0 +1,120 @@
+"""The scans that wait for a slot, in the order in which they are served: tenants take turns (see `scanning.turns`)."""
+
+import asyncio
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+from typing import Generic, Protocol, TypeVar
+
+from gatepost.scanning.turns import Place, Turns
+
+
+class HasTicket(Protocol):
+    """A scan that waits: whose it is, and when it came."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def ticket(self) -> int: ...
+
+
+W = TypeVar("W", bound=HasTicket)
+
+# How long a slot may stay free for a scan of another process before it is taken for one of this process.
+PATIENCE_SECONDS = 0.25
+
+
+def _ticket(scan: HasTicket) -> int:
+    return scan.ticket
+
+
+class WaitingScans(Generic[W]):
+    """The scans that wait in this process; `turns` knows of those in others.
+
+    Each tenant has its scans by arrival. A heap has one current entry for each tenant, by the place of its first scan;
+    what is in the heap besides is out of date and dropped when it comes up. So a slot costs the same whether three
+    tenants wait or three thousand.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._by_tenant: dict[str, list[W]] = {}
+        self._places: dict[str, Place] = {}
+        self._heap: list[tuple[Place, str]] = []
+        self._blocked_since: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._by_tenant)
+
+    def add(self, scan: W) -> None:
+        """Let a scan wait; one that waited before gets its place among those of its tenant back."""
+        self._turns.join(scan.tenant)
+        insort(self._by_tenant.setdefault(scan.tenant, []), scan, key=_ticket)
+        self._note_place(scan.tenant)
+        self.announce()
+
+    def discard(self, scan: W) -> None:
+        """Take out a scan, if it is there."""
+        if self._remove(scan):
+            self.announce()
+
+    def first(self) -> W | None:
+        """Return the scan that is to be served next in this process."""
+        while self._heap:
+            place, tenant = self._heap[0]
+            is_current = self._places.get(tenant) == place
+            if is_current and self._turns.round_of(tenant) == place[0]:
+                return self._by_tenant[tenant][0]
+            heappop(self._heap)
+            if is_current:
+                self._note_place(tenant)
+        return None
+
+    def may_go(self, scan: W) -> bool:
+        """Whether the first scan here may take a free slot: it is the next of all processes, or the one that is next
+        does not take it."""
+        now = asyncio.get_running_loop().time()
+        if self._turns.is_next((self._turns.round_of(scan.tenant), scan.ticket)):
+            self._blocked_since = None
+            return True
+        if self._blocked_since is None:
+            self._blocked_since = now
+        return now - self._blocked_since >= PATIENCE_SECONDS
+
+    def serve(self, scan: W) -> None:
+        """Take out a scan that is given a slot."""
+        self._blocked_since = None
+        self._turns.serve(scan.tenant)
+        self._remove(scan)
+        self.announce()
+
+    def pop(self) -> W | None:
+        """Take out the first scan without serving it; None where none waits."""
+        scan = self.first()
+        if scan is not None:
+            self.discard(scan)
+        return scan
+
+    def announce(self) -> None:
+        """Tell other processes what is first here; to be called now and then while scans wait."""
+        scan = self.first()
+        self._turns.announce((self._turns.round_of(scan.tenant), scan.ticket) if scan is not None else None)
+
+    def _remove(self, scan: W) -> bool:
+        scans = self._by_tenant.get(scan.tenant, [])
+        at = bisect_left(scans, scan.ticket, key=_ticket)
+        if at == len(scans) or scans[at] is not scan:
+            return False
+        del scans[at]
+        if not scans:
+            del self._by_tenant[scan.tenant], self._places[scan.tenant]
+        else:
+            self._note_place(scan.tenant)
+        self._turns.leave(scan.tenant)
+        return True
+
+    def _note_place(self, tenant: str) -> None:
+        place = (self._turns.round_of(tenant), self._by_tenant[tenant][0].ticket)
+        if self._places.get(tenant) != place:
+            self._places[tenant] = place
+            heappush(self._heap, (place, tenant))

@@ -1,0 +1,138 @@
+"""What the processes of one node share, made once by their parent before it forks them; and what one process has
+instead, where it is alone.
+
+Each limit of the node is exact over all of its processes: slots, throttle delay, turns of tenants, connections of a
+port, costly calls, guesses of tokens and secrets. `docs/architecture.md` lists all state and how it is shared.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessMemory
+from gatepost.api.accepting import AcceptBalance, ConnectionCells
+from gatepost.guard.admission import Admission, AdmissionCells, SharedAdmission
+from gatepost.metrics import exposition
+from gatepost.node_memory import NodeMemory, SharedTally, Tally
+from gatepost.scanning.turns import SharedTurns, TurnCells, Turns
+from gatepost.service.node_metrics import MetricBoards, NodeMetrics
+
+MAX_CALLERS = 4_096
+
+log = structlog.get_logger("gatepost")
+
+
+class SingleProcess:
+    """A node of one process: nothing is shared, and every limit is counted where it is used."""
+
+    number = 0
+    is_first = True
+
+    def connections(self, _port: str) -> Tally | None:
+        """What counts the connections of a port, if not the port itself."""
+        return None
+
+    def balance(self, _port: str) -> AcceptBalance | None:
+        """How connections are spread over the processes."""
+        return None
+
+    def calls(self) -> Tally | None:
+        """What counts costly calls."""
+        return None
+
+    def guesses(self) -> GuessMemories:
+        """What is remembered of guesses at the API and the pages."""
+        return GuessMemories()
+
+    def secret_guesses(self) -> GuessMemory:
+        """What is remembered of guesses at the cores' secret."""
+        return GuessMemory()
+
+    def turns(self) -> Turns:
+        """The turns of tenants among waiting scans."""
+        return Turns()
+
+    def admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
+        """The slots of the core."""
+        return Admission(maximum, threshold, max_delay)
+
+    def on_bell(self, _listener: Callable[[], None]) -> None:
+        """Call this when something has happened in another process."""
+
+    def metrics(self, registry: CollectorRegistry) -> Callable[[], bytes]:
+        """Return a function that renders what `/metrics` answers."""
+        return lambda: exposition(registry)
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """Start what runs beside the servers; the caller cancels it."""
+        return []
+
+
+class NodeCells:
+    """What the processes of a node share. Ports are known by their names; `most` is the largest number of connections
+    that any of them takes."""
+
+    def __init__(self, members: int, ports: Sequence[str], most: int) -> None:
+        self.memory = NodeMemory(members)
+        self.admission = AdmissionCells(self.memory)
+        self.turns = TurnCells(self.memory)
+        self.connections = {port: SharedTally(self.memory, most + 1) for port in ports}
+        self.open = {port: ConnectionCells(self.memory) for port in ports}
+        self.calls = SharedTally(self.memory, MAX_CALLERS)
+        self.guesses = GuessMemories(*(SharedGuessMemory(self.memory) for _ in range(3)))
+        self.secret_guesses = SharedGuessMemory(self.memory)
+        self.boards = MetricBoards(self.memory)
+
+    def forget(self, member: int) -> None:
+        """Give back what a process held that has ended, and wake the others: there may be slots now."""
+        self.boards.retire(member)
+        with self.memory:
+            self.memory.forget(member)
+        for number in range(self.memory.members):
+            self.memory.ring(number)
+
+
+class NodeProcess(SingleProcess):
+    """One of several processes of a node, after the fork."""
+
+    def __init__(self, cells: NodeCells, number: int) -> None:
+        cells.memory.member = number
+        self._cells = cells
+        self.number, self.is_first = number, number == 0
+        self._metrics: NodeMetrics | None = None
+
+    def connections(self, port: str) -> Tally | None:
+        return self._cells.connections[port]
+
+    def balance(self, port: str) -> AcceptBalance | None:
+        return AcceptBalance(self._cells.open[port])
+
+    def calls(self) -> Tally | None:
+        return self._cells.calls
+
+    def guesses(self) -> GuessMemories:
+        return self._cells.guesses
+
+    def secret_guesses(self) -> GuessMemory:
+        return self._cells.secret_guesses
+
+    def turns(self) -> Turns:
+        return SharedTurns(self._cells.turns)
+
+    def admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
+        return SharedAdmission(maximum, threshold, max_delay, self._cells.admission)
+
+    def on_bell(self, listener: Callable[[], None]) -> None:
+        self._cells.memory.listen(listener)
+
+    def metrics(self, registry: CollectorRegistry) -> Callable[[], bytes]:
+        if self._metrics is None:
+            self._metrics = NodeMetrics(registry, self._cells.boards)
+        return self._metrics.render
+
+    def start(self) -> list[asyncio.Task[None]]:
+        loop, memory = asyncio.get_running_loop(), self._cells.memory
+        loop.add_reader(memory.bells[self.number], memory.answer_bell)
+        return [asyncio.create_task(self._metrics.write_forever())] if self._metrics else []

@@ -1,0 +1,374 @@
+"""A SQLite file that one process writes for all processes of a node: the process, and its clients.
+
+Readers of a WAL do not disturb each other, but writers of several processes would take turns at the file, each with a
+commit of its own. So one process writes. It takes changes from all clients over a Unix socket, commits those that have
+come together as a group, and answers after the commit: a group holds changes of all processes. Where it ends in
+between, its clients are told that storage failed, as after any other fault of storage; the next change connects anew.
+
+A change goes as the function and its argument (see `sqlite_writer.Change`). They are pickled: both ends are this
+program, forked from one process, and the socket lies in a folder that only its user can enter. Records of messages,
+which are most of all that is written, go as finished rows: who asks packs and indexes them.
+"""
+
+import asyncio
+import io
+import os
+import pickle
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from gatepost.store.engine import Engine, StoreCounters
+from gatepost.store.errors import StorageError
+from gatepost.store.message_search import IndexedTexts
+from gatepost.store.messages import MessageRecord, RecordRow, prepare_row
+from gatepost.store.sqlite_file import open_file
+from gatepost.store.sqlite_writer import LINGER_SECONDS, MAX_GROUP, Change, GroupCommits, PendingChange, WritesChanges
+from gatepost.store.store import Store
+from gatepost.store.traffic import CountedMessage
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+# Length of what follows, number of the request, flags of the answer.
+_HEAD = struct.Struct("<IIB")
+_SAME, _FAULT, _COMMIT = 1, 2, 4
+_READ_BYTES = 256 << 10
+_ENDED = "The process that writes the storage has ended; it is being started again."
+
+
+class _Pickler(pickle.Pickler):
+    """Functions go by name, also those behind the decorators of `engine`; the store goes as a word."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, FunctionType) and obj.__module__ != __name__:
+            return _find_function, (obj.__module__, obj.__qualname__)
+        if isinstance(obj, RecordRow):
+            return _make_row, (obj.values, msgspec.structs.astuple(obj.texts), obj.counted)
+        if isinstance(obj, Store):
+            return _store_of_writer, ()
+        return NotImplemented
+
+
+_stores: list[Store] = []
+
+
+def _store_of_writer() -> Store:
+    return _stores[-1]
+
+
+def _find_function(module: str, name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = attrgetter(name)(import_module(module))
+    return getattr(found, "__wrapped__", found)
+
+
+def _make_row(values: tuple[Any, ...], texts: tuple[Any, ...], counted: CountedMessage) -> RecordRow:
+    return RecordRow(values, IndexedTexts(*texts), counted)
+
+
+def _dump(value: object) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
+    return buffer.getvalue()
+
+
+def _load(data: bytes) -> Any:
+    return pickle.loads(data)  # noqa: S301  of this program, see above
+
+
+class WriterSocket:
+    """The socket of the process that writes, in a folder of its user. Its path may be longer than sun_path (unix(7)),
+    so it is reached through a descriptor of the folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.address = f"/proc/self/fd/{self._folder}/{name}"
+
+    def listen(self) -> socket.socket:
+        """Bind the socket and listen; whoever is left from a process that was killed is replaced."""
+        Path(self.address).unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(self.address)
+        Path(self.address).chmod(0o600)
+        listening.listen(64)
+        listening.setblocking(False)
+        return listening
+
+    def remove(self) -> None:
+        """Delete the socket's file."""
+        Path(self.address).unlink(missing_ok=True)
+
+
+class RemoteWriter(WritesChanges):
+    """The process that writes, as the event loop of another process uses it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._link: _Link | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+        self._changes = self._commits = self._failures = 0
+
+    async def apply(self, change: Change[A, R], argument: A) -> R:
+        if self._closed:
+            raise StorageError("The storage is closed.")
+        link = self._link or await self._connect()
+        try:
+            flags, result = await link.ask(change, argument)
+        except Exception:
+            self._failures += 1
+            raise
+        self._commits += bool(flags & _COMMIT)
+        if flags & _FAULT:
+            self._failures += 1
+            raise result
+        self._changes += 1
+        return cast("R", result)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._link:
+            await self._link.finish()
+
+    def counters(self) -> StoreCounters:
+        """A commit is counted by the process whose change was the first in it."""
+        return StoreCounters(self._changes, self._commits, self._failures)
+
+    async def _connect(self) -> "_Link":
+        async with self._connecting:
+            if self._link is None:
+                try:
+                    _, link = await asyncio.get_running_loop().create_unix_connection(
+                        lambda: _Link(self._forget), self._address
+                    )
+                except OSError:
+                    raise StorageError(_ENDED) from None
+                self._link = link
+            return self._link
+
+    def _forget(self) -> None:
+        self._link = None
+
+
+class _Link(asyncio.Protocol):
+    """One connection to the process that writes."""
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, tuple[asyncio.Future[tuple[int, Any]], Any]] = {}
+        self._numbers = 0
+        self._received = bytearray()
+        self._idle: asyncio.Future[None] | None = None
+
+    async def ask(self, change: Change[Any, Any], argument: object) -> tuple[int, Any]:
+        """Return the flags and the result of a change. A record, which `messages.insert_all` takes, goes as a row."""
+        assert self._transport is not None
+        self._numbers = self._numbers + 1 & 0xFFFFFFFF
+        body = _dump((change, prepare_row(argument) if isinstance(argument, MessageRecord) else argument))
+        answer: asyncio.Future[tuple[int, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[self._numbers] = (answer, argument)
+        self._transport.write(_HEAD.pack(len(body), self._numbers, 0) + body)
+        return await answer
+
+    async def finish(self) -> None:
+        """Close the connection once every change is answered."""
+        if self._waiting:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+        if self._transport:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        for number, flags, body in _take_frames(self._received):
+            answer, argument = self._waiting.pop(number)
+            if not answer.done():
+                answer.set_result((flags, argument) if flags & _SAME else _read_answer(flags, body))
+        if self._idle and not self._waiting:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  whyever, it is gone
+        self._on_end()
+        waiting, self._waiting = self._waiting, {}
+        for answer, _ in waiting.values():
+            if not answer.done():
+                answer.set_exception(StorageError(_ENDED))
+        if self._idle and not self._idle.done():
+            self._idle.set_result(None)
+
+
+def _read_answer(flags: int, body: bytes) -> tuple[int, Any]:
+    try:
+        return flags, _load(body)
+    except Exception as fault:  # noqa: BLE001  whatever it is, who waits is told
+        return flags | _FAULT, StorageError(f"An answer of the process that writes is not readable: {fault}.")
+
+
+def _take_frames(buffer: bytearray) -> list[tuple[int, int, bytes]]:
+    """Take all whole frames out of a buffer: number, flags and body of each."""
+    frames, at = [], 0
+    while at + _HEAD.size <= len(buffer):
+        length, number, flags = _HEAD.unpack_from(buffer, at)
+        end = at + _HEAD.size + length
+        if end > len(buffer):
+            break
+        frames.append((number, flags, bytes(buffer[at + _HEAD.size : end])))
+        at = end
+    del buffer[:at]
+    return frames
+
+
+class _Client:
+    """A process that has its changes written here."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.received, self.unsent = bytearray(), bytearray()
+
+    def read(self) -> list[tuple[int, int, bytes]] | None:
+        """Return the requests that have come whole; None where the client has ended."""
+        try:
+            data = self.connection.recv(_READ_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        self.received += data
+        return _take_frames(self.received) if data else None
+
+    def send(self) -> None:
+        """Send what can be sent without waiting; a client that does not read does not hold up the others."""
+        try:
+            sent = self.connection.send(self.unsent)
+        except OSError:  # it would have to wait, or has gone: the next read tells
+            return
+        del self.unsent[:sent]
+
+
+class _Request(PendingChange, eq=False, kw_only=True):
+    client: _Client
+    number: int
+
+
+def _read_request(client: _Client, number: int, body: bytes) -> _Request:
+    try:
+        change, argument = _load(body)
+    except Exception as fault:  # noqa: BLE001  a request that cannot be read fails alone, like a change that fails
+        change, argument = _refuse_unreadable, str(fault)
+    return _Request(change, argument, client=client, number=number)
+
+
+def _refuse_unreadable(_connection: object, reasons: Sequence[str]) -> Sequence[Any]:
+    raise StorageError(f"A change is not readable for the process that writes: {reasons[0]}.")
+
+
+class WriterServer:
+    """Writes what clients ask for, until `control` ends and the last client has left."""
+
+    def __init__(self, file: Path, data_folder: Path, listening: socket.socket, control: socket.socket) -> None:
+        self._commits = GroupCommits(open_file(file))
+        # Work may ask the store that it belongs to for what is in memory, never for its engine.
+        _stores.append(Store(cast("Engine", None), data_folder))
+        self._listening, self._control = listening, control
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listening, selectors.EVENT_READ)
+        self._selector.register(control, selectors.EVENT_READ)
+        self._clients: set[_Client] = set()
+        self._controlled = True
+        self._ended, self._was_group = 0.0, False
+
+    def run(self) -> None:
+        """Serve; returns when nobody is left who could ask."""
+        while self._controlled or self._clients:
+            group = self._gather(None)
+            if group and self._was_group and time.monotonic() - self._ended < LINGER_SECONDS:
+                # As in the writer thread: more is about to come, and a commit costs far more than a change.
+                group += self._gather(LINGER_SECONDS)
+            for start in range(0, len(group), MAX_GROUP):
+                self._write(group[start : start + MAX_GROUP])
+            if group:
+                self._ended, self._was_group = time.monotonic(), len(group) > 1
+        self._commits.close()
+
+    def _gather(self, seconds: float | None) -> list[_Request]:
+        group: list[_Request] = []
+        for key, events in self._selector.select(seconds):
+            if key.fileobj is self._listening:
+                self._accept()
+            elif key.fileobj is self._control:
+                self._selector.unregister(self._control)
+                self._controlled = False
+            else:
+                group += self._handle(cast("_Client", key.data), events)
+        return group
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except OSError:
+            return
+        client = _Client(connection)
+        self._clients.add(client)
+        self._selector.register(connection, selectors.EVENT_READ, client)
+
+    def _handle(self, client: _Client, events: int) -> list[_Request]:
+        if events & selectors.EVENT_WRITE:
+            self._send(client)
+        if not events & selectors.EVENT_READ:
+            return []
+        frames = client.read()
+        if frames is None:
+            self._selector.unregister(client.connection)
+            client.connection.close()
+            self._clients.discard(client)
+            return []
+        return [_read_request(client, number, body) for number, _, body in frames]
+
+    def _write(self, group: Sequence[_Request]) -> None:
+        before = self._commits.commits
+        self._commits.commit(group)
+        commits = self._commits.commits - before
+        for request in group:
+            # Where the group had to be taken apart, each of its changes has a commit of its own.
+            flags = _COMMIT if commits > 0 and request.fault is None else 0
+            commits -= bool(flags)
+            request.client.unsent += _answer(request, flags)
+        for client in {request.client for request in group}:
+            self._send(client)
+
+    def _send(self, client: _Client) -> None:
+        if client not in self._clients:
+            return
+        client.send()
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.unsent else 0)
+        if self._selector.get_key(client.connection).events != wanted:
+            self._selector.modify(client.connection, wanted, client)
+
+
+def _answer(request: _Request, flags: int) -> bytes:
+    if request.fault is not None:
+        flags |= _FAULT
+        try:
+            body = _dump(request.fault)
+        except Exception:  # noqa: BLE001  whatever it holds, its client is told
+            body = _dump(StorageError(f"The change failed ({type(request.fault).__name__})."))
+    elif request.result is request.argument:
+        flags, body = flags | _SAME, b""
+    else:
+        body = _dump(request.result)
+    return _HEAD.pack(len(body), request.number, flags) + body

@@ -1,0 +1,190 @@
+"""A SQLite file that another process writes: the same store, also when that process is killed."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from gatepost.store import open_store
+from gatepost.store.api_keys import ApiKey
+from gatepost.store.engine import Rollback
+from gatepost.store.errors import NotFound, StorageError
+from gatepost.store.lookup import HitCount
+from gatepost.store.sqlite import SqliteEngine
+from gatepost.store.sqlite_writer import PendingChange
+from gatepost.store.store import Store
+from gatepost.store.writer_process import RemoteWriter, WriterServer, WriterSocket, _take_frames
+
+from .conftest import NewRecord
+
+
+class Writing:
+    """The process that writes, and its parent, which holds the socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.place = WriterSocket(folder, "writer.sock")
+        self.listening = self.place.listen()
+        self.pid = 0
+        self.start()
+
+    def start(self) -> None:
+        self.control, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if not self.pid:
+            code = 1
+            try:
+                self.control.close()
+                WriterServer(self.folder / "g.db", self.folder, self.listening, theirs).run()
+                code = 0
+            finally:
+                os._exit(code)
+        theirs.close()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.control.close()
+        self.pid = 0
+
+    def stop(self) -> int:
+        self.control.close()
+        pid, self.pid = self.pid, 0
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[Writing]:
+    # Longer than a Unix socket's path may be.
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    process = Writing(folder)
+    yield process
+    if process.pid:
+        process.kill()
+    process.listening.close()
+    process.place.remove()
+    assert [path.name for path in folder.iterdir() if path.suffix == ".sock"] == []
+
+
+def run(writing: Writing, scenario: Callable[[Store], Awaitable[None]]) -> None:
+    async def body() -> None:
+        store = open_store("sqlite:g.db", writing.folder, writing.place.address)
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(body())
+
+
+def test_the_store_is_the_same(writing: Writing, new_record: NewRecord) -> None:
+    async def use(store: Store) -> None:
+        record = new_record()
+        assert await store.record_message(record) is record
+        again = new_record(ggrid=record.ggrid, subject="another")
+        assert await store.record_message(again) == record, "the first of a ggrid stays"
+        several = [new_record(tenant=None if number % 2 else "t") for number in range(50)]
+        assert await asyncio.gather(*map(store.record_message, several)) == several
+        assert await store.message(several[7].ggrid) == several[7]
+        secret, key = await store.create_api_key("key", None, False, None)  # type: ignore[misc]
+        assert await store.revoke_api_key("nobody's") == NotFound("key")
+        found = await store.api_key(secret)
+        assert isinstance(found, ApiKey)
+        assert found.id == key.id
+        await store.record_hits([HitCount(None, "no such list", "x", 1, 1)])
+        assert await store.purge_messages(10_000) == 51
+        counters = store.counters()
+        assert counters.failures == 0
+        assert counters.commits < counters.changes, "records that come together share a commit"
+
+    run(writing, use)
+    assert writing.stop() == 0
+
+
+def test_a_kill_is_a_fault_of_storage_and_the_next_process_goes_on(writing: Writing, new_record: NewRecord) -> None:
+    async def use(store: Store) -> None:
+        first = await store.record_message(new_record())
+        os.kill(writing.pid, signal.SIGSTOP)
+        pending = asyncio.ensure_future(store.record_message(new_record()))
+        await asyncio.sleep(0.05)
+        writing.kill()
+        with pytest.raises(StorageError, match="has ended"):
+            await pending
+        waiting = asyncio.ensure_future(store.record_message(new_record()))
+        await asyncio.sleep(0.05)
+        assert not waiting.done(), "the parent holds the socket: nobody is refused"
+        writing.start()
+        second = await waiting
+        assert await store.message(first.ggrid) == first
+        assert await store.message(second.ggrid) == second
+
+    run(writing, use)
+
+
+def _raise() -> None:
+    raise ValueError("on arrival")
+
+
+class _Odd:
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        return _raise, ()
+
+
+def boom(_connection: apsw.Connection, _arguments: object) -> list[int]:
+    raise ZeroDivisionError("by a change")
+
+
+def unpicklable(_connection: apsw.Connection, arguments: list[int]) -> list[object]:
+    raise Rollback(lambda: arguments)
+
+
+def test_a_change_that_fails_fails_alone(writing: Writing, new_record: NewRecord) -> None:
+    async def use(store: Store) -> None:
+        engine = store._engine
+        assert isinstance(engine, SqliteEngine)
+        writer = engine._writer
+        assert isinstance(writer, RemoteWriter)
+        good, bad, odd = await asyncio.gather(
+            store.record_message(new_record()),
+            writer.apply(boom, 1),
+            writer.apply(unpicklable, 2),
+            return_exceptions=True,
+        )
+        assert not isinstance(good, BaseException)
+        assert isinstance(bad, ZeroDivisionError)
+        assert isinstance(odd, StorageError)
+        with pytest.raises(StorageError, match="not readable"):
+            await writer.apply(unpicklable, _Odd())
+        assert writer.counters().failures == 3
+        assert await store.message(good.ggrid) == good
+
+    run(writing, use)
+
+
+def test_the_writer_outlives_its_parent_while_it_is_needed(writing: Writing, new_record: NewRecord) -> None:
+    async def use(store: Store) -> None:
+        await store.record_message(new_record())
+        writing.control.close()
+        await asyncio.sleep(0.05)
+        last = await store.record_message(new_record())
+        assert await store.message(last.ggrid) == last
+
+    run(writing, use)
+    pid, writing.pid = writing.pid, 0
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_frames_in_pieces() -> None:
+    whole = bytes.fromhex("03000000 07000000 01") + b"abc" + bytes.fromhex("00000000 08000000 00")
+    buffer, found = bytearray(), []
+    for number in range(len(whole)):
+        buffer += whole[number : number + 1]
+        found += _take_frames(buffer)
+    assert found == [(7, 1, b"abc"), (8, 0, b"")]
+    assert PendingChange(boom, 1).fault is None
