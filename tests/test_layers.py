@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("api",),
     ("rejudge", "scanning", "client"),
+    ("feeds",),
     ("workers", "smtp"),
     ("guard",),
     ("abby",),

@@ -8,6 +8,7 @@ from gatepost.cli import (
     audit,
     config,
     doctor,
+    feeds,
     lists,
     model,
     policy,
@@ -51,6 +52,7 @@ app.command("replay")(replay.replay)
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 app.add_typer(lists.app, name="lists")
+app.add_typer(feeds.app, name="feeds")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(users.app, name="user")
 app.add_typer(api_keys.app, name="apikey")

@@ -99,6 +99,7 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
         abby,
         fault_injection=os.environ.get(FAULT_INJECTION, ""),
         examine=lambda: examine_in_child(folder, data.path),
+        config=folder,
     )
     run(lambda stop: run_plan(plan, stop, started_with_warnings))
 

@@ -105,8 +105,8 @@ Bound = dict[str, tuple[socket.socket, ...]]
 class Plan(msgspec.Struct, frozen=True):
     """What this process runs: a core, the API service, or both.
 
-    `examine` returns what `gatepost doctor` finds; `fault_injection` is for
-    tests only: a Python file that makes workers misbehave.
+    `config` is the folder of the files, for child processes that read them again; `examine` returns what
+    `gatepost doctor` finds; `fault_injection` is for tests only: a Python file that makes workers misbehave.
     """
 
     data: DataFolder
@@ -114,6 +114,7 @@ class Plan(msgspec.Struct, frozen=True):
     abby: AbbySettings | None = None
     fault_injection: str = ""
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
+    config: Path | None = None
 
     @property
     def settings(self) -> GuardSettings | AbbySettings:

@@ -63,8 +63,9 @@ async def _build_servers(plan: Plan, shared: SharedParts, stack: contextlib.Asyn
         servers += build_core_servers(plan, core, shared)
         own = core.own
     if plan.abby:
-        from gatepost.service.api_service import build_api_server
+        from gatepost.service.api_service import build_api_server, start_feeds
 
         servers.append(build_api_server(plan, plan.abby, shared, own))
+        start_feeds(plan, plan.abby, shared, stack)
     metrics = [shared.bound[name] for name in ("metrics", "guard metrics") if name in shared.bound]
     return [*servers, *(build_server(build_metrics_app(render_on_demand(shared.registry)), each) for each in metrics)]

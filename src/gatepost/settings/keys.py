@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 
+from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.reputation import ReputationSettings
 from gatepost.settings.values import (
     Bytes,
@@ -345,6 +346,9 @@ class AbbySettings(Section):
     )
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
+    feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = Field(
+        [], description="lists that are filled from elsewhere; none by default"
+    )
     metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
     policy: PolicySettings = Field(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
