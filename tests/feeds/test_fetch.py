@@ -68,7 +68,8 @@ def test_conditions_and_304(served: Any, feed: Feed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(404, "answered 404"), (500, "answered 500"), (401, "credentials"), (206, "answered 206")]
+    ("status", "words"),
+    [(404, "answered 404"), (500, "answered 500"), (401, "credentials"), (206, "answered 206"), (304, "answered 304")],
 )
 def test_other_answers_are_failures(served: Any, feed: Feed, status: int, words: str) -> None:
     served.say("/list", "x", status)
@@ -96,6 +97,7 @@ def test_redirects_stay_on_the_host(served: Any, feed: Feed) -> None:
         "http://ann@127.0.0.1:{port}/there",
         "file:///etc/passwd",
         "http://[broken/",
+        "/\x01/",
     ],
 )
 def test_redirects_to_other_places_are_not_followed(served: Any, feed: Feed, target: str) -> None:

@@ -133,6 +133,7 @@ def test_a_bundle() -> None:
         indicator("[domain-name:value = 'old.example']", valid_until="2020-01-01T00:00:00Z"),
         indicator("[domain-name:value = 'b.example']", valid_until="2090-01-01T00:00:00Z"),
         indicator("[ipv4-addr:value = '192.0.2.1']"),
+        indicator("[domain-name:value = 'when.example']", valid_until="tomorrow"),
         indicator("[url:value LIKE '%']"),
         indicator("rule x {}", pattern_type="yara"),
         indicator("[domain-name:value = 'gone.example']", modified="2026-01-02", revoked=True),
@@ -147,7 +148,7 @@ def test_a_bundle() -> None:
     assert found.entries["b.example"].expires == 3_786_912_000_000
     assert found.entries["a.example/x"].comment.endswith(": lure")
     assert found.revoked == {"gone.example"}
-    assert (found.expired, found.other, found.invalid) == (1, 3, 2)
+    assert (found.expired, found.other, found.invalid) == (1, 3, 3)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def test_defaults() -> None:
         ({"url": "https://feeds.example:0/"}, "must be a URL"),
         ({"url": "https://feeds.example:x/"}, "must be a URL"),
         ({"url": "https://feeds.example/\n"}, "must be a URL"),
+        ({"url": "https://bücher.example/"}, "must be a URL"),
         ({"file": "/x"}, "either url or file"),
         ({"format": "taxii", "url": None}, "needs a url"),
         ({"format": "misp", "url": None}, "needs a url or the folder"),
@@ -62,7 +63,7 @@ def test_secrets_are_not_shown() -> None:
         credentials={"header": "Auth-Key", "secret": "hush-hush"}, url="https://feeds.example/v1/hush-hush/list"
     )
     assert "hush" not in feed.source
-    shown = dict((key, value) for _, key, value in settings_in_force("abby.yml", feed))
+    shown = {key: value for _, key, value in settings_in_force("abby.yml", feed)}
     assert shown["credentials.secret"] == "(hidden)"
     user = make(credentials={"user": "ann", "password": "hush"})
     assert ("abby.yml", "credentials.password", "(hidden)") in settings_in_force("abby.yml", user)

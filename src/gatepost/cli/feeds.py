@@ -70,7 +70,9 @@ def run(
             metavar="DAYS", min=0, max=365, help="Look for new entries in the delivered mail of so many days."
         ),
     ] = None,
-    scheduled: Annotated[bool, typer.Option("--scheduled", hidden=True)] = False,
+    scheduled: Annotated[
+        bool, typer.Option("--scheduled", help="Do nothing if the feed is not due, or if another process runs it.")
+    ] = False,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,

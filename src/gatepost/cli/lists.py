@@ -94,7 +94,7 @@ def add(
 
     from gatepost.api.lists import NewListEntry
     from gatepost.cli.list_changes import Target, change_entries
-    from gatepost.cli.look_back import find_delivered
+    from gatepost.cli.look_back import find_delivered, require_look_back
 
     until = render_time(parse_moment(expires, "--expires", end=True)) or None
     stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries)]
@@ -102,6 +102,7 @@ def add(
     service = ListService(url, key_file, cacert, no_verify, config, data)
     find = None
     if look_back:
+        require_look_back(name, uid, config, data)
         find = partial(find_delivered, name, uid, days=look_back, config=config, data=data, keep=not dry_run)
     change_entries(service, Target(name, uid, delete=False, dry_run=dry_run, json=json), stated, find)
 

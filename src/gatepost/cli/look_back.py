@@ -6,6 +6,7 @@ from typing import Any
 
 from gatepost.cli.options import load_policies, render_time, with_store
 from gatepost.cli.printing import console, rows, safe, table
+from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import NormalForm
 from gatepost.rejudge.look_back import can_look_back, look_back
 from gatepost.service.data_folder import StartError
@@ -14,6 +15,18 @@ from gatepost.store.look_backs import LookBack, MessageLine
 from gatepost.store.store import Store
 
 MAX_SHOWN = 100
+
+
+def require_look_back(list_name: str, tenant: str | None, config: Path | None, data: Path | None) -> None:
+    """Raise `StartError` if one cannot look back for entries of a list, before anything is changed."""
+    with_store(config, data, lambda store: _find_definition(store, tenant, list_name))
+
+
+async def _find_definition(store: Store, tenant: str | None, list_name: str) -> ListDefinition:
+    definition = await store.list_definition(tenant, list_name)
+    if definition is None or not can_look_back(definition):
+        raise StartError(f"Looking back is possible only for lists that block something, not for {list_name}.")
+    return definition
 
 
 def find_delivered(
@@ -30,9 +43,7 @@ def find_delivered(
     policies = load_policies(config, data)
 
     async def work(store: Store) -> tuple[LookBack, Sequence[MessageLine]]:
-        definition = await store.list_definition(tenant, list_name)
-        if definition is None or not can_look_back(definition):
-            raise StartError(f"Looking back is possible only for lists that block something, not for {list_name}.")
+        definition = await _find_definition(store, tenant, list_name)
         forms = (definition.normalise(entry) for entry in entries)
         keys = tuple(dict.fromkeys(form.key for form in forms if isinstance(form, NormalForm)))
         found = await look_back(store, policies, tenant, definition, keys, days, CLI)

@@ -70,10 +70,7 @@ class FeedClient:
         port = parts.port or _PORTS[parts.scheme]
         fault = ""
         for address in await self._find_addresses(host, port):
-            # The name stays in Host and in the TLS handshake, against which the certificate is verified.
-            target = httpx.URL(url).copy_with(host=address)
-            sent = {**headers, "host": parts.netloc}
-            request = self._client.build_request("GET", target, headers=sent, extensions={"sni_hostname": host})
+            request = self._build(url, address, {**headers, "host": parts.netloc}, host)
             self.requests += 1
             try:
                 response = await self._client.send(request, stream=True)
@@ -83,12 +80,20 @@ class FeedClient:
             except httpx.HTTPError as wrong:
                 raise FeedFault(f"{_host(url)} does not answer as it should: {_explain(wrong)}") from None
             try:
-                return await self._read_answer(url, response)
+                return await self._read_answer(url, response, is_conditional=_is_conditional(headers))
             except httpx.HTTPError as wrong:
                 raise FeedFault(f"the answer of {_host(url)} broke off: {_explain(wrong)}") from None
             finally:
                 await response.aclose()
         raise FeedFault(f"{_host(url)} cannot be reached: {fault}")
+
+    def _build(self, url: str, address: str, headers: dict[str, str], host: str) -> httpx.Request:
+        """A request to an address. The name stays in Host and in the TLS handshake, and the certificate must be its."""
+        try:
+            target = httpx.URL(url).copy_with(host=address)
+            return self._client.build_request("GET", target, headers=headers, extensions={"sni_hostname": host})
+        except (httpx.InvalidURL, ValueError):
+            raise FeedFault(f"{_host(url)} redirects to something that is no URL") from None
 
     async def _find_addresses(self, host: str, port: int) -> list[str]:
         try:
@@ -104,12 +109,12 @@ class FeedClient:
             raise FeedFault(f"{host} has an address in a private network; if that is right, set privateNetwork")
         return public[:MAX_ADDRESSES]
 
-    async def _read_answer(self, url: str, response: httpx.Response) -> Fetched | str:
+    async def _read_answer(self, url: str, response: httpx.Response, *, is_conditional: bool) -> Fetched | str:
         status = response.status_code
         headers = {name.lower(): value for name, value in response.headers.items()}
         if status in _REDIRECTS and "location" in headers:
             return headers["location"]
-        if status == 304:
+        if status == 304 and is_conditional:
             return Fetched(None, headers)
         if status in (401, 403):
             raise FeedFault(f"{_host(url)} answered {status}: it does not accept the credentials")
@@ -210,6 +215,10 @@ def _credentials(settings: FeedSettings) -> dict[str, str]:
         request = next(basic.auth_flow(httpx.Request("GET", "https://feed.invalid/")))
         return {"authorization": request.headers["authorization"]}
     return {given.header.lower(): given.secret or ""}
+
+
+def _is_conditional(headers: dict[str, str]) -> bool:
+    return "if-none-match" in headers or "if-modified-since" in headers
 
 
 def _follow(url: str, location: str) -> str:

@@ -92,6 +92,9 @@ def _read_indicator(indicator: _Indicator, items: FeedItems) -> None:
     for kind, value in values:
         if not items.uses(kind):
             continue
+        if indicator.valid_until and until is None:
+            items.reject(value, "has an end that is no date-time")
+            continue
         if indicator.revoked:
             items.revoke(value)
         else:

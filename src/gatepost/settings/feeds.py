@@ -43,11 +43,16 @@ def _check_url(text: str) -> str:
         has_port = parts.port != 0
     except ValueError:
         raise ValueError("must be a URL such as https://feeds.example/list.txt") from None
-    if parts.scheme not in ("https", "http") or not parts.hostname or not has_port or not text.isprintable():
+    if parts.scheme not in ("https", "http") or not parts.hostname or not has_port or not _is_plain(text):
         raise ValueError("must be a URL such as https://feeds.example/list.txt")
     if "@" in parts.netloc:
         raise ValueError("must not hold a user or a password; write them under credentials")
     return text
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a URL can be sent as it is: other names of hosts are written as A-labels (RFC 5890 section 2.3.2.1)."""
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def _check_path(text: str, info: ValidationInfo) -> str:
