@@ -17,6 +17,7 @@ from gatepost.metrics import exposition
 from gatepost.service.feeds import FeedSchedule
 from gatepost.settings.files import load_abby
 from gatepost.store import open_store
+from gatepost.times import now
 
 Served = Any
 
@@ -125,3 +126,40 @@ def test_a_schedule_runs_what_is_due(folder: Path, served: Served, storage_url: 
         await store.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
+def test_a_run_that_is_killed_is_completed_by_the_next(folder: Path, served: Served, storage_url: str) -> None:
+    total = 5_000
+    served.say("/list", "".join(f"h{number}.example\n" for number in range(total)), ETag='"1"')
+    process = start(folder, "run", "test", "--look-back", "0")
+
+    async def scenario() -> None:
+        store = open_store(storage_url, folder)
+        async with asyncio.timeout(120):
+            while not await keys(store) and process.poll() is None:  # noqa: ASYNC110  another process writes
+                await asyncio.sleep(0)
+        process.kill()
+        finish(process)
+        state = await store.feed_state("test")
+        size = next(each.size for each in await store.lists(None) if each.definition.name == "blocked-urls")
+        # What was acknowledged are whole calls, and their number is right.
+        assert size % 500 == 0
+        assert len([entry async for batch in store.stream_entries(None, "blocked-urls") for entry in batch]) == size
+        if state.holder:
+            # Its lock would expire by itself.
+            assert not await store.take_feed("test", "me", now())
+            assert await store.keep_feed("test", state.holder, 0)
+        await store.close()
+
+    asyncio.run(scenario())
+    code, printed, _ = finish(start(folder, "run", "test", "--json"))
+    assert code == 0
+    assert json.loads(printed)["counts"]["entries"] == total
+
+    async def look() -> None:
+        store = open_store(storage_url, folder)
+        assert [each.size for each in await store.lists(None) if each.definition.name == "blocked-urls"] == [total]
+        await store.close()
+
+    asyncio.run(look())
