@@ -1,11 +1,15 @@
 """Looks back are kept for their list, the last ones only, and go with it; feeds own what they changed last."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.store import feeds
 from gatepost.store.audit import CLI, Actor
+from gatepost.store.engine import in_sqlite
 from gatepost.store.entries import NewEntry
 from gatepost.store.look_backs import MAX_HITS, MAX_KEPT, LookBack
+from gatepost.store.sqlite_file import open_file
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -30,6 +34,13 @@ def test_the_last_ones_are_kept_and_go_with_their_list(use: Use) -> None:
         assert await store.look_backs(None, "own-feed") == ()
 
     use(scenario)
+
+
+def test_entries_of_a_feed_are_found_by_their_index(tmp_path: Path) -> None:
+    connection = open_file(tmp_path / "g.db")
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {in_sqlite(feeds._OWN)}", (1, "feed:a", "", 10)).fetchall()
+    assert "entries_by_feed (list_id=? AND (modified_by,key)>(?,?))" in str(plan[0][3])
+    connection.close()
 
 
 def test_a_feed_changes_its_own_entries_only(use: Use) -> None:

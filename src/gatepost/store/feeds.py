@@ -31,8 +31,10 @@ _KEEP = "UPDATE feeds SET locked_until = $3 WHERE name = $1 AND holder = $2"
 _FINISH = """UPDATE feeds SET holder = '', locked_until = 0, next_run = $3, detail = $4
 WHERE name = $1 AND holder = $2"""
 _FORGET = "DELETE FROM feeds WHERE name = $1"
-_OWN = """SELECT key, expires FROM entries WHERE list_id = $1 AND modified_by = $2
-AND substr(modified_by, 1, 5) = 'feed:' AND key > $3 ORDER BY key LIMIT $4"""
+# A range of pairs: with an equality of `modified_by`, SQLite would read the whole list by its keys.
+# What follows the entries of the feed are those of the next one, and is cut off.
+_OWN = """SELECT key, expires, modified_by FROM entries WHERE list_id = $1 AND substr(modified_by, 1, 5) = 'feed:'
+AND (modified_by, key) > ($2, $3) ORDER BY modified_by, key LIMIT $4"""
 _OWN_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3"
 _EXPIRE = """UPDATE entries SET expires = $4, modified = $5
 WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3 AND (expires IS NULL OR expires > $4)"""
@@ -150,7 +152,8 @@ class FeedStore(EntryStore):
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
         if row is None:
             return ()
-        return tuple((key, expires) for key, expires in (yield Read(_OWN, (row.id, by.label, after, PAGE))))
+        rows = yield Read(_OWN, (row.id, by.label, after, PAGE))
+        return tuple((key, expires) for key, expires, label in rows if label == by.label)
 
     @change
     def put_feed_entries(
