@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("api", "events"),
     ("rejudge", "scanning", "client"),
+    ("feeds",),
     ("workers", "smtp"),
     ("guard",),
     ("abby",),

@@ -265,7 +265,7 @@ class Lists:
 
     def __init__(self, url: str, certificate: tuple[Path, Path], folder: Path) -> None:
         self.storage = url
-        self._folder = folder
+        self.folder = folder
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         self.url = f"https://127.0.0.1:{self.port}"
@@ -281,9 +281,9 @@ class Lists:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.store = open_store(self.storage, self._folder)
+        self.store = open_store(self.storage, self.folder)
         cores = Cores([FakeCore()], poll_seconds=60)
-        services = create_services(cores=cores, store=self.store, spool=Spool(self._folder / "spool"))
+        services = create_services(cores=cores, store=self.store, spool=Spool(self.folder / "spool"))
         permissions: Any = ["messages.search", "messages.read", "messages.release", "messages.delete"]
         app = create_app(services, tokens=[StaticApiTokenSettings(name="soar", token=READER, permissions=permissions)])
         chain, key = self._certificate

@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 
 from gatepost.cli import main
+from gatepost.ids import new_id
+from gatepost.lists.subjects import Subject
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.store.messages import MessageRecord
+from gatepost.times import now
 
 # The service runs in this very process, and writes to the same place.
 SERVICE_LOG = re.compile(r"^\d{4}-\d\d-\d\d [\d:]{8} \[.*\n", re.MULTILINE)
@@ -158,3 +164,27 @@ def test_a_wrong_key_is_a_sentence(run: Run, lists: Any, tmp_path: Path, monkeyp
     assert code == 1
     assert "(401 unauthorized)" in err
     assert lists.key not in err
+
+
+def test_looking_back_lists_what_was_delivered(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
+    (tmp_path / "abby/abby").mkdir(parents=True)
+    core = {"core": {"hosts": ["https://127.0.0.1:9785"]}}
+    stated = {"serviceProviders": core, "storage": {"url": lists.storage}}
+    (tmp_path / "abby/abby/abby.yml").write_text(json.dumps(stated))
+    report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=(Subject("link", "https://a.example/", "1"),))
+    envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
+    record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
+    lists.run(lists.store.record_message(record))
+    options = ("--look-back", 3, "--config", tmp_path, "--data", lists.folder)
+    code, printed, _ = run("add", "blocked-urls", "A.example", "--json", "--dry-run", *options)
+    assert (code, json.loads(printed)["lookBack"]["found"]) == (0, 1)
+    code, printed, _ = run("add", "blocked-urls", "A.example", "b.example", *options)
+    assert code == 0
+    assert "would have held 1 of the 1 messages delivered in the last 3 days" in printed
+    assert "bob@rcpt.example" in printed
+    (kept,) = lists.run(lists.store.look_backs(tenant, "blocked-urls"))
+    assert kept.hits == ((record.ggrid, "a.example"),)
+    code, _, fault = run("add", "allowed-urls", "a.example", *options)
+    assert code == 1
+    assert "only for lists that block" in fault
+    assert names(lists, "allowed-urls", tenant) == []

@@ -8,7 +8,8 @@ import pytest
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import paging
 from gatepost.store.audit import CLI
-from gatepost.store.entries import EntryPage, NewEntry, _next_text
+from gatepost.store.entries import EntryPage, NewEntry
+from gatepost.store.entry_search import _next_text
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 

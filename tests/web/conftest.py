@@ -43,7 +43,7 @@ from gatepost.store.audit import CLI
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
-from gatepost.web.context import Installation
+from gatepost.web.context import FeedLine, Installation
 from gatepost.web.registry import build_site
 
 PASSWORD = "four quiet words here"
@@ -209,7 +209,9 @@ class Site:
         services = create_services(
             cores=cores, store=self.store, spool=Spool(self._folder / "spool"), held_mail_cores=[self.core]
         )
-        pages = build_site(services, Installation(learn=lambda raw, wanted: self.learnt.append((raw, wanted))))
+        feeds = (FeedLine("test-feed", None, "blocked-urls", "https://feeds.example", "plain", 60),)
+        learn = lambda raw, wanted: self.learnt.append((raw, wanted))  # noqa: E731
+        pages = build_site(services, Installation(learn=learn, feeds=feeds))
         app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)

@@ -9,6 +9,7 @@ from gatepost.cli import (
     config,
     doctor,
     events,
+    feeds,
     lists,
     messages,
     model,
@@ -55,6 +56,7 @@ app.command("replay")(replay.replay)
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 app.add_typer(lists.app, name="lists")
+app.add_typer(feeds.app, name="feeds")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(users.app, name="user")
 app.add_typer(api_keys.app, name="apikey")

@@ -18,14 +18,18 @@ from gatepost.api.list_files import FileRecord, ListFileFormat
 from gatepost.api.lists import MAX_ENTRIES, DryRun, ListChange, NewListEntry
 from gatepost.cli import list_files
 from gatepost.cli.list_service import ListService
+from gatepost.cli.look_back import describe_look_back, print_look_back
 from gatepost.cli.printing import console, print_json, rows, safe, table
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
 from gatepost.service.data_folder import StartError
+from gatepost.store.look_backs import LookBack, MessageLine
 
 _REFUSED = re.compile(r"entries\[(\d+)\]\.(?:entry|expires: the entry) ([^;]*)")
 
 Send = Callable[[list[FileRecord]], ListChange]
+Found = tuple[LookBack, Sequence[MessageLine]]
+FindDelivered = Callable[[Sequence[str]], Found | None]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -173,13 +177,16 @@ class ChangePlan(msgspec.Struct, frozen=True):
     source: Source
 
 
-def change_entries(service: ListService, target: Target, entries: Sequence[NewListEntry]) -> None:
-    """Change entries of the command line."""
+def change_entries(
+    service: ListService, target: Target, entries: Sequence[NewListEntry], look_back: FindDelivered | None = None
+) -> None:
+    """Change entries of the command line; `look_back` finds the delivered mail that they would have held."""
     source = Source(target.name, target.tenant, "the command line")
     records = [FileRecord(number, number, entry) for number, entry in enumerate(entries, 1)]
     with service.connect() as client:
         total = send_all(records, _make_sender(client, target), source, False, lambda _line: None)
-    _print_total(target, total)
+    found = look_back([entry.entry for entry in entries]) if look_back else None
+    _print_total(target, total, found)
 
 
 def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
@@ -238,9 +245,10 @@ def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable
         )
 
 
-def _print_total(target: Target, total: Total) -> None:
+def _print_total(target: Target, total: Total, found: Found | None = None) -> None:
     if target.json:
-        print_json(_describe_total(target, total))
+        described = _describe_total(target, total)
+        print_json({**described, "lookBack": describe_look_back(*found)} if found else described)
         return
     for each in total.skipped:
         print(f"Skipped: {each}", file=sys.stderr)
@@ -248,6 +256,8 @@ def _print_total(target: Target, total: Total) -> None:
         _print_dry_runs(total.dry_runs)
     else:
         print(f"{total.modified:,} of {total.entries:,} entries {'deleted' if target.delete else 'added or updated'}.")
+    if found:
+        print_look_back(*found)
 
 
 def _describe_total(target: Target, total: Total) -> dict[str, object]:

@@ -70,6 +70,16 @@ def add(
         str | None, typer.Option(metavar="DATE", help="The last day on which the entry counts (UTC), or a date-time.")
     ] = None,
     dry_run: DryRunOption = False,
+    look_back: Annotated[
+        int | None,
+        typer.Option(
+            "--look-back",
+            metavar="DAYS",
+            min=1,
+            max=365,
+            help="List the mail delivered in these days that the entries would have held; needs access to storage.",
+        ),
+    ] = None,
     tenant: TenantOption = None,
     url: UrlOption = None,
     key_file: KeyFileOption = None,
@@ -80,13 +90,21 @@ def add(
     json: JsonOption = False,
 ) -> None:
     """Add entries, or update existing ones."""
+    from functools import partial
+
     from gatepost.api.lists import NewListEntry
     from gatepost.cli.list_changes import Target, change_entries
+    from gatepost.cli.look_back import find_delivered, require_look_back
 
     until = render_time(parse_moment(expires, "--expires", end=True)) or None
     stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries)]
+    uid = parse_tenant_uid(tenant)
     service = ListService(url, key_file, cacert, no_verify, config, data)
-    change_entries(service, Target(name, parse_tenant_uid(tenant), delete=False, dry_run=dry_run, json=json), stated)
+    find = None
+    if look_back:
+        require_look_back(name, uid, config, data)
+        find = partial(find_delivered, name, uid, days=look_back, config=config, data=data, keep=not dry_run)
+    change_entries(service, Target(name, uid, delete=False, dry_run=dry_run, json=json), stated, find)
 
 
 @app.command("delete")

@@ -90,19 +90,19 @@ Shown = Mapping[str, str]
 
 
 class ListDryRuns:
-    """Dry runs of list changes, one at a time."""
+    """Dry runs of list changes, one at a time: whoever has `turn` may run one."""
 
     def __init__(self, store: Store, policies: Policies) -> None:
         self._store = store
         self._policies = policies
-        self._turn = asyncio.Semaphore(1)
+        self.turn = asyncio.Semaphore(1)
 
     async def run(self, scope: str | None, change: Change, shown: Shown, modified: int) -> DryRun:
         """The result of one dry run. `shown` are all entries by key; the change has those that can have an effect."""
         if not change.countable:
             return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
         dry_run = EntryDryRun(change, self._policies.deployment.policy)
-        async with self._turn:
+        async with self.turn:
             await self._run(scope, dry_run)
         entries = tuple(TriedEntry(entry, dry_run.hits[key], dry_run.flips[key]) for key, entry in shown.items())
         return DryRun(dry_run.considered, modified, dry_run.hit, dry_run.flipped, entries)
@@ -111,17 +111,18 @@ class ListDryRuns:
         known: dict[str | None, Known] = {}
         async with aclosing(self._store.recent_messages(scope, MESSAGES)) as batches:
             async for batch in batches:
-                await self._load_custom_lists(batch, known)
+                await load_custom_lists(self._store, batch, known)
                 await asyncio.to_thread(_consider, dry_run, batch, known, self._policies)
                 if dry_run.exhausted:
                     return
 
-    async def _load_custom_lists(self, batch: Sequence[MessageRecord], known: dict[str | None, Known]) -> None:
-        """Read the definitions of custom lists that these messages hit."""
-        for record in batch:
-            tenant = record.envelope.tenant
-            if tenant not in known and any(note.list not in BY_NAME for note in record.report.lists):
-                known[tenant] = await _custom_lists(self._store, tenant)
+
+async def load_custom_lists(store: Store, batch: Sequence[MessageRecord], known: dict[str | None, Known]) -> None:
+    """Read the definitions of custom lists that these messages hit, and that are not known yet."""
+    for record in batch:
+        tenant = record.envelope.tenant
+        if tenant not in known and any(note.list not in BY_NAME for note in record.report.lists):
+            known[tenant] = await _custom_lists(store, tenant)
 
 
 def _consider(

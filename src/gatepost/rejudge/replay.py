@@ -143,12 +143,13 @@ class EntryDryRun:
         """Whether the effort is used up; `considered` says how many messages were looked at."""
         return self._effort <= 0
 
-    def consider(self, report: Report, known: Known, policy: Policy | None = None) -> None:
-        """Look at one more message, judged by its tenant's policy where that has one of its own."""
+    def consider(self, report: Report, known: Known, policy: Policy | None = None) -> tuple[str, ...]:
+        """Look at one more message, judged by its tenant's policy where that has one of its own. Returns the entries
+        that it hits if they change its decision."""
         self.considered += 1
         matched = self._find_matches(report)
         if not matched:
-            return
+            return ()
         self._effort -= len(report.subjects)
         hits = _stored_hits(report)
         named = {scoped_name(self._change.scope, self._change.definition.name): self._change.definition}
@@ -156,9 +157,12 @@ class EntryDryRun:
             report, {*matched, *(hit.key for hit in hits.values())}, {**known, **named}, policy or self._policy
         )
         hit_by = self._count_each(stored, hits, matched)
-        if hit_by:
-            self.hit += 1
-            self.flipped += self._changes_decision(stored, hits, hit_by)
+        if not hit_by:
+            return ()
+        self.hit += 1
+        flips = self._changes_decision(stored, hits, hit_by)
+        self.flipped += flips
+        return tuple(entry.key for entry in hit_by) if flips else ()
 
     def _find_matches(self, report: Report) -> dict[str, tuple[int, ...]]:
         """The entries that cover something of the message, each with what it covers."""

@@ -1,6 +1,7 @@
 """Build abby, the API service, from its settings: the cores behind it, its application and its server."""
 
 import time
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,15 +9,17 @@ from typing import TYPE_CHECKING
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
+from gatepost.service.feeds import FeedSchedule
 from gatepost.service.health import check_storage, probe_cores
 from gatepost.service.http_servers import Server, build_server
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
+from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
-from gatepost.web.context import Installation
+from gatepost.web.context import FeedLine, Installation
 from gatepost.web.registry import build_site
 
 if TYPE_CHECKING:
@@ -59,6 +62,16 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
     return build_server(app, shared.bound["abby"], pair, limits, tally=tally, balance=balance)
 
 
+def start_feeds(plan: Plan, settings: AbbySettings, shared: SharedParts, stack: AsyncExitStack) -> None:
+    """Run the feeds that have a source by their schedule, if there are any; the stack stops them."""
+    if plan.config is None or not any(feed.is_scheduled for feed in settings.feeds):
+        return
+    schedule = FeedSchedule(shared.store, settings.feeds, plan.config, plan.data.path)
+    shared.registry.register(schedule)
+    schedule.start()
+    stack.push_async_callback(schedule.stop)
+
+
 def build_cores(
     settings: AbbySettings, secret: str, ca: Path, own: "OwnCore | None"
 ) -> tuple[LocalCore | RemoteCore, ...]:
@@ -85,8 +98,14 @@ def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
         started=time.time(),
         settings=(*settings_in_force(ABBY_FILE.name, settings), *of_guard),
         examine=plan.examine,
+        feeds=tuple(_describe_feed(feed) for feed in settings.feeds),
         learn=partial(_save_feedback, plan.data.path),
     )
+
+
+def _describe_feed(feed: FeedSettings) -> FeedLine:
+    every = feed.every if feed.is_scheduled else None
+    return FeedLine(feed.name, feed.tenant, feed.list_name, feed.source, feed.format, every)
 
 
 def _save_feedback(data: Path, raw: bytes, wanted: bool) -> None:

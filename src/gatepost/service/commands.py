@@ -97,6 +97,7 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
         abby,
         fault_injection=os.environ.get(FAULT_INJECTION, ""),
         examine=lambda: examine_in_child(folder, data.path),
+        config=folder,
     )
     if settings.fronts > 1:
         from gatepost.service.processes import run_node

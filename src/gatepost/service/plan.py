@@ -108,8 +108,9 @@ Bound = dict[str, tuple[socket.socket, ...]]
 class Plan(msgspec.Struct, frozen=True):
     """What this process runs: a core, the API service, or both.
 
-    `examine` returns what `gatepost doctor` finds; `writer` is the address of the process that writes, where storage is
-    SQLite and another process does; `fault_injection` is for tests only: a Python file that makes workers misbehave.
+    `config` is the folder of the files, for child processes that read them again; `examine` returns what
+    `gatepost doctor` finds; `writer` is the address of the process that writes, where storage is SQLite and another
+    process does; `fault_injection` is for tests only: a Python file that makes workers misbehave.
     """
 
     data: DataFolder
@@ -118,6 +119,7 @@ class Plan(msgspec.Struct, frozen=True):
     fault_injection: str = ""
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
     writer: str = ""
+    config: Path | None = None
 
     @property
     def settings(self) -> GuardSettings | AbbySettings:

@@ -114,9 +114,11 @@ async def _build_servers(plan: Plan, shared: SharedParts, stack: contextlib.Asyn
         servers += build_core_servers(plan, core, shared)
         own = core.own
     if plan.abby:
-        from gatepost.service.api_service import build_api_server
+        from gatepost.service.api_service import build_api_server, start_feeds
 
         servers.append(build_api_server(plan, plan.abby, shared, own))
+        if shared.node.is_first:
+            start_feeds(plan, plan.abby, shared, stack)
     metrics = build_metrics_app(shared.node.metrics(shared.registry))
     ports = [shared.bound[name] for name in ("metrics", "guard metrics") if name in shared.bound]
     return [*servers, *(build_server(metrics, each) for each in ports)]

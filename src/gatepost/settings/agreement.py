@@ -73,6 +73,7 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `abby.yml`."""
     yield from _find_event_faults(abby.events, None)
     yield from _find_repeated_tokens(abby)
+    yield from _find_repeated_feeds(abby)
     core = abby.service_providers.core
     at = ("serviceProviders", "core")
     away = [(index, url) for index, url in enumerate(core.hosts) if not is_this_machine(host_and_port(url)[0])]
@@ -115,6 +116,13 @@ def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
         if entry.token in seen:
             yield ("staticApiTokens", index, "token"), f"is the token of {seen[entry.token]} as well"
         seen.setdefault(entry.token, entry.name)
+
+
+def _find_repeated_feeds(abby: AbbySettings) -> Iterator[Disagreement]:
+    names = [feed.name for feed in abby.feeds]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield ("feeds", index, "name"), "is the name of another feed as well; their entries could not be told apart"
 
 
 def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Disagreement]:

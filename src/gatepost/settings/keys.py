@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 
 from gatepost.settings.event_keys import EventsSettings
+from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.reputation import ReputationSettings
 from gatepost.settings.section import Section
 from gatepost.settings.values import (
@@ -367,6 +368,9 @@ class AbbySettings(Section):
     )
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
+    feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = Field(
+        [], description="lists that are filled from elsewhere; none by default"
+    )
     metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
     events: EventsSettings = Field(
         EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`"

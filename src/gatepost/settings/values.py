@@ -251,14 +251,14 @@ def _check_header_text(text: str) -> str:
 
 
 def _check_file(text: str, info: ValidationInfo) -> str:
-    path = _make_absolute(text, info)
+    path = resolve_path(text, info)
     if info.context and not _exists(path, Path.is_file):
         raise ValueError(f"names a file that does not exist: {path}")
     return str(path)
 
 
 def _check_folder(text: str, info: ValidationInfo) -> str:
-    path = _make_absolute(text, info)
+    path = resolve_path(text, info)
     if info.context and not _exists(path, Path.is_dir):
         raise ValueError(f"names a folder that does not exist: {path}")
     return str(path)
@@ -271,7 +271,8 @@ def _exists(path: Path, kind: Callable[[Path], bool]) -> bool:
         raise ValueError(f"cannot be read: {path}: {(fault.strerror or 'unknown error').lower()}") from None
 
 
-def _make_absolute(text: str, info: ValidationInfo) -> Path:
+def resolve_path(text: str, info: ValidationInfo) -> Path:
+    """Return a path of a configuration file as an absolute one."""
     if not text or "\0" in text:
         raise ValueError("must be a path")
     return Path(info.context["folder"], text) if info.context else Path(text)

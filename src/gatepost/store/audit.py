@@ -22,10 +22,10 @@ FROM audit WHERE id = ANY($1)"""
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who makes a change: an API key, a static token, a user of the web interface, the command line, or Gatepost by
-    itself."""
+    """Who makes a change: an API key, a static token, a user of the web interface, the command line, a feed, or
+    Gatepost by itself."""
 
-    kind: Literal["key", "token", "user", "cli", "system"]
+    kind: Literal["key", "token", "user", "cli", "feed", "system"]
     name: str = ""
     id: str = ""
 

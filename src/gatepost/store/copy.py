@@ -45,6 +45,11 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("list_id", "key", "shown", "comment", "created", "modified", "modified_by", "expires"),
         *("hits", "last_hit"),
     ),
+    "feeds": ("name", "holder", "locked_until", "next_run", "detail"),
+    "look_backs": (
+        *("id", "list_id", "time", "actor", "entries"),
+        *("days", "considered", "reached", "found", "hits"),
+    ),
     "api_keys": ("id", "hash", "name", "tenant", "read_only", "created", "expires", "revoked", "last_used"),
     "audit": (
         *("id", "time", "actor_kind", "actor_name", "actor_id"),

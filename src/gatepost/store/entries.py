@@ -6,10 +6,6 @@ there already does a second pass update them.
 
 An entry is gone at the moment in which it expires: it is not shown, not counted, and adding it again makes a new one.
 Where a call meets expired entries that are still in the table, it deletes them first.
-
-Pages of entries are read by an index. Entries of lists that may be large are shown as they are compared, so the primary
-key has them in order. People and phrases are shown otherwise; such a list has at most 100,000 entries, and they are put
-in order for each page.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -36,6 +32,7 @@ from gatepost.store.engine import (
     snapshot,
     storable,
 )
+from gatepost.store.entry_search import make_cursor, plan_search
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.lists import (
     ListRow,
@@ -47,7 +44,7 @@ from gatepost.store.lists import (
     lock_lists,
     raise_unkeyed_version,
 )
-from gatepost.store.paging import Condition, Keys, PageQuery, find_page
+from gatepost.store.paging import find_page
 from gatepost.store.tenants import tenant_exists
 
 T = TypeVar("T")
@@ -67,6 +64,7 @@ _UPDATE_ALL = f"""UPDATE entries SET shown = new.shown, comment = new.comment, m
 modified_by = new.modified_by, expires = new.expires FROM {_ARRAYS} AS new ({_COLUMNS})
 WHERE entries.list_id = new.list_id AND entries.key = new.key"""  # noqa: S608
 _EXISTING = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2)"
+_OF_OTHERS = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by <> $3"
 _DELETE = "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2) RETURNING key"
 _ANY_EXPIRED = "SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1"
 _EXPIRED_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND expires <= $3"
@@ -129,32 +127,7 @@ class EntryStore(ListStore):
 
         An update sets comment and expiry, and keeps `created` and `hits`.
         """
-        owner, moment = normalize_scope(scope), now()
-        if owner and not (yield from tenant_exists(owner)):
-            return NotFound("tenant")
-        final = {storable(entry.key): entry for entry in entries}
-        row = yield from _lock_or_create(owner or "", definition, create=bool(final))
-        if row is None:
-            return NotFound("list") if definition.custom else 0
-        if not final:
-            return 0
-        row = yield from _delete_expired_among(row, tuple(final), moment)
-        known = yield from _find_existing(row, tuple(final))
-        if known is not None:
-            row = yield from _make_room(row, len(final) - len(known), moment)
-            if row.size + len(final) - len(known) > row.definition.max_size:
-                return ListFull(row.size, row.definition.max_size)
-        if full := (yield from check_unkeyed_bytes(owner or "", row.definition, _sizes(final), moment, lock=True)):
-            return full
-        label = storable(by.label)
-        rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
-        added = yield Bulk(_INSERT, _INSERT_ALL, rows)
-        if added < len(rows):
-            yield Bulk(_UPDATE, _UPDATE_ALL, rows)
-        yield from change_size(row, added, final.keys() - (known or ()), moment)
-        yield from raise_unkeyed_version(row, moment)
-        yield from write_audit(moment, by, "entries.add", owner, row.name, len(rows), final)
-        return len(rows)
+        return (yield from add_to_list(scope, definition, entries, by))
 
     @query
     def bytes_left(
@@ -168,16 +141,9 @@ class EntryStore(ListStore):
     @change
     def delete_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
         """Delete entries; returns how many of them there were."""
-        owner, moment = normalize_scope(scope), now()
         wanted = tuple(sorted({storable(key) for key in keys}))
-        row = (yield from find_list(owner or "", storable(list_name), lock=True)) if wanted else None
-        if row is None:
-            return 0
-        row = yield from _delete_expired_among(row, wanted, moment)
-        deleted = yield from _delete(row, wanted, moment)
-        if deleted:
-            yield from write_audit(moment, by, "entries.delete", owner, row.name, len(deleted), sorted(deleted))
-        return len(deleted)
+        row = (yield from find_list(normalize_scope(scope) or "", storable(list_name), lock=True)) if wanted else None
+        return (yield from delete_from_list(row, wanted, by)) if row else 0
 
     def stream_entries(self, scope: str | None, list_name: str) -> AsyncGenerator[Sequence[ListEntry], None]:
         """All entries as one consistent snapshot, ordered by `shown` (code points), in batches, the first one small.
@@ -238,6 +204,56 @@ class EntryStore(ListStore):
         deleted = await self._repeat(partial(_delete_some_expired, now))
         await self._delete_hidden()
         return deleted
+
+
+def add_to_list(
+    scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry], by: Actor, *, spare_others: bool = False
+) -> Work[int | ListFull | NotFound]:
+    """Add or update entries as `add_entries` does; with `spare_others` only those that nobody else wrote."""
+    owner, moment = normalize_scope(scope), now()
+    if owner and not (yield from tenant_exists(owner)):
+        return NotFound("tenant")
+    final = {storable(entry.key): entry for entry in entries}
+    row = yield from _lock_or_create(owner or "", definition, create=bool(final))
+    if row is None:
+        return NotFound("list") if definition.custom else 0
+    if not final:
+        return 0
+    row = yield from _delete_expired_among(row, tuple(final), moment)
+    if spare_others and (final := (yield from _without_others(row, final, by))) == {}:
+        return 0
+    known = yield from _find_existing(row, tuple(final))
+    if known is not None:
+        row = yield from _make_room(row, len(final) - len(known), moment)
+        if row.size + len(final) - len(known) > row.definition.max_size:
+            return ListFull(row.size, row.definition.max_size)
+    if full := (yield from check_unkeyed_bytes(owner or "", row.definition, _sizes(final), moment, lock=True)):
+        return full
+    label = storable(by.label)
+    rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
+    added = yield Bulk(_INSERT, _INSERT_ALL, rows)
+    if added < len(rows):
+        yield Bulk(_UPDATE, _UPDATE_ALL, rows)
+    yield from change_size(row, added, final.keys() - (known or ()), moment)
+    yield from raise_unkeyed_version(row, moment)
+    yield from write_audit(moment, by, "entries.add", owner, row.name, len(rows), final)
+    return len(rows)
+
+
+def _without_others(row: ListRow, entries: dict[str, NewEntry], by: Actor) -> Work[dict[str, NewEntry]]:
+    """Those of these entries that the list does not have, or has from the same actor."""
+    others = {found[0] for found in (yield Read(_OF_OTHERS, (row.id, Many(tuple(entries)), storable(by.label))))}
+    return {key: entry for key, entry in entries.items() if key not in others}
+
+
+def delete_from_list(row: ListRow, keys: tuple[str, ...], by: Actor) -> Work[int]:
+    """Delete entries of a locked list, as a change by somebody; returns how many of them there were."""
+    moment = now()
+    row = yield from _delete_expired_among(row, keys, moment)
+    deleted = yield from _delete(row, keys, moment)
+    if deleted:
+        yield from write_audit(moment, by, "entries.delete", row.scope, row.name, len(deleted), sorted(deleted))
+    return len(deleted)
 
 
 def _sizes(entries: Mapping[str, NewEntry]) -> dict[str, int]:
@@ -328,62 +344,3 @@ def _find_existing(row: ListRow, keys: tuple[str, ...]) -> Work[set[str] | None]
 def _columns(list_id: int, key: str, entry: NewEntry, label: str, now: int) -> Row:
     shown = None if entry.shown == entry.key else storable(entry.shown)
     return (list_id, key, shown, storable(entry.comment), now, now, label, entry.expires)
-
-
-_ENTRIES = "entries"
-_SORTED_ENTRIES = "(SELECT list_id, COALESCE(shown, key) AS shown, key, comment FROM entries) AS people"
-
-_cursors = msgspec.json.Decoder(tuple[str, str])
-
-
-def plan_search(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
-    """How to find a page of entries that begin with `prefix` and contain `part`, after a cursor."""
-    after = _parse_cursor(cursor)
-    sort_by_shown = not KINDS[row.kind].keyed
-    within = [Condition("list_id = {}", (row.id,))]
-    order = ("shown", "key") if sort_by_shown else ("key",)
-    if after is not None:
-        within.append(
-            Condition("(shown, key) > ({}, {})", after) if sort_by_shown else Condition("key > {}", after[1:])
-        )
-    if prefix:
-        within += _starts_with(order[0], storable(prefix))
-    tests = [_contains(storable(part))] if part else []
-    if sort_by_shown:
-        # All of the list is read for its order anyway.
-        return PageQuery(_SORTED_ENTRIES, order, [*within, *tests], descending=False)
-    return PageQuery(_ENTRIES, order, within, tests, ("shown", "comment") if part else (), descending=False)
-
-
-def make_cursor(keys: Keys) -> str | None:
-    """Where the next page begins, as text; None after the last page."""
-    return msgspec.json.encode((keys.next[0], keys.next[-1])).decode() if keys.next else None
-
-
-def _parse_cursor(text: str | None) -> tuple[str, str] | None:
-    try:
-        shown, key = _cursors.decode(text or "")
-    except msgspec.DecodeError:
-        return None
-    return storable(shown), storable(key)
-
-
-def _starts_with(column: str, prefix: str) -> list[Condition]:
-    """A range, as an index has it: up to the next text of the same length."""
-    conditions = [Condition(f"{column} >= {{}}", (prefix,))]
-    end = _next_text(prefix)
-    return [*conditions, Condition(f"{column} < {{}}", (end,))] if end else conditions
-
-
-def _next_text(prefix: str) -> str:
-    """The least text that is greater than all that begin with `prefix`; "" where there is none."""
-    shortened = prefix.rstrip("\U0010ffff")
-    if not shortened:
-        return ""
-    following = ord(shortened[-1]) + 1
-    return shortened[:-1] + chr(0xE000 if following == 0xD800 else following)
-
-
-def _contains(part: str) -> Condition:
-    texts = ("key", "lower(COALESCE(shown, ''))", "lower(comment)")
-    return Condition(f"({' OR '.join(f'strpos({text}, {{}}) > 0' for text in texts)})", (part.lower(),) * len(texts))

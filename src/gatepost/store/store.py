@@ -9,9 +9,10 @@ from gatepost.store.api_keys import ApiKeyStore
 from gatepost.store.audit import AuditStore
 from gatepost.store.campaigns import CampaignStore
 from gatepost.store.engine import Engine, StoreCounters
-from gatepost.store.entries import EntryStore
 from gatepost.store.feedback import FeedbackStore
+from gatepost.store.feeds import FeedStore
 from gatepost.store.held_mail import HeldMailStore
+from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
 from gatepost.store.privacy import PrivacyStore
@@ -32,7 +33,8 @@ class Store(
     TrafficStore,
     SightingStore,
     TenantStore,
-    EntryStore,
+    FeedStore,
+    LookBackStore,
     ListLookup,
     ApiKeyStore,
     UserStore,

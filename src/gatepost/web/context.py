@@ -52,16 +52,28 @@ def no_feedback(_raw: bytes, _wanted: bool) -> None:
     """The default for `Installation.learn`: drop the message."""
 
 
+class FeedLine(msgspec.Struct, frozen=True):
+    """A feed of abby.yml as pages show it. `source` holds no secret; `every` None: it is run by hand."""
+
+    name: str
+    scope: str | None
+    list_name: str
+    source: str
+    format: str
+    every: int | None
+
+
 class Installation(msgspec.Struct, frozen=True):
     """What the system page shows of this process: its version, when it started, the settings in force without their
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
-    keeps a message that was judged wrongly for the text model's next training."""
+    keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files."""
 
     version: str = __version__
     started: float = 0.0
     settings: tuple[tuple[str, str, str], ...] = ()
     examine: Examination = no_examination
     learn: Callable[[bytes, bool], object] = no_feedback
+    feeds: tuple[FeedLine, ...] = ()
 
 
 class WebContext(msgspec.Struct, frozen=True):

@@ -16,7 +16,8 @@ from gatepost.lists.entries import Category, EntryKind
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NotFound
-from gatepost.web.context import ALL_TENANTS, WebContext
+from gatepost.store.feeds import FeedState
+from gatepost.web.context import ALL_TENANTS, FeedLine, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 
 NO_LIST = Failure(LIST_NOT_FOUND, "this list does not exist here; it may have been deleted")
@@ -80,6 +81,22 @@ async def find_list(context: WebContext, request: SignedInRequest) -> ListInScop
         if state.definition.name == request.path_part("name"):
             return ListInScope(scope, scope_name, state.definition, state.size)
     return NO_LIST
+
+
+class FeedInScope(msgspec.Struct, frozen=True):
+    """A feed of one scope, and what became of its last run."""
+
+    line: FeedLine
+    state: FeedState
+
+
+async def find_feeds(context: WebContext, scope: str | None, list_name: str | None = None) -> tuple[FeedInScope, ...]:
+    """Return the feeds that fill the lists of a scope, or one list of it."""
+    wanted = [
+        feed for feed in context.installation.feeds if feed.scope == scope and list_name in (None, feed.list_name)
+    ]
+    states = {state.name: state for state in await context.store.feed_states()} if wanted else {}
+    return tuple(FeedInScope(feed, states.get(feed.name, FeedState(feed.name))) for feed in wanted)
 
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The doctor's rows on storage and sender history."""
+"""The doctor's rows on storage, sender history and feeds."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -11,8 +11,10 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
+from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store
+from gatepost.store.feeds import FeedCounts, FeedRecord
 from gatepost.store.sightings import SightingBatch
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -39,3 +41,40 @@ def test_how_much_is_remembered(tmp_path: Path) -> None:
     assert found(read, data) == ["2 senders and sites remembered; enough to call one new in 1 of 2 scopes"]
     off = read.guard.model_copy(update={"sender_history": SenderHistorySettings(enabled=False)})
     assert found(msgspec.structs.replace(read, guard=off), data) == ["off: senders and sites are not remembered"]
+
+
+def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    read = read_files(prepare(data, None))
+    assert read.abby
+    stated = {"list_name": "blocked-urls", "every": 10}
+    names = ("good", "late", "bad", "new")
+    url = "https://feeds.example/"
+    feeds = [FeedSettings.model_validate({"name": name, "url": url, **stated}, by_name=True) for name in names]
+    feeds.append(FeedSettings.model_validate({"name": "hand", **stated}, by_name=True))
+    read = msgspec.structs.replace(read, abby=read.abby.model_copy(update={"feeds": feeds}))
+    assert list(storage.check_feeds(read, data, NOW)) == [], "there is no storage yet"
+    minutes = {"good": 5, "late": 31}
+    records = {
+        name: FeedRecord(succeeded=int(NOW.timestamp() - 60 * age) * 1000, counts=FeedCounts(entries=1_000))
+        for name, age in minutes.items()
+    }
+    records["bad"] = FeedRecord(result="refused", message="it lost all", failures=2)
+
+    async def fill() -> None:
+        store = open_store(read.storage, data.path)
+        for name, record in records.items():
+            assert await store.take_feed(name, "me", 0)
+            assert await store.finish_feed(name, "me", record, 0, audited=False)
+        await store.close()
+
+    asyncio.run(fill())
+    rows = {row.what: (row.state, row.found) for row in storage.check_feeds(read, data, NOW)}
+    late = "1,000 entries for blocked-urls, read 31 minutes ago; it should be read every 10 minutes"
+    assert rows == {
+        "feed good": ("ok", "1,000 entries for blocked-urls, read 5 minutes ago"),
+        "feed late": ("warn", late),
+        "feed bad": ("warn", "refused 2 times in a row: it lost all"),
+        "feed new": ("warn", "never run so far"),
+        "feed hand": ("ok", "never run so far; it is run by hand"),
+    }

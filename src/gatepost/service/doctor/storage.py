@@ -1,4 +1,4 @@
-"""Checks of storage, and of the sender history in it.
+"""Checks of storage, and of the sender history and the feeds in it.
 
 A tenant with too short a history gets no findings from it, which is easily taken for a fault; the row says how many
 scopes have enough.
@@ -7,16 +7,24 @@ scopes have enough.
 import asyncio
 from collections.abc import Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from gatepost.sender_history import ALL_MAIL
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles
+from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import SenderHistorySettings
 from gatepost.settings.values import hide_credentials
+
+if TYPE_CHECKING:
+    from gatepost.store.feeds import FeedRecord
 
 _DAY_SECONDS = 86_400
 # A deployment may have thousands of tenants; the doctor does not wait for all of them.
 MAX_TENANTS = 100
+# A feed is late if it was not read for so many times its interval.
+LATE = 3
+NO_RUN = "never run so far; it is run by hand"
 
 
 def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
@@ -57,6 +65,46 @@ async def _count_sightings(
         return keys, ready, len(scopes)
     finally:
         await store.close()
+
+
+def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check that every feed was read lately; no rows if storage cannot be read."""
+    from gatepost.store import open_store
+    from gatepost.store.errors import StorageError
+    from gatepost.store.feeds import FeedState
+
+    feeds, url = read.abby.feeds if read.abby else [], read.storage
+    if not feeds or (url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists()):
+        return
+
+    async def load_states() -> dict[str, FeedState]:
+        store = open_store(url, data.path)
+        try:
+            return {state.name: state for state in await store.feed_states()}
+        finally:
+            await store.close()
+
+    try:
+        states = asyncio.run(load_states())
+    except StorageError:
+        return  # the row of the storage says so
+    for feed in feeds:
+        yield _describe_feed(feed, states.get(feed.name, FeedState(feed.name)).record, now)
+
+
+def _describe_feed(feed: FeedSettings, record: "FeedRecord", now: datetime) -> DoctorRow:
+    what, advice = f"feed {feed.name}", f"try it with: gatepost feeds run {feed.name} --dry-run"
+    if record.failures:
+        return DoctorRow(what, "warn", f"{record.result} {record.failures} times in a row: {record.message}", advice)
+    if not record.succeeded:
+        return (
+            DoctorRow(what, "warn", "never run so far", advice) if feed.is_scheduled else DoctorRow(what, "ok", NO_RUN)
+        )
+    minutes = int(now.timestamp() - record.succeeded / 1000) // 60
+    found = f"{record.counts.entries:,} entries for {feed.list_name}, read {minutes:,} minutes ago"
+    if feed.is_scheduled and minutes > LATE * feed.every:
+        return DoctorRow(what, "warn", f"{found}; it should be read every {feed.every:,} minutes", "is abby running?")
+    return DoctorRow(what, "ok", found)
 
 
 def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:

@@ -15,7 +15,7 @@ from gatepost.lists.catalogue import (
 from gatepost.lists.entries import ListRefusal
 from gatepost.store.errors import NameTaken, NotFound, TooManyLists
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.list_access import CATEGORIES, NO_LIST, find_list, find_scope
+from gatepost.web.list_access import CATEGORIES, NO_LIST, find_feeds, find_list, find_scope
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
@@ -79,6 +79,7 @@ async def render_lists(
         scope=scope or GLOBAL,
         scope_name=scope_name,
         scopes=await find_scopes(context, request),
+        feeds=await find_feeds(context, scope),
         kinds=KINDS,
         categories=CATEGORIES,
         fault=fault,

@@ -16,6 +16,7 @@ from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import PHRASE, ListRefusal
 from gatepost.rejudge.dry_run import new_entry, try_adding
+from gatepost.rejudge.look_back import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, look_back
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
 from gatepost.web.context import WebContext
@@ -27,6 +28,7 @@ from gatepost.web.routing import PageRoute, WebRoute
 
 MAX_LINES = 10_000
 MAX_ROWS_SHOWN = 200
+LOOK_BACK_DAYS = 7
 
 
 class PastedLine(msgspec.Struct, frozen=True):
@@ -136,7 +138,38 @@ async def add_entries(context: WebContext, request: SignedInRequest) -> Response
             ),
             409,
         )
+    number = await _look_back(context, request, scoped_list, pasted_form.pasted)
+    if number and request.may("messages.read"):
+        return redirect(f"{scoped_list.path}/look-back?done=added&id={number}")
     return redirect(f"{scoped_list.path}?done=added")
+
+
+async def _look_back(
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, found: Pasted
+) -> int | None:
+    """Look for delivered mail that the new entries would have held, and keep what was found; returns its number.
+
+    The entries are saved already: where too much of this sort is running, nothing is looked for.
+    """
+    definition, scope = scoped_list.definition, scoped_list.scope
+    call = context.limits.begin("dry run", request.party) if can_look_back(definition) else None
+    if call is None or isinstance(call, Failure):
+        return None
+    keys = tuple(entry.key for entry in found.entries)
+    with call:
+        async with context.dry_runs.turn:
+            delivered = await look_back(
+                context.store,
+                context.policies,
+                scope,
+                definition,
+                keys,
+                LOOK_BACK_DAYS,
+                request.actor,
+                messages=PAGE_MESSAGES,
+                effort=PAGE_EFFORT,
+            )
+    return await context.store.record_look_back(scope, definition.name, delivered) if delivered.found else None
 
 
 def _explain_partial(applied: Applied) -> str:

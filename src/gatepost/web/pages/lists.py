@@ -21,7 +21,7 @@ from gatepost.rejudge.dry_run import try_deleting
 from gatepost.store.entries import EntryRow, ListEntry, NewEntry
 from gatepost.web.context import WebContext
 from gatepost.web.forms import parse_expiry
-from gatepost.web.list_access import ListInScope, add_all, delete_all, find_list, find_scope
+from gatepost.web.list_access import ListInScope, add_all, delete_all, find_feeds, find_list, find_scope
 from gatepost.web.page_responses import PAGE_HEADERS, html_response, redirect
 from gatepost.web.pages.custom_lists import render_lists
 from gatepost.web.pages.list_changes import MAX_LINES
@@ -69,6 +69,8 @@ async def show_entries(context: WebContext, request: SignedInRequest) -> Respons
             later=query.has("after"),
             typed=query.text("add"),
             most=MAX_LINES,
+            feeds=await find_feeds(context, scoped_list.scope, scoped_list.definition.name),
+            look_backs=await context.store.look_backs(scoped_list.scope, scoped_list.definition.name, 3),
         )
     )
 

@@ -1,0 +1,106 @@
+"""Find and print the delivered mail that new entries would have held, for `gatepost lists add` and `gatepost feeds`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gatepost.cli.options import load_policies, render_time, with_store
+from gatepost.cli.printing import console, rows, safe, table
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import NormalForm
+from gatepost.rejudge.look_back import can_look_back, look_back
+from gatepost.service.data_folder import StartError
+from gatepost.store.audit import CLI
+from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.store import Store
+
+MAX_SHOWN = 100
+
+
+def require_look_back(list_name: str, tenant: str | None, config: Path | None, data: Path | None) -> None:
+    """Raise `StartError` if one cannot look back for entries of a list, before anything is changed."""
+    with_store(config, data, lambda store: _find_definition(store, tenant, list_name))
+
+
+async def _find_definition(store: Store, tenant: str | None, list_name: str) -> ListDefinition:
+    definition = await store.list_definition(tenant, list_name)
+    if definition is None or not can_look_back(definition):
+        raise StartError(f"Looking back is possible only for lists that block something, not for {list_name}.")
+    return definition
+
+
+def find_delivered(
+    list_name: str,
+    tenant: str | None,
+    entries: Sequence[str],
+    days: int,
+    config: Path | None,
+    data: Path | None,
+    *,
+    keep: bool,
+) -> tuple[LookBack, Sequence[MessageLine]]:
+    """Look back for entries of the command line, in the storage of the configuration; with `keep` the pages show it."""
+    policies = load_policies(config, data)
+
+    async def work(store: Store) -> tuple[LookBack, Sequence[MessageLine]]:
+        definition = await _find_definition(store, tenant, list_name)
+        forms = (definition.normalise(entry) for entry in entries)
+        keys = tuple(dict.fromkeys(form.key for form in forms if isinstance(form, NormalForm)))
+        found = await look_back(store, policies, tenant, definition, keys, days, CLI)
+        if keep and found.found:
+            await store.record_look_back(tenant, list_name, found)
+        return found, await store.message_lines([ggrid for ggrid, _ in found.hits])
+
+    return with_store(config, data, work)
+
+
+def describe_look_back(found: LookBack, lines: Sequence[MessageLine]) -> dict[str, Any]:
+    """A look back as JSON, with its messages."""
+    entries = dict(found.hits)
+    return {
+        "days": found.days,
+        "entries": found.entries,
+        "considered": found.considered,
+        "reached": render_time(found.reached) or None,
+        "found": found.found,
+        "messages": [
+            {
+                "ggrid": line.ggrid,
+                "completed": render_time(line.completed),
+                "tenantUid": line.tenant,
+                "from": line.sender,
+                "recipients": line.recipients,
+                "subject": line.subject,
+                "entry": entries.get(line.ggrid, ""),
+            }
+            for line in lines
+        ],
+    }
+
+
+def print_look_back(found: LookBack, lines: Sequence[MessageLine]) -> None:
+    """Print which delivered messages new entries would have held."""
+    out = console()
+    looked = f"of the {found.considered:,} messages delivered in the last {found.days} days"
+    if found.reached is not None:
+        since = render_time(found.reached)[:19]
+        looked = f"of the {found.considered:,} messages delivered since {since}, where looking back ended"
+    if not found.found:
+        out.print(safe(f"Looking back: the new entries would have held none {looked}."))
+        return
+    out.print(safe(f"Delivered before it was known: the new entries would have held {found.found:,} {looked}."))
+    entries = dict(found.hits)
+    shown = [
+        (
+            render_time(line.completed)[:19],
+            line.sender,
+            ", ".join(line.recipients[:5]) + (f" and {len(line.recipients) - 5} more" if line.recipients[5:] else ""),
+            line.subject[:80],
+            entries.get(line.ggrid, ""),
+            line.ggrid,
+        )
+        for line in lines[:MAX_SHOWN]
+    ]
+    out.print(rows(table("delivered", "from", "recipients", "subject", "entry", "ggrid"), shown))
+    if found.found > len(shown):
+        out.print(safe(f"And {found.found - len(shown):,} more."))

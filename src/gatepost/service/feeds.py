@@ -1,0 +1,136 @@
+"""Run feeds by their schedule, each in a process of its own, and report them to Prometheus.
+
+A feed is foreign data in any amount: it is read and compared by a child process, so that neither its parsing nor its
+memory is felt by mail that is being scanned. Every node looks for feeds that are due; the lock in storage lets one of
+them run each. What came of it is in storage as well, so all nodes report the same figures.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import structlog
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from gatepost.settings.feeds import FeedSettings
+from gatepost.store.errors import StorageError
+from gatepost.store.feeds import FeedState
+from gatepost.store.store import Store
+from gatepost.times import now
+
+log = structlog.get_logger("gatepost.feeds")
+
+POLL_SECONDS = 15.0
+# What a run may take beyond the time for reading: comparing, changing, and looking back.
+MORE_SECONDS = 900.0
+MAX_OUTPUT = 1 << 20
+
+
+class FeedSchedule(Collector):
+    """Runs the feeds of the settings that have a source, one after the other, from `start` to `stop`."""
+
+    def __init__(
+        self, store: Store, feeds: Sequence[FeedSettings], config: Path, data: Path, poll: float = POLL_SECONDS
+    ) -> None:
+        self._store, self._config, self._data, self._poll = store, config, data, poll
+        self._feeds = {feed.name: feed for feed in feeds if feed.is_scheduled}
+        self._states: dict[str, FeedState] = {}
+        self._runs: Counter[tuple[str, str]] = Counter()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look for feeds that are due, from now on."""
+        self._task = asyncio.create_task(self._forever())
+
+    async def stop(self) -> None:
+        """Stop; a run that is under way is killed, and the next start goes on."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def collect(self) -> Iterator[Metric]:
+        runs = CounterMetricFamily("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
+        for labels, count in self._runs.items():
+            runs.add_metric(labels, count)
+        yield runs
+        gauges = {
+            "gatepost_feed_entries": "Entries that the feed had when it was last read",
+            "gatepost_feed_invalid": "Values among them that its list refused",
+            "gatepost_feed_failures": "Runs in a row that failed or were refused",
+            "gatepost_feed_last_success_seconds": "When a run succeeded last, in Unix seconds",
+        }
+        families = [GaugeMetricFamily(name, text, labels=("feed",)) for name, text in gauges.items()]
+        for name in self._feeds:
+            record = self._states.get(name, FeedState(name)).record
+            figures = (record.counts.entries, record.counts.invalid, record.failures, record.succeeded / 1000)
+            for family, figure in zip(families, figures, strict=True):
+                family.add_metric((name,), figure)
+        yield from families
+
+    async def _forever(self) -> None:
+        while True:
+            try:
+                await self._run_due()
+            except StorageError as fault:
+                log.warning("feeds cannot be run", reason=str(fault))
+            await asyncio.sleep(self._poll)
+
+    async def _run_due(self) -> None:
+        await self._load_states()
+        for name, feed in self._feeds.items():
+            state = self._states.get(name, FeedState(name))
+            moment = now()
+            is_other = state.record.fingerprint not in ("", feed.fingerprint)
+            if state.locked_until <= moment and (state.next_run <= moment or (is_other and not state.record.failures)):
+                await self._run(feed, only_due=not is_other)
+                await self._load_states()
+
+    async def _load_states(self) -> None:
+        self._states = {state.name: state for state in await self._store.feed_states()}
+
+    async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
+        folders = ("--config", str(self._config), "--data", str(self._data))
+        due = ("--scheduled",) if only_due else ()
+        arguments = (sys.executable, "-m", "gatepost", "feeds", "run", feed.name, *folders, "--json", *due)
+        child = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        fault = b""
+        try:
+            async with asyncio.timeout(feed.timeout / 1000 + MORE_SECONDS):
+                fault = await child.stderr.read(MAX_OUTPUT) if child.stderr else b""
+                await child.wait()
+        except TimeoutError:
+            fault = b"it took too long"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+        await self._report(feed, child.returncode or 0, fault.decode("utf-8", "replace").strip())
+
+    async def _report(self, feed: FeedSettings, code: int, fault: str) -> None:
+        record = (await self._store.feed_state(feed.name)).record
+        before = self._states.get(feed.name, FeedState(feed.name)).record
+        if record.finished == before.finished:
+            # The child ended before it had an outcome, or another node runs the feed.
+            if code:
+                self._runs[feed.name, "failed"] += 1
+                log.warning("feed not run", feed=feed.name, reason=fault[-500:])
+            return
+        self._runs[feed.name, record.result] += 1
+        counts = record.counts
+        if record.result in ("refused", "failed"):
+            log.warning("feed not taken", feed=feed.name, result=record.result, reason=record.message)
+        else:
+            log.info(
+                "feed read", feed=feed.name, result=record.result, entries=counts.entries, added=counts.added,
+                removed=counts.removed, invalid=counts.invalid,
+            )  # fmt: skip

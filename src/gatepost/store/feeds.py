@@ -1,0 +1,197 @@
+"""Feeds: what is remembered of each, the lock under which one process runs it, and changes of its own entries.
+
+The lock is a row with a holder and a time. Whoever finds it expired may take it, so a killed process blocks a feed for
+no longer than that; a process that works renews it, and learns there if it has lost it.
+
+An entry belongs to a feed if that feed changed it last (`modified_by` is `feed:NAME`). A feed never touches another's
+entries, so what people or other programs wrote stays; an entry that a person changes is that person's from then on.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, storable
+from gatepost.store.entries import EntryStore, NewEntry, add_to_list, delete_from_list
+from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.lists import find_list, raise_unkeyed_version
+
+PAGE = 2_000
+
+_COLUMNS = "name, holder, locked_until, next_run, detail"
+_SELECT_ALL = f"SELECT {_COLUMNS} FROM feeds ORDER BY name"  # noqa: S608
+_SELECT = f"SELECT {_COLUMNS} FROM feeds WHERE name = $1"  # noqa: S608
+_TAKE = """INSERT INTO feeds (name, holder, locked_until, next_run, detail) VALUES ($1, $2, $3, 0, '{}')
+ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, locked_until = excluded.locked_until
+WHERE feeds.locked_until <= $4 AND feeds.next_run <= $5"""
+_KEEP = "UPDATE feeds SET locked_until = $3 WHERE name = $1 AND holder = $2"
+_FINISH = """UPDATE feeds SET holder = '', locked_until = 0, next_run = $3, detail = $4
+WHERE name = $1 AND holder = $2"""
+_FORGET = "DELETE FROM feeds WHERE name = $1"
+# A range of pairs: with an equality of `modified_by`, SQLite would read the whole list by its keys.
+# What follows the entries of the feed are those of the next one, and is cut off.
+_OWN = """SELECT key, expires, modified_by FROM entries WHERE list_id = $1 AND substr(modified_by, 1, 5) = 'feed:'
+AND (modified_by, key) > ($2, $3) ORDER BY modified_by, key LIMIT $4"""
+_OWN_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3"
+_EXPIRE = """UPDATE entries SET expires = $4, modified = $5
+WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3 AND (expires IS NULL OR expires > $4)"""
+_NEVER_DUE = 1 << 62
+
+FeedResult = Literal["", "changed", "unchanged", "refused", "failed"]
+
+
+class FeedCounts(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The numbers of one run: what the source said, what of it the list refused, and what changed.
+
+    `other` are values that are none for this kind of list, such as addresses in a feed for links; `kept` are entries
+    of the feed that belong to a person or another program.
+    """
+
+    read: int = 0
+    entries: int = 0
+    invalid: int = 0
+    expired: int = 0
+    other: int = 0
+    repeated: int = 0
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    expiring: int = 0
+    kept: int = 0
+
+
+class FeedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What is remembered of a feed. `position` is how far a source that is read in parts was read; `present` is how
+    many entries it had at its last full reading."""
+
+    scope: str | None = None
+    list_name: str = ""
+    fingerprint: str = ""
+    etag: str = ""
+    last_modified: str = ""
+    position: str = ""
+    full_read: int = 0
+    present: int = 0
+    started: int = 0
+    finished: int = 0
+    succeeded: int = 0
+    failures: int = 0
+    result: FeedResult = ""
+    message: str = ""
+    counts: FeedCounts = FeedCounts()
+
+
+class FeedState(msgspec.Struct, frozen=True):
+    """A feed as storage knows it. `holder` runs it now if `locked_until` has not passed."""
+
+    name: str
+    holder: str = ""
+    locked_until: int = 0
+    next_run: int = 0
+    record: FeedRecord = FeedRecord()
+
+
+_records = msgspec.json.Decoder(FeedRecord)
+
+
+class FeedStore(EntryStore):
+    """What feeds need of storage."""
+
+    @query
+    def feed_states(self) -> Work[tuple[FeedState, ...]]:
+        """Every feed that ever ran, by name."""
+        return tuple(map(_state, (yield Read(_SELECT_ALL))))
+
+    @query
+    def feed_state(self, name: str) -> Work[FeedState]:
+        """What is remembered of one feed; nothing where it never ran."""
+        rows = yield Read(_SELECT, (name,))
+        return _state(rows[0]) if rows else FeedState(name)
+
+    @change
+    def take_feed(self, name: str, holder: str, until: int, *, only_due: bool = False) -> Work[FeedState | None]:
+        """Lock a feed for a holder; None where another one has it, or where it is not due and only that counts."""
+        moment = now()
+        taken = yield Write(_TAKE, (name, holder, until, moment, moment if only_due else _NEVER_DUE))
+        if not taken:
+            return None
+        return _state((yield Read(_SELECT, (name,)))[0])
+
+    @change
+    def keep_feed(self, name: str, holder: str, until: int) -> Work[bool]:
+        """Renew the lock; False where another one has taken it."""
+        return bool((yield Write(_KEEP, (name, holder, until))))
+
+    @change
+    def finish_feed(self, name: str, holder: str, record: FeedRecord, next_run: int, *, audited: bool) -> Work[bool]:
+        """Remember a run and give the lock back; False where the lock was lost, and nothing is remembered."""
+        detail = msgspec.json.encode(record).decode()
+        finished = yield Write(_FINISH, (name, holder, next_run, storable(detail)))
+        if finished and audited:
+            counts = record.counts
+            changes = counts.added + counts.updated + counts.removed + counts.expiring
+            sample = [record.message[:200]] if record.message else ()
+            action = "feed.run" if record.result == "changed" else f"feed.{record.result}"
+            by = Actor("feed", name)
+            yield from write_audit(now(), by, action, record.scope, record.list_name, changes, sample)
+        return bool(finished)
+
+    @change
+    def forget_feed(self, name: str) -> Work[bool]:
+        """Forget a feed, so that its next run reads everything."""
+        return bool((yield Write(_FORGET, (name,))))
+
+    @query
+    def feed_entries(
+        self, scope: str | None, list_name: str, by: Actor, after: str = ""
+    ) -> Work[tuple[tuple[str, int | None], ...]]:
+        """Key and expiry of a feed's own entries, by key, the next 2,000 after a key; expired ones are among them."""
+        row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
+        if row is None:
+            return ()
+        rows = yield Read(_OWN, (row.id, by.label, after, PAGE))
+        return tuple((key, expires) for key, expires, label in rows if label == by.label)
+
+    @change
+    def put_feed_entries(
+        self, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry], by: Actor
+    ) -> Work[int | ListFull | NotFound]:
+        """Add or update entries of a feed; returns how many. Entries that somebody else wrote stay as they are."""
+        return (yield from add_to_list(scope, definition, entries, by, spare_others=True))
+
+    @change
+    def delete_feed_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
+        """Delete those of these entries that are the feed's own; returns how many."""
+        row = yield from find_list(normalize_scope(scope) or "", storable(list_name), lock=True)
+        if row is None or not keys:
+            return 0
+        own = yield Read(_OWN_AMONG, (row.id, Many(tuple(map(storable, keys))), by.label))
+        return (yield from delete_from_list(row, tuple(found[0] for found in own), by)) if own else 0
+
+    @change
+    def expire_feed_entries(
+        self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor, expires: int
+    ) -> Work[int]:
+        """Let the feed's own among these entries expire, unless they do so earlier; returns how many were changed."""
+        owner, moment = normalize_scope(scope), now()
+        row = yield from find_list(owner or "", storable(list_name), lock=True)
+        if row is None or not keys:
+            return 0
+        several = Many(tuple(map(storable, keys)))
+        changed = int((yield Write(_EXPIRE, (row.id, several, by.label, expires, moment))))
+        if changed:
+            yield from raise_unkeyed_version(row, moment)
+            yield from write_audit(moment, by, "entries.vanish", owner, row.name, changed, sorted(keys))
+        return changed
+
+
+def _state(row: Row) -> FeedState:
+    name, holder, locked_until, next_run, detail = row
+    try:
+        record = _records.decode(detail)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        record = FeedRecord()
+    return FeedState(name, holder, locked_until, next_run, record)

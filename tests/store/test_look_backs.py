@@ -1,0 +1,69 @@
+"""Looks back are kept for their list, the last ones only, and go with it; feeds own what they changed last."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.store import feeds
+from gatepost.store.audit import CLI, Actor
+from gatepost.store.engine import in_sqlite
+from gatepost.store.entries import NewEntry
+from gatepost.store.look_backs import MAX_HITS, MAX_KEPT, LookBack
+from gatepost.store.sqlite_file import open_file
+from gatepost.store.store import Store
+from gatepost.times import now
+
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+FEED, OTHER = Actor("feed", "a"), Actor("feed", "ab")
+NETWORKS = BY_NAME["blocked-ips"]
+
+
+def test_the_last_ones_are_kept_and_go_with_their_list(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        definition = ListDefinition("own-feed", "url", "block", "", "", 10, custom=True)
+        await store.create_list(None, definition, CLI)
+        hits = tuple((f"ggrid-{number}", "e\0ntry") for number in range(MAX_HITS + 5))
+        made = LookBack(5, "cli", 1, 7, 100, MAX_HITS + 5, hits, 3)
+        numbers = [await store.record_look_back(None, "own-feed", made) for _ in range(MAX_KEPT + 2)]
+        kept = await store.look_backs(None, "own-feed")
+        assert [each.id for each in kept] == numbers[:1:-1]
+        assert (kept[0].found, len(kept[0].hits), kept[0].reached) == (MAX_HITS + 5, MAX_HITS, 3)
+        assert await store.record_look_back(None, "absent", made) is None
+        await store.delete_list(None, "own-feed", CLI)
+        await store.create_list(None, definition, CLI)
+        assert await store.look_backs(None, "own-feed") == ()
+
+    use(scenario)
+
+
+def test_entries_of_a_feed_are_found_by_their_index(tmp_path: Path) -> None:
+    connection = open_file(tmp_path / "g.db")
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {in_sqlite(feeds._OWN)}", (1, "feed:a", "", 10)).fetchall()
+    assert "entries_by_feed (list_id=? AND (modified_by,key)>(?,?))" in str(plan[0][3])
+    connection.close()
+
+
+def test_a_feed_changes_its_own_entries_only(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        def new(*keys: str) -> list[NewEntry]:
+            return [NewEntry(key, key, "x") for key in keys]
+
+        await store.add_entries(None, NETWORKS, new("192.0.2.1"), CLI)
+        assert await store.put_feed_entries(None, NETWORKS, new("192.0.2.1", "192.0.2.2", "192.0.2.0/24"), FEED) == 2
+        assert await store.put_feed_entries(None, NETWORKS, new("192.0.2.2", "192.0.2.3"), OTHER) == 1
+        assert await store.put_feed_entries(None, NETWORKS, new("192.0.2.1"), FEED) == 0
+        assert await store.feed_entries(None, "blocked-ips", FEED) == (("192.0.2.0/24", None), ("192.0.2.2", None))
+        assert await store.feed_entries(None, "blocked-ips", FEED, "192.0.2.0/24") == (("192.0.2.2", None),)
+        every = ("192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.0/24")
+        later = now() + 1_000_000
+        assert await store.expire_feed_entries(None, "blocked-ips", every, OTHER, later) == 1
+        assert await store.expire_feed_entries(None, "blocked-ips", every, OTHER, later + 1) == 0
+        assert await store.delete_feed_entries(None, "blocked-ips", every, FEED) == 2
+        assert await store.delete_feed_entries(None, "blocked-ips", every, FEED) == 0
+        assert await store.delete_feed_entries(None, "absent", every, FEED) == 0
+        left = {entry.key: entry.expires for entry in (await store.entries_page(None, "blocked-ips")).rows}
+        assert left == {"192.0.2.1": None, "192.0.2.3": later}
+        (state,) = [each for each in await store.lists(None) if each.definition is NETWORKS]
+        assert state.size == 2
+
+    use(scenario)
