@@ -70,9 +70,6 @@ SENDER_INVALID_FROM = Kind("sender:invalid-from", "The sender's address cannot e
 SENDER_INVISIBLE_CHARACTERS = Kind("sender:invisible-characters", "The sender's name contains invisible characters")
 SENDER_LOOKALIKE_DOMAIN = Kind("sender:lookalike-domain", "The sender's domain imitates a trusted domain")
 SENDER_MACHINE_NAME = Kind("sender:machine-name", "The sender's domain is a provider's automatic name of an IP address")
-SENDER_MALFORMED_ENVELOPE = Kind(
-    "sender:malformed-envelope", "The envelope has an address that no mail server could deliver to"
-)
 SENDER_MISSING_FROM = Kind("sender:missing-from", "The message names no sender")
 SENDER_NEW_REPLY_TO = Kind("sender:new-reply-to", "A known sender's replies go elsewhere for the first time")
 SENDER_NULL_SENDER = Kind("sender:null-sender", "The envelope sender is empty, but this is not a delivery report")
@@ -87,6 +84,10 @@ SENDER_RETURN_PATH_MISMATCH = Kind("sender:return-path-mismatch", "The envelope 
 SENDER_SELF_SENT = Kind("sender:self-sent", "The message claims to be from its own recipient, without proof")
 SENDER_SEVERAL_FROM = Kind("sender:several-from", "From names several senders of different domains")
 SENDER_STRANGER_ASKS = Kind("sender:stranger-asks", "A first-time sender asks for a payment, gift card or favour")
+
+# The envelope (RFC 5321 section 4.1.2).
+ENVELOPE_MALFORMED_SENDER = Kind("envelope:malformed-sender", "The envelope sender is no address")
+ENVELOPE_MALFORMED_RECIPIENT = Kind("envelope:malformed-recipient", "An envelope recipient is no address")
 
 # The sending host: its HELO name (RFC 5321 section 4.1.1.1) and its reverse DNS name (RFC 8601 section 3).
 HELO_BARE_IP = Kind("helo:bare-ip", "The sending host's HELO name is a bare IP address")
