@@ -10,9 +10,8 @@ from gatepost.checks.files.traits import calendar_invitation, protected_document
 from gatepost.checks.files.unread import archives, unreadable_files
 from gatepost.checks.headers.bulk_mail import bulk_mail, bulk_tools
 from gatepost.checks.headers.clocks import clocks, foreign_charset
-from gatepost.checks.headers.fields import date_field, defects, forged_received, message_id, subject
+from gatepost.checks.headers.fields import date_field, defects, forged_received, hidden_recipients, message_id, subject
 from gatepost.checks.headers.habits import desktop_program, field_habits
-from gatepost.checks.headers.recipients import hidden_recipients
 from gatepost.checks.headers.replies import fake_bounce, fake_reply
 from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts
 from gatepost.checks.links.shown import link_text, qr_codes
@@ -22,10 +21,9 @@ from gatepost.checks.sender.authentication import authentication
 from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
 from gatepost.checks.sender.envelope import envelope, malformed_envelope
 from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
-from gatepost.checks.sender.host_names import host_names
+from gatepost.checks.sender.host_names import host_names, provider_absent
 from gatepost.checks.sender.lookalikes import homograph, lookalike
 from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
-from gatepost.checks.sender.providers import provider_absent
 from gatepost.checks.text.evasion import filter_evasion, image_only
 from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
 from gatepost.checks.text.learned import campaign, text_model

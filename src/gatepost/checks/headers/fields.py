@@ -5,10 +5,14 @@ from calendar import timegm
 from collections.abc import Iterator
 from itertools import pairwise
 
+from gatepost.checks.known_names import is_freemail
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     BY_ID,
+    HEADER_ADDRESSED_TO_SENDER,
     HEADER_BAD_MESSAGE_ID,
+    HEADER_BLIND_COPY_FREEMAIL,
+    HEADER_BLIND_COPY_REPLY,
     HEADER_BORROWED_MESSAGE_ID,
     HEADER_DATE_AHEAD,
     HEADER_DATE_BEHIND,
@@ -17,13 +21,14 @@ from gatepost.kinds import (
     HEADER_MONEY_SUBJECT,
     HEADER_NO_DATE,
     HEADER_NO_MESSAGE_ID,
+    HEADER_NO_RECIPIENTS,
     HEADER_SHOUTING_SUBJECT,
     HEADER_STYLED_SUBJECT,
     HEADER_SUBJECT_TAIL,
     Finding,
 )
 from gatepost.mail.defects import DEFECTS
-from gatepost.names import org_domain
+from gatepost.names import Address, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
 _HOUR = 3600.0
@@ -120,6 +125,44 @@ def _may_be_genuine_identifier(reading: Reading) -> bool:
     )
 
 
+MAX_RECIPIENTS = 50
+
+
+@check(HEADER_NO_RECIPIENTS, HEADER_BLIND_COPY_REPLY, HEADER_BLIND_COPY_FREEMAIL, HEADER_ADDRESSED_TO_SENDER)
+def hidden_recipients(reading: Reading) -> Iterator[Finding]:
+    """Mail that names no recipient, or its own sender as the only one (RFC 5322 section 3.6.3 allows both).
+
+    Senders who write to thousands at once put them all into the envelope. Clubs and families do so, too, and a letter
+    to one person names that person. Frauds that begin a correspondence go further: the answers are to go to another
+    free mailbox than the sender's, since the sender's own is closed after the first complaints, or belongs to somebody
+    else. Whoever writes to a club by blind copy wants the answers in the mailbox from which they wrote; newsletters
+    that hide their recipients come from a domain of their own and link to its site.
+    """
+    message = reading.message
+    if not message.senders or reading.is_discussion:
+        return
+    sender, named = message.senders[0], [each for each in message.recipients[:MAX_RECIPIENTS] if each.domain]
+    answers = next((each for each in message.reply_to[:5] if each.domain and _key(each) != _key(sender)), None)
+    is_free = answers is not None and is_freemail(normal_domain(answers.domain))
+    # A list has its own address in To and in Reply-To; it has no free mailbox.
+    mine = {_key(sender), _key(answers)} if answers and is_free else {_key(sender)}
+    if any(_key(each) not in mine for each in named):
+        return
+    if not named:
+        yield HEADER_NO_RECIPIENTS.at("To", value=reading.fields.get("to", ""))
+    elif answers:
+        # A note to oneself has no other address for answers.
+        yield HEADER_ADDRESSED_TO_SENDER.at("To", recipient=named[0], answers=answers)
+    if answers and is_free:
+        yield HEADER_BLIND_COPY_REPLY.at("Reply-To", answers=answers, sender=sender)
+    elif not named and is_freemail(normal_domain(sender.domain)) and not reading.sites:
+        yield HEADER_BLIND_COPY_FREEMAIL.at("To", sender=sender)
+
+
+def _key(address: Address) -> tuple[str, str]:
+    return address.local.casefold(), normal_domain(address.domain)
+
+
 @check(*sorted(DEFECTS, key=lambda kind: kind.id), needs={"defect"})
 def defects(reading: Reading) -> Iterator[Finding]:
     """Oddities of the message itself: broken or ambiguous MIME, and budgets that ran out while it was read.
@@ -202,6 +245,7 @@ _HOP_REPEATED, _HOP_OUT_OF_ORDER, _HOP_FORM = coefficients(HEADER_FORGED_RECEIVE
 _HOP_BY = re.compile(r"\sby\s{1,3}([\w.-]{4,255})")
 # Names with nothing before or between their dots; a bare address where qmail puts the name of the host.
 _HOP_FAULTY = re.compile(r"\s{0,3}from\s{1,3}(?:\.\w|\d{1,3}(?:\.\d{1,3}){3} \(HELO )|[\s(]\.\.\w|\[\.\d")
+_FAULT_MARKS = (" (HELO ", "..", "[.", "from .")
 _PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "list-unsubscribe", "precedence")
 
 
@@ -239,8 +283,9 @@ def forged_received(reading: Reading) -> Iterator[Finding]:
 
 def _find_faulty_hop(reading: Reading, hops: list[str]) -> tuple[str, str] | None:
     """Return a hop of a form that no server writes, or one that claims our own server before a stranger's."""
-    if faulty := next(filter(_HOP_FAULTY.search, hops[1:]), None):
-        return "a form that no server writes", faulty
+    for hop in hops[1:]:
+        if any(mark in hop for mark in _FAULT_MARKS) and _HOP_FAULTY.search(hop):
+            return "a form that no server writes", hop
     # What our border wrote: the stranger's address, and its own name.
     own, host = _HOP_BY.search(hops[0]), reading.envelope.remote_address
     if not own or not host or f"[{host}]" not in hops[0] or any(name in reading.fields for name in _PASSED_ON):

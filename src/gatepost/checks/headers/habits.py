@@ -28,6 +28,7 @@ _DATE = re.compile(
 )
 _GLUED = re.compile(r"[^\s\"(,<]<[^<>\s]{1,200}@|\"<[^<>\s]{1,200}@")
 _PUNCTUATED = re.compile(r"[,;_*#!]{2,4} ?<[^<>\s]{1,200}@|[^\s,]\s{3,40}#?\w{1,12}\"? ?<[^<>\s]{1,200}@")
+_ODD_MARKS = frozenset(",;_*#!")
 _MISSPELLED = frozenset(
     {b"FROM", b"from", b"SUBJECT", b"subject", b"TO", b"to", b"DATE", b"date", b"FroM", b"SubJect", b"MESSAGE-ID"}
 )
@@ -52,17 +53,24 @@ def field_habits(reading: Reading) -> Iterator[Finding]:
     """
     fields = reading.fields
     date, written = fields.get("date"), fields.get("from", "")[:600]
-    if date and not _DATE.match(date[:100]) and parse_date(date[:100]) is not None:
+    # What ends in a zone is written well enough.
+    if date and date[-5:-4] not in ("+", "-") and not _DATE.match(date[:100]) and parse_date(date[:100]) is not None:
         yield HEADER_ODD_DATE.at("Date", value=date[:100])
-    if _PUNCTUATED.search(written):
-        yield HEADER_ODD_FROM.at("From", value=written[:200])
-    elif _GLUED.search(written):
-        yield HEADER_ODD_FROM.at("From", strength=_GLUED_NAME, value=written[:200])
+    if strength := _measure_from(written):
+        yield HEADER_ODD_FROM.at("From", strength=strength, value=written[:200])
     yield from _check_bytes(reading)
     if _is_flagged(reading):
         yield HEADER_HIGH_PRIORITY.at("X-Priority", subject=reading.message.subject)
     if script := next((name for name in _SCRIPT_FIELDS if name in fields), None):
         yield HEADER_SCRIPT.at("header", field=script, value=fields[script][:200])
+
+
+def _measure_from(written: str) -> float:
+    """Return how oddly From is written; nearly every one has a single blank between name and address."""
+    before = written[: written.rfind("<")]
+    if not before or (before[-1] == " " and "  " not in before and before[-2:-1] not in _ODD_MARKS):
+        return 0.0
+    return 1.0 if _PUNCTUATED.search(written) else _GLUED_NAME if _GLUED.search(written) else 0.0
 
 
 def _check_bytes(reading: Reading) -> Iterator[Finding]:

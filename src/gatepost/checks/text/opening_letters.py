@@ -23,6 +23,8 @@ _MANY = (
     r"\d{1,4}(?:[.,]\d{1,3})? ?"
     r"(?:m|mio|mln|millions?|millionen|millones|milioni|milhoes|miljoen|milionow|billions?|mrd)"
 )
+# Every sum has one of these; most letters have none, and a look for them costs little.
+_SUM_MARKS = frozenset("$€£¥").union(("usd", "eur", "gbp", "dol", "pound", "долл", "евро"))
 _LARGE_SUM = re.compile(
     rf"{_COIN} ?(?:{_LARGE}|{_MANY})(?!\w)|(?<![\d.,]){_LARGE} ?{_COIN}|(?<![\d.,]){_MANY}\b[ a-z.'-]{{0,16}}{_COIN}"
 )
@@ -43,18 +45,19 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
         return
     if "in-reply-to" in fields or "references" in fields or not reading.message.senders:
         return
-    elsewhere, unnamed, free = _goes_elsewhere(reading), _is_unnamed(reading), _is_free(reading)
+    elsewhere, free = _goes_elsewhere(reading), _is_free(reading)
     # A round letter of a company to its staff names nobody either.
     if not (elsewhere or free):
         return
-    large = _LARGE_SUM.search(phrases.text[:MAX_TEXT])
+    text = phrases.text[:MAX_TEXT]
+    large = _LARGE_SUM.search(text) if any(mark in text for mark in _SUM_MARKS) else None
     if large:
         yield TEXT_LARGE_SUM.at("text", sum=large.group())
     opens = phrases.of("opening")
     if not opens and not (large and elsewhere):
         return
     degree = _PER_PHRASE * len(opens) + _SUM * bool(large)
-    degree += _ELSEWHERE * elsewhere + _UNNAMED * unnamed + _FREE * free - _SITE * len(reading.sites)
+    degree += _ELSEWHERE * elsewhere + _UNNAMED * _is_unnamed(reading) + _FREE * free - _SITE * len(reading.sites)
     degree *= min(1.0, _FULL_LENGTH / max(phrases.length, 1))
     if degree >= _LEAST:
         yield TEXT_OPENING_LETTER.at("text", strength=round(min(1.0, degree), 2), words=quote(opens))

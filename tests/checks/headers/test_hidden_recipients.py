@@ -1,8 +1,8 @@
-"""The checks of `headers/recipients`: the tricks, and what looks like them."""
+"""The check of `headers/fields` that looks at recipients: the tricks, and what looks like them."""
 
 import pytest
 
-from gatepost.checks.headers.recipients import hidden_recipients
+from gatepost.checks.headers.fields import hidden_recipients
 from gatepost.findings import Reading
 from gatepost.kinds import (
     HEADER_ADDRESSED_TO_SENDER,

@@ -1,9 +1,9 @@
-"""The check of `sender/providers`: the trick, and what looks like it."""
+"""The check of `sender/host_names` that knows providers: the trick, and what looks like it."""
 
 import pytest
 
 from gatepost.auth.results import Authentication, Dkim
-from gatepost.checks.sender.providers import provider_absent
+from gatepost.checks.sender.host_names import provider_absent
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import SENDER_PROVIDER_ABSENT
 from gatepost.mail.message import Envelope
