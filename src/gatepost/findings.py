@@ -103,6 +103,13 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return self.fields.get("list-post", "no").strip().lower() not in ("", "no")
 
     @cached_property
+    def is_signed_by_sender(self) -> bool:
+        """Whether the sender's own domain signed the mail (RFC 6376); a key that cannot be had now does not speak
+        against it."""
+        own = {org_domain(sender.domain) for sender in self.message.senders if sender.domain}
+        return any(each.result != "fail" and org_domain(each.domain) in own for each in self.authentication.dkim)
+
+    @cached_property
     def links(self) -> tuple[Link, ...]:
         """Every link there is: in the text, and in files."""
         return (*self.message.links, *(link for file in self.files for link in file.links))

@@ -70,14 +70,12 @@ SENDER_INVALID_FROM = Kind("sender:invalid-from", "The sender's address cannot e
 SENDER_INVISIBLE_CHARACTERS = Kind("sender:invisible-characters", "The sender's name contains invisible characters")
 SENDER_LOOKALIKE_DOMAIN = Kind("sender:lookalike-domain", "The sender's domain imitates a trusted domain")
 SENDER_MACHINE_NAME = Kind("sender:machine-name", "The sender's domain is a provider's automatic name of an IP address")
-SENDER_MALFORMED_ENVELOPE = Kind(
-    "sender:malformed-envelope", "The envelope has an address that no mail server could deliver to"
-)
 SENDER_MISSING_FROM = Kind("sender:missing-from", "The message names no sender")
 SENDER_NEW_REPLY_TO = Kind("sender:new-reply-to", "A known sender's replies go elsewhere for the first time")
 SENDER_NULL_SENDER = Kind("sender:null-sender", "The envelope sender is empty, but this is not a delivery report")
 SENDER_OWN_DOMAIN_SPOOF = Kind("sender:own-domain-spoof", "Claims one of your own domains and is not authenticated")
 SENDER_PROTECTED_PERSON = Kind("sender:protected-person", "An outsider uses the name of a protected person")
+SENDER_PROVIDER_ABSENT = Kind("sender:provider-absent", "Claims a large provider, but never was on a host of it")
 SENDER_RANDOM_DOMAIN = Kind("sender:random-domain", "The sender's domain looks randomly generated")
 SENDER_RANDOM_MAILBOX = Kind("sender:random-mailbox", "The sender's mailbox name looks randomly generated")
 SENDER_RECIPIENT_DOMAIN = Kind("sender:recipient-domain", "The sender's name shows the recipient's own domain")
@@ -87,6 +85,10 @@ SENDER_RETURN_PATH_MISMATCH = Kind("sender:return-path-mismatch", "The envelope 
 SENDER_SELF_SENT = Kind("sender:self-sent", "The message claims to be from its own recipient, without proof")
 SENDER_SEVERAL_FROM = Kind("sender:several-from", "From names several senders of different domains")
 SENDER_STRANGER_ASKS = Kind("sender:stranger-asks", "A first-time sender asks for a payment, gift card or favour")
+
+# The envelope (RFC 5321 section 4.1.2).
+ENVELOPE_MALFORMED_SENDER = Kind("envelope:malformed-sender", "The envelope sender is no address")
+ENVELOPE_MALFORMED_RECIPIENT = Kind("envelope:malformed-recipient", "An envelope recipient is no address")
 
 # The sending host: its HELO name (RFC 5321 section 4.1.1.1) and its reverse DNS name (RFC 8601 section 3).
 HELO_BARE_IP = Kind("helo:bare-ip", "The sending host's HELO name is a bare IP address")
@@ -99,6 +101,7 @@ HELO_UNKNOWN_ENDING = Kind("helo:unknown-ending", "The sending host's HELO name 
 HOST_DYNAMIC_NAME = Kind("host:dynamic-name", "The sending host is a dial-up or home line by its reverse DNS name")
 HOST_FALSE_NAME = Kind("host:false-name", "The sending host's reverse DNS name does not lead back to it")
 HOST_NO_NAME = Kind("host:no-name", "The sending host has no reverse DNS name")
+HOST_DESKTOP_PROGRAM = Kind("host:desktop-program", "A desktop mail program delivered to our border itself")
 
 # Reputation: what the operator's DNS zones say (RFC 5782).
 REPUTATION_ALLOWED_HOST = Kind("reputation:allowed-host", "The sending host is on a DNS allow list")
@@ -139,6 +142,19 @@ HEADER_MONEY_SUBJECT = Kind("header:money-subject", "The subject names an amount
 HEADER_NO_DATE = Kind("header:no-date", "The message has no readable date")
 HEADER_NO_MESSAGE_ID = Kind("header:no-message-id", "The message has no Message-ID")
 HEADER_NO_RECIPIENTS = Kind("header:no-recipients", "To and Cc name no recipient")
+HEADER_BLIND_COPY_REPLY = Kind("header:blind-copy-reply", "Names no recipient, and answers go to another free mailbox")
+HEADER_BLIND_COPY_FREEMAIL = Kind("header:blind-copy-freemail", "A free mailbox writes without naming a recipient")
+HEADER_ADDRESSED_TO_SENDER = Kind("header:addressed-to-sender", "Addressed to its own sender, and answers go elsewhere")
+HEADER_CLOCKS_DIFFER = Kind("header:clocks-differ", "The clock inside the Message-ID and the Date differ")
+HEADER_FOREIGN_CHARSET = Kind("header:foreign-charset", "A plain text declares a character set of another alphabet")
+HEADER_FORGED_MESSAGE_ID = Kind("header:forged-message-id", "The Message-ID is Outlook's by its form only")
+HEADER_ODD_ZONE = Kind("header:odd-zone", "The Date has a time zone that does not exist")
+HEADER_HIGH_PRIORITY = Kind("header:high-priority", "A first letter is flagged as urgent")
+HEADER_ODD_DATE = Kind("header:odd-date", "The Date is written as no mail program writes it")
+HEADER_ODD_FROM = Kind("header:odd-from", "From is written as no mail program writes it")
+HEADER_ODD_SPELLING = Kind("header:odd-spelling", "The name of a header field is written as no mail program writes it")
+HEADER_RAW_CHARACTERS = Kind("header:raw-characters", "From, To or Subject holds characters that were not encoded")
+HEADER_SCRIPT = Kind("header:script", "A script on a web server sent the message")
 HEADER_ODD_MAILER = Kind("header:odd-mailer", "The mail program's name is a few random characters")
 HEADER_SHOUTING_SUBJECT = Kind("header:shouting-subject", "The subject is in capitals or full of exclamation marks")
 HEADER_STYLED_SUBJECT = Kind("header:styled-subject", "The subject is written in styled look-alike letters")
@@ -174,6 +190,8 @@ URL_USERINFO = Kind("url:userinfo", "A link shows a false host name before the r
 
 # Text: what it wants of its reader, how it is written, and what the classifier makes of it.
 TEXT_ADVANCE_FEE = Kind("text:advance-fee", "Offers a fortune in return for help or data")
+TEXT_LARGE_SUM = Kind("text:large-sum", "A letter of unclear origin speaks of a large sum of money")
+TEXT_OPENING_LETTER = Kind("text:opening-letter", "A stranger asks for an answer, and hides something")
 TEXT_BARE_LINK = Kind("text:bare-link", "The message is hardly more than a link")
 TEXT_BIDI_OVERRIDE = Kind("text:bidi-override", "Text is made to run backwards")
 TEXT_BRAND_WITHOUT_LINK = Kind(

@@ -1,6 +1,8 @@
 """`gatepost model` from the keyboard: train, evaluate, feedback."""
 
+import json
 import random
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 
 from gatepost.cli import training
 from gatepost.cli.app import app
+from gatepost.cli.training import read_labelled
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read
@@ -115,6 +118,42 @@ def test_mail_is_read_in_sealed_workers(
     parsed = read(sound)
     assert sample.seen == extract_features(parsed, find_files(parsed, UnpackBudget(native=False)))
     assert "1 messages could not be read" in capsys.readouterr().err
+
+
+def test_an_evaluation_is_written_as_a_page_and_for_programs(tmp_path: Path) -> None:
+    """A stranger's subject neither runs nor turns what follows around."""
+    folder = tmp_path / "mine"
+    (folder / "ham").mkdir(parents=True)
+    (folder / "spam").mkdir()
+    hostile = "Subject: <script>alert(1)</script> \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\nFrom: a@b.example\n\nHello\n"
+    (folder / "ham" / "1.eml").write_bytes(hostile.encode())
+    (folder / "spam" / "1.eml").write_bytes(b"Subject: Win\nFrom: x@y.example\n\nYou won\n")
+    page = tmp_path / "page.html"
+    said = run("evaluate", "--corpus", folder, "--mode", "as-is", "--html", page, "--json")
+    found = json.loads(said)
+    assert found["messages"] == 2
+    assert [row["of"] for row in found["tables"]["corpus"]] == [1, 1, 1, 1]
+    assert found["worst"]["held"][0]["path"] == "ham/1.eml"
+    assert found["worst"]["missed"][0]["subject"] == "Win"
+    assert found["milliseconds"]["mean"] > 0
+    text = page.read_text("utf-8")
+    assert "<script" not in text
+    assert "<bdi>&lt;script&gt;alert(1)&lt;/script&gt; \\u202egpj.exe</bdi>" in text
+    assert "default-src 'none'" in text
+    assert not re.search(r"(?:src|href)\s*=", text)
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
+    plain = run("evaluate", "--corpus", folder, "--mode", "as-is")
+    assert "Other mail with the most points:" in plain
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in plain
+
+
+def test_an_index_without_envelope_senders_has_those_of_from(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / f"{name}.eml").write_bytes(b"From: Ann <ann@b.example>\n\nHello\n")
+    rows = ["path\tcorpus\tlabel\tmail_from", "1.eml\tc\tham_template\t", "2.eml\tc\tbounce\t"]
+    (tmp_path / "INDEX.tsv").write_text("\n".join(rows) + "\n", "utf-8")
+    found = list(read_labelled([tmp_path]))
+    assert [(mail.label, mail.envelope.sender) for mail in found] == [("ham", "ann@b.example"), ("bounce", "")]
 
 
 def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def analyse_file(file: Path) -> Report:
     raw, known, case = file.read_bytes(), memory(file), CASES.get(file.stem, {})
     sender = (read(raw).headers.first("return-path") or "").strip("<> ")
     host, helo = case.get("host", "192.0.2.25"), case.get("helo", "mx.example.com")
-    envelope = Envelope(sender, ("ann@house.example",), host, helo)
+    envelope = Envelope(sender, (case.get("recipient", "ann@house.example"),), host, helo)
     lists = protecting(case.get("own", ()), case.get("people", ()))
     asking = analyse(raw, envelope, Context(now=NOW, lists=lists, sender_history=known is not None))
     try:

@@ -9,7 +9,9 @@ from gatepost.checks.files.malware import commands, eicar, executables, scanners
 from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
 from gatepost.checks.files.unread import archives, unreadable_files
 from gatepost.checks.headers.bulk_mail import bulk_mail, bulk_tools
-from gatepost.checks.headers.fields import date_field, defects, forged_received, message_id, no_recipients, subject
+from gatepost.checks.headers.clocks import clocks, foreign_charset
+from gatepost.checks.headers.fields import date_field, defects, forged_received, hidden_recipients, message_id, subject
+from gatepost.checks.headers.habits import desktop_program, field_habits
 from gatepost.checks.headers.replies import fake_bounce, fake_reply
 from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts
 from gatepost.checks.links.shown import link_text, qr_codes
@@ -19,7 +21,7 @@ from gatepost.checks.sender.authentication import authentication
 from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
 from gatepost.checks.sender.envelope import envelope, malformed_envelope
 from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
-from gatepost.checks.sender.host_names import host_names
+from gatepost.checks.sender.host_names import host_names, provider_absent
 from gatepost.checks.sender.lookalikes import homograph, lookalike
 from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
 from gatepost.checks.sender.reputation import reputation
@@ -27,6 +29,7 @@ from gatepost.checks.text.evasion import filter_evasion, image_only
 from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
 from gatepost.checks.text.learned import campaign, text_model
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, urgency
+from gatepost.checks.text.opening_letters import opening_letter
 from gatepost.checks.text.spam_vocabulary import spam_vocabulary
 from gatepost.findings import Check
 
@@ -51,11 +54,16 @@ CHECKS: tuple[Check, ...] = (
     free_names,
     host_names,
     reputation,
+    provider_absent,
     message_id,
     date_field,
     bulk_tools,
     forged_received,
-    no_recipients,
+    hidden_recipients,
+    field_habits,
+    clocks,
+    foreign_charset,
+    desktop_program,
     homograph,
     link_text,
     ip_hosts,
@@ -74,6 +82,7 @@ CHECKS: tuple[Check, ...] = (
     extortion,
     call_back,
     advance_fee,
+    opening_letter,
     lures,
     spam_vocabulary,
     filter_evasion,

@@ -5,10 +5,11 @@ headline. `folds` judges every message with a model that has seen its collection
 model as it is. The policy is the same throughout and was fixed beforehand. The DNS data of the day on which old mail
 was sent is gone, so every name is answered with "no such name", which is harder than real life.
 
-The result is printed as tables; diagrams and the list of wrongly judged messages are written to files.
+`evaluation_report` writes what was found as text, JSON, a page, and files.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,15 +24,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, DnsAnswer, Questions
 from gatepost.report import Report
 from gatepost.settings.keys import GuardSettings
-from gatepost.textmodel.figures import (
-    Point,
-    Rate,
-    compute_curve,
-    compute_reliability,
-    draw_reliability,
-    draw_roc,
-    find_catch_rate,
-)
+from gatepost.textmodel.figures import Point, Rate, compute_curve, find_catch_rate
 from gatepost.textmodel.labels import UNWANTED, group_campaigns, guess_language
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import family_of
@@ -42,12 +35,17 @@ Mode: TypeAlias = Literal["leave-out", "folds", "as-is"]
 FOLDS = 5
 NOW = 1_794_302_520.0
 CONCLUSIVE = 100.0
+MAX_SHOWN = 200
+WORST = 20
 ALARMS = (0.001, 0.005, 0.01)
+ENOUGH_FOR_CURVE = 100
 SIZES = ((2_000, "up to 2 kB"), (10_000, "up to 10 kB"), (50_000, "up to 50 kB"))
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """One message as it was judged. `score` has the points of the ledger; `probability` is what the model said."""
+    """One message as it was judged. `score` has the points of the ledger; `probability` is what the model said;
+    `milliseconds` is how long its analysis took, from the question to the report. `subject` and `sender` are foreign
+    text."""
 
     path: str
     corpus: str
@@ -60,6 +58,9 @@ class Judged(msgspec.Struct, frozen=True):
     score: float
     probability: float
     kinds: tuple[str, ...] = ()
+    subject: str = ""
+    sender: str = ""
+    milliseconds: float = 0.0
 
     @property
     def unwanted(self) -> bool:
@@ -90,8 +91,10 @@ def judge_mail(
                 for mail in read_labelled(folders):
                     number = wanted.get((mail.corpus, mail.path))
                     if number is not None and groups[number] == group:
+                        begun = time.perf_counter()
                         report = analyser.analyse(mail.raw, new_id(), mail.envelope, NOW)
-                        found[number] = _describe(mail, chosen[number], its, report)
+                        spent = (time.perf_counter() - begun) * 1000
+                        found[number] = _describe(mail, chosen[number], its, report, spent)
                         step("judging", len(found), len(chosen))
     return [found[number] for number in sorted(found)]
 
@@ -124,7 +127,7 @@ def _train_without(chosen: Sequence[Sample], groups: Sequence[int], seed: int, s
     return found
 
 
-def _describe(mail: LabelledMail, sample: Sample, model: Model, report: Report) -> Judged:
+def _describe(mail: LabelledMail, sample: Sample, model: Model, report: Report, milliseconds: float) -> Judged:
     held = report.decision != "deliver"
     conclusive = held and any(line.conclusive and line.verdict == report.verdict for line in report.lines)
     return Judged(
@@ -139,6 +142,9 @@ def _describe(mail: LabelledMail, sample: Sample, model: Model, report: Report) 
         score=report.score / 100 + CONCLUSIVE * conclusive,
         probability=model.score(sample.seen).unwanted,
         kinds=tuple(line.kind for line in report.lines if line.counted or line.conclusive),
+        subject=report.subject[:MAX_SHOWN],
+        sender=", ".join(report.senders)[:MAX_SHOWN],
+        milliseconds=milliseconds,
     )
 
 
@@ -170,69 +176,42 @@ def catch_at_fixed_alarms(found: Sequence[Judged]) -> list[tuple[float, Rate]]:
     return [(alarms, find_catch_rate(wanted, unwanted, alarms)) for alarms in ALARMS]
 
 
-def size_of(each: Judged) -> str:
-    """Return the size class of a message."""
-    return next((name for limit, name in SIZES if each.size <= limit), "larger")
+class Cost(msgspec.Struct, frozen=True):
+    """Milliseconds that an analysis took, in one sealed worker."""
+
+    mean: float
+    median: float
+    p99: float
 
 
-FEW = 500
+def measure_cost(found: Sequence[Judged]) -> Cost:
+    """Return what a message cost."""
+    spent = sorted(each.milliseconds for each in found)
+    return Cost(sum(spent) / len(spent), spent[len(spent) // 2], spent[min(len(spent) - 1, len(spent) * 99 // 100)])
 
 
-def render_report(found: Sequence[Judged]) -> Iterator[str]:
-    """Yield the whole evaluation as lines of Markdown."""
-    yield from _render_table("Corpus", [*count_all(found), *count_by_group(found, lambda each: each.corpus)])
-    yield ""
-    yield "| Ham held, threshold chosen after the fact | Unwanted held |"
-    yield "|---|---|"
-    for alarms, rate in catch_at_fixed_alarms(found):
-        yield f"| {alarms:.1%} | {rate} |"
-    yield ""
-    yield from _render_table("Year", count_by_group(found, lambda each: each.year or "unknown"))
-    yield ""
-    yield from _render_table("Language", count_by_group(found, lambda each: each.language))
-    yield ""
-    yield from _render_table("Size", count_by_group(found, size_of))
+def find_worst(found: Sequence[Judged], unwanted: bool) -> list[Judged]:
+    """Return the messages that were judged worst: unwanted mail with the least points, or other mail with the most."""
+    mine = [each for each in found if each.unwanted == unwanted]
+    return sorted(mine, key=lambda each: (each.score if unwanted else -each.score, each.path))[:WORST]
 
 
-def _render_table(title: str, rows: Sequence[Row]) -> Iterator[str]:
-    yield f"| Label | {title} | Messages | Held | Share (95 %) |"
-    yield "|---|---|---|---|---|"
-    for row in rows:
-        small = "" if row.held.total >= FEW else " *"
-        yield f"| {row.label} | {row.group} | {row.held.total:,}{small} | {row.held.count:,} | {row.held} |"
-
-
-def write_files(found: Sequence[Judged], folder: Path) -> list[Path]:
-    """Write diagrams and the list of wrongly judged messages to a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        "roc.svg": draw_roc([("all", _curve(found)), *_corpus_curves(found)]),
-        "reliability.svg": draw_reliability(compute_reliability((each.probability, each.unwanted) for each in found)),
-        "wrong.tsv": "\n".join(_list_wrong(found)) + "\n",
-    }
-    for name, content in files.items():
-        (folder / name).write_text(content, "utf-8")
-    return [folder / name for name in files]
-
-
-def _curve(found: Sequence[Judged]) -> Sequence[Point]:
+def trace_curve(found: Sequence[Judged]) -> Sequence[Point]:
+    """Return the receiver operating characteristic of these messages."""
     return compute_curve(
         [each.score for each in found if not each.unwanted], [each.score for each in found if each.unwanted]
     )
 
 
-def _corpus_curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:
+def trace_corpus_curves(found: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Point]]]:
     """Yield a curve for each corpus that has enough wanted and unwanted mail."""
     for corpus in sorted({each.corpus for each in found}):
         mine = [each for each in found if each.corpus == corpus]
         unwanted = sum(each.unwanted for each in mine)
-        if min(unwanted, len(mine) - unwanted) >= 100:
-            yield corpus, _curve(mine)
+        if min(unwanted, len(mine) - unwanted) >= ENOUGH_FOR_CURVE:
+            yield corpus, trace_curve(mine)
 
 
-def _list_wrong(found: Sequence[Judged]) -> Iterator[str]:
-    yield "path\tcorpus\tlabel\tverdict\tscore\tprobability\tfindings"
-    for each in found:
-        if each.held != each.unwanted:
-            facts = (each.path, each.corpus, each.label, each.verdict, f"{each.score:g}", f"{each.probability:.3f}")
-            yield "\t".join((*facts, " ".join(each.kinds)))
+def size_of(each: Judged) -> str:
+    """Return the size class of a message."""
+    return next((name for limit, name in SIZES if each.size <= limit), "larger")

@@ -86,10 +86,15 @@ def evaluate(
         Path | None,
         typer.Option(metavar="DIR", help="Write diagrams and the list of wrongly judged messages to this folder."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write the evaluation as one page of HTML to this file."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run the whole analysis on labelled mail and print the share that is held, with 95 % intervals."""
-    from gatepost.cli import evaluation, training
+    """Run the whole analysis on labelled mail and print the share that is held, with 95 % intervals, the cost of a
+    message, and the messages that were judged worst."""
+    from gatepost.cli import evaluation, evaluation_report, training
     from gatepost.cli.printing import print_json
     from gatepost.textmodel.model import load_model, load_shipped_model
 
@@ -101,12 +106,14 @@ def evaluate(
             corpus, chosen, mode, load_model(model) if model else load_shipped_model(), seed, step
         )
     if out:
-        evaluation.write_files(found, out)
+        evaluation_report.write_files(found, out)
+    if html:
+        title = f"Gatepost on {', '.join(folder.resolve().name for folder in corpus)} ({mode})"
+        html.write_text(evaluation_report.write_page(found, title), "utf-8")
     if json:
-        rows = [*evaluation.count_all(found), *evaluation.count_by_group(found, lambda each: each.corpus)]
-        print_json([{"group": r.group, "label": r.label, "held": r.held.count, "of": r.held.total} for r in rows])
+        print_json(evaluation_report.describe_evaluation(found))
         return
-    print("\n".join(evaluation.render_report(found)))
+    print("\n".join(evaluation_report.render_report(found)))
 
 
 @app.command("feedback")

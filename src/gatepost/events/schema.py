@@ -41,7 +41,7 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class EventActor(_Fields, frozen=True, kw_only=True):
     """Who made a change: an API key, a static token, a user, the command line, or Gatepost itself."""
 
-    kind: Annotated[Literal["key", "token", "user", "cli", "system"], Meta(description="what acted")]
+    kind: Annotated[Literal["key", "token", "user", "cli", "feed", "system"], Meta(description="what acted")]
     name: Annotated[Text, Meta(description="its name")] = ""
     id: Annotated[Text, Meta(description="its id")] = ""
 

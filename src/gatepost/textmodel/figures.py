@@ -108,7 +108,7 @@ def draw_roc(curves: Sequence[tuple[str, Sequence[Point]]]) -> str:
             for point in _thin_points(points)
         )
         shapes.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        shapes.append(_draw_text(EDGE + SIDE - 8, EDGE + SIDE - 10 - 15 * number, name, "end", colour))
+        shapes.append(_draw_text(EDGE + SIDE - 8, _y_at(0) - 10 - 15 * number, name, "end", colour))
     return _wrap_svg(shapes)
 
 

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.auth.results import Arc, Authentication
-from gatepost.checks.headers.fields import date_field, forged_received, message_id, no_recipients, subject
+from gatepost.checks.headers.fields import date_field, forged_received, message_id, subject
 from gatepost.findings import Reading
 from gatepost.kinds import (
     HEADER_BAD_MESSAGE_ID,
     HEADER_BORROWED_MESSAGE_ID,
     HEADER_DATE_AHEAD,
     HEADER_DATE_BEHIND,
+    HEADER_FORGED_RECEIVED,
     HEADER_INVISIBLE_SUBJECT,
     HEADER_MONEY_SUBJECT,
     HEADER_NO_DATE,
     HEADER_NO_MESSAGE_ID,
-    HEADER_NO_RECIPIENTS,
     HEADER_SHOUTING_SUBJECT,
     HEADER_STYLED_SUBJECT,
     HEADER_SUBJECT_TAIL,
@@ -135,22 +135,6 @@ def test_without_a_sending_host_nothing_is_claimed(letter: Letter) -> None:
     assert not list(message_id(msgspec.structs.replace(reading, authentication=forwarded)))
 
 
-# Mail to nobody.
-@pytest.mark.parametrize(
-    ("field", "kinds"),
-    [
-        ("", [HEADER_NO_RECIPIENTS.id]),
-        ("To: undisclosed-recipients:;\n", [HEADER_NO_RECIPIENTS.id]),
-        ("To: ann@corp.example\n", []),
-        ("Cc: ann@corp.example\n", []),
-        ("List-Post: <mailto:l@lists.example>\n", []),
-    ],
-)
-def test_unnamed_recipient(field: str, kinds: list[str]) -> None:
-    message = read(f"From: x@shop.example\n{field}Subject: x\n\ntext\n".encode())
-    assert [finding.kind for finding in no_recipients(Reading(message))] == kinds
-
-
 # Subjects that shout.
 @pytest.mark.parametrize(
     ("text", "title", "link", "kinds"),
@@ -228,6 +212,27 @@ def hop(address: str = "198.51.100.7", number: int = 1, date: str = "Tue, 10 Nov
 )
 def test_forged_trace(letter: Letter, fields: str, why: str) -> None:
     assert [finding.facts["why"] for finding in forged_received(letter("Hello", fields=fields))] == [why] * bool(why)
+
+
+BORDER = "Received: from line.example (line.example [192.0.2.1]) by mx.house.example; Tue, 10 Nov 2026 09:12:00 +0000\n"
+
+
+@pytest.mark.parametrize(
+    ("below", "fields", "found"),
+    [
+        ("from 192.0.2.9 (HELO mx.other.example) by smtp.shop.example with esmtp", "", 1),
+        ("from .org (..icdc.example [.44]) by ..shop.example with ESMTP", "", 1),
+        ("from mx.other.example by gate.house.example with ESMTP", "", 1),  # before a stranger had it
+        ("from mx.other.example by gate.house.example with ESMTP", "List-Id: <l.lists.example>\n", 0),
+        ("from mx.other.example by gate.house.example with ESMTP", "Resent-From: bob@house.example\n", 0),
+        ("from unknown (HELO mx.other.example) (192.0.2.9) by smtp.shop.example with SMTP", "", 0),
+        ("from mx.other.example (mx.other.example [192.0.2.9]) by line.example with ESMTP", "", 0),
+    ],
+)
+def test_hops_that_no_server_wrote(letter: Letter, below: str, fields: str, found: int) -> None:
+    hop = f"Received: {below}; Tue, 10 Nov 2026 09:11:00 +0000\n"
+    reading = letter("Hello", fields=BORDER + hop + fields)
+    assert [finding.kind for finding in forged_received(reading)] == [HEADER_FORGED_RECEIVED.id] * found
 
 
 def test_a_thousand_hops_are_not_read(letter: Letter) -> None:

@@ -5,11 +5,13 @@ import pytest
 from gatepost.checks.sender.envelope import envelope, malformed_envelope
 from gatepost.findings import Reading
 from gatepost.kinds import (
+    ENVELOPE_MALFORMED_RECIPIENT,
+    ENVELOPE_MALFORMED_SENDER,
     SENDER_ENVELOPE_FREEMAIL,
     SENDER_ENVELOPE_SCRIPT,
-    SENDER_MALFORMED_ENVELOPE,
     SENDER_NULL_SENDER,
     SENDER_RETURN_PATH_MISMATCH,
+    Kind,
 )
 from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.mail.reader import read
@@ -69,34 +71,34 @@ def test_return_path(sender: str, domain: str, fields: dict[str, str], kinds: li
 
 # Addresses of the envelope that are none.
 @pytest.mark.parametrize(
-    ("sender", "recipient", "found"),
+    ("sender", "recipient", "kinds"),
     [
-        ("plain", "bob@example.com", 1),
-        ("a b@example.org", "bob@example.com", 1),
-        (f"{'a' * 300}@example.org", "bob@example.com", 1),
-        ("@example.org", "bob@example.com", 1),
-        ("a@b@example.org", "bob@example.com", 1),
-        ("ann@", "bob@example.com", 1),
-        ("ann@exa mple.org", "bob@example.com", 1),
-        ("ann@example.org", "", 1),
-        ("ann@example.org", "not an address", 1),
-        ("plain", "none", 2),
-        ("", "bob@example.com", 0),
-        ("<>", "bob@example.com", 0),
-        ("<ann@example.org>", "<bob@example.com>", 0),
-        ("ann@example.org", "Postmaster", 0),
-        ("b+bob=example.com@bounces.example.org", "bob@example.com", 0),
-        (f"bounce-{'0123456789' * 9}@bounces.example.org", "bob@example.com", 0),
-        ("ann..ann.@docomo.example", "bob@example.com", 0),
-        ('"ann example"@example.org', "bob@example.com", 0),
-        ("ann@[192.0.2.1]", "bob@[IPv6:2001:db8::1]", 0),
-        ("pelé@exämple.example", "bob@a_b.example", 0),
-        ("srs0=ab=cd=example.org=ann@forward.example", "bob@localhost", 0),
+        ("plain", "bob@example.com", [ENVELOPE_MALFORMED_SENDER]),
+        ("a b@example.org", "bob@example.com", [ENVELOPE_MALFORMED_SENDER]),
+        (f"{'a' * 300}@example.org", "bob@example.com", [ENVELOPE_MALFORMED_SENDER]),
+        ("@example.org", "bob@example.com", [ENVELOPE_MALFORMED_SENDER]),
+        ("a@b@example.org", "bob@example.com", [ENVELOPE_MALFORMED_SENDER]),
+        ("ann@", "bob@example.com", [ENVELOPE_MALFORMED_SENDER]),
+        ("ann@exa mple.org", "bob@example.com", [ENVELOPE_MALFORMED_SENDER]),
+        ("ann@example.org", "", [ENVELOPE_MALFORMED_RECIPIENT]),
+        ("ann@example.org", "not an address", [ENVELOPE_MALFORMED_RECIPIENT]),
+        ("plain", "none", [ENVELOPE_MALFORMED_SENDER, ENVELOPE_MALFORMED_RECIPIENT]),
+        ("", "bob@example.com", []),
+        ("<>", "bob@example.com", []),
+        ("<ann@example.org>", "<bob@example.com>", []),
+        ("ann@example.org", "Postmaster", []),
+        ("b+bob=example.com@bounces.example.org", "bob@example.com", []),
+        (f"bounce-{'0123456789' * 9}@bounces.example.org", "bob@example.com", []),
+        ("ann..ann.@docomo.example", "bob@example.com", []),
+        ('"ann example"@example.org', "bob@example.com", []),
+        ("ann@[192.0.2.1]", "bob@[IPv6:2001:db8::1]", []),
+        ("pelé@exämple.example", "bob@a_b.example", []),
+        ("srs0=ab=cd=example.org=ann@forward.example", "bob@localhost", []),
     ],
 )
-def test_malformed_envelope(sender: str, recipient: str, found: int) -> None:
+def test_malformed_envelope(sender: str, recipient: str, kinds: list[Kind]) -> None:
     reading = Reading(Message(), Envelope(sender, (recipient,)))
-    assert [finding.kind for finding in malformed_envelope(reading)] == [SENDER_MALFORMED_ENVELOPE.id] * found
+    assert [finding.kind for finding in malformed_envelope(reading)] == [kind.id for kind in kinds]
 
 
 def test_many_malformed_recipients_are_one_finding() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from gatepost.checks.known_names import is_freemail
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     BULK_DISCUSSION_LIST,
@@ -17,6 +18,8 @@ from gatepost.kinds import (
     HEADER_UNFILLED_TEMPLATE,
     Finding,
 )
+from gatepost.names import normal_domain
+from gatepost.strengths import coefficients
 
 # Fields by which mailing services recognise their own campaigns when complaints come back.
 _SERVICE_FIELDS = frozenset(
@@ -84,6 +87,21 @@ def _find_unsubscribe_link(reading: Reading) -> str:
             if any(word in shown for word in _FAREWELLS):
                 return link.shown
     return ""
+
+
+(_OPENLY,) = coefficients("sent-openly", "factor")
+
+
+def measure_openness(reading: Reading) -> float:
+    """Return the factor for ways of advertising that subscribers accept: shorteners, cheap names, haste.
+
+    A shop that signs with its own domain or offers to unsubscribe stands by its mail. A free mailbox is signed by its
+    provider, whoever writes from it.
+    """
+    if reading.is_discussion or not reading.message.senders:
+        return 1.0
+    is_signed = reading.is_signed_by_sender and not is_freemail(normal_domain(reading.message.senders[0].domain))
+    return _OPENLY if is_signed or "list-unsubscribe" in reading.fields else 1.0
 
 
 _UUID = r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"

@@ -5,10 +5,14 @@ from calendar import timegm
 from collections.abc import Iterator
 from itertools import pairwise
 
+from gatepost.checks.known_names import is_freemail
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     BY_ID,
+    HEADER_ADDRESSED_TO_SENDER,
     HEADER_BAD_MESSAGE_ID,
+    HEADER_BLIND_COPY_FREEMAIL,
+    HEADER_BLIND_COPY_REPLY,
     HEADER_BORROWED_MESSAGE_ID,
     HEADER_DATE_AHEAD,
     HEADER_DATE_BEHIND,
@@ -24,6 +28,7 @@ from gatepost.kinds import (
     Finding,
 )
 from gatepost.mail.defects import DEFECTS
+from gatepost.names import Address, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
 _HOUR = 3600.0
@@ -52,8 +57,8 @@ def date_field(reading: Reading) -> Iterator[Finding]:
     # Nearly all mail arrives on the day it was written: `Tue, 10 Mar 2026`.
     if value and value[3:5] == ", " and value[5:16] in tail and len(value) > _SHORTEST_DATE:
         return
-    taken = _parse_date(tail)
-    if value is None or (written := _parse_date(value[:100])) is None:
+    taken = parse_date(tail)
+    if value is None or (written := parse_date(value[:100])) is None:
         if received or reading.envelope.remote_address:
             yield HEADER_NO_DATE.at("Date", value=value or "")
         return
@@ -67,7 +72,8 @@ def date_field(reading: Reading) -> Iterator[Finding]:
         yield HEADER_DATE_BEHIND.at("Date", date=value, hours=round(-apart / _HOUR))
 
 
-def _parse_date(text: str) -> float | None:
+def parse_date(text: str) -> float | None:
+    """Return the moment of a Date field in seconds, None where it is not written as one."""
     match = _DATE_FORM.match(text)
     if not match or match[2].lower() not in _DATE_MONTHS:
         return None
@@ -119,16 +125,42 @@ def _may_be_genuine_identifier(reading: Reading) -> bool:
     )
 
 
-@check(HEADER_NO_RECIPIENTS)
-def no_recipients(reading: Reading) -> Iterator[Finding]:
-    """Mail that names no recipient: neither To nor Cc holds an address (RFC 5322 section 3.6.3 allows it).
+MAX_RECIPIENTS = 50
 
-    Senders who write to thousands at once put them all into the envelope. Clubs and families do so, too; a letter to
-    one person names that person.
+
+@check(HEADER_NO_RECIPIENTS, HEADER_BLIND_COPY_REPLY, HEADER_BLIND_COPY_FREEMAIL, HEADER_ADDRESSED_TO_SENDER)
+def hidden_recipients(reading: Reading) -> Iterator[Finding]:
+    """Mail that names no recipient, or its own sender as the only one (RFC 5322 section 3.6.3 allows both).
+
+    Senders who write to thousands at once put them all into the envelope. Clubs and families do so, too, and a letter
+    to one person names that person. Frauds that begin a correspondence go further: the answers are to go to another
+    free mailbox than the sender's, since the sender's own is closed after the first complaints, or belongs to somebody
+    else. Whoever writes to a club by blind copy wants the answers in the mailbox from which they wrote; newsletters
+    that hide their recipients come from a domain of their own and link to its site.
     """
     message = reading.message
-    if message.senders and not any(recipient.domain for recipient in message.recipients) and not reading.is_discussion:
+    if not message.senders or reading.is_discussion:
+        return
+    sender, named = message.senders[0], [each for each in message.recipients[:MAX_RECIPIENTS] if each.domain]
+    answers = next((each for each in message.reply_to[:5] if each.domain and _key(each) != _key(sender)), None)
+    is_free = answers is not None and is_freemail(normal_domain(answers.domain))
+    # A list has its own address in To and in Reply-To; it has no free mailbox.
+    mine = {_key(sender), _key(answers)} if answers and is_free else {_key(sender)}
+    if any(_key(each) not in mine for each in named):
+        return
+    if not named:
         yield HEADER_NO_RECIPIENTS.at("To", value=reading.fields.get("to", ""))
+    elif answers:
+        # A note to oneself has no other address for answers.
+        yield HEADER_ADDRESSED_TO_SENDER.at("To", recipient=named[0], answers=answers)
+    if answers and is_free:
+        yield HEADER_BLIND_COPY_REPLY.at("Reply-To", answers=answers, sender=sender)
+    elif not named and is_freemail(normal_domain(sender.domain)) and not reading.sites:
+        yield HEADER_BLIND_COPY_FREEMAIL.at("To", sender=sender)
+
+
+def _key(address: Address) -> tuple[str, str]:
+    return address.local.casefold(), normal_domain(address.domain)
 
 
 @check(*sorted(DEFECTS, key=lambda kind: kind.id), needs={"defect"})
@@ -209,7 +241,12 @@ _HOP_DATE = re.compile(r"\s{0,9}(?:[A-Z][a-z]{2},\s{1,3})?(\d{1,2}) ([A-Z][a-z]{
 _HOP_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())}
 # Days by which clocks and time zones may disagree, with months taken for 31 days.
 _HOP_LEEWAY = 4
-_HOP_REPEATED, _HOP_OUT_OF_ORDER = coefficients(HEADER_FORGED_RECEIVED, "repeated", "out_of_order")
+_HOP_REPEATED, _HOP_OUT_OF_ORDER, _HOP_FORM = coefficients(HEADER_FORGED_RECEIVED, "repeated", "out_of_order", "form")
+_HOP_BY = re.compile(r"\sby\s{1,3}([\w.-]{4,255})")
+# Names with nothing before or between their dots; a bare address where qmail puts the name of the host.
+_HOP_FAULTY = re.compile(r"\s{0,3}from\s{1,3}(?:\.\w|\d{1,3}(?:\.\d{1,3}){3} \(HELO )|[\s(]\.\.\w|\[\.\d")
+_FAULT_MARKS = (" (HELO ", "..", "[.", "from .")
+_PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "list-unsubscribe", "precedence")
 
 
 @check(HEADER_FORGED_RECEIVED)
@@ -228,6 +265,9 @@ def forged_received(reading: Reading) -> Iterator[Finding]:
     if impossible := next(filter(_IMPOSSIBLE_ADDRESS.search, hops), None):
         yield HEADER_FORGED_RECEIVED.at("Received", why="an address that cannot be", field=impossible)
         return
+    if why := _find_faulty_hop(reading, hops):
+        yield HEADER_FORGED_RECEIVED.at("Received", strength=_HOP_FORM, why=why[0], field=why[1])
+        return
     twice = [hop for hop, next_hop in pairwise(hops) if len(hop) > _SHORTEST_HOP and hop == next_hop]
     if twice:
         yield HEADER_FORGED_RECEIVED.at("Received", strength=_HOP_REPEATED, why="the same hop twice", field=twice[0])
@@ -239,6 +279,22 @@ def forged_received(reading: Reading) -> Iterator[Finding]:
                 "Received", strength=_HOP_OUT_OF_ORDER, why="stamped days after the hop that followed it", field=hop
             )
             return
+
+
+def _find_faulty_hop(reading: Reading, hops: list[str]) -> tuple[str, str] | None:
+    """Return a hop of a form that no server writes, or one that claims our own server before a stranger's."""
+    for hop in hops[1:]:
+        if any(mark in hop for mark in _FAULT_MARKS) and _HOP_FAULTY.search(hop):
+            return "a form that no server writes", hop
+    # What our border wrote: the stranger's address, and its own name.
+    own, host = _HOP_BY.search(hops[0]), reading.envelope.remote_address
+    if not own or not host or f"[{host}]" not in hops[0] or any(name in reading.fields for name in _PASSED_ON):
+        return None
+    owner, below = org_domain(own[1].lower()), _HOP_BY.search(hops[1])
+    if "." not in owner or owner in hops[0][: own.start()].lower() or owner in reading.sender_domains:
+        return None
+    is_own = below is not None and org_domain(below[1].lower()) == owner
+    return ("our own server, before that of a stranger", hops[1]) if is_own else None
 
 
 def _parse_hop_day(hop: str) -> int:

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 import msgspec
 
+from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
     ending_strength,
     is_form_service,
@@ -58,6 +59,7 @@ def _find_cheap_link(reading: Reading) -> Iterator[Finding]:
     strength, host = max(((ending_strength(host), host) for host in reading.sites), default=(0.0, ""))
     if strength:
         link = reading.sites[host]
+        strength = round(strength * measure_openness(reading), 2)
         yield URL_CHEAP_ENDING.at(link.where, strength=strength, about=link.url, host=host)
 
 

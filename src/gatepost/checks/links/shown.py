@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import is_genuine, is_guard, is_tenant, is_under
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.findings import Reading, check
@@ -49,7 +50,9 @@ def _measure_mismatch(shown: str, host: str, reading: Reading) -> float:
     counted = _CLICK_COUNTER.match(host) or is_tenant(host) or is_genuine(host) or "list-unsubscribe" in reading.fields
     if (is_genuine(shown) or is_under(shown, protected)) and not is_genuine(host):
         return _TRUSTED_SITE_COUNTED if counted else 1.0
-    return _OTHER_SITE_COUNTED if counted or reading.is_discussion else _OTHER_SITE
+    if counted or reading.is_discussion:
+        return round(_OTHER_SITE_COUNTED * measure_openness(reading), 2)
+    return _OTHER_SITE
 
 
 def _read_shown_host(text: str) -> str:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
     BY_LABEL,
     ending_exists,
@@ -120,7 +121,7 @@ def _find_shortener(reading: Reading) -> Iterator[Finding]:
     for host, link in reading.sites.items():
         # Twitter's own mail links through t.co.
         if is_shortener(host) and org_domain(host) not in reading.sender_domains:
-            yield URL_SHORTENER.at(link.where, about=link.url, host=host)
+            yield URL_SHORTENER.at(link.where, strength=measure_openness(reading), about=link.url, host=host)
             return
 
 

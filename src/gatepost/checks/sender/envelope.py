@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from gatepost.checks.known_names import is_freemail, is_tenant
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
+    ENVELOPE_MALFORMED_RECIPIENT,
+    ENVELOPE_MALFORMED_SENDER,
     SENDER_ENVELOPE_FREEMAIL,
     SENDER_ENVELOPE_SCRIPT,
-    SENDER_MALFORMED_ENVELOPE,
     SENDER_NULL_SENDER,
     SENDER_RETURN_PATH_MISMATCH,
     Finding,
@@ -119,7 +120,7 @@ MAX_ADDRESS = 254
 MAX_LOOKED_AT = 100
 
 
-@check(SENDER_MALFORMED_ENVELOPE)
+@check(ENVELOPE_MALFORMED_SENDER, ENVELOPE_MALFORMED_RECIPIENT)
 def malformed_envelope(reading: Reading) -> Iterator[Finding]:
     """Envelope addresses that are none (RFC 5321 section 4.1.2): `plain`, `a b@example.org`, 300 letters before the @.
 
@@ -130,11 +131,11 @@ def malformed_envelope(reading: Reading) -> Iterator[Finding]:
     # The empty sender is that of reports, and `postmaster` needs no domain (section 4.1.1.3).
     sender = reading.envelope.sender.strip("<> ")
     if sender and _is_malformed(sender):
-        yield SENDER_MALFORMED_ENVELOPE.at("envelope", sender=sender[:MAX_ADDRESS])
+        yield ENVELOPE_MALFORMED_SENDER.at("envelope", sender=sender[:MAX_ADDRESS])
     for recipient in reading.envelope.recipients[:MAX_LOOKED_AT]:
         address = recipient.strip("<> ")
         if address.lower() != "postmaster" and _is_malformed(address):
-            yield SENDER_MALFORMED_ENVELOPE.at("envelope", recipient=address[:MAX_ADDRESS])
+            yield ENVELOPE_MALFORMED_RECIPIENT.at("envelope", recipient=address[:MAX_ADDRESS])
             return
 
 

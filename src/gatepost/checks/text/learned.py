@@ -104,16 +104,9 @@ def _measure_trust(seen: Features, reading: Reading) -> float:
         trust *= LEAVABLE
     if not _OWN_SITE_MARKS.isdisjoint(seen.marks):
         trust *= OWN_SITE
-    if _is_signed(reading):
+    if reading.is_signed_by_sender:
         trust *= SIGNED
     return trust
-
-
-def _is_signed(reading: Reading) -> bool:
-    """Return whether the sender's own domain signed the mail; a key that cannot be had now does not speak against
-    it."""
-    own = {org_domain(sender.domain) for sender in reading.message.senders if sender.domain}
-    return any(each.result != "fail" and org_domain(each.domain) in own for each in reading.authentication.dkim)
 
 
 def _is_bounce(reading: Reading) -> bool:

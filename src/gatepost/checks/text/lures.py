@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import Brand, find_brands, owns
 from gatepost.checks.links.hosts import find_link_away
 from gatepost.checks.phrases import Phrases, find_phrases, quote
@@ -192,7 +193,8 @@ def urgency(reading: Reading) -> Iterator[Finding]:
         strength = min(1.0, _PER_URGENT_PHRASE * len(words)) * (
             _LONG_URGENT if phrases.length > _URGENT_LETTER else 1.0
         )
-        yield TEXT_URGENCY.at("text", strength=round(strength, 2), words=quote(words))
+        strength = round(strength * measure_openness(reading), 2)
+        yield TEXT_URGENCY.at("text", strength=strength, words=quote(words))
 
 
 _BRAND_THEMES = ("credential", "limitation", "parcel", "refund", "mailbox", "charge")

@@ -1,0 +1,64 @@
+"""The checks of `headers/clocks`: the tricks, and what looks like them."""
+
+import pytest
+
+from gatepost.checks.headers.clocks import clocks, foreign_charset
+from gatepost.findings import Reading
+from gatepost.kinds import (
+    HEADER_CLOCKS_DIFFER,
+    HEADER_FOREIGN_CHARSET,
+    HEADER_FORGED_MESSAGE_ID,
+    HEADER_ODD_ZONE,
+    Kind,
+)
+from gatepost.mail.reader import read
+
+# Both say 27 June 2007, 08:12:29 UTC.
+IDENTIFIER = "<000b01c7b892$e7c7b770$5f0aa8c0@pc1>"
+DATE = "Wed, 27 Jun 2007 17:12:29 +0900"
+OUTLOOK = "X-Mailer: Microsoft Outlook Express 6.00\n"
+
+
+@pytest.mark.parametrize(
+    ("identifier", "date", "header", "kinds"),
+    [
+        (IDENTIFIER, "Wed, 27 Jun 2007 08:12:29 +0900", OUTLOOK, [HEADER_CLOCKS_DIFFER]),
+        (IDENTIFIER, "Wed, 1 Jul 2009 17:12:29 +0900", OUTLOOK, [HEADER_CLOCKS_DIFFER]),
+        (IDENTIFIER, DATE, "", [HEADER_FORGED_MESSAGE_ID]),
+        (IDENTIFIER, DATE, "X-Mailer: The Bat!\n", [HEADER_FORGED_MESSAGE_ID]),
+        ("<01c7b892$e7c7b770$5f0aa8c0@pc1>", DATE, OUTLOOK, [HEADER_FORGED_MESSAGE_ID]),
+        ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 -0540", "", [HEADER_ODD_ZONE]),
+        ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 +2300", "", [HEADER_ODD_ZONE]),
+        (IDENTIFIER, DATE, OUTLOOK, []),
+        (IDENTIFIER, DATE, "List-Post: <mailto:l@lists.example>\n", []),
+        (IDENTIFIER, "whenever", OUTLOOK, []),
+        ("<20261110.$1.desk$2@notice.example>", DATE, "", []),
+        ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 +0545", "", []),
+        ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 +1400 (LINT)", "", []),
+        ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 GMT", "", []),
+    ],
+)
+def test_clocks(identifier: str, date: str, header: str, kinds: list[Kind]) -> None:
+    reading = Reading(read(f"Message-ID: {identifier}\nDate: {date}\n{header}\ntext\n".encode()))
+    assert [finding.kind for finding in clocks(reading)] == [kind.id for kind in kinds]
+
+
+TEXT = b"The list of parcels for this week is with the front desk, and the next one comes on Friday."
+
+
+@pytest.mark.parametrize(
+    ("charset", "text", "header", "found"),
+    [
+        ("koi8-r", TEXT, "", 1),
+        ('"gb2312"', TEXT, "", 1),
+        ("utf-8", TEXT, "", 0),
+        ("iso-8859-1", TEXT, "", 0),
+        ("koi8-r", b"Thank you.", "", 0),
+        ("koi8-r", TEXT + "Привет".encode("koi8-r"), "", 0),
+        ("koi8-r", TEXT, "Subject: =?utf-8?b?0J/RgNC40LLQtdGC?=\n", 0),
+        ("koi8-r", TEXT, "List-Post: <mailto:l@lists.example>\n", 0),
+    ],
+)
+def test_foreign_charset(charset: str, text: bytes, header: str, found: int) -> None:
+    raw = f"{header}Content-Type: text/plain; charset={charset}\n\n".encode() + text
+    assert [finding.kind for finding in foreign_charset(Reading(read(raw)))] == [HEADER_FOREIGN_CHARSET.id] * found

@@ -1,0 +1,82 @@
+"""The checks of `headers/habits`: the tricks, and what looks like them."""
+
+import pytest
+
+from gatepost.checks.headers.habits import desktop_program, field_habits
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import (
+    HEADER_HIGH_PRIORITY,
+    HEADER_ODD_DATE,
+    HEADER_ODD_FROM,
+    HEADER_ODD_SPELLING,
+    HEADER_RAW_CHARACTERS,
+    HEADER_SCRIPT,
+    HOST_DESKTOP_PROGRAM,
+    Kind,
+)
+from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("Date: Tue, 10 Nov 2026 09:12:00\n", HEADER_ODD_DATE),
+        ("From: Prize Desk ,_<x@shop.example>\n", HEADER_ODD_FROM),
+        ('From: "Winner     #a7f"<x@shop.example>\n', HEADER_ODD_FROM),
+        ("From: Shop<x@shop.example>\n", HEADER_ODD_FROM),
+        ("SUBJECT: x\n", HEADER_ODD_SPELLING),
+        ("From: Bücher <x@shop.example>\n", HEADER_RAW_CHARACTERS),
+        ("Subject: Grüße\n", HEADER_RAW_CHARACTERS),
+        ("X-Priority: 1 (Highest)\n", HEADER_HIGH_PRIORITY),
+        ("Importance: High\n", HEADER_HIGH_PRIORITY),
+        ("X-PHP-Originating-Script: 33:mail.php\n", HEADER_SCRIPT),
+        ("Date: Tue, 10 Nov 2026 09:12:00 +0000 (UTC)\n", None),
+        ("Date: 10 Nov 2026 09:12 GMT\n", None),
+        ("Date: Tue, 10-Nov-2026 9:12:00 -0400\n", None),
+        ("Date: whenever\n", None),  # which is no date at all, and another finding
+        ('From: "Shop, The" <x@shop.example>\n', None),
+        ("From: <x@shop.example>\n", None),
+        ("From: x@shop.example\n", None),
+        ("From: =?utf-8?q?B=C3=BCcher?= <x@shop.example>\n", None),
+        ("From: Bücher <x@bücher.example>\n", None),  # RFC 6532
+        ("Subject: x\nX-Priority: 3\n", None),
+        ("X-Priority: 1\nIn-Reply-To: <1@a.example>\n", None),
+        ("X-Priority: 1\nList-Post: <mailto:l@lists.example>\n", None),
+        ("", None),
+    ],
+)
+def test_field_habits(header: str, kind: Kind | None) -> None:
+    reading = Reading(read(f"{header}X-Other: x\n\ntext\n".encode()))
+    assert [finding.kind for finding in field_habits(reading)] == ([kind.id] if kind else [])
+
+
+HOP = "Received: from home (unknown [192.0.2.7]) by mx.house.example; Tue, 10 Nov 2026 09:12:00 +0000\n"
+FIRST = "Received: from pc by mail.shop.example with ESMTPSA; Tue, 10 Nov 2026 09:11:00 +0000\n"
+OUTLOOK = "X-Mailer: Microsoft Outlook Express 6.00\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        (HOP + OUTLOOK, 1),
+        (OUTLOOK, 1),  # a border that has not written its own field yet
+        (HOP + "User-Agent: Mozilla Thunderbird\n", 1),
+        (HOP + FIRST + OUTLOOK, 0),
+        (FIRST + OUTLOOK, 0),
+        (HOP + "X-Mailer: newsletter 1.0\n", 0),
+        (HOP, 0),
+    ],
+)
+def test_desktop_program(header: str, found: int) -> None:
+    reading = Reading(read(f"From: x@shop.example\n{header}\ntext\n".encode()), Envelope(remote_address="192.0.2.7"))
+    assert [finding.kind for finding in desktop_program(reading)] == [HOST_DESKTOP_PROGRAM.id] * found
+
+
+@pytest.mark.parametrize(
+    "protected", [Protected(own_domains=frozenset({"shop.example"})), Protected(host_trusted=True)]
+)
+def test_own_users_may_deliver_with_a_desktop_program(protected: Protected) -> None:
+    message = read(f"From: x@shop.example\n{HOP}{OUTLOOK}\ntext\n".encode())
+    reading = Reading(message, Envelope(remote_address="192.0.2.7"), protected=protected)
+    assert not list(desktop_program(reading))

@@ -1,0 +1,43 @@
+"""The check of `sender/host_names` that knows providers: the trick, and what looks like it."""
+
+import pytest
+
+from gatepost.auth.results import Authentication, Dkim
+from gatepost.checks.sender.host_names import provider_absent
+from gatepost.findings import Protected, Reading
+from gatepost.kinds import SENDER_PROVIDER_ABSENT
+from gatepost.mail.message import Envelope
+from gatepost.mail.reader import read
+
+HOP = "Received: from mx.rented.example (mx.rented.example [192.0.2.7]) by mx.house.example; Tue, 10 Nov 2026\n"
+
+
+@pytest.mark.parametrize(
+    ("sender", "header", "found"),
+    [
+        ("ann@gmail.com", HOP, 1),
+        ("ann@hotmail.co.uk", HOP + "Message-ID: <1@rented.example>\n", 1),
+        ("ann@yahoo.com", HOP + "DKIM-Signature: d=rented.example\n", 1),
+        ("ann@gmail.com", HOP.replace("mx.rented.example", "mail-a.google.com"), 0),
+        ("ann@gmail.com", HOP + "Message-ID: <CAF1@mail.gmail.com>\n", 0),
+        ("ann@gmail.com", HOP + "List-Id: <l.lists.example>\n", 0),
+        ("ann@gmail.com", HOP + "Sender: l@lists.example\n", 0),
+        ("ann@gmail.com", HOP + "Resent-From: bob@house.example\n", 0),
+        ("ann@gmail.com", "", 0),  # a draft: nothing is known of its way
+        ("ann@shop.example", HOP, 0),
+        ("ann@fastmail.com", HOP, 0),  # whose customers send through hosts of their own as well
+    ],
+)
+def test_provider_absent(sender: str, header: str, found: int) -> None:
+    message = read(f"From: Ann <{sender}>\n{header}\ntext\n".encode())
+    reading = Reading(message, Envelope(sender, remote_address="192.0.2.7"))
+    assert [finding.kind for finding in provider_absent(reading)] == [SENDER_PROVIDER_ABSENT.id] * found
+
+
+def test_signed_trusted_and_returned_mail_is_believed() -> None:
+    message = read(f"From: Ann <ann@gmail.com>\n{HOP}\ntext\n".encode())
+    signed = Authentication(dkim=(Dkim("pass", "gmail.com"),))
+    envelope = Envelope("ann@gmail.com", remote_address="192.0.2.7")
+    assert not list(provider_absent(Reading(message, envelope, signed)))
+    assert not list(provider_absent(Reading(message, envelope, protected=Protected(host_trusted=True))))
+    assert not list(provider_absent(Reading(message, Envelope("", remote_address="192.0.2.7"))))

@@ -1,0 +1,40 @@
+"""The check of `text/opening_letters`: the trick, and what looks like it."""
+
+import pytest
+
+from gatepost.checks.text.opening_letters import opening_letter
+from gatepost.findings import Reading
+from gatepost.kinds import TEXT_LARGE_SUM, TEXT_OPENING_LETTER, Kind
+from gatepost.mail.reader import read
+
+COMPANY = "From: Ann <ann@shop.example>\nTo: bob@house.example\n"
+FREE = "From: Ann <ann@gmail.com>\nTo: bob@house.example\n"
+ELSEWHERE = COMPANY + "Reply-To: other@elsewhere.example\n"
+BOTH = [TEXT_LARGE_SUM, TEXT_OPENING_LETTER]
+
+
+@pytest.mark.parametrize(
+    ("header", "text", "kinds"),
+    [
+        (ELSEWHERE, "Good day dear friend, I am Mrs. Ann. I have a donation of $2,500,000 for you.", BOTH),
+        (ELSEWHERE, "Did you receive my previous email? Kindly reply.", [TEXT_OPENING_LETTER]),
+        (FREE, "Dear friend, I have 10.5 million dollars for you, kindly reply for more details.", BOTH),
+        (ELSEWHERE, "Haben Sie meine vorherige E-Mail erhalten? Antworten Sie mir bitte.", [TEXT_OPENING_LETTER]),
+        (ELSEWHERE, "Avez-vous reçu mon message ? Répondez-moi pour plus de détails.", [TEXT_OPENING_LETTER]),
+        (ELSEWHERE, "Вы получили мое письмо? Ответьте мне, дорогой друг.", [TEXT_OPENING_LETTER]),
+        (ELSEWHERE, "The sum is 850.000 EUR.", BOTH),
+        # In one's own name, about a small sum, in a conversation, or with a site of one's own.
+        (COMPANY, "Good day dear friend, I have a donation of $2,500,000 for you. Kindly reply.", []),
+        (FREE, "Did you get my mail about the lamp?", []),
+        (FREE, "The tickets are 45 euros.", []),
+        (FREE + "In-Reply-To: <1@a.example>\n", "Dear friend, kindly reply about the 2,500,000 USD.", []),
+        (FREE + "List-Post: <mailto:l@a.example>\n", "Dear friend, kindly reply about the 2,500,000 USD.", []),
+        (ELSEWHERE, "Kindly reply: https://a.example/ https://b.example/ $2,500,000 for you", []),
+        (ELSEWHERE, "The order has been sent.", []),
+        ("", "Dear friend, kindly reply about the 2,500,000 USD.", []),
+    ],
+)
+def test_opening_letter(header: str, text: str, kinds: list[Kind]) -> None:
+    raw = f"{header}Subject: x\nContent-Type: text/plain; charset=utf-8\n\n{text}\n"
+    found = [finding.kind for finding in opening_letter(Reading(read(raw.encode())))]
+    assert found == [kind.id for kind in kinds]
