@@ -38,7 +38,8 @@ def main() -> None:
     if options.input:
         _repeat(options.target[0], Path(options.input))
         return
-    chosen = [each for each in TARGETS if not options.target or each.name in options.target]
+    known = {each.name: each for each in TARGETS}
+    chosen = [known[name] for name in options.target or known]
     results = []
     columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (

@@ -11,6 +11,7 @@ from PIL import Image
 from tests.files import document_formats as documents
 from tests.files.compound_files import make_compound, make_project
 from tests.files.coverage import FORMATS
+from tests.files.letter_formats import LETTER_FORMATS
 
 from bench.nasty import message
 from gatepost.questions import Dns
@@ -30,8 +31,15 @@ def lines(*texts: str | bytes) -> Seeds:
 
 
 def formats(*extensions: str) -> Seeds:
-    """Return one file for each row of the coverage matrix that is mailed under one of these extensions."""
-    return lambda: [each.make("a.js", PAYLOAD) for each in FORMATS if each.extension in extensions]
+    """Return one file for each row of both matrices, of files and of texts, that is mailed under these extensions."""
+
+    def make() -> list[bytes]:
+        return [
+            *(each.make("a.js", PAYLOAD) for each in FORMATS if each.extension in extensions),
+            *(each.make((LETTER, "Bye", "\u00e4")) for each in LETTER_FORMATS if each.extension in extensions),
+        ]
+
+    return make
 
 
 def everything() -> list[bytes]:
@@ -99,8 +107,7 @@ def compounds() -> list[bytes]:
         struct.pack("<HHI", 0xF, 1000, 40) + struct.pack("<HHI", 0, 0xFBA, 8) + "a\0b".encode("utf-16-le") + b"\0\0"
     )
     return [
-        documents.doc("a.js", PAYLOAD),
-        documents.msg("a.js", PAYLOAD),
+        *formats("doc", "xls", "ppt", "msg")(),
         make_compound({"Workbook": sheet}),
         make_compound({"PowerPoint Document": slides, "Current User": bytes(40)}),
         make_compound({**make_project(a='Sub AutoOpen()\nShell "calc"\nEnd Sub'), "\x01Ole": b"http://a.example/x"}),

@@ -90,6 +90,8 @@ FILES: tuple[Target, ...] = (
             "QUJD\r\nDESCRIPTION:https://a.exa\r\n mple\\nx\r\nEND:VCALENDAR"
         ),
     ),
+    _file("vcard", "vcf"),
+    _file("text", "txt", name="plain"),
     _file("lnk", "lnk", made=lines(bytes.fromhex("4c0000000114020000000000c000000000000046") + bytes(200))),
     _file(
         "text",

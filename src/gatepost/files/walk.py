@@ -16,6 +16,7 @@ from gatepost.files.documents import dispatch
 from gatepost.files.signatures import identify
 from gatepost.files.values import MAX_DEPTH, Contents, File, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.message import Link, Message, Part
+from gatepost.mail.text import detect_form
 
 
 class UnpackResult(msgspec.Struct, frozen=True):
@@ -56,14 +57,16 @@ def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[Fi
 
 def _make_attached_file(part: Part) -> File:
     path = f"{part.path}/{part.names[0]}" if part.names else part.path
-    return _make_file(path, part.content, part.names, part.content_type)
+    return _make_file(path, part.content, part.names, part.content_type, shown=bool(detect_form(part)))
 
 
-def _make_file(path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "") -> File:
+def _make_file(
+    path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "", *, shown: bool = False
+) -> File:
     kind = identify(content)
     if kind in ("eml", "mbox") and declared.startswith("text/") and not names:
         kind = "text"  # a letter that quotes a header
-    return File(path, content, kind, sha256(content).hexdigest(), names, declared, within=within)
+    return File(path, content, kind, sha256(content).hexdigest(), names, declared, within=within, shown=shown)
 
 
 def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
@@ -91,7 +94,8 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
         if member.password:
             traits[Trait("opened-with-password", member.password)] = None
         name = (member.names[0] if member.names else member.declared) or "unnamed"
-        inside.append(_make_file(f"{file.path}/{name}", member.content, member.names, member.declared, within))
+        path = f"{file.path}/{name}"
+        inside.append(_make_file(path, member.content, member.names, member.declared, within, shown=member.shown))
     if not inside and not unread and unpack.is_container(file) and not unpack.is_empty(file):
         unread["damaged"] = None  # a container that gives nothing was not read
     return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links, contents.text)

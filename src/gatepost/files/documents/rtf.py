@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.document_text import tidy_text
 from gatepost.files.documents.office_xml import report_field
 from gatepost.files.documents.ole import read_package
+from gatepost.files.documents.rtf_text import read_rtf_text
 from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.text import strip_rtf
@@ -32,9 +34,11 @@ _ELSEWHERE = re.compile(r"\s*(?:https?:|ftp:|file:|\\\\)", re.IGNORECASE)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the objects of a document as files, and its remote templates and fields."""
+    """Return the objects of a document as files, its remote templates and fields, and its text."""
     builder = ContentsBuilder(file, budget)
     _RtfInspector(file.content, builder).read()
+    if not file.shown:
+        builder.add_text(tidy_text(read_rtf_text(budget.take_text_source(file.content))))
     return builder.build()
 
 

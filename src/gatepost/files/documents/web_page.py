@@ -80,7 +80,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         if 0 < text.count("&#") < MAX_ENTITIES:
             text = unescape(text)  # `&#100;ata:` is `data:` to a browser
         _inspect_payloads(text, text.lower(), builder)
-    if not _is_body(file):
+    if not (_is_body(file) and file.shown):
         _inspect_page(file, builder)
     return builder.build()
 
@@ -120,9 +120,10 @@ def _inspect_page(file: File, builder: ContentsBuilder) -> None:
             builder.add_trait(defect.kind.replace("html:", "page-"), defect.detail)
         elif defect.kind.startswith("limit:"):
             builder.add_unread("size")
-    if not file.declared:  # what is attached to the message itself was read with it
+    if not file.shown:
         for link in reader.links:
             builder.add_link(link.target, link.shown, "refresh" if link.source == "refresh" else "file")
+        builder.add_text("\n".join(text.visible for text in reader.texts))
 
 
 def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:
