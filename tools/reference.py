@@ -60,8 +60,8 @@ def render_file_formats() -> Iterator[str]:
     yield "What a person reads in a file is read by the checks of text, by the text model and by the search for links,"
     yield "as if it stood in the mail. Of each document the first 20,000 characters are checked, of all files of a"
     yield "message 1,000,000 characters are searched for links. Each row is proven by letters that are found in it,"
-    yield "alone and in a zip, and by an ordinary document that is delivered. Not read: comments of RAR and 7z, text that"
-    yield "is drawn in pictures, and documents inside a Word document of the old form."
+    yield "alone and in a zip, and by an ordinary document that is delivered. Not read: comments of RAR and 7z, text"
+    yield "that is drawn in pictures, and documents inside a Word document of the old form."
     yield from ("", "| Format | Mailed as |", "|---|---|")
     for letter in LETTER_FORMATS:
         yield f"| {letter.title} | {f'`.{letter.extension}`' if letter.extension else 'any name without a dot'} |"

@@ -1,7 +1,7 @@
 """The builder of a document's `Contents`: each trait, link and member once, within the budget of its message."""
 
 from collections.abc import Callable, Iterable
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal
 
 from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
@@ -9,6 +9,7 @@ from gatepost.mail.links import Links, find_targets
 
 MAX_TRAITS = 100
 MAX_DETAIL = 300
+MAX_WRITTEN = 2_000  # links written in a text; logs and lists of addresses have any number, and nobody reads on
 
 
 class ContentsBuilder:
@@ -49,7 +50,7 @@ class ContentsBuilder:
         if not text:
             return
         self._text = f"{self._text}\n{text}" if self._text else text
-        for target in find_targets(text):
+        for target in islice(find_targets(text), MAX_WRITTEN):
             self.add_link(target, target)
 
     def add_unread(self, reason: UnreadReason | None) -> None:
