@@ -22,6 +22,7 @@ from gatepost.mail.text import normalise_lines
 MAX_SHOWN = 20_000
 MAX_DOCUMENTS = 6
 MAX_XML = 4 << 20
+MAX_PLAIN = 1 << 20
 
 # `<w:t>` (Word), `<a:t>` (PowerPoint) and `<t>` (Excel) hold text; the end of a paragraph, cell or row ends a line.
 _RUN = re.compile(
@@ -71,8 +72,8 @@ def is_readable(file: File) -> bool:
 
 
 def read_plain_text(content: bytes) -> str:
-    """Return the text of a file that is nothing but text."""
-    return tidy_text(normalise_lines(decode_charset(content, None)[0]))
+    """Return the text of a file that is nothing but text, as far as its beginning goes."""
+    return tidy_text(normalise_lines(decode_charset(content[:MAX_PLAIN], None)[0]))
 
 
 def collect_texts(files: Iterable[File]) -> tuple[Text, ...]:

@@ -263,12 +263,10 @@ class PdfObjects:
         for _ in range(MAX_WORDS):
             if place < 0:
                 break
-            head = content[max(0, place - 60) : place]
-            # Most words with these letters are told apart at a glance.
-            if head[-1:] in _BEFORE and (match := _MARK.search(head)):
+            if mark := _read_mark(content[max(0, place - 60) : place]):
                 if last:
                     yield self._read_object(*last, place)
-                last = int(match.group(1)), int(match.group(2)), place + 3
+                last = (*mark, place + 3)
                 count += 1
                 if count > MAX_OBJECTS:
                     self._builder.add_unread("count")
@@ -301,6 +299,17 @@ class PdfObjects:
             found = PdfObject(number, 0, data[start + place : start + end][:MAX_BODY], is_packed=True)
             self.all.append(found)
             self._by_number.setdefault(number, found)
+
+
+def _read_mark(head: bytes) -> tuple[int, int] | None:
+    """Return number and generation of an object, which end `head`; None for other words with these letters."""
+    if head[-1:] not in _BEFORE:
+        return None
+    parts = head[-24:].rsplit(None, 2)
+    if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit() and len(parts[1]) <= 10 and len(parts[2]) <= 5:
+        return int(parts[1]), int(parts[2])  # as programs write it; the expression below is slower
+    match = _MARK.search(head)
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def _decrypt(value: Value, key: DecryptionKey, found: PdfObject) -> Value:
