@@ -18,6 +18,7 @@ from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
 from gatepost.guard.answers.dns import _read_answer
 from gatepost.lists.catalogue import LISTS
+from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
 from gatepost.mail.encodings import charset, compressed_rtf, embedded, transfer
 from gatepost.mail.html.style import StyleSheets, parse_style
@@ -240,7 +241,8 @@ def normalise_entry(data: bytes) -> object:
     found = []
     for each in LISTS:
         normal = each.normalise(text)
-        if shown := getattr(normal, "shown", None):
+        shown = getattr(normal, "shown", "")
+        if 0 < len(shown) <= MAX_ENTRY:  # escapes may make it longer than what can be entered
             again = each.normalise(shown)
             assert getattr(again, "key", None) == getattr(normal, "key", ""), f"{each.name}: {shown!r} is another entry"
         found.append(normal)

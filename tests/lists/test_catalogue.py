@@ -18,7 +18,7 @@ from gatepost.lists.catalogue import (
     is_unkeyed,
     list_categories,
 )
-from gatepost.lists.entries import Category, ListRefusal
+from gatepost.lists.entries import Category
 
 MEANINGS = {
     "sender": {"block": "blocked-senders", "allow": "allowed-senders", "policy": "blocked-senders"},
@@ -82,12 +82,3 @@ def test_domains_to_block_are_told_where_they_belong() -> None:
 def test_what_is_no_list(made: ListDefinition | UnfitList, field: str) -> None:
     assert isinstance(made, UnfitList)
     assert made.field == field
-
-
-@pytest.mark.parametrize("text", ["a.example/" + "\u00e4" * 400, "a.example/?q=" + "\ufffd" * 200 + "a" * 500])
-def test_an_entry_that_is_too_long_in_its_normal_form_is_refused(text: str) -> None:
-    """Else it could be stored, and neither exported and imported again nor deleted by the form that is shown."""
-    (links,) = [each for each in LISTS if each.name == "blocked-urls"]
-    refusal = links.normalise(text)
-    assert isinstance(refusal, ListRefusal)
-    assert "normal form" in refusal.reason

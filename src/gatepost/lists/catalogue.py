@@ -68,8 +68,6 @@ class ListDefinition(msgspec.Struct, frozen=True):
         normal = kind.normalise(text)
         if isinstance(normal, ListRefusal):
             return normal
-        if len(normal.shown) > MAX_ENTRY:  # escapes make it longer, and an export of it could not be read again
-            return ListRefusal(f"has a normal form of more than {MAX_ENTRY:,} characters")
         reason = kind.refuse(normal.key, self.category)
         if reason:
             return ListRefusal(reason)
