@@ -19,7 +19,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from bench.nasty import GIANTS, HEAD, MIB
+from bench.nasty import GIANTS, HEAD, MIB, MIXED
 from bench.texts import HOSTILE
 from gatepost.analysis import analyse
 from gatepost.mail.message import Envelope
@@ -63,8 +63,29 @@ def _page(text: str) -> bytes:
     return f"<html>{text}</html>".encode()
 
 
+def _compound(name: str, piece: bytes, count: int) -> bytes:
+    from tests.files.compound_files import make_compound
+
+    return make_compound({name: (piece * count)[: 6 * MIB]})
+
+
+def _workbook() -> bytes:
+    string = struct.pack("<HB", 20, 0) + b"a cell with words in"
+    table = struct.pack("<HH", 0xFC, 8 + 340 * 23) + bytes(8) + string * 340
+    more = struct.pack("<HH", 0x3C, 340 * 23) + string * 340
+    return _compound("Workbook", table + more * 700, 1)
+
+
 _SAVED = "var b=new Blob([atob('{}')]);URL.createObjectURL(b);a.download='x'"
 _LINES = b"A letter with words, and https://x%d.example/login?a=1 is a link in it.\r\n"
+_LETTER = b"--b\r\nContent-Type: application/octet-stream; name=a%d.txt\r\n\r\n"
+_ACTION = b"%d 0 obj<</S/URI/URI(http://a)>>endobj\n"
+_RUN = b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>"
+_FIELD = b"<w:instrText>HYPERLINK https://a</w:instrText>"
+_SECTION = bytes.fromhex("e4525c7b8cd8a74daeb15378d02996d3")
+_BOXED = b"From a@b Tue Nov 10 09:12:00 2026\nFrom: a@b\nTo: b@c\n\nhello\n\n"
+_ATOM = struct.pack("<HHI", 0, 0xFA8, 4) + b"word"
+_HTML = HEAD + b"Content-Type: text/html\r\n\r\n<p>"
 FILES: dict[str, Callable[[], bytes]] = {
     "page, 15 MB literal": _attach("a.html", lambda: _page(f"<script>{_SAVED.format('QUJD' * 4_000_000)}</script>")),
     "page, 15 MB literal, numbers": _attach(
@@ -80,9 +101,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     ),
     "page, deep CSS": _attach("a.html", lambda: _page(f"<style>{'@media all{a{' * 500_000}</style>")),
     "page, wide CSS": _attach("a.html", lambda: _page(f"<style>{'a,b>c{color:red}' * 600_000}</style>")),
-    "page, 1M tiny links": _attach(
-        "a.html", lambda: _page("".join(f"<a href=//x{n}.test>" for n in range(1_000_000)))
-    ),
+    "page, 1M tiny links": _attach("a.html", lambda: _page("".join(f"<a href=//x{n}.test>" for n in range(1_000_000)))),
     "page, 1M entities": _attach("a.html", lambda: _page("<script>" + "&#100;" * 2_000_000)),
     "page, 200,000 pictures": _attach(
         "a.html", lambda: _page(("<img src=data:image/png;base64," + "A" * 300 + ">") * 50_000)
@@ -91,46 +110,37 @@ FILES: dict[str, Callable[[], bytes]] = {
     "text, 15 MB on one line": _attach("a.txt", lambda: b"word " * 3_000_000),
     "text, 15 MB of links": _attach("a.txt", lambda: b"".join(_LINES % n for n in range(200_000))),
     "table, 15 MB of formulas": _attach("a.csv", lambda: b"=HYPERLINK(\"https://x.example\"),=a|'b'!c\n" * 350_000),
-    "calendar, 15 MB": _attach("a.ics", lambda: b"BEGIN:VCALENDAR\r\n" + b"DESCRIPTION:https://a.example\r\n" * 450_000),
+    "calendar, 15 MB": _attach(
+        "a.ics", lambda: b"BEGIN:VCALENDAR\r\n" + b"DESCRIPTION:https://a.example\r\n" * 450_000
+    ),
     "card, 15 MB folded": _attach("a.vcf", lambda: b"BEGIN:VCARD\r\nNOTE:" + b"a\r\n " * 4_000_000),
     "rich text, groups": _attach("a.rtf", lambda: b"{\\rtf1" + b"{\\b a}" * 3_000_000),
     "rich text, depth": _attach("a.rtf", lambda: b"{\\rtf1" + b"{" * 15_000_000),
     "rich text, numbers": _attach("a.rtf", lambda: b"{\\rtf1" + b"\\u228?" * 2_500_000),
     "rich text, objects": _attach("a.rtf", lambda: b"{\\rtf1" + b"{\\object\\objdata 0105" * 700_000),
     "rich text, fields": _attach("a.rtf", lambda: b"{\\rtf1" + b"{\\*\\fldinst HYPERLINK x" * 700_000),
-    "PDF, 1M objects": _attach("a.pdf", lambda: b"%PDF-1.4\n" + b"".join(b"%d 0 obj<</S/URI/URI(http://a)>>endobj\n" % n for n in range(700_000))),
+    "PDF, 1M objects": _attach("a.pdf", lambda: b"%PDF-1.4\n" + b"".join(_ACTION % n for n in range(700_000))),
     "PDF, 1M strings": _attach("a.pdf", lambda: b"%PDF-1.4\n1 0 obj<</URI[" + b"(a)" * 5_000_000 + b"]>>endobj"),
     "PDF, depth": _attach("a.pdf", lambda: b"%PDF-1.4\n1 0 obj<</URI" + b"[" * 15_000_000 + b">>endobj"),
     "zip, 65,000 entries": _attach("a.zip", lambda: _zip(65_000)),
     "zip, 2,000 letters": _attach("a.zip", lambda: _zip(2_000, (_LINES % 1) * 100)),
     "zip, comments": _attach("a.zip", lambda: _zip(500, comment=b"https://a.example " * 3_000)),
     "gzip, a gigabyte": _attach("a.gz", lambda: gzip.compress(bytes(1 << 20)) * 1_000),
-    "Word, 36 MB of runs": _attach("a.docx", lambda: _document("word/document.xml", b"<?xml?>" + b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * 900_000)),
-    "Word, fields": _attach("a.docx", lambda: _document("word/document.xml", b"<?xml?>" + b"<w:instrText>HYPERLINK \"https://a\"</w:instrText>" * 600_000)),
-    "Word, elements": _attach("a.docx", lambda: _document("word/document.xml", b"<?xml?><Relationship " + b"a='b' " * 5_000_000)),
-    "OneNote, 15 MB of text": _attach("a.one", lambda: bytes.fromhex("e4525c7b8cd8a74daeb15378d02996d3") + b"w\0o\0r\0d\0 \0" * 1_500_000),
-    "OneNote, dots": _attach("a.one", lambda: bytes.fromhex("e4525c7b8cd8a74daeb15378d02996d3") + b".\0a\0" * 4_000_000),
-    "mailbox, 100,000 messages": _attach("a.mbox", lambda: b"From a@b Tue Nov 10 09:12:00 2026\nFrom: a@b\nTo: b@c\n\nhello\n\n" * 100_000),
-    "saved message, 100,000 parts": _attach("a.mht", lambda: GIANTS["100,000 parts"]()),
-    "saved message, 15 MB body": _attach("a.mht", lambda: HEAD + b"Content-Type: text/html\r\n\r\n<p>" + b"word <b>" * 2_000_000),
-    "workbook, 8 MB of strings": _attach("a.xls", lambda: _workbook()),
-    "presentation, 1M records": _attach("a.ppt", lambda: _compound("PowerPoint Document", struct.pack("<HHI", 0, 0xFA8, 4) + b"word", 1_000_000)),
+    "Word, 36 MB of runs": _attach("a.docx", lambda: _document("word/document.xml", b"<?xml?>" + _RUN * 900_000)),
+    "Word, fields": _attach("a.docx", lambda: _document("word/document.xml", b"<?xml?>" + _FIELD * 600_000)),
+    "Word, elements": _attach(
+        "a.docx", lambda: _document("word/document.xml", b"<?xml?><Relationship " + b"a='b' " * 5_000_000)
+    ),
+    "OneNote, 15 MB of text": _attach("a.one", lambda: _SECTION + b"w\0o\0r\0d\0 \0" * 1_500_000),
+    "OneNote, dots": _attach("a.one", lambda: _SECTION + b".\0a\0" * 4_000_000),
+    "mailbox, 100,000 messages": _attach("a.mbox", lambda: _BOXED * 100_000),
+    "saved message, 100,000 parts": _attach("a.mht", GIANTS["100,000 parts"]),
+    "saved message, 15 MB body": _attach("a.mht", lambda: _HTML + b"word <b>" * 2_000_000),
+    "workbook, 8 MB of strings": _attach("a.xls", _workbook),
+    "presentation, 1M records": _attach("a.ppt", lambda: _compound("PowerPoint Document", _ATOM, 1_000_000)),
     "compound file, macros": _attach("a.doc", lambda: _compound("VBA/dir", b"\x01" + b"\0" * 100, 100_000)),
-    "2,000 attached letters": lambda: HEAD + b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n' + b"".join(b"--b\r\nContent-Type: application/octet-stream; name=a%d.txt\r\n\r\n" % n + _LINES % n * 200 for n in range(1_900)),
-}  # fmt: skip
-
-
-def _compound(name: str, piece: bytes, count: int) -> bytes:
-    from tests.files.compound_files import make_compound
-
-    return make_compound({name: (piece * count)[: 6 * MIB]})
-
-
-def _workbook() -> bytes:
-    string = struct.pack("<HB", 20, 0) + b"a cell with words in"
-    table = struct.pack("<HH", 0xFC, 8 + 340 * 23) + bytes(8) + string * 340
-    more = struct.pack("<HH", 0x3C, 340 * 23) + string * 340
-    return _compound("Workbook", table + more * 700, 1)
+    "2,000 attached letters": lambda: MIXED + b"".join(_LETTER % n + _LINES % n * 200 for n in range(1_900)),
+}
 
 
 def _of_part(name: str) -> Callable[[], bytes]:

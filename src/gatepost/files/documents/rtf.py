@@ -58,15 +58,20 @@ class _RtfInspector:
                 break
         for match in _CLASS.finditer(self._content):
             _report_class(match.group(1).decode("latin-1"), self._builder)
-        for place in _find_word(self._content, b"\\*\\template"):
-            target = self._read_words(place)
+        for target in self._read_groups(b"\\*\\template"):
             if _ELSEWHERE.match(target):
                 self._builder.add_trait("remote-template", target)
                 self._builder.add_link(target)
-        for place in _find_word(self._content, b"\\fldinst"):
-            report_field(self._read_words(place), self._builder)
-        if self._chars <= 0:
-            self._builder.add_unread("count")
+        for instruction in self._read_groups(b"\\fldinst"):
+            report_field(instruction, self._builder)
+
+    def _read_groups(self, word: bytes) -> Iterator[str]:
+        """Yield the words of each group that a control word begins, as long as the limit has room."""
+        for place in _find_word(self._content, word):
+            if self._chars <= 0:
+                self._builder.add_unread("count")
+                return
+            yield self._read_words(place)
 
     def _read_words(self, place: int) -> str:
         """Return the words from here to the end of the group."""
