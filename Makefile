@@ -4,12 +4,13 @@ DATA ?= data
 WORKERS ?= logical
 VENV := .venv
 BIN := $(VENV)/bin
+AUDIT := $(VENV)/audit
 COMPILE = $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint format docs site check lock bench fuzz sanitize screenshots wheel sdist clean
+.PHONY: help serve test lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -43,12 +44,17 @@ lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
 	echo uv | $(COMPILE) - -o requirements/uv.txt
 	$(COMPILE) pyproject.toml --group build -o requirements/run.txt
 	$(COMPILE) pyproject.toml --group build --group dev --group site -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) --group fuzz -c requirements/dev.txt -o requirements/fuzz.txt
+	$(COMPILE) --group audit -o requirements/audit.txt
+
+audit: $(VENV)/dev.ready $(VENV)/audit.ready ## Write a bill of materials to build/, check licences and known vulnerabilities of the lock file
+	$(BIN)/python -m tools.audit requirements/run.txt --tools $(AUDIT)/bin --output build/sbom.cdx.json $(ARGS)
 
 bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
 
-fuzz: $(VENV)/dev.ready ## Read hostile messages for half an hour (ARGS="--seconds 60" for less)
-	$(BIN)/python -m bench.fuzz $(ARGS)
+fuzz: $(VENV)/fuzz.ready ## Fuzz every reader of hostile bytes for hours (ARGS="--target mime --executions 1000" for less)
+	@$(BIN)/python -m bench.fuzz $(ARGS)
 
 sanitize: $(VENV)/dev.ready ## Test the native speedups with the address and undefined-behaviour sanitizers (needs gcc)
 	$(BIN)/python tools/build_speedups.py --sanitize
@@ -86,4 +92,14 @@ $(VENV)/speedups.ready: $(VENV)/run.ready src/gatepost/_speedups.c tools/build_s
 
 $(VENV)/dev.ready: $(VENV)/run.ready $(VENV)/speedups.ready requirements/dev.txt
 	@$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/fuzz.ready: $(VENV)/dev.ready requirements/fuzz.txt
+	@$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements/fuzz.txt
+	@touch $@
+
+# In an environment of their own: what checks the packages should not change which of them are installed.
+$(VENV)/audit.ready: $(VENV)/uv.ready requirements/audit.txt
+	@$(BIN)/uv venv -q --clear -p $(BIN)/python $(AUDIT)
+	@$(BIN)/uv pip install -q -p $(AUDIT)/bin/python --require-hashes -r requirements/audit.txt
 	@touch $@

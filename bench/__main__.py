@@ -16,6 +16,7 @@ BENCHMARKS = (
     "scanning",
     "parsing",
     "texts",
+    "giants",
     "dkim",
     "lists",
     "listapi",

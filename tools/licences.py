@@ -19,7 +19,7 @@ def read_pins(lock: str) -> list[str]:
 
 def render_page(lock: str) -> str:
     """Return the Markdown page: a table of every package that is installed with the service."""
-    rows = [f"| {name} | {_find_licence(name)} |" for name in read_pins(lock)]
+    rows = [f"| {name} | {find_licence(name)} |" for name in read_pins(lock)]
     head = [
         "# Third-party licences",
         "",
@@ -31,7 +31,8 @@ def render_page(lock: str) -> str:
     return "\n".join([*head, *rows]) + "\n"
 
 
-def _find_licence(name: str) -> str:
+def find_licence(name: str) -> str:
+    """Return what an installed package states as its licence."""
     try:
         found = distribution(name)
     except PackageNotFoundError:

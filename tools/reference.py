@@ -13,6 +13,7 @@ import msgspec
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 from tests.files.coverage import FORMATS
+from tests.files.letter_formats import LETTER_FORMATS
 
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
@@ -60,6 +61,15 @@ def render_file_formats() -> Iterator[str]:
             if each.group == group:
                 outcome = "opened" if each.outcome == "opened" else f"said, as `{each.type}`"
                 yield f"| {each.title} | `.{each.extension}` | {outcome} |"
+    yield from ("", "## Texts", "")
+    yield "What a person reads in a file is read by the checks of text, by the text model and by the search for links,"
+    yield "as if it stood in the mail. Of each document the first 20,000 characters are checked, of all files of a"
+    yield "message 1,000,000 characters are searched for links. Each row is proven by letters that are found in it,"
+    yield "alone and in a zip, and by an ordinary document that is delivered. Not read: comments of RAR and 7z, text"
+    yield "that is drawn in pictures, and documents inside a Word document of the old form."
+    yield from ("", "| Format | Mailed as |", "|---|---|")
+    for letter in LETTER_FORMATS:
+        yield f"| {letter.title} | {f'`.{letter.extension}`' if letter.extension else 'any name without a dot'} |"
 
 
 def render_configuration() -> Iterator[str]:

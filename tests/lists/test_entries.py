@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gatepost.auth.results import Authentication
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.entries import MAX_KEY_BYTES, NormalForm, limit_key, limit_keys
+from gatepost.lists.entries import MAX_KEY_BYTES, NormalForm, fold_phrase, limit_key, limit_keys
 from gatepost.lists.lookup import find_subjects
 from gatepost.lists.rulings import rule_on
 from gatepost.lists.subjects import Subject
@@ -79,3 +79,16 @@ def test_a_long_phrase_is_found_by_its_words() -> None:
     assert PhraseFinder(listed).within(f"so: {words} und") == (listed[0],)
     assert PhraseFinder(listed).within(f"so: {run[1:]} Ende!") == ()
     assert Subject("text", long.key, "1").keys == (long.key,)
+
+
+@pytest.mark.parametrize(
+    "text", ["\U0001d416\U0001d408\U0001d411\U0001d404 money", "Wire\u2122 money", "\u03d3\u03f2\u03d4 money"]
+)
+def test_capitals_in_other_forms_are_folded(text: str) -> None:
+    """Mathematical letters have no other case; in a phrase they would else stay capitals and match nothing."""
+    phrase = fold_phrase(text)
+    assert phrase == phrase.casefold() == fold_phrase(phrase)
+
+
+def test_a_phrase_is_found_in_mathematical_capitals() -> None:
+    assert fold_phrase("".join(chr(0x1D400 + ord(char) - 65) for char in "WIRE")) == "wire"

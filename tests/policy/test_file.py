@@ -72,6 +72,8 @@ def test_a_file_with_a_fault_states_nothing() -> None:
         (" " * (MAX_CHARACTERS + 1), 1, "is larger than 1 MiB"),
         ('[kinds."url:shortener"]\nweight = nan', 2, "must be between 0 and 1000, not nan"),
         ('[kinds."url:shortener"]\nweight = inf', 2, "must be between 0 and 1000, not inf"),
+        (f'[kinds."url:shortener"]\nweight = {"9" * 400}', 2, "must be between 0 and 1000"),
+        (f'[kinds."url:shortener"]\nweight = {"9" * 5_000}', 1, "has a number with too many digits"),
         ('[kinds."url:shortener"]\nweight = true', 2, "must be a number"),
         ('[changes]\n"kinds.x" = "lies"', 1, "is not a known section"),
     ],

@@ -13,7 +13,9 @@ from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.entries import NewEntry
 from gatepost.store.store import Store
 
-URLS, SENDERS, NETWORKS = (BY_NAME[name] for name in ("blocked-urls", "blocked-senders", "blocked-ips"))
+URLS, SENDERS, NETWORKS, PHRASES = (
+    BY_NAME[name] for name in ("blocked-urls", "blocked-senders", "blocked-ips", "blocked-phrases")
+)
 FOREVER = 9_000_000_000_000
 
 
@@ -46,6 +48,7 @@ def fill(url: str, folder: Path) -> None:
         await store.add_entries(None, URLS, plain("a.example/x*y"), CLI)
         await store.add_entries(None, SENDERS, plain("bob<ann@b.example", "foo@@bar.example", "192.0.2.1"), CLI)
         await store.add_entries(None, NETWORKS, plain("fe80::1%eth0"), CLI)
+        await store.add_entries(None, PHRASES, plain("acmeTM money", "wire money"), CLI)
         await store.close()
 
     asyncio.run(run())
@@ -71,7 +74,10 @@ def test_stored_entries_get_the_forms_of_today(storage_url: str, tmp_path: Path)
             sizes = {state.definition.name: state.size for state in await store.lists(None)}
             assert (sizes["blocked-urls"], sizes["blocked-senders"]) == (4, 3)
             trail = (await store.audit_page(AuditFilter(action="entries.normalise"))).rows
-            assert [(each.actor.kind, each.list, each.count) for each in trail] == [("system", "blocked-urls", 3)]
+            assert {(each.actor.kind, each.list, each.count) for each in trail} == {
+                *(("system", "blocked-urls", 3), ("system", "blocked-phrases", 1))
+            }
+            assert await shown(store, "blocked-phrases") == ["acmetm money", "wire money"]
             await store.close()
 
     asyncio.run(run())

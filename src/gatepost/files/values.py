@@ -30,7 +30,7 @@ class File(msgspec.Struct, frozen=True):
     """One file. `path` leads to it from the message ("1.2/invoice.zip/invoice.js"); `names` are all names it goes by;
     `type` is what the content is, `declared` what the message claims; `unread` says why its inside was not read;
     `traits` are what its reader saw in it, `links` the links in it, `text` what a person reads in it; `within` is the
-    SHA-256 of the document that it is a part of."""
+    SHA-256 of the document that it is a part of. `shown` says that its text was read with the message that it is in."""
 
     path: str
     content: bytes
@@ -43,6 +43,7 @@ class File(msgspec.Struct, frozen=True):
     links: tuple[Link, ...] = ()
     within: str = ""
     text: str = ""
+    shown: bool = False
 
     @property
     def document(self) -> str:
@@ -61,13 +62,15 @@ class File(msgspec.Struct, frozen=True):
 
 class Member(msgspec.Struct, frozen=True):
     """One entry of an archive: every name that some program would give it, its bytes as far as they were read, and the
-    password that opened it, where one had to be found. `declared` is the type of a body in a message that is a file."""
+    password that opened it, where one had to be found. `declared` is the type of a body in a message that is a file,
+    `shown` whether its text was read with that message."""
 
     names: tuple[str, ...]
     content: bytes
     unread: UnreadReason | None = None
     password: str = ""
     declared: str = ""
+    shown: bool = False
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -91,7 +94,7 @@ MAX_PIXELS = 24_000_000
 MAX_ATTEMPTS = 2_000  # one is a key of a zip, about half a millisecond
 MAX_SLOW = 1 << 20  # about a second
 MAX_TEXT = 1_000_000  # characters of documents in which links are looked for
-MAX_TEXT_SOURCE = 16 << 20  # bytes of XML that are searched for text
+MAX_TEXT_SOURCE = 16 << 20  # bytes of documents that are searched for text
 RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
 
 
@@ -161,7 +164,7 @@ class UnpackBudget:
         return True
 
     def take_text_source(self, content: bytes) -> bytes:
-        """Return as much of a document's XML as may still be searched for text; once it runs out, nothing."""
+        """Return as much of a document as may still be searched for text; once it runs out, nothing."""
         content = content[: MAX_TEXT_SOURCE - self.text_source] if self.text < MAX_TEXT else b""
         self.text_source += len(content)
         return content

@@ -12,10 +12,11 @@ import msgspec
 
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
-from gatepost.files.documents import dispatch
+from gatepost.files.documents import dispatch, web_page
 from gatepost.files.signatures import identify
 from gatepost.files.values import MAX_DEPTH, Contents, File, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.message import Link, Message, Part
+from gatepost.mail.text import detect_form
 
 
 class UnpackResult(msgspec.Struct, frozen=True):
@@ -39,7 +40,8 @@ def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[Fi
     passwords = PasswordCandidates(message)
     found: list[File] = []
     known: dict[str, UnpackResult] = {}
-    queue = deque((_make_attached_file(part), 0) for part in message.files)
+    noted = _collect_page_traits(message)
+    queue = deque((_make_attached_file(part, noted), 0) for part in message.files)
     while queue:
         file, depth = queue.popleft()
         opened = known.get(file.sha256)
@@ -47,23 +49,39 @@ def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[Fi
             opened = known[file.sha256] = _unpack_file(file, depth, budget, passwords)
             queue.extend((child, depth + 1) for child in opened.inside)
         if opened is not _NOTHING:
+            traits = tuple(dict.fromkeys((*file.traits, *opened.traits))) if file.traits else opened.traits
             file = msgspec.structs.replace(
-                file, unread=opened.unread, traits=opened.traits, links=opened.links, text=opened.text
+                file, unread=opened.unread, traits=traits, links=opened.links, text=opened.text
             )
         found.append(file)
     return tuple(found)
 
 
-def _make_attached_file(part: Part) -> File:
+def _collect_page_traits(message: Message) -> dict[str, list[Trait]]:
+    """Return what the reader of the message saw in its pages, by the path of the part: they are not read again."""
+    found: dict[str, list[Trait]] = {}
+    for defect in message.defects:
+        if defect.kind.startswith("html:"):
+            found.setdefault(defect.where, []).append(web_page.make_trait(defect))
+    return found
+
+
+def _make_attached_file(part: Part, noted: dict[str, list[Trait]]) -> File:
     path = f"{part.path}/{part.names[0]}" if part.names else part.path
-    return _make_file(path, part.content, part.names, part.content_type)
+    shown = bool(detect_form(part))
+    file = _make_file(path, part.content, part.names, part.content_type, shown=shown)
+    if shown and part.path in noted and not web_page.is_body(file):
+        file = msgspec.structs.replace(file, traits=tuple(noted[part.path]))
+    return file
 
 
-def _make_file(path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "") -> File:
+def _make_file(
+    path: str, content: bytes, names: tuple[str, ...], declared: str = "", within: str = "", *, shown: bool = False
+) -> File:
     kind = identify(content)
     if kind in ("eml", "mbox") and declared.startswith("text/") and not names:
         kind = "text"  # a letter that quotes a header
-    return File(path, content, kind, sha256(content).hexdigest(), names, declared, within=within)
+    return File(path, content, kind, sha256(content).hexdigest(), names, declared, within=within, shown=shown)
 
 
 def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
@@ -91,7 +109,8 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
         if member.password:
             traits[Trait("opened-with-password", member.password)] = None
         name = (member.names[0] if member.names else member.declared) or "unnamed"
-        inside.append(_make_file(f"{file.path}/{name}", member.content, member.names, member.declared, within))
+        path = f"{file.path}/{name}"
+        inside.append(_make_file(path, member.content, member.names, member.declared, within, shown=member.shown))
     if not inside and not unread and unpack.is_container(file) and not unpack.is_empty(file):
         unread["damaged"] = None  # a container that gives nothing was not read
     return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links, contents.text)

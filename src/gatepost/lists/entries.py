@@ -230,7 +230,8 @@ _SPACES = re.compile(r"\s+")
 
 def fold_phrase(text: str) -> str:
     """Return the text with case and accents folded, invisible characters removed and white space as single blanks."""
-    plain = _MARKS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    # Twice: letters such as U+1D400 have no other case, and become capitals only when they are taken apart.
+    plain = _MARKS.sub("", unicodedata.normalize("NFKD", text.casefold()).casefold())
     return _SPACES.sub(" ", unicodedata.normalize("NFKC", plain)).strip()
 
 

@@ -8,7 +8,6 @@ file of nothing but mistakes costs no more than a file without any.
 """
 
 import difflib
-import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,6 +57,7 @@ _WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": V
 OLD_GROUPS = {"acquaintance": "senderHistory"}
 _LIST_KIND = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}")
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_LONG_NUMBER = 10**15
 _AT_LINE = re.compile(r" \(at line ([0-9]+), column [0-9]+\)$")
 _STEP = re.compile(r"""[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))[ \t]*([.=\]]?)""")
 
@@ -93,6 +93,8 @@ def read_policy_file(text: str, base: Policy) -> StatedPolicy:
         return StatedPolicy(mistakes=(_describe_syntax_error(str(fault), text),))
     except RecursionError:
         return StatedPolicy(mistakes=(PolicyMistake(1, (), "is nested too deeply"),))
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        return StatedPolicy(mistakes=(PolicyMistake(1, (), "has a number with too many digits"),))
     lines = _find_lines(text)
     old = _rename_groups(document, lines)
     reading = _FileReader(document, base, lines)
@@ -253,8 +255,9 @@ _ONE = {"verdicts": "verdict", "groups": "group name", "kinds": "finding", "rule
 def _find_points_fault(field: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "must be a number"
-    if not (math.isfinite(value) and 0 <= value <= MOST_POINTS):
-        return f"must be between 0 and {MOST_POINTS:g}, not {value}"
+    if not 0 <= value <= MOST_POINTS:  # which is false for "not a number"
+        shown = f", not {value}" if isinstance(value, float) or abs(value) < _LONG_NUMBER else ""
+        return f"must be between 0 and {MOST_POINTS:g}{shown}"
     return "must be more than 0" if field == "threshold" and value == 0 else ""
 
 

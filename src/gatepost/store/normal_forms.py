@@ -8,18 +8,23 @@ hits are added up. An entry that its list would refuse today keeps its form: it 
 """
 
 from collections.abc import Sequence
+from string import ascii_uppercase
 
 from gatepost.lists.catalogue import KINDS
 from gatepost.lists.entries import ListRefusal, limit_key
 from gatepost.store.audit import SYSTEM, write_audit
 from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, now, storable
 
-# 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name.
-NORMAL_FORMS = 2
+# 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name. 3: phrases and names of people
+# without capitals that come of letters in other forms.
+NORMAL_FORMS = 3
 BATCH = 2_000
 
 # What an entry contains if its normal form may have changed, by kind. The others need not be looked at.
+_CAPITALS = (*ascii_uppercase, "\u03a5", "\u03ab", "\u038e", "\u03c2")
 _SUSPECT: dict[str, tuple[str, ...]] = {
+    "phrase": _CAPITALS,
+    "person": _CAPITALS,
     "url": ("%", "//", "*", "|", "[", "]", "(", "^", "`", "{", "}", "\\"),
     "sender": ("<", "[", "(", "{"),
 }

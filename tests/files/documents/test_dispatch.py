@@ -14,7 +14,9 @@ from gatepost.files.values import Contents, File, UnpackBudget
 
 def contents(content: bytes, name: str = "", declared: str = "") -> Contents:
     names = (name,) if name else ()
-    return dispatch.inspect(File("1", content, identify(content), "0" * 64, names, declared), UnpackBudget())
+    return dispatch.inspect(
+        File("1", content, identify(content), "0" * 64, names, declared, shown=bool(declared)), UnpackBudget()
+    )
 
 
 def seen(content: bytes, name: str = "", declared: str = "") -> dict[str, str]:

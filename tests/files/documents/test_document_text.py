@@ -2,17 +2,19 @@
 
 import io
 import zipfile
-from collections.abc import Callable
 from email.message import EmailMessage
-from html import escape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.files.letter_formats import LETTER_FORMATS, LetterFormat, docx
 
 from gatepost.analysis import analyse
 from gatepost.files.documents import office_xml
-from gatepost.files.documents.document_text import MAX_SHOWN, read_xml_text
+from gatepost.files.documents.document_text import MAX_SHOWN, is_readable, read_xml_text
+from gatepost.files.documents.old_office_text import MAX_TEXT as MAX_OLD_TEXT
+from gatepost.files.documents.old_office_text import read_shared_strings, read_word_text
+from gatepost.files.documents.rtf_text import read_rtf_text
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_TEXT, File, UnpackBudget
 from gatepost.files.walk import find_files
@@ -37,84 +39,6 @@ LETTERS = {
         "If you did not authorize this transaction, call our customer support to cancel and get a refund.",
         "Call us at +1 (888) 555-0123 within 24 hours.",
     ),
-}
-
-
-def _zipped(**parts: str) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in parts.items():
-            archive.writestr(name, text)
-    return out.getvalue()
-
-
-def docx(lines: tuple[str, ...]) -> bytes:
-    """Word splits a line into runs wherever it likes."""
-    runs = (
-        "".join(f"<w:r><w:t xml:space='preserve'>{escape(half)}</w:t></w:r>" for half in _halves(line))
-        for line in lines
-    )
-    body = "".join(f"<w:p>{run}</w:p>" for run in runs)
-    return _zipped(
-        **{
-            "[Content_Types].xml": "<Types/>",
-            "word/document.xml": f"<?xml version='1.0'?><w:document><w:body>{body}</w:body></w:document>",
-        }
-    )
-
-
-def _halves(line: str) -> tuple[str, str]:
-    return line[: len(line) // 2], line[len(line) // 2 :]
-
-
-def xlsx(lines: tuple[str, ...]) -> bytes:
-    items = "".join(f"<si><t>{escape(line)}</t></si>" for line in lines)
-    return _zipped(
-        **{"[Content_Types].xml": "<Types/>", "xl/sharedStrings.xml": f"<?xml version='1.0'?><sst>{items}</sst>"}
-    )
-
-
-def pptx(lines: tuple[str, ...]) -> bytes:
-    items = "".join(f"<a:p><a:r><a:t>{escape(line)}</a:t></a:r></a:p>" for line in lines)
-    return _zipped(
-        **{"[Content_Types].xml": "<Types/>", "ppt/slides/slide1.xml": f"<?xml version='1.0'?><p:sld>{items}</p:sld>"}
-    )
-
-
-def odf(kind: str) -> Callable[[tuple[str, ...]], bytes]:
-    def make(lines: tuple[str, ...]) -> bytes:
-        items = "".join(f"<text:p><text:span>{escape(line)}</text:span></text:p>" for line in lines)
-        body = f"<office:{kind}>{items}</office:{kind}>"
-        text = (
-            f"<?xml version='1.0'?><office:document-content><office:body>{body}</office:body></office:document-content>"
-        )
-        return _zipped(mimetype="application/vnd.oasis.opendocument", **{"content.xml": text})
-
-    return make
-
-
-def pdf(lines: tuple[str, ...]) -> bytes:
-    shown = " ".join(f"({line.replace('(', chr(92) + '(').replace(')', chr(92) + ')')}) Tj T*" for line in lines)
-    commands = f"BT /F1 9 Tf 12 TL 40 800 Td {shown} ET".encode()
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(commands), commands),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    body = b"".join(b"%d 0 obj%s endobj\n" % (number, each) for number, each in enumerate(objects, 1))
-    return b"%PDF-1.4\n" + body + b"trailer<</Root 1 0 R/Size 6>>\n%%EOF\n"
-
-
-FORMS: dict[str, Callable[[tuple[str, ...]], bytes]] = {
-    "docx": docx,
-    "xlsx": xlsx,
-    "pptx": pptx,
-    "odt": odf("text"),
-    "ods": odf("spreadsheet"),
-    "odp": odf("presentation"),
-    "pdf": pdf,
 }
 
 
@@ -149,11 +73,18 @@ def report(raw: bytes) -> Report:
         )
 
 
+def name_of(form: LetterFormat, stem: str = "letter") -> str:
+    return f"{stem}.{form.extension}".rstrip(".")
+
+
+every_form = pytest.mark.parametrize("form", LETTER_FORMATS, ids=lambda form: form.title)
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["attached", "in a zip"])
-@pytest.mark.parametrize("form", FORMS)
+@every_form
 @pytest.mark.parametrize("kind", LETTERS)
-def test_a_letter_is_found_in_every_form(kind: str, form: str, packed: bool) -> None:
-    content, name = FORMS[form](LETTERS[kind]), f"letter.{form}"
+def test_a_letter_is_found_in_every_form(kind: str, form: LetterFormat, packed: bool) -> None:
+    content, name = form.make(LETTERS[kind]), name_of(form)
     if packed:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
@@ -162,28 +93,28 @@ def test_a_letter_is_found_in_every_form(kind: str, form: str, packed: bool) -> 
     assert kind in report(mail(name, content)).tags
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_an_ordinary_document_is_delivered(form: str) -> None:
+@every_form
+def test_an_ordinary_document_is_delivered(form: LetterFormat) -> None:
     lines = ("Minutes of the meeting", "Present: Ann, Bob", "The budget for 2027 was agreed. Next meeting: 3 December.")
-    found = report(mail(f"minutes.{form}", FORMS[form](lines)))
+    found = report(mail(name_of(form, "minutes"), form.make(lines)))
     assert found.decision == "deliver"
     assert not [tag for tag in found.tags if tag.startswith("text:")]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_written_links_are_links(form: str) -> None:
+@every_form
+def test_written_links_are_links(form: LetterFormat) -> None:
     lines = ("See https://evil.example/login?a=1&b=2 or www.other.example/x.", "Bye")
-    files = find_qr_codes(find_files(read(mail(f"a.{form}", FORMS[form](lines)))))
-    links = [link for file in files for link in file.links]
-    assert [link.url for link in links] == ["https://evil.example/login?a=1&b=2", "http://www.other.example/x"]
-    assert {link.source for link in links} == {"file"}
+    message = read(mail(name_of(form), form.make(lines)))
+    files = find_qr_codes(find_files(message))
+    links = [*message.links, *(link for file in files for link in file.links)]
+    assert {link.url for link in links} == {"https://evil.example/login?a=1&b=2", "http://www.other.example/x"}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_long_document_does_not_weaken_the_mail(form: str) -> None:
+@every_form
+def test_a_long_document_does_not_weaken_the_mail(form: LetterFormat) -> None:
     letter = "\n".join(LETTERS["text:advance-fee"])
     alone = report(mail("a.bin", b"\x01\x02", letter))
-    beside = report(mail(f"a.{form}", FORMS[form](("An ordinary line of a report.",) * 300), letter))
+    beside = report(mail(name_of(form), form.make(("An ordinary line of a report.",) * 300), letter))
 
     def points(found: Report) -> list[float]:
         return [line.strength for line in found.lines if line.kind == "text:advance-fee"]
@@ -213,3 +144,41 @@ def test_giant_parts_are_read(head: str, piece: str) -> None:
 def test_any_bytes(content: bytes) -> None:
     read_xml_text(b"<w:t>" + content)
     read_xml_text(b"<office:text" + content)
+
+
+@pytest.mark.parametrize(
+    ("name", "within", "expected"),
+    [
+        ("letter.txt", "", True),
+        ("letter", "", True),
+        ("LETTER.DOC", "", True),
+        ("script.py", "", False),
+        ("data.json", "", False),
+        ("VBA/ThisDocument", "0" * 64, False),
+        ("body.txt", "0" * 64, True),
+    ],
+)
+def test_source_code_is_no_letter(name: str, within: str, expected: bool) -> None:
+    assert is_readable(File("1", b"x", "text", "1" * 64, (name,), within=within)) is expected
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_any_bytes_in_old_documents(head: bytes, rest: bytes) -> None:
+    table = b"\x02" + len(rest).to_bytes(4, "little") + rest
+    word = (b"\xec\xa5" + head).ljust(0x1A2, b"\0") + bytes(4) + len(table).to_bytes(4, "little") + rest
+    assert isinstance(read_word_text(word, table), str)
+    assert isinstance(read_shared_strings([bytes(8) + head, rest, head]), str)
+    assert isinstance(read_rtf_text(b"{\\rtf1" + head + rest), str)
+
+
+def test_text_of_old_documents_is_bounded() -> None:
+    """A piece may be named by thousands of entries, and a table of strings may promise more than it holds."""
+    pieces = b"".join(number.to_bytes(4, "little") for number in range(0, 20_001 * 100, 100))
+    pieces += b"\0\0\x00\x02\0\x40\0\0" * 20_000
+    table = b"\x02" + len(pieces).to_bytes(4, "little") + pieces
+    head = bytearray(0x1AA)
+    head[:2], head[0x1A2:] = b"\xec\xa5", bytes(4) + len(table).to_bytes(4, "little")
+    assert len(read_word_text(bytes(head) + b"a" * 1_000, table)) <= MAX_OLD_TEXT
+    strings = bytes(8) + (b"\xff\xff\0" + b"b" * 65_535) * 20
+    assert len(read_shared_strings([strings])) <= MAX_OLD_TEXT + 65_600
+    assert len(read_rtf_text(b"{\\rtf1" + b"{" * 50_000 + b"text" + b"\\bin9999999 x")) == 4

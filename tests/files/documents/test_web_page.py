@@ -97,7 +97,9 @@ def test_pictures(text: str, expected: set[str]) -> None:
 def test_a_page_within_an_archive_gives_its_links() -> None:
     text = b"<a href='https://a.test/'>x</a>"
     inner = web_page.inspect(File("1/a.zip/p.html", text, "html", "0" * 64, ("p.html",)), UnpackBudget())
-    outer = web_page.inspect(File("1/p.html", text, "html", "0" * 64, ("p.html",), "text/html"), UnpackBudget())
+    outer = web_page.inspect(
+        File("1/p.html", text, "html", "0" * 64, ("p.html",), "text/html", shown=True), UnpackBudget()
+    )
     assert [link.host for link in inner.links] == ["a.test"]
     assert outer.links == ()  # read with the message
 

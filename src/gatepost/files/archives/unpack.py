@@ -34,6 +34,7 @@ _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] =
     "lz4": old_streams.lz4,
     "szdd": old_streams.szdd,
 }
+MAX_COMMENT = 65_536
 _SLOW_STREAMS = frozenset({"compress", "lz4", "szdd"})
 _SUFFIXES = {
     "gzip": (".gz", ".tgz"),
@@ -127,9 +128,23 @@ def _name_stream(name: str, kind: str) -> str:
 
 def _find_gzip_name(content: bytes) -> str:
     """Return the name that gzip keeps of the file (RFC 1952 section 2.3.1), by which some unpackers save it."""
-    flags, place = content[3:4], 10
-    if not flags or not flags[0] & 8:
-        return ""
-    if flags[0] & 4:
+    return _read_gzip_header(content)[0].decode("utf-8", "replace")
+
+
+def find_gzip_comments(content: bytes) -> list[bytes]:
+    """Return the comment that gzip keeps with the file (RFC 1952 section 2.3.1), if there is one."""
+    comment = _read_gzip_header(content)[1]
+    return [comment] if comment else []
+
+
+def _read_gzip_header(content: bytes) -> tuple[bytes, bytes]:
+    flags, place = content[3] if len(content) > 10 else 0, 10
+    if flags & 4:
         place += 2 + int.from_bytes(content[10:12], "little")
-    return content[place : place + 1_000].partition(b"\0")[0].decode("utf-8", "replace")
+    name = comment = b""
+    if flags & 8:
+        name = content[place : place + 1_000].partition(b"\0")[0]
+        place += len(name) + 1
+    if flags & 16:
+        comment = content[place : place + MAX_COMMENT].partition(b"\0")[0]
+    return name, comment

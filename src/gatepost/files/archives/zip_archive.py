@@ -143,6 +143,7 @@ _METHODS = {
     95: decompress.xz,
 }
 _PROBE = 1024
+MAX_COMMENTS = 200
 
 
 class ZipEntry(msgspec.Struct, frozen=True):
@@ -207,6 +208,22 @@ def _read_directory(content: bytes) -> Iterator[ZipEntry]:
         name_size, extra_size, comment_size = fields[9:12]
         yield _read_entry(content, place, fields, shift)
         place += 46 + name_size + extra_size + comment_size
+
+
+def find_comments(content: bytes) -> list[bytes]:
+    """Return the comments of the archive and of its first entries (APPNOTE sections 4.4.18 and 4.4.26)."""
+    end = content.rfind(END, max(0, len(content) - 66_000))
+    if end < 0 or end + _END.size > len(content):
+        return []
+    found = [content[end + 22 : end + 22 + int.from_bytes(content[end + 20 : end + 22], "little")]]
+    place, _ = _find_directory(content)
+    for _ in range(MAX_COMMENTS):
+        if not content.startswith(CENTRAL, place) or place + _CENTRAL.size > len(content):
+            break
+        name_size, extra_size, comment_size = _CENTRAL.unpack_from(content, place)[9:12]
+        place += 46 + name_size + extra_size + comment_size
+        found.append(content[place - comment_size : place] if comment_size else b"")
+    return [comment for comment in found if comment]
 
 
 def _find_directory(content: bytes) -> tuple[int, int]:

@@ -1,4 +1,7 @@
-"""Calendar invitations (iCalendar, RFC 5545; iTIP, RFC 5546): mail programs enter them by themselves, links and all."""
+"""Calendar invitations (iCalendar, RFC 5545; iTIP, RFC 5546) and cards (vCard, RFC 6350).
+
+Mail programs enter invitations by themselves, links and all.
+"""
 
 import re
 from base64 import b64decode
@@ -24,6 +27,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         builder.add_unread("size")
     text = _FOLD.sub("", normalise_lines(file.content[:MAX_TEXT].decode("utf-8", "replace")))
     attendees = 0
+    readable: list[str] = []
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
         head, _, value = line.partition(":")
         name = head.partition(";")[0].strip().upper()
@@ -36,9 +40,25 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         elif name == "ATTACH":
             _add_attachment(head, value, builder)
         elif name in _READABLE:
-            builder.add_links(find_targets(unfold_calendar(value)))
+            readable.append(unfold_calendar(value))
+    if file.shown:
+        builder.add_links(find_targets("\n".join(readable)))
+    else:
+        builder.add_text("\n".join(readable))
     if attendees:
         builder.add_trait("calendar-attendees", str(attendees))
+    return builder.build()
+
+
+def inspect_card(file: File, budget: UnpackBudget) -> Contents:
+    """Return the text and links of a card that was not read with the message."""
+    builder = ContentsBuilder(file, budget)
+    if not file.shown:
+        text = normalise_lines(budget.take_text_source(file.content).decode("utf-8", "replace"))
+        values = (
+            line.partition(":") for line in unfold_calendar(text).split("\n") if "BASE64" not in line[:200].upper()
+        )
+        builder.add_text("\n".join(value or head for head, _, value in values))
     return builder.build()
 
 

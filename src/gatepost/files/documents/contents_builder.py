@@ -1,7 +1,7 @@
 """The builder of a document's `Contents`: each trait, link and member once, within the budget of its message."""
 
 from collections.abc import Callable, Iterable
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal
 
 from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
@@ -9,6 +9,7 @@ from gatepost.mail.links import Links, find_targets
 
 MAX_TRAITS = 100
 MAX_DETAIL = 300
+MAX_WRITTEN = 2_000  # links written in a text; logs and lists of addresses have any number, and nobody reads on
 
 
 class ContentsBuilder:
@@ -45,8 +46,11 @@ class ContentsBuilder:
 
     def add_text(self, text: str) -> None:
         """Add text that a person reads, and the links that are written in it."""
-        self._text = self.budget.take_text(text)
-        for target in find_targets(self._text):
+        text = self.budget.take_text(text)
+        if not text:
+            return
+        self._text = f"{self._text}\n{text}" if self._text else text
+        for target in islice(find_targets(text), MAX_WRITTEN):
             self.add_link(target, target)
 
     def add_unread(self, reason: UnreadReason | None) -> None:
@@ -69,7 +73,9 @@ class ContentsBuilder:
                 return plain
         return b""
 
-    def add_member(self, names: str | tuple[str, ...], content: bytes, packed: int = 0, *, declared: str = "") -> None:
+    def add_member(
+        self, names: str | tuple[str, ...], content: bytes, packed: int = 0, *, declared: str = "", shown: bool = False
+    ) -> None:
         """Add a file inside this one. Bytes that were only copied out of the document are charged, too."""
         if not content or len(self._members) >= self.budget.max_files:
             self.add_unread("count" if content else None)
@@ -78,7 +84,7 @@ class ContentsBuilder:
         if len(content) > room:
             self.add_unread("size")
         self.budget.pay(packed, min(len(content), room))
-        member = Member((names,) if isinstance(names, str) else names, content[:room], declared=declared)
+        member = Member((names,) if isinstance(names, str) else names, content[:room], declared=declared, shown=shown)
         self._members.append(member)
 
     def build(self) -> Contents:

@@ -6,6 +6,7 @@ through the zip comes to them, and each is recognised by its content.
 
 from collections.abc import Callable, Iterable
 
+from gatepost.files.archives import unpack, zip_archive
 from gatepost.files.documents import (
     calendar,
     mail_message,
@@ -19,6 +20,7 @@ from gatepost.files.documents import (
     web_page,
 )
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.document_text import is_readable, read_plain_text
 from gatepost.files.file_types import CONTAINERS
 from gatepost.files.signatures import is_pdf
 from gatepost.files.values import Contents, File, UnpackBudget
@@ -31,6 +33,7 @@ _READERS: dict[str, Callable[[File, UnpackBudget], Contents]] = {
     "onenote": onenote.inspect,
     "lnk": shortcut.inspect,
     "ics": calendar.inspect,
+    "vcard": calendar.inspect_card,
     "html": web_page.inspect,
     "svg": web_page.inspect,
     "xml": office_xml.inspect,
@@ -40,6 +43,7 @@ _READERS: dict[str, Callable[[File, UnpackBudget], Contents]] = {
     "cms": mail_message.inspect_cms,
 }
 _MESSAGES = frozenset({"eml", "mbox", "tnef", "cms"})
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
 
@@ -55,6 +59,8 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
         return _inspect_text(file, budget)
     if file.type == "data":
         return _inspect_data(file, budget)
+    if file.type in ("zip", "gzip"):
+        return _inspect_comments(file, budget)
     return _NOTHING
 
 
@@ -79,14 +85,32 @@ def _inspect_text(file: File, budget: UnpackBudget) -> Contents:
     """Inspect text by what its name makes of it: a table, a shortcut, a page. The message's own text is none of
     these."""
     if file.declared.startswith("text/") and not file.names:
-        return _NOTHING
+        return _NOTHING if file.shown else _read_plain(file, budget)
     if shortcut.is_internet_shortcut(file.content):
         return shortcut.inspect_internet(file, budget)
     if spreadsheets.is_text_table(file):
         return spreadsheets.inspect_text_table(file, budget)
     if web_page.is_page(file):
         return web_page.inspect(file, budget)
-    return office_xml.inspect(file, budget) if office_xml.is_xml(file.content) else _NOTHING
+    if office_xml.is_xml(file.content):
+        return office_xml.inspect(file, budget)
+    return _read_plain(file, budget) if not file.shown and is_readable(file) else _NOTHING
+
+
+def _read_plain(file: File, budget: UnpackBudget) -> Contents:
+    builder = ContentsBuilder(file, budget)
+    builder.add_text(read_plain_text(budget.take_text_source(file.content)))
+    return builder.build()
+
+
+def _inspect_comments(file: File, budget: UnpackBudget) -> Contents:
+    """Return the text of an archive's comments, which unpackers show before anything else."""
+    comments = (zip_archive.find_comments if file.type == "zip" else unpack.find_gzip_comments)(file.content)
+    if not comments:
+        return _NOTHING
+    builder = ContentsBuilder(file, budget)
+    builder.add_text(read_plain_text(budget.take_text_source(b"\n".join(comments))))
+    return builder.build()
 
 
 def _inspect_data(file: File, budget: UnpackBudget) -> Contents:
@@ -96,6 +120,8 @@ def _inspect_data(file: File, budget: UnpackBudget) -> Contents:
         return builder.build()
     if web_page.is_page(file):  # with two bytes to a character
         return web_page.inspect(file, budget)
+    if file.content[:2] in _WIDE_MARKS and not file.shown and is_readable(file):
+        return _read_plain(file, budget)
     if b"\0" in file.content[:4] and office_xml.is_xml(file.content):
         return office_xml.inspect(file, budget)
     return _NOTHING

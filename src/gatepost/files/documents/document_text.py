@@ -1,8 +1,9 @@
-"""The text of documents: what a person reads in Word, Excel, PowerPoint and OpenDocument files.
+"""The text of documents: what a person reads in text files and in the XML of Word, Excel, PowerPoint and OpenDocument.
 
 A letter that asks for money reads the same in a document as in a mail. Its text is taken from the XML of each part
 without parsing it: a few elements hold text, some others end a paragraph. Parts are recognised by these elements, since
-their names are the author's choice. The pages of PDFs are read in `files.pictures`.
+their names are the author's choice. The readers of other formats give their text themselves; the pages of PDFs are read
+in `files.pictures`. Text that the message's own reader has read (`File.shown`) is not read again.
 
 Of each document only the beginning becomes a `Text`: a letter is short, and the first pages of a long report say what
 it is about. Links are looked for in more of it. One budget holds for all documents of a message.
@@ -12,12 +13,16 @@ import re
 from collections.abc import Iterable
 from html import unescape
 
+from gatepost.files.file_names import find_last_extensions
 from gatepost.files.values import File
+from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.message import Text
+from gatepost.mail.text import normalise_lines
 
 MAX_SHOWN = 20_000
 MAX_DOCUMENTS = 6
 MAX_XML = 4 << 20
+MAX_PLAIN = 1 << 20
 
 # `<w:t>` (Word), `<a:t>` (PowerPoint) and `<t>` (Excel) hold text; the end of a paragraph, cell or row ends a line.
 _RUN = re.compile(
@@ -25,6 +30,10 @@ _RUN = re.compile(
 )
 _OPEN_DOCUMENT_BREAK = re.compile(r"</text:(?:p|h)>|<text:(?:line-break|tab|s)\b[^<>]{0,200}/>")
 _ELEMENT = re.compile(r"<[^<>]*>")
+# Programs open text by these names: editors, Word and Excel, which look at the content.
+_READABLE = frozenset(
+    "txt text csv tsv tab prn log md asc nfo readme 1st doc docx dot rtf wri xls xlsx odt pdf eml msg vcf ics".split()
+)
 _RUN_MARKS = (b":t>", b":t ", b"<t>", b"<t ")
 _BODY_MARKS = (b"<office:text", b"<office:spreadsheet", b"<office:presentation")
 
@@ -39,9 +48,9 @@ def read_xml_text(content: bytes) -> str:
     for mark in _BODY_MARKS:
         if (start := content.find(mark)) >= 0:
             text = content[start : start + MAX_XML].decode("utf-8", "replace")
-            return _tidy(unescape(_ELEMENT.sub("", _OPEN_DOCUMENT_BREAK.sub("\n", text))))
+            return tidy_text(unescape(_ELEMENT.sub("", _OPEN_DOCUMENT_BREAK.sub("\n", text))))
     text = content[:MAX_XML].decode("utf-8", "replace")
-    return _tidy(unescape("".join([_read_run(match) for match in _RUN.finditer(text)])))
+    return tidy_text(unescape("".join([_read_run(match) for match in _RUN.finditer(text)])))
 
 
 def _read_run(match: re.Match[str]) -> str:
@@ -49,9 +58,22 @@ def _read_run(match: re.Match[str]) -> str:
     return "\n" if text is None else text
 
 
-def _tidy(text: str) -> str:
+def tidy_text(text: str) -> str:
     """Return the text with single blanks between words and without empty lines."""
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+
+
+def is_readable(file: File) -> bool:
+    """Return whether a person reads a file that is text: by its name, since source code and data are text as well.
+    Macros and what scripts hold have names of this program's making, without an extension, and are parts of a
+    document."""
+    extensions = [extension for name in file.names for extension in find_last_extensions(name)]
+    return not _READABLE.isdisjoint(extensions) if extensions else not file.within
+
+
+def read_plain_text(content: bytes) -> str:
+    """Return the text of a file that is nothing but text, as far as its beginning goes."""
+    return tidy_text(normalise_lines(decode_charset(content[:MAX_PLAIN], None)[0]))
 
 
 def collect_texts(files: Iterable[File]) -> tuple[Text, ...]:

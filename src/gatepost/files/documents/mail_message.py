@@ -1,7 +1,7 @@
 """Mail as a file: saved messages (.eml), web archives (.mht), mailboxes, winmail.dat, and signed messages (.p7m).
 
 A message that is attached to a message is read with it. One inside an archive, a document or a saved message comes
-here: it is read by the same reader, its parts become files, and its links are links of the file. A web archive
+here: it is read by the same reader, its parts become files, its text and links are those of the file. A web archive
 (RFC 2557) is a message without a sender; Word opens one under the name of a document.
 """
 
@@ -16,6 +16,7 @@ from gatepost.mail.encodings.cms import open_cms
 from gatepost.mail.encodings.compressed_rtf import MAX_TEXT
 from gatepost.mail.message import Part
 from gatepost.mail.reader import read
+from gatepost.mail.text import detect_form
 
 MAX_MESSAGES = 500
 _NOTHING = Contents()
@@ -109,6 +110,7 @@ def _add_message(raw: bytes, builder: ContentsBuilder) -> None:
         _add_part(part, builder)
     for link in message.links:
         builder.add_link(link.target, link.shown)
+    builder.add_text("\n".join([message.subject, *(text.visible for text in message.texts)]))
     if any(defect.kind.startswith("limit:") for defect in message.defects):
         builder.add_unread("size")
 
@@ -117,4 +119,5 @@ def _add_part(part: Part, builder: ContentsBuilder) -> None:
     """Add one part; a body keeps its type, so that it is not taken for an attached page."""
     is_body = part.content_type.startswith("text/") and not part.names
     names = part.names or ((f"part {part.path}",) if not is_body else ())
-    builder.add_member(names, part.content, len(part.content), declared=part.content_type if is_body else "")
+    declared, shown = part.content_type if is_body else "", bool(detect_form(part))
+    builder.add_member(names, part.content, len(part.content), declared=declared, shown=shown)

@@ -16,13 +16,13 @@ from gatepost.files.archives import decompress
 from gatepost.files.documents import office_encryption, powerpoint_binary, spreadsheets, vba
 from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, CompoundFile
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.document_text import tidy_text
+from gatepost.files.documents.old_office_text import read_word_text
 from gatepost.files.documents.script_strings import expand_commands, find_addresses
 from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.encodings.compressed_rtf import MAX_TEXT, decompress_rtf, extract_html
-from gatepost.mail.links import find_targets
 
 MAX_NAME = 500
-MAX_BODY = 1 << 20
 
 
 class PackagedFile(msgspec.Struct, frozen=True):
@@ -95,6 +95,7 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
         read(_read_stream(document, entry, builder), builder)
     _decrypt_package(document, streams, builder)
     _decrypt_word(document, streams, builder)
+    _add_word_text(document, streams, builder)
     if any(entry.path.startswith("__PROPERTIES") for entry in streams):
         _inspect_msg(document, builder)
     vba.inspect(document, builder)
@@ -151,6 +152,19 @@ def _decrypt_word(document: CompoundFile, streams: list[CompoundEntry], builder:
         _inspect_word(plain, builder)
     else:
         builder.add_trait("encrypted", "Word")
+
+
+def _add_word_text(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
+    """Add the text of a Word document, to find which it takes two streams."""
+    found = {entry.path: entry for entry in streams}
+    if "WORDDOCUMENT" not in found:
+        return
+    content = _read_stream(document, found["WORDDOCUMENT"], builder)
+    if _is_encrypted_word(content):
+        return
+    table = found.get("1TABLE" if content[11:12] and content[11] & 2 else "0TABLE")
+    pieces = _read_stream(document, table, builder) if table else b""
+    builder.add_text(tidy_text(read_word_text(builder.budget.take_text_source(content), pieces)))
 
 
 def _is_encrypted_word(content: bytes) -> bool:
@@ -238,6 +252,8 @@ MAX_ATTACHMENTS = 500
 _MSG_VALUE = "__SUBSTG1.0_"
 _MSG_DATA, _LONG_NAME, _SHORT_NAME = "37010102", "3707", "3704"
 _MSG_BODIES = {"1000001F": "body.txt", "1000001E": "body.txt", "10130102": "body.html", "1013001F": "body.html"}
+_MSG_STRINGS = {"001F": "utf-16-le", "001E": "cp1252"}
+_MSG_SUBJECT = "0037"
 _MSG_RICH_TEXT = "10090102"
 _MSG_EMBEDDED = "__SUBSTG1.0_3701000D"
 
@@ -260,6 +276,9 @@ def _inspect_msg(document: CompoundFile, builder: ContentsBuilder) -> None:
             if _MSG_DATA in values:
                 _add_msg_part(document, values[_MSG_DATA], _find_msg_name(document, values), builder)
             continue
+        for form, charset in _MSG_STRINGS.items():
+            if subject := values.get(_MSG_SUBJECT + form):
+                builder.add_text(document.read(subject, 1_000).decode(charset, "replace"))
         for tag, name in _MSG_BODIES.items():
             if tag in values:
                 _add_msg_part(document, values[tag], name, builder)
@@ -291,13 +310,11 @@ def _add_msg_part(document: CompoundFile, entry: CompoundEntry, name: str, build
     if entry.path.endswith("001F"):
         content = content.decode("utf-16-le", "replace").encode()
     builder.add_member(name, content, len(content))
-    if name == "body.txt":
-        builder.add_links(find_targets(content.decode("utf-8", "replace")[:MAX_BODY]))
 
 
 def _find_msg_name(document: CompoundFile, values: dict[str, CompoundEntry]) -> str:
     for tag in (_LONG_NAME, _SHORT_NAME):
-        for form, charset in (("001F", "utf-16-le"), ("001E", "cp1252")):
+        for form, charset in _MSG_STRINGS.items():
             if entry := values.get(tag + form):
                 return document.read(entry, 1_000).decode(charset, "replace").strip("\0") or "attachment"
     return "attachment"

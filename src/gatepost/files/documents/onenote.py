@@ -6,6 +6,7 @@ not read, and that is said.
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import find_addresses
@@ -17,6 +18,11 @@ MAX_NAMES = 20_000
 _MARK = bytes.fromhex("e716e3bd65261145a4c48d4d0b7a9eac")
 _HEAD = 36
 _PACKAGED = bytes.fromhex("2fe98d63d4a6c14b9a36b3fc2511a5b7")
+MAX_RUNS = 2_000
+MIN_BLANKS = 3
+# Letters of alphabets whose characters have a small first byte: Latin, Greek, Cyrillic, Hebrew, Arabic.
+_WIDE_RUN = re.compile(rb"(?:[\t\n\r\x20-\x7e\xa0-\xff]\0|[^\x00][\x01-\x06]|[\x10-\x3f]\x20){16,}+")
+_NARROW_RUN = re.compile(rb"[\t\n\r\x20-\x7e\xa0-\xff]{24,}+")
 _PICTURES = frozenset({"png", "jpeg", "gif", "bmp", "tiff", "webp"})
 _CHARACTERS = frozenset(range(0x20, 0x7F)) - frozenset(b'/\\"<>|*?')
 # An extension, and what may stand behind it in a name that hides it: dots, blanks of all sorts, the mark of a stream.
@@ -26,7 +32,7 @@ _ENDING = re.compile(
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the attached files and the links of a section."""
+    """Return the attached files, the text and the links of a section."""
     builder = ContentsBuilder(file, budget)
     content = file.content
     names = list(dict.fromkeys(_find_names(content)))
@@ -44,7 +50,18 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
     if content[48:64] == _PACKAGED:
         builder.add_unread("unsupported")
     builder.add_links(find_addresses(content))
+    builder.add_text("\n".join(_find_texts(budget.take_text_source(content))))
     return builder.build()
+
+
+def _find_texts(content: bytes) -> Iterator[str]:
+    """Yield what is written on the pages: runs of characters, in two bytes or, where all are Latin, in one
+    (MS-ONE sections 2.3.51 and 2.3.52); titles of fonts and the like are shorter."""
+    for match in islice(_WIDE_RUN.finditer(content), MAX_RUNS):
+        yield match.group().decode("utf-16-le", "replace")
+    for match in islice(_NARROW_RUN.finditer(content), MAX_RUNS):
+        if match.group().count(b" ") >= MIN_BLANKS:
+            yield match.group().decode("cp1252", "replace")
 
 
 def _find_names(content: bytes) -> Iterator[str]:

@@ -85,6 +85,8 @@ class _PdfInspector:
             for values in _find_dictionaries(self._objects.read_value(found)):
                 seen += 1
                 self._inspect_dictionary(values, found)
+            if self._objects.is_spent:
+                return
             if seen > MAX_DICTIONARIES:
                 self._builder.add_unread("count")
                 return

@@ -184,6 +184,11 @@ class PdfObjects:
         self.all: list[PdfObject] = list(self._find_objects())
         self._by_number = {found.number: found for found in self.all}
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether no more objects are parsed; that was said."""
+        return self._parsed > MAX_PARSED
+
     def unpack(self) -> None:
         """Add the objects inside object streams; an encrypted file's key must be known before."""
         for found in [one for one in self.all if one.data and b"ObjStm" in one.body]:
@@ -253,17 +258,15 @@ class PdfObjects:
     def _find_objects(self) -> Iterator[PdfObject]:
         content = self._content
         place = content.find(b"obj")
-        last: PdfObject | None = None
+        last: tuple[int, int, int] | None = None
         count = 0
         for _ in range(MAX_WORDS):
             if place < 0:
                 break
-            head = content[max(0, place - 60) : place]
-            # Most words with these letters are told apart at a glance.
-            if head[-1:] in _BEFORE and (match := _MARK.search(head)):
+            if mark := _read_mark(content[max(0, place - 60) : place]):
                 if last:
-                    yield self._read_object(last, place)
-                last = PdfObject(int(match.group(1)), int(match.group(2)), b"", place + 3)
+                    yield self._read_object(*last, place)
+                last = (*mark, place + 3)
                 count += 1
                 if count > MAX_OBJECTS:
                     self._builder.add_unread("count")
@@ -272,17 +275,16 @@ class PdfObjects:
         if place >= 0:
             self._builder.add_unread("count")
         if last:
-            yield self._read_object(last, len(content))
+            yield self._read_object(*last, len(content))
 
-    def _read_object(self, mark: PdfObject, limit: int) -> PdfObject:
+    def _read_object(self, number: int, generation: int, start: int, limit: int) -> PdfObject:
         """Return the object behind a mark, which ends before the next one."""
-        start = mark.data
         end = _END.search(self._content, start, min(limit, start + MAX_BODY))
         body = self._content[start : end.start() if end else min(limit, start + MAX_BODY)]
         data = 0
         if end and end.group() == b"stream":
             data = end.end() + (2 if self._content[end.end() : end.end() + 2] == b"\r\n" else 1)
-        return PdfObject(mark.number, mark.generation, body, data)
+        return PdfObject(number, generation, body, data)
 
     def _unpack(self, packed: PdfObject, value: dict[str, Value]) -> None:
         data = self.read_stream(packed)
@@ -297,6 +299,17 @@ class PdfObjects:
             found = PdfObject(number, 0, data[start + place : start + end][:MAX_BODY], is_packed=True)
             self.all.append(found)
             self._by_number.setdefault(number, found)
+
+
+def _read_mark(head: bytes) -> tuple[int, int] | None:
+    """Return number and generation of an object, which end `head`; None for other words with these letters."""
+    if head[-1:] not in _BEFORE:
+        return None
+    parts = head[-24:].rsplit(None, 2)
+    if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit() and len(parts[1]) <= 10 and len(parts[2]) <= 5:
+        return int(parts[1]), int(parts[2])  # as programs write it; the expression below is slower
+    match = _MARK.search(head)
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def _decrypt(value: Value, key: DecryptionKey, found: PdfObject) -> Value:

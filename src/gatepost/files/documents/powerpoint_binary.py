@@ -12,13 +12,16 @@ from gatepost.files.documents.script_strings import expand_commands, find_addres
 
 MAX_RECORDS = 500_000
 STORAGE, ACTION, TEXT = 0x1011, 0x0FF3, 0x0FBA
+WIDE_TEXT, NARROW_TEXT = 0x0FA0, 0x0FA8  # what stands on slides (MS-PPT sections 2.9.42 and 2.9.43)
 RUN_PROGRAM, RUN_MACRO = 2, 1
+_WANTED = frozenset({STORAGE, ACTION, TEXT, WIDE_TEXT, NARROW_TEXT})
 ENCRYPTED_TOKEN = b"\xdf\xc4\xd1\xf3"
 
 
 def inspect(content: bytes, builder: ContentsBuilder) -> None:
     """Inspect the stream `PowerPoint Document`."""
     program = False
+    shown: list[str] = []
     for kind, instance, data in _read_records(content, builder):
         if kind == STORAGE:
             _add_storage(data, instance, builder)
@@ -33,6 +36,9 @@ def inspect(content: bytes, builder: ContentsBuilder) -> None:
             program = False
         elif kind == TEXT:
             builder.add_links(find_addresses(data))
+        elif kind in (WIDE_TEXT, NARROW_TEXT):
+            shown.append(data.decode("utf-16-le" if kind == WIDE_TEXT else "latin-1", "replace"))
+    builder.add_text("\n".join(shown).replace("\r", "\n").replace("\x0b", "\n"))
 
 
 def inspect_user(content: bytes, builder: ContentsBuilder) -> None:
@@ -62,7 +68,7 @@ def _read_records(content: bytes, builder: ContentsBuilder) -> Iterator[tuple[in
         if head & 0xF == 0xF:
             continue
         size = int.from_bytes(content[place - 4 : place], "little")
-        if kind in (STORAGE, ACTION, TEXT):
+        if kind in _WANTED:
             yield kind, head >> 4, content[place : place + size]
         place += size
     builder.add_unread("count")

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.document_text import tidy_text
 from gatepost.files.documents.office_xml import report_field
 from gatepost.files.documents.ole import read_package
+from gatepost.files.documents.rtf_text import read_rtf_text
 from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.text import strip_rtf
@@ -32,9 +34,11 @@ _ELSEWHERE = re.compile(r"\s*(?:https?:|ftp:|file:|\\\\)", re.IGNORECASE)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the objects of a document as files, and its remote templates and fields."""
+    """Return the objects of a document as files, its remote templates and fields, and its text."""
     builder = ContentsBuilder(file, budget)
     _RtfInspector(file.content, builder).read()
+    if not file.shown:
+        builder.add_text(tidy_text(read_rtf_text(budget.take_text_source(file.content))))
     return builder.build()
 
 
@@ -54,15 +58,20 @@ class _RtfInspector:
                 break
         for match in _CLASS.finditer(self._content):
             _report_class(match.group(1).decode("latin-1"), self._builder)
-        for place in _find_word(self._content, b"\\*\\template"):
-            target = self._read_words(place)
+        for target in self._read_groups(b"\\*\\template"):
             if _ELSEWHERE.match(target):
                 self._builder.add_trait("remote-template", target)
                 self._builder.add_link(target)
-        for place in _find_word(self._content, b"\\fldinst"):
-            report_field(self._read_words(place), self._builder)
-        if self._chars <= 0:
-            self._builder.add_unread("count")
+        for instruction in self._read_groups(b"\\fldinst"):
+            report_field(instruction, self._builder)
+
+    def _read_groups(self, word: bytes) -> Iterator[str]:
+        """Yield the words of each group that a control word begins, as long as the limit has room."""
+        for place in _find_word(self._content, word):
+            if self._chars <= 0:
+                self._builder.add_unread("count")
+                return
+            yield self._read_words(place)
 
     def _read_words(self, place: int) -> str:
         """Return the words from here to the end of the group."""

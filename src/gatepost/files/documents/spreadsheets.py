@@ -13,11 +13,15 @@ from itertools import islice
 
 from gatepost.files.documents import office_encryption
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.document_text import read_plain_text
+from gatepost.files.documents.old_office_text import read_shared_strings
 from gatepost.files.documents.script_strings import expand_commands, find_addresses
 from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_RECORDS = 500_000
+MAX_CELLS = 10_000
 FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK = 0x2F, 0x85, 0x1AE, 0x17, 0x18, 0x1B8
+SST, CONTINUE, LABEL = 0xFC, 0x3C, 0x204
 MACRO_SHEET = 1
 BEGIN_SUPBOOK = 360  # of MS-XLSB
 SUPBOOK_PART = b"\xe8\x02"  # how such a part starts
@@ -28,11 +32,17 @@ _AUTORUN = {1: "Auto_Open", 2: "Auto_Close", 10: "Auto_Activate", 11: "Auto_Deac
 
 def inspect_workbook(content: bytes, builder: ContentsBuilder) -> None:
     """Inspect the stream `Workbook` or `Book` of an .xls."""
+    shared: list[bytes] = []
+    labels: list[str] = []
     for kind, data in _read_records(content, builder):
         if kind == FILEPASS:
             _inspect_encrypted(content, builder)
             return  # from here on records are unreadable
-        if kind == BOUNDSHEET and len(data) > 6 and data[5] == MACRO_SHEET:
+        if kind == SST:
+            shared.append(data)
+        elif kind == LABEL and len(labels) < MAX_CELLS:
+            labels.append(_read_label(data))
+        elif kind == BOUNDSHEET and len(data) > 6 and data[5] == MACRO_SHEET:
             builder.add_trait("macro", "Excel 4.0")
             builder.add_trait("macro-cells", _HIDDEN.get(data[4] & 3, "visible"))
         elif kind == NAME:
@@ -41,6 +51,14 @@ def inspect_workbook(content: bytes, builder: ContentsBuilder) -> None:
             _inspect_external_book(data, kind, builder)
         elif kind == HLINK:
             builder.add_links(find_addresses(data))
+    builder.add_text("\n".join([read_shared_strings(shared), *labels]))
+
+
+def _read_label(data: bytes) -> str:
+    """Return the text of a cell that has its own (MS-XLS section 2.4.148; BIFF5 has no flag)."""
+    if data[8:9] in (b"\0", b"\x01"):
+        return data[9:].decode("utf-16-le" if data[8] else "latin-1", "replace")
+    return data[8:].decode("cp1252", "replace")
 
 
 def _inspect_encrypted(content: bytes, builder: ContentsBuilder) -> None:
@@ -70,19 +88,22 @@ def inspect_workbook_part(content: bytes, builder: ContentsBuilder) -> None:
 
 
 def _read_records(content: bytes, builder: ContentsBuilder) -> Iterator[tuple[int, bytes]]:
+    """Yield the records that are wanted; what continues the table of strings is part of it."""
     place = 0
+    in_table = False
     for _ in range(MAX_RECORDS):
         if place + 4 > len(content):
             return
         kind = content[place] | content[place + 1] << 8
         size = content[place + 2] | content[place + 3] << 8
-        if kind in _WANTED:
-            yield kind, content[place + 4 : place + 4 + size]
+        in_table = kind == SST or (in_table and kind == CONTINUE)
+        if in_table or kind in _WANTED:
+            yield SST if in_table else kind, content[place + 4 : place + 4 + size]
         place += 4 + size
     builder.add_unread("count")
 
 
-_WANTED = frozenset({FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK})
+_WANTED = frozenset({FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK, SST, LABEL})
 
 
 def _inspect_name(data: bytes, builder: ContentsBuilder) -> None:
@@ -129,7 +150,7 @@ def _read_wide_string(data: bytes, place: int) -> tuple[str, int]:
 
 
 MAX_TEXT = 8 << 20
-MAX_CELLS = 200
+MAX_FORMULAS = 200
 MAX_LINKS = 10_000
 MAX_COMMAND = 2_000
 _TABLE_NAMES = (".csv", ".slk", ".tsv", ".dif", ".iqy")
@@ -154,12 +175,12 @@ def inspect_text_table(file: File, budget: UnpackBudget) -> Contents:
     content = file.content[:MAX_TEXT]
     if b"|" in content or b"(" in content or content.startswith(b"ID;") or content[:3].upper() == b"WEB":
         text = content.decode("utf-8", "replace")
-        for match in islice(_DDE_CELL.finditer(text), MAX_CELLS):
+        for match in islice(_DDE_CELL.finditer(text), MAX_FORMULAS):
             command = text[match.start() : match.end() + MAX_COMMAND].lstrip("=+@- ").splitlines()[0]
             builder.add_trait("dde", command)
             builder.add_member("DDE command", expand_commands(command))
         if text.startswith("ID;"):
-            for match in islice(_MACRO.finditer(text), MAX_CELLS):
+            for match in islice(_MACRO.finditer(text), MAX_FORMULAS):
                 is_autorun = match.group().upper().startswith("NN")
                 builder.add_trait("macro-autorun" if is_autorun else "macro", "SYLK")
                 builder.add_trait("macro-cells", "SYLK")
@@ -167,4 +188,6 @@ def inspect_text_table(file: File, budget: UnpackBudget) -> Contents:
         if query := _QUERY.match(text):
             builder.add_link(query.group(1))
             builder.add_trait("remote-object", query.group(1))
+    if not file.shown:
+        builder.add_text(read_plain_text(budget.take_text_source(content)))
     return builder.build()

@@ -17,9 +17,9 @@ from urllib.parse import unquote_to_bytes
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_names import find_last_extensions
 from gatepost.files.signatures import identify
-from gatepost.files.values import Contents, File, UnpackBudget
+from gatepost.files.values import Contents, File, Trait, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
-from gatepost.mail.message import Part
+from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
 
 MAX_PAGE = 16 << 20
@@ -80,7 +80,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         if 0 < text.count("&#") < MAX_ENTITIES:
             text = unescape(text)  # `&#100;ata:` is `data:` to a browser
         _inspect_payloads(text, text.lower(), builder)
-    if not _is_body(file):
+    if not file.shown:  # what the reader of the message has seen in a page, the walk knows
         _inspect_page(file, builder)
     return builder.build()
 
@@ -105,7 +105,7 @@ def _is_active(raw: bytes) -> bool:
     return b"script" in low and (b"<script" in low or b"javascript:" in low)
 
 
-def _is_body(file: File) -> bool:
+def is_body(file: File) -> bool:
     """Return whether this is the message's own text; mail programs run no scripts in it, and its links are read with
     the message."""
     return file.declared.startswith("text/") and not file.names
@@ -117,12 +117,18 @@ def _inspect_page(file: File, builder: ContentsBuilder) -> None:
     reader.read(Part(file.path, content_type=kind, disposition="attachment", content=file.content))
     for defect in reader.defects:
         if defect.kind.startswith("html:"):
-            builder.add_trait(defect.kind.replace("html:", "page-"), defect.detail)
+            trait = make_trait(defect)
+            builder.add_trait(trait.name, trait.detail)
         elif defect.kind.startswith("limit:"):
             builder.add_unread("size")
-    if not file.declared:  # what is attached to the message itself was read with it
-        for link in reader.links:
-            builder.add_link(link.target, link.shown, "refresh" if link.source == "refresh" else "file")
+    for link in reader.links:
+        builder.add_link(link.target, link.shown, "refresh" if link.source == "refresh" else "file")
+    builder.add_text("\n".join(text.visible for text in reader.texts))
+
+
+def make_trait(defect: Defect) -> Trait:
+    """Return what was seen in a page as a trait of the file."""
+    return Trait(defect.kind.replace("html:", "page-"), defect.detail)
 
 
 def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:

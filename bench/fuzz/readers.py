@@ -1,0 +1,274 @@
+"""The readers of hostile bytes, each as a function of bytes that returns a value which can be compared."""
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+
+import pycares
+
+from gatepost.abby.upload import _ScanParts
+from gatepost.analysis import analyse
+from gatepost.api.list_files import ListFileError, records
+from gatepost.auth import keys, signature, spf_record
+from gatepost.auth.authenticate import authenticate
+from gatepost.files import svg_drawing
+from gatepost.files.archives import unpack
+from gatepost.files.archives.passwords import PasswordCandidates
+from gatepost.files.documents import dispatch
+from gatepost.files.qr_codes import find_qr_codes
+from gatepost.files.values import File, UnpackBudget
+from gatepost.guard.answers.dns import _read_answer
+from gatepost.lists.catalogue import LISTS
+from gatepost.lists.entries import MAX_ENTRY
+from gatepost.lists.links import list_url_keys
+from gatepost.mail.encodings import charset, compressed_rtf, embedded, transfer
+from gatepost.mail.html.style import StyleSheets, parse_style
+from gatepost.mail.link_wrappers import unwrap
+from gatepost.mail.message import Envelope, Message, Part
+from gatepost.mail.reader import read
+from gatepost.mail.text import TextReader
+from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
+from gatepost.settings.document import parse_document
+from gatepost.settings.faults import validate
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
+from gatepost.smtp.replies import ReplyReader, pass_on
+from gatepost.smtp.trace import BytesInPieces, leave_out, read_header
+from gatepost.stages import Context
+from gatepost.urls import parse_url
+from gatepost.workers import protocol
+
+Run = Callable[[bytes], object]
+NOW = 1_794_302_520.0
+MAX_MEMBER = 1 << 20
+
+
+def decode_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def read_file(kind: str, name: str, *, native: bool = False) -> Run:
+    """Return a target that gives any bytes to the readers of one type of file, whatever they look like."""
+
+    def run(data: bytes) -> object:
+        budget = UnpackBudget(native=native)
+        file = File(f"1/{name}", data, kind, sha256(data).hexdigest(), (name,))
+        contents = dispatch.inspect(file, budget, ("1234",))
+        members = unpack.read_members(file, budget, PasswordCandidates(Message()))
+        found = [(each.names, each.content[:MAX_MEMBER], each.unread) for each in members or ()]
+        return contents, found
+
+    return run
+
+
+def read_picture(kind: str) -> Run:
+    def run(data: bytes) -> object:
+        return find_qr_codes((File("1/a", data, kind, "0" * 64),))
+
+    return run
+
+
+def read_part(data: bytes, kind: str) -> object:
+    reader = TextReader()
+    reader.read(Part("1", content_type=kind, content=data))
+    return reader.texts, tuple(reader.links), reader.defects, reader.nodes
+
+
+def read_styles(data: bytes) -> object:
+    text = decode_text(data)
+    sheets = StyleSheets()
+    sheets.read(text)
+    return sheets.rules, parse_style(text), sheets.style("p", text[:40], text[40:60], text[60:200])
+
+
+def read_charset(data: bytes) -> object:
+    label = data[:12].decode("latin-1").strip()
+    decoded = charset.decode_charset(data[12:], label)
+    return decoded, charset.encode_charset(decoded[0], label)
+
+
+def decode_transfer(data: bytes) -> object:
+    return (
+        transfer.decode_base64(data),
+        transfer.decode_quoted_printable(data),
+        [*transfer.reread_base64(data), *transfer.reread_quoted_printable(data)],
+    )
+
+
+def find_embedded(data: bytes) -> object:
+    return [*embedded.find_uuencoded(data), *embedded.find_binhex(data), *embedded.find_yenc(data)]
+
+
+def read_compressed_rtf(data: bytes) -> object:
+    rtf, whole = compressed_rtf.decompress_rtf(data)
+    return rtf, whole, compressed_rtf.extract_html(rtf), compressed_rtf.extract_html(data)
+
+
+def answer(question: object, data: bytes) -> object:
+    """Return an answer that depends on the question and the input alone."""
+    if not isinstance(question, Dns):
+        return LookupAnswer()
+    texts = data.decode("latin-1").split("\n")
+    return DnsAnswer("found", tuple(texts[len(question.name) % 3 :][:4])) if len(texts) > 1 else DnsAnswer("no-name")
+
+
+def drive(asking: Iterator[object], data: bytes) -> object:
+    answers: object = None
+    while True:
+        try:
+            questions = asking.send(answers)  # type: ignore[attr-defined]
+        except StopIteration as stop:
+            return stop.value
+        answers = tuple(answer(each, data) for each in questions)
+
+
+def authenticate_message(data: bytes) -> object:
+    """The input is a message; its lines are the records that DNS has."""
+    envelope = Envelope("a@a.example", ("b@b.example",), "192.0.2.1", "mx.a.example")
+    return drive(authenticate(read(data), envelope, NOW), data)
+
+
+def analyse_message(data: bytes) -> object:
+    return drive(analyse(data, Envelope("a@a.example", ("b@b.example",)), Context(now=NOW)), data)
+
+
+def read_key(data: bytes) -> object:
+    answer = DnsAnswer("found", tuple(data.decode("latin-1").split("\n")[:3]))
+    found = keys.select_keys(answer, "rsa", "sha256"), keys.select_keys(answer, "ed25519", "sha256")
+    return [len(each) if isinstance(each, tuple) else each for each in found]
+
+
+def read_signature(data: bytes) -> object:
+    tags = signature.read_field_tags(b"DKIM-Signature: " + data)
+    if tags is None:
+        return None
+    return signature.read_dkim(tags, NOW), signature.read_arc_message(tags, NOW), signature.read_arc_seal(tags)
+
+
+def read_spf(data: bytes) -> object:
+    found = spf_record.parse_record(data.decode("latin-1"))
+    return str(found) if isinstance(found, Exception) else found
+
+
+_DNS_TYPES: tuple[RecordType, ...] = ("TXT", "MX", "PTR", "A")
+
+
+def read_dns(data: bytes) -> object:
+    """Records as the library gives them, in every type that is asked for."""
+    pieces = data.split(b"\n")
+    made = [
+        pycares.DNSRecord("a.example", 16, 1, len(data), pycares.TXTRecordData(data)),
+        pycares.DNSRecord("a.example", 15, 1, 1, pycares.MXRecordData(len(data), pieces[0].decode("latin-1"))),
+        pycares.DNSRecord("a.example", 12, 1, 1, pycares.PTRRecordData(pieces[-1].decode("latin-1"))),
+    ]
+    result = pycares.DNSResult(made, [], [])
+    return [_read_answer(Dns("a.example", kind), result) for kind in _DNS_TYPES]
+
+
+def receive_data(data: bytes) -> object:
+    """However a message is cut by the network, it is the same message; what is stuffed comes back."""
+    whole = DotStream()
+    first = whole.feed(data)
+    cut = DotStream()
+    body, rest = b"", None
+    for place in range(0, len(data), 7):
+        piece, rest = cut.feed(data[place : place + 7])
+        body += piece
+        if rest is not None:
+            rest += data[place + 7 :]
+            break
+    assert (body, rest) == first, "the pieces make another message"
+    stuffer = DotStuffer()
+    sound = normalise_line_ends(data)
+    sent = stuffer.feed(sound) + stuffer.end
+    got, left = DotStream().feed(sent)
+    assert left == b"", "a message ends before its end"
+    assert got in (sound, sound + b"\r\n"), "a message changes on its way"
+    head = read_header(BytesInPieces(data), "b.example")
+    return first, head, b"".join(leave_out(BytesInPieces(data), head.claims))
+
+
+def read_replies(data: bytes) -> object:
+    try:
+        return [pass_on(each) for each in ReplyReader().feed(data)]
+    except ValueError:
+        return None
+
+
+class _Sink(bytearray):
+    """Takes the message of an upload."""
+
+    @property
+    def size(self) -> int:
+        return len(self)
+
+    def write(self, data: bytes) -> None:
+        self.extend(data)
+
+
+def receive_upload(data: bytes) -> object:
+    parts = _ScanParts("b", _Sink())
+    for place in range(0, len(data), 100):
+        if failure := parts.feed(data[place : place + 100]):
+            return failure
+    return parts.finish()
+
+
+_BODIES = {
+    protocol.Frame.READY: (protocol.read_ready,),
+    protocol.Frame.ASK: (protocol.read_ask,),
+    protocol.Frame.DONE: (protocol.read_report, protocol.read_view, protocol.read_picture),
+    protocol.Frame.FAILED: (protocol.read_failed,),
+}
+
+
+def read_frames(data: bytes) -> object:
+    found: list[object] = []
+    try:
+        for kind, _, body in protocol.FrameReader().feed(data):
+            for decode in _BODIES[kind]:
+                try:
+                    found.append(decode(body))
+                except protocol.FrameError:
+                    found.append(None)
+    except protocol.FrameError as fault:
+        found.append(str(fault))
+    return found
+
+
+def normalise_entry(data: bytes) -> object:
+    """The normal form of an entry is its own normal form, in every list."""
+    text = decode_text(data)
+    found = []
+    for each in LISTS:
+        normal = each.normalise(text)
+        shown = getattr(normal, "shown", "")
+        if 0 < len(shown) <= MAX_ENTRY:  # escapes may make it longer than what can be entered
+            again = each.normalise(shown)
+            assert getattr(again, "key", None) == getattr(normal, "key", ""), f"{each.name}: {shown!r} is another entry"
+        found.append(normal)
+    return found
+
+
+def read_list_file(data: bytes) -> object:
+    found: list[object] = []
+    for kind in ("plain", "csv", "ndjson"):
+        try:
+            found.append(list(records(data.split(b"\n"), kind)))
+        except ListFileError as fault:
+            found.append(str(fault))
+    return found
+
+
+def read_url(data: bytes) -> object:
+    url = parse_url(decode_text(data))
+    return url, unwrap(url), list_url_keys(url.href)
+
+
+def read_settings(data: bytes) -> object:
+    document = parse_document(data)
+    return [validate(model, document, "/nowhere")[1] for model in (GuardSettings, AbbySettings)]
+
+
+def draw_svg(data: bytes) -> object:
+    image = svg_drawing.draw_svg(decode_text(data))
+    return image and image.tobytes()

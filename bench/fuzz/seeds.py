@@ -1,0 +1,169 @@
+"""Inputs to begin with: small files of every format, made by the makers that the tests use, and texts of every sort."""
+
+import io
+import random
+import struct
+import wave
+from collections.abc import Callable, Iterable
+
+import msgspec
+from PIL import Image
+from tests.files import document_formats as documents
+from tests.files.compound_files import make_compound, make_project
+from tests.files.coverage import FORMATS
+from tests.files.letter_formats import LETTER_FORMATS
+
+from bench.nasty import message
+from gatepost.questions import Dns
+from gatepost.report import Report
+from gatepost.service.first_start import ABBY_YML, GUARD_YML
+from gatepost.view.values import NotShown
+from gatepost.workers.protocol import Ask, Failed, Frame, Ready, pack_frame
+
+Seeds = Callable[[], list[bytes]]
+PAYLOAD = b"var a = 'https://evil.example/login';\r\n" * 3
+LETTER = "Dear Friend, see https://evil.example/login?a=1 or www.other.example. Your password is: 1234"
+
+
+def lines(*texts: str | bytes) -> Seeds:
+    """Return the texts as they stand."""
+    return lambda: [text.encode() if isinstance(text, str) else text for text in texts]
+
+
+def formats(*extensions: str) -> Seeds:
+    """Return one file for each row of both matrices, of files and of texts, that is mailed under these extensions."""
+
+    def make() -> list[bytes]:
+        return [
+            *(each.make("a.js", PAYLOAD) for each in FORMATS if each.extension in extensions),
+            *(each.make((LETTER, "Bye", "\u00e4")) for each in LETTER_FORMATS if each.extension in extensions),
+        ]
+
+    return make
+
+
+def everything() -> list[bytes]:
+    """Return one file for each row of the coverage matrix."""
+    return [each.make("a.js", PAYLOAD) for each in FORMATS]
+
+
+def pictures(*kinds: str) -> Seeds:
+    """Return small pictures in these formats of Pillow."""
+
+    def make() -> list[bytes]:
+        found = []
+        for kind in kinds:
+            for mode in ("L", "RGB"):
+                out = io.BytesIO()
+                picture = Image.effect_noise((60, 60), 80).convert(mode)
+                picture.save(out, kind)
+                found.append(out.getvalue())
+        return found
+
+    return make
+
+
+def messages() -> list[bytes]:
+    """Return messages of the grammar of broken MIME, and sound ones with every sort of part."""
+    dice = random.Random(7)
+    made = [message(dice) for _ in range(40)]
+    return [*made, documents.eml("a.zip", PAYLOAD), documents.web_archive("a.js", PAYLOAD), signed_message()]
+
+
+def signed_message() -> bytes:
+    """Return a message with every field that authentication reads; no signature is right."""
+    tags = b"v=1; a=rsa-sha256; c=relaxed/simple; d=a.example; s=s1; h=from:to:subject; t=1; x=9999999999;"
+    digest = b" bh=47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=; b=AAAA"
+    return (
+        b"Received: from mx.a.example (mx.a.example [192.0.2.1]) by b.example with ESMTPS id 1; Tue, 10 Nov 2026\r\n"
+        b"ARC-Seal: i=1; a=rsa-sha256; t=1; cv=none; d=a.example; s=s1; b=AAAA\r\n"
+        b"ARC-Message-Signature: i=1; " + tags.removeprefix(b"v=1; ") + digest + b"\r\n"
+        b"ARC-Authentication-Results: i=1; b.example; spf=pass smtp.mailfrom=a@a.example\r\n"
+        b"Authentication-Results: b.example; dkim=pass (ok) header.d=a.example\r\n"
+        b"DKIM-Signature: " + tags + digest + b"\r\nFrom: =?utf-8?q?A=C3=A4?= <a@a.example>, 'x' (y) <b@c.example>\r\n"
+        b"To: undisclosed:;\r\nSubject: =?utf-8?b?w6Q=?= x\r\nDate: Tue, 10 Nov 2026 09:12:00 +0000\r\n\r\n"
+    )  # fmt: skip
+
+
+def pages() -> list[bytes]:
+    """Return pages with styles, scripts, frames, forms and what else makes a reader work."""
+    made = lines(
+        "<html><head><base href=https://a.example/><style>.x{display:none}@media all{p{color:#fff}}</style></head>"
+        "<body bgcolor=white><p class=x style='font-size:0'>hidden</p><a href='javascript:alert(1)'>a</a>"
+        f"<form action=https://b.example><input type=password></form>{LETTER}<img src=cid:1 onerror=x()></body></html>",
+        "<script>var a='ht'+'tps://e'+String.fromCharCode(118)+'il.example';location.replace(a+atob('L3g='))</script>",
+        "<svg xmlns='x'><script>location='https://a.example'</script><rect x=1 y=1 width=2 height=2/></svg>",
+        "<iframe srcdoc='&lt;p&gt;a'></iframe><template><b>x</b></template><!--[if mso]><p>a</p><![endif]-->"
+        "<meta http-equiv=refresh content='0;url=https://a.example'><table><tr><td bgcolor=#000><td></table>",
+        "<a href='https://x.example'>https://evil-mail<b></b>box.example</a><object data='data:text/html;base64,PGI+'>",
+    )
+    return [*made(), documents.page("a", PAYLOAD)]
+
+
+def compounds() -> list[bytes]:
+    """Return compound files: documents, workbooks, presentations, saved messages and macro projects."""
+    sheet = b"\x09\x08\x10\0" + bytes(16) + b"\x85\0\x0e\0" + bytes(4) + b"\x01\x01" + b"\x06\0Sheet1" + b"\x0a\0\0\0"
+    slides = (
+        struct.pack("<HHI", 0xF, 1000, 40) + struct.pack("<HHI", 0, 0xFBA, 8) + "a\0b".encode("utf-16-le") + b"\0\0"
+    )
+    return [
+        *formats("doc", "xls", "ppt", "msg")(),
+        make_compound({"Workbook": sheet}),
+        make_compound({"PowerPoint Document": slides, "Current User": bytes(40)}),
+        make_compound({**make_project(a='Sub AutoOpen()\nShell "calc"\nEnd Sub'), "\x01Ole": b"http://a.example/x"}),
+        make_compound({"EncryptedPackage": bytes(64), "EncryptionInfo": b"\x04\0\x04\0\x40\0\0\0<encryption/>"}),
+    ]
+
+
+def office_parts() -> list[bytes]:
+    """Return parts of documents in XML."""
+    return (
+        lines(
+            f"<?xml version='1.0'?><w:document><w:p><w:r><w:t>{LETTER}</w:t></w:r><w:br/></w:p></w:document>",
+            "<?xml?><Relationships><Relationship Id='a' Type='x/attachedTemplate' Target='https://a.example/x.dotm' "
+            "TargetMode='External'/></Relationships>",
+            "<?xml?><w:p><w:fldChar w:fldCharType='begin'/><w:instrText>DDEAUTO c:\\\\cmd</w:instrText><w:fldChar "
+            "w:fldCharType='end'/></w:p>",
+            f"<?xml?><office:document-content><office:text><text:p>{LETTER}</text:p></office:text></office:document-content>",
+            "<?xml?><sst><si><t>=HYPERLINK(&quot;https://a.example&quot;)</t></si></sst>",
+            b"\xff\xfe" + "<?xml?><a xlink:href='b'>c</a>".encode("utf-16-le"),
+        )()
+        + formats("xml", "fodt")()
+    )
+
+
+def frames() -> list[bytes]:
+    """Return frames as a worker sends them."""
+    bodies: Iterable[tuple[Frame, msgspec.Struct]] = (
+        (Frame.READY, Ready(("seccomp",), ())),
+        (Frame.ASK, Ask(1, (Dns("a.example", "TXT"),))),
+        (Frame.DONE, Report("clean", "deliver", ("text:urgency",), 1, "nothing")),
+        (Frame.DONE, NotShown("too-large")),
+        (Frame.FAILED, Failed("parse", "it crashed")),
+    )
+    return [pack_frame(kind, 1, body) for kind, body in bodies]
+
+
+def uploads() -> list[bytes]:
+    """Return bodies of multipart/form-data with the boundary `b`."""
+    parameters = (
+        b'--b\r\nContent-Disposition: form-data; name="parameters"\r\nContent-Type: application/json\r\n\r\n{}\r\n'
+    )
+    email = b"--b\r\nContent-Disposition: form-data; name=\"email\"; filename*=utf-8''a\r\n\r\nFrom: a\r\n\r\nx\r\n"
+    return [parameters + email + b"--b--\r\n", email + parameters + b"--b--\r\nrest", b"--b\n\n" + email]
+
+
+def configurations() -> list[bytes]:
+    """Return the configuration files that a first start writes, and odd YAML."""
+    return [GUARD_YML.encode(), ABBY_YML.encode(), b"a: &x [1, *x]\nb: {c: *x}\nrestApi {}\n? [k]\n: v\n- ${env:X}\n"]
+
+
+def sound() -> list[bytes]:
+    """Return a file that is no document: whatever reader it is given to has to refuse it."""
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(1)
+        file.setframerate(8000)
+        file.writeframes(bytes(400))
+    return [out.getvalue()]
