@@ -35,7 +35,7 @@ class NoPool:
 
 
 def main() -> None:
-    core.WorkerPool = NoPool  # type: ignore[misc,assignment]
+    setattr(core, "WorkerPool", NoPool)  # noqa: B010  for this process alone
     commands.serve(DataFolder(Path(sys.argv[2])), Path(sys.argv[1]), lambda _started: None)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import uvicorn
 from PIL import Image
-from prometheus_client import CollectorRegistry
 
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.core_state import Down
@@ -132,9 +131,7 @@ async def served(deployment: Deployment) -> AsyncIterator[RemoteCore]:
     certificate, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
     (deployment.folder / "cert.pem").write_bytes(certificate)
     (deployment.folder / "key.pem").write_bytes(key)
-    app = build_rest_app(
-        deployment.guard, SECRET, Spool(deployment.folder / "spool"), CollectorRegistry(), deployment.quarantine
-    )
+    app = build_rest_app(deployment.guard, SECRET, Spool(deployment.folder / "spool"), bytes, deployment.quarantine)
     server = uvicorn.Server(
         server_config(app, certificate=deployment.folder / "cert.pem", key=deployment.folder / "key.pem")
     )

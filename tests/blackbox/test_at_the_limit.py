@@ -16,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from prometheus_client import CollectorRegistry
 
 from gatepost.abby import cores as abby_cores
 from gatepost.abby.app import create_app, create_services
@@ -170,7 +169,7 @@ async def gated(folder: Path, certificate: tuple[Path, Path], *, apart: bool) ->
         await intake.ready.wait()
         core: LocalCore | RemoteCore = LocalCore(gate.guard)
         if apart:
-            app = build_rest_app(gate.guard, SECRET, gate.spool, CollectorRegistry())
+            app = build_rest_app(gate.guard, SECRET, gate.spool, bytes)
             core = RemoteCore(await stack.enter_async_context(serving(app, certificate)), SECRET, certificate[0])
         gate.cores = Cores([core], poll_seconds=600)
         tokens = [StaticApiTokenSettings(name="mta", token=TOKEN)]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import uvicorn
-from prometheus_client import CollectorRegistry
 
 from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.core_state import Down
@@ -52,7 +51,7 @@ class Far:
     def __init__(self, certificate: tuple[Path, Path], folder: Path) -> None:
         self.guard = Guard()
         self.spool = Spool(folder, memory_limit=1000)
-        app = build_rest_app(self.guard, "secret", self.spool, CollectorRegistry())
+        app = build_rest_app(self.guard, "secret", self.spool, bytes)
         self.server = uvicorn.Server(server_config(app, certificate=certificate[0], key=certificate[1]))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()

@@ -17,7 +17,7 @@ from gatepost.abby.core_clients import RemoteCore
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
 from gatepost.mail.message import Envelope
-from gatepost.metrics import Timed
+from gatepost.metrics import Timed, exposition
 from gatepost.report import Report
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
@@ -60,7 +60,7 @@ class Core:
 def app(core: Core, folder: Path) -> httpx.ASGITransport:
     registry = CollectorRegistry()
     registry.register(Timed("things", "Things", ()))
-    return httpx.ASGITransport(build_rest_app(core, SECRET, Spool(folder), registry))
+    return httpx.ASGITransport(build_rest_app(core, SECRET, Spool(folder), lambda: exposition(registry)))
 
 
 def asked(

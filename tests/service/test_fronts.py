@@ -98,7 +98,7 @@ class Node:
     def scan(self, raw: bytes = MAIL, tenant: str | None = None, client: httpx.Client | None = None) -> httpx.Response:
         border = {"envelopeFrom": "ann@example.org", "envelopeRecipients": ["bob@example.com"]}
         parameters = {"borderMtaData": border, **({"tenantUid": tenant} if tenant else {})}
-        files = {
+        files: dict[str, tuple[str, str | bytes, str]] = {
             "parameters": ("p", json.dumps(parameters), "application/json"),
             "email": ("e", raw, "message/rfc822"),
         }

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from gatepost.abby.authenticator import FREE_GUESSES
@@ -36,9 +35,7 @@ def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     async def run() -> None:
         monkeypatch.setattr("gatepost.service.core.asyncio.sleep", no_sleep)
-        app = build_rest_app(
-            Core(), SECRET, Spool(tmp_path), CollectorRegistry(), None, SecretGuesses(clock=lambda: 1_000.0)
-        )
+        app = build_rest_app(Core(), SECRET, Spool(tmp_path), bytes, None, SecretGuesses(clock=lambda: 1_000.0))
 
         async def ask(secret: str, client: str) -> int:
             transport = httpx.ASGITransport(app, client=(client, 1))

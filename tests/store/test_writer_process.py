@@ -140,7 +140,7 @@ def boom(_connection: apsw.Connection, _arguments: object) -> list[int]:
     raise ZeroDivisionError("by a change")
 
 
-def unpicklable(_connection: apsw.Connection, arguments: list[int]) -> list[object]:
+def unpicklable(_connection: apsw.Connection, arguments: object) -> list[object]:
     raise Rollback(lambda: arguments)
 
 

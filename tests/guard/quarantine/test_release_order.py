@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.core_state import Down
@@ -44,7 +43,7 @@ class Quarantine:
 
 def post(folder: Path, quarantine: Quarantine | None, content: bytes, secret: str = "secret") -> httpx.Response:
     async def asked() -> httpx.Response:
-        app = build_rest_app(Guard(), "secret", Spool(folder), CollectorRegistry(), quarantine)
+        app = build_rest_app(Guard(), "secret", Spool(folder), bytes, quarantine)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://core") as client:
             return await client.post("/release", content=content, headers={"Authorization": f"Bearer {secret}"})
 
