@@ -31,7 +31,7 @@ class NoPool:
         return REPORT
 
     def counters(self) -> PoolCounters:
-        return PoolCounters(self._jobs, {}, 0, 0, 0, 0, 0, True)
+        return PoolCounters(self._jobs, {}, 0, 0, 0, 0, 0, 0, 0, sealed=True)
 
 
 def main() -> None:

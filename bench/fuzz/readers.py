@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-import pycares
-
 from gatepost.abby.upload import _ScanParts
 from gatepost.analysis import analyse
 from gatepost.api.list_files import ListFileError, records
@@ -16,7 +14,7 @@ from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
-from gatepost.guard.answers.dns import _read_answer
+from gatepost.guard.answers.dns_message import build_question, read_reply
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
@@ -153,15 +151,15 @@ _DNS_TYPES: tuple[RecordType, ...] = ("TXT", "MX", "PTR", "A")
 
 
 def read_dns(data: bytes) -> object:
-    """Records as the library gives them, in every type that is asked for."""
-    pieces = data.split(b"\n")
-    made = [
-        pycares.DNSRecord("a.example", 16, 1, len(data), pycares.TXTRecordData(data)),
-        pycares.DNSRecord("a.example", 15, 1, 1, pycares.MXRecordData(len(data), pieces[0].decode("latin-1"))),
-        pycares.DNSRecord("a.example", 12, 1, 1, pycares.PTRRecordData(pieces[-1].decode("latin-1"))),
-    ]
-    result = pycares.DNSResult(made, [], [])
-    return [_read_answer(Dns("a.example", kind), result) for kind in _DNS_TYPES]
+    """A reply of a name server, in every type that is asked for."""
+    found = []
+    for kind in _DNS_TYPES:
+        question = Dns("a.example", kind)
+        section = build_question(question)
+        # As if it answered this question, and as it stands.
+        reply = data[:2] + b"\x81\x80\0\1\0\x04\0\0\0\0" + section + data[2:]
+        found += [read_reply(reply, question, section), read_reply(data, question, section)]
+    return found
 
 
 def receive_data(data: bytes) -> object:

@@ -307,7 +307,17 @@ AUTHENTICATION: tuple[Target, ...] = (
         cheap=True,
         most=1_000,
     ),
-    Target("dns-answers", readers.read_dns, lines("v=spf1 -all\nmx.a.example."), cheap=True, most=1_000),
+    Target(
+        "dns-answers",
+        readers.read_dns,
+        lines(
+            b"\0\0\xc0\x0c\0\x10\0\1\0\0\1,\0\x0c\x0bv=spf1 -all",
+            b"\0\0\xc0\x0c\0\x0f\0\1\0\0\1,\0\x05\0\x0a\1x\xc0\x0c",
+            b"\0\0\xc0\x0c\0\5\0\1\0\0\1,\0\4\1y\xc0\x0c\1y\xc0\x0c\0\1\0\1\0\0\0\1\0\4\x7f\0\0\2",
+        ),
+        cheap=True,
+        most=1_000,
+    ),
 )
 
 SERVICE: tuple[Target, ...] = (
