@@ -14,7 +14,7 @@ from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
-from gatepost.guard.answers.dns_message import build_question, read_reply
+from gatepost.guard.answers.dns_message import build_question, is_reply, read_reply
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
@@ -151,14 +151,13 @@ _DNS_TYPES: tuple[RecordType, ...] = ("TXT", "MX", "PTR", "A")
 
 
 def read_dns(data: bytes) -> object:
-    """A reply of a name server, in every type that is asked for."""
-    found = []
+    """A reply of a name server, in every type that is asked for; others are not read at all."""
+    found: list[object] = []
     for kind in _DNS_TYPES:
         question = Dns("a.example", kind)
         section = build_question(question)
-        # As if it answered this question, and as it stands.
-        reply = data[:2] + b"\x81\x80\0\1\0\x04\0\0\0\0" + section + data[2:]
-        found += [read_reply(reply, question, section), read_reply(data, question, section)]
+        reply = b"\0\0\x81\x80\0\1\0\x04\0\0\0\0" + section + data[2:]
+        found += [is_reply(data, 0, section), is_reply(reply, 0, section), read_reply(reply, question, section)]
     return found
 
 
