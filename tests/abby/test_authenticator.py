@@ -5,8 +5,9 @@ import pytest
 from starlette.requests import Request
 
 from gatepost.abby import authenticator
-from gatepost.abby.authenticator import Authenticator, Caller, Guesses, Tokens
+from gatepost.abby.authenticator import Authenticator, Caller, Guesses, SharedGuessMemory, Tokens
 from gatepost.api.errors import Failure
+from gatepost.node_memory import NodeMemory
 from gatepost.settings.keys import StaticApiTokenSettings
 
 TOKENS = Tokens(
@@ -141,3 +142,20 @@ def test_whom_a_guess_is_counted_against(host: str, counted: str, monkeypatch: p
     door: Any = Authenticator(TOKENS, Listening(lambda: 0.0))
     enter(door, b"Bearer wrong", host=host)
     assert asked == [counted]
+
+
+def test_processes_of_a_node_share_what_they_know_of_guesses() -> None:
+    shared = SharedGuessMemory(NodeMemory(2))
+    first, second, alone = (Guesses(lambda: 100.0, memory) for memory in (shared, shared, None))
+    one = TOKENS.find(b"secret-one")
+    assert one
+    for number in range(8):
+        assert (first if number % 2 else second).delay("192.0.2.1", None) == alone.delay("192.0.2.1", None)
+    assert first.delay("192.0.2.1", one) == alone.delay("192.0.2.1", one) > 0, "a right guess waits like a wrong one"
+    first.trust("192.0.2.1", one)
+    assert second.delay("192.0.2.1", one) == 0
+    assert second.delay("192.0.2.2", one) == 0
+    attempts = [first.take_turn("192.0.2.9"), second.take_turn("192.0.2.9")]
+    second.give_back("192.0.2.9")
+    assert attempts == [0.0, 0.0]
+    assert shared.wrong("192.0.2.9").count == 1
