@@ -23,9 +23,16 @@ from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
 from gatepost.view.values import HeaderLine, LinkLine, NotShown, Passage, PictureLine, View
 
-PERMISSIONS: tuple[Any, ...] = ("messages.search", "messages.read", "messages.release", "messages.delete")
+PERMISSIONS: tuple[Any, ...] = (
+    "messages.search",
+    "messages.read",
+    "messages.release",
+    "messages.delete",
+    "messages.report",
+)
 ALL = "aa" * 32
 VIEW = View(
     headers=(HeaderLine("Subject", "Hi"),),
@@ -117,6 +124,7 @@ def test_each_operation_needs_its_permission(use: Use) -> None:
             ("messages.search", "POST", "/v1/heldMessages/search", {}),
             ("messages.read", "GET", f"/v1/messages/{ggrid}", None),
             ("messages.read", "GET", f"/v1/messages/{ggrid}/text", None),
+            ("messages.report", "POST", f"/v1/messages/{ggrid}/report", {"shouldHaveBeen": "held"}),
             ("messages.release", "POST", f"/v1/messages/{ggrid}/release", None),
             ("messages.delete", "POST", f"/v1/messages/{ggrid}/delete", None),
             ("messages.release", "POST", "/v1/heldMessages/release", {"ggrids": [ggrid]}),
@@ -130,7 +138,7 @@ def test_each_operation_needs_its_permission(use: Use) -> None:
             unknown = await api.call(method, path, body, "ff" * 32)
             assert unknown.status_code == 401, path
         assert (await api.store.held(ggrid)) is not None
-        for _, method, path, body in operations[:4]:
+        for _, method, path, body in operations[:5]:
             assert (await api.call(method, path, body)).status_code == 200, path
 
     use(scenario)
@@ -400,5 +408,49 @@ def test_what_a_search_answers(use: Use) -> None:
         await api.call("POST", f"/v1/messages/{ggrid}/release")
         (held,) = (await api.search("heldMessages", released=True))["messages"]
         assert held["release"]["recipients"] == ["bob@y.example"]
+
+    use(scenario)
+
+
+def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        created = await api.store.create_tenant("ours")
+        assert isinstance(created, Tenant)
+        tenant = created.uid
+        report = Report("clean", "deliver", (), 0, "", signature=tuple(range(1, 9)))
+        envelope = Envelope("ann@x.example", ("bob@y.example",), tenant=tenant)
+        record = MessageRecord(new_id(), 10, 20, envelope, 9, "ab" * 32, report)
+        await api.store.record_message(record)
+        path = f"/v1/messages/{record.ggrid.upper()}/report"
+        answer = await api.call("POST", path, {"shouldHaveBeen": "held", "tenantUid": tenant})
+        assert answer.status_code == 200
+        assert answer.json() | {"reported": ""} == {"ggrid": record.ggrid, "shouldHaveBeen": "held", "reported": ""}
+        (mark,) = await api.store.campaign_marks(0)
+        assert (mark.tenant, mark.says, mark.signature) == (tenant, "unwanted", report.signature)
+        (said,) = await api.store.feedback()
+        assert (said.ggrid, said.says, said.by) == (record.ggrid, "should have been held", "token:soar")
+        assert (await api.call("POST", path, {"shouldHaveBeen": "delivered"})).status_code == 200
+        assert [each.says for each in await api.store.campaign_marks(mark.id)] == ["wanted"]
+
+    use(scenario)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "invalid_request"),
+        ({"shouldHaveBeen": "burnt"}, "invalid_request"),
+        ({"shouldHaveBeen": None}, "invalid_request"),
+        ({"shouldHaveBeen": "held", "why": "x"}, "invalid_request"),
+        ({"shouldHaveBeen": "held", "tenantUid": new_id()}, "tenant_not_found"),
+        (b"{", "malformed_request"),
+        ({"shouldHaveBeen": "held"}, "message_not_found"),
+    ],
+)
+def test_what_is_no_report_is_refused(use: Use, body: Any, code: str) -> None:
+    async def scenario(api: Api) -> None:
+        answer = await api.call("POST", f"/v1/messages/{new_id()}/report", body)
+        assert answer.json()["error"] == code
+        assert await api.store.feedback() == ()
 
     use(scenario)

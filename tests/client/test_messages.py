@@ -19,6 +19,7 @@ ANSWERS: dict[str, Any] = {
     f"POST /v1/messages/{GGRID}/release": examples.RELEASE,
     f"POST /v1/messages/{GGRID}/delete": examples.DELETION,
     "POST /v1/heldMessages/release": examples.RELEASED,
+    f"POST /v1/messages/{GGRID}/report": examples.REPORT,
     "POST /v1/heldMessages/delete": examples.DELETED,
 }
 
@@ -54,6 +55,7 @@ def test_synchronous_calls() -> None:
         assert client.message_text(GGRID) == examples.TEXT
         assert client.release(GGRID) == examples.RELEASE
         assert client.delete(GGRID) == examples.DELETION
+        assert client.report(GGRID, "held", tenant=GGRID) == examples.REPORT
         assert client.release_messages([GGRID]) == examples.RELEASED.results
         assert client.delete_messages([GGRID], tenant=GGRID) == examples.DELETED.results
         assert table.bodies.pop()["tenantUid"] == GGRID
@@ -76,6 +78,7 @@ def test_calls_in_an_event_loop() -> None:
             assert await client.message_text(GGRID) == examples.TEXT
             assert await client.release(GGRID) == examples.RELEASE
             assert await client.delete(GGRID) == examples.DELETION
+            assert await client.report(GGRID, "held") == examples.REPORT
             assert await client.release_messages([GGRID]) == examples.RELEASED.results
             assert await client.delete_messages([GGRID]) == examples.DELETED.results
             assert [each.ggrid async for each in client.messages(link_host="evil.example")] == [GGRID] * 2

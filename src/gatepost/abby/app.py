@@ -177,6 +177,7 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
         _route("/v1/messages/{ggrid}/text", held.show_text, "GET"),
         _route("/v1/messages/{ggrid}/release", held.release, "POST"),
         _route("/v1/messages/{ggrid}/delete", held.delete, "POST"),
+        _route("/v1/messages/{ggrid}/report", messages.report, "POST"),
         _route("/v1/heldMessages/search", messages.search_held, "POST"),
         _route("/v1/heldMessages/release", held.release_many, "POST"),
         _route("/v1/heldMessages/delete", held.delete_many, "POST"),

@@ -29,8 +29,10 @@ from gatepost.api.messages import (
     MAX_TAG,
     MESSAGE_CURSOR,
     HeldMessagesRequest,
+    ReportMessageRequest,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
+    ShouldHaveBeen,
 )
 from gatepost.ids import canonical
 from gatepost.policy.rules import Decision, Verdict
@@ -92,6 +94,18 @@ def _one_of(values: Sequence[str]) -> Collector:
     return _checked_text(lambda value: value in values, f"one of {', '.join(values)}")
 
 
+def _required(faults_of: Collector) -> Collector:
+    """The faults of a text that must be there."""
+
+    def faults(name: str, value: Any, present: bool) -> Iterator[str]:
+        if value is None:
+            yield wrong_kind(name, value, "a string", present)
+        else:
+            yield from faults_of(name, value, present)
+
+    return faults
+
+
 def _limit_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PAGE):
         yield f"{name} must be a whole number from 1 to {MAX_PAGE}"
@@ -146,5 +160,8 @@ SEARCH_HELD = BodyReader(
     },
     most=MAX_BODY,
     is_sound=_is_sound_search,
+)
+REPORT = BodyReader(
+    ReportMessageRequest, {"shouldHaveBeen": _required(_one_of(get_args(ShouldHaveBeen)))}, most=MAX_BODY
 )
 ACT = BodyReader(HeldMessagesRequest, {"ggrids": _ids_faults}, most=MAX_BODY, is_sound=_has_ids)

@@ -31,7 +31,9 @@ from gatepost.api.messages import (
     FoundMessages,
     HeldMessagesRequest,
     MessageDeletion,
+    MessageReport,
     MessageText,
+    ReportMessageRequest,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
     TextHeader,
@@ -156,6 +158,8 @@ TEXT = MessageText(
     parts=(TextPart("1", "text/html", 1_024, ()),),
     left_out=(),
 )
+REPORTING = ReportMessageRequest(should_have_been="held")
+REPORT = MessageReport(_GGRID, "held", "2026-11-15T10:00:00.000Z")
 DELETION = MessageDeletion(_GGRID, "2026-11-15T10:00:00.000Z")
 ACTION = HeldMessagesRequest(ggrids=(_GGRID, _OTHER))
 _NOT_HELD = ActionResult(_OTHER, "failed", "message_not_found", "no message with this ggrid is held")

@@ -9,6 +9,7 @@ from gatepost.api.messages import (
     FoundMessages,
     HeldMessagesRequest,
     MessageDeletion,
+    MessageReport,
     MessageText,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
@@ -119,6 +120,24 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         answer=MessageDeletion,
         parameters=(_GGRID,),
         errors=(*_HELD_MESSAGE, errors.DELIVERY_FAILED),
+    ),
+    Operation(
+        method="post",
+        path="/v1/messages/{ggrid}/report",
+        id="reportMessage",
+        tag="Messages",
+        example=examples.REPORT,
+        summary="Report that a decision was wrong",
+        description=(
+            "Needs the permission `messages.report`. The report is written to the audit trail. Within seconds, all "
+            "nodes take near-copies of a message that should have been held for unwanted, and no longer take those of "
+            "a message that should have been delivered for a campaign. The latest report on a message counts. The "
+            "decision on record stays what it was."
+        ),
+        answer=MessageReport,
+        parameters=(_GGRID,),
+        body=json_body(examples.REPORTING, "A message that should have been held"),
+        errors=(*_WITH_BODY, errors.MESSAGE_NOT_FOUND),
     ),
     Operation(
         method="post",

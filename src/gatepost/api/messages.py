@@ -231,6 +231,29 @@ class MessageDeletion(_Wire, frozen=True):
     deleted: Annotated[DateTime, msgspec.Meta(description="When it was deleted")]
 
 
+ShouldHaveBeen = Literal["delivered", "held"]
+
+
+class ReportMessageRequest(_Request, frozen=True, kw_only=True):
+    """What should have been done with a message."""
+
+    should_have_been: Annotated[ShouldHaveBeen, msgspec.Meta(description="What the decision should have been")]
+    tenant_uid: Annotated[
+        Uuid | None,
+        msgspec.Meta(
+            description="The tenant whose message it is: the report counts for that tenant's mail; without it, for all"
+        ),
+    ] = None
+
+
+class MessageReport(_Wire, frozen=True):
+    """A report that a decision was wrong."""
+
+    ggrid: Uuid
+    should_have_been: ShouldHaveBeen
+    reported: Annotated[DateTime, msgspec.Meta(description="When it was reported")]
+
+
 class ActionResult(_Wire, frozen=True, omit_defaults=True):
     """What became of one message."""
 

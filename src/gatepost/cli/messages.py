@@ -7,7 +7,7 @@ on the storage of this machine and needs no token.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -234,6 +234,37 @@ def delete(
 ) -> None:
     """Delete held messages permanently; results stay on record. The token needs the permission messages.delete."""
     _act("delete", ggrids, tenant, MessageService(url, token_file, cacert, no_verify, config, data), json)
+
+
+@app.command("report")
+def report(
+    ggrid: GgridArgument,
+    should_have_been: Annotated[
+        Literal["delivered", "held"], typer.Option("--should-have-been", help="What the decision should have been.")
+    ],
+    tenant: TenantOption = None,
+    url: UrlOption = None,
+    token_file: TokenOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Report that a decision was wrong: near-copies are judged by it on all nodes within seconds.
+
+    With --tenant it counts for mail of that tenant, else for all. The token needs the permission messages.report.
+    """
+    from gatepost.cli.printing import print_json
+
+    (wanted,) = _read_ggrids([ggrid])
+    service = MessageService(url, token_file, cacert, no_verify, config, data)
+    with service.connect() as client:
+        done = client.report(wanted, should_have_been, tenant=parse_tenant_uid(tenant))
+    if json:
+        print_json(done)
+    else:
+        print(f"{done.ggrid}: reported; it should have been {done.should_have_been}")
 
 
 def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageService, json: bool) -> None:

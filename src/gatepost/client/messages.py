@@ -16,9 +16,12 @@ from gatepost.api.messages import (
     FoundMessages,
     HeldMessagesRequest,
     MessageDeletion,
+    MessageReport,
     MessageText,
+    ReportMessageRequest,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
+    ShouldHaveBeen,
 )
 from gatepost.api.scanning import AnalysedMessage, MessageRelease, encode_scanning
 from gatepost.client.exchange import Exchange, Retries, Send, call
@@ -87,6 +90,11 @@ class MessageCalls:
     def delete(self, ggrid: str) -> Exchange[MessageDeletion]:
         """`POST /v1/messages/{ggrid}/delete`."""
         return call(Send("POST", f"{_path(ggrid)}/delete"), MessageDeletion, self._retries)
+
+    def report(self, ggrid: str, should_have_been: ShouldHaveBeen, tenant: str | None) -> Exchange[MessageReport]:
+        """`POST /v1/messages/{ggrid}/report`."""
+        body = ReportMessageRequest(should_have_been=should_have_been, tenant_uid=tenant)
+        return call(_post(f"{_path(ggrid)}/report", body), MessageReport, self._retries)
 
     def search(self, filters: MessageFilters, cursor: str | None, limit: int | None) -> Exchange[FoundMessages]:
         """`POST /v1/messages/search`."""
@@ -165,6 +173,10 @@ class MessageMethods:
         """Delete a held message for good (permission `messages.delete`)."""
         return self._run(self._messages.delete(ggrid))
 
+    def report(self, ggrid: str, should_have_been: ShouldHaveBeen, *, tenant: str | None = None) -> MessageReport:
+        """Report that a decision was wrong (permission `messages.report`)."""
+        return self._run(self._messages.report(ggrid, should_have_been, tenant))
+
     def release_messages(self, ggrids: Sequence[str], *, tenant: str | None = None) -> tuple[ActionResult, ...]:
         """Send at most 100 held messages on; return what became of each."""
         return self._run(self._messages.act("release", ggrids, tenant))
@@ -227,6 +239,10 @@ class AsyncMessageMethods:
     async def delete(self, ggrid: str) -> MessageDeletion:
         """Delete a held message for good (permission `messages.delete`)."""
         return await self._run(self._messages.delete(ggrid))
+
+    async def report(self, ggrid: str, should_have_been: ShouldHaveBeen, *, tenant: str | None = None) -> MessageReport:
+        """Report that a decision was wrong (permission `messages.report`)."""
+        return await self._run(self._messages.report(ggrid, should_have_been, tenant))
 
     async def release_messages(self, ggrids: Sequence[str], *, tenant: str | None = None) -> tuple[ActionResult, ...]:
         """Send at most 100 held messages on; return what became of each."""

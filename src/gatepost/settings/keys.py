@@ -342,7 +342,9 @@ class ServiceProvidersSettings(Section):
     core: CoreSettings = Field(description="the cores")
 
 
-TokenPermission: TypeAlias = Literal["messages.search", "messages.read", "messages.release", "messages.delete"]
+TokenPermission: TypeAlias = Literal[
+    "messages.search", "messages.read", "messages.release", "messages.delete", "messages.report"
+]
 
 
 class StaticApiTokenSettings(Section):
@@ -352,8 +354,8 @@ class StaticApiTokenSettings(Section):
     token: Secret = Field(description="the bearer token; 64 hex digits are recommended")
     permissions: list[TokenPermission] = Field(
         [],
-        description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release` and"
-        " `messages.delete`, each for the mail of all tenants",
+        description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release`,"
+        " `messages.delete` and `messages.report`, each for the mail of all tenants",
     )
 
 
