@@ -84,7 +84,7 @@ def test_points_are_numbers_with_two_places() -> None:
 
 
 BOTH = [DOCUMENT, document(LISTS_API)]
-VERBS = ("submit", "get", "search", "release", "add", "delete", "list")
+VERBS = ("submit", "get", "search", "release", "report", "add", "delete", "list")
 
 
 def operations(described: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,13 +11,19 @@ from gatepost.api.messages import (
     MessageDeletion,
     MessageReport,
     MessageText,
+    ReportMessageRequest,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
 )
 from gatepost.api.openapi import CALL_ERRORS, Operation, json_body
 from gatepost.api.scanning import AnalysedMessage, MessageRelease
 
-MESSAGE_REQUESTS: tuple[type, ...] = (SearchMessagesRequest, SearchHeldMessagesRequest, HeldMessagesRequest)
+MESSAGE_REQUESTS: tuple[type, ...] = (
+    SearchMessagesRequest,
+    SearchHeldMessagesRequest,
+    HeldMessagesRequest,
+    ReportMessageRequest,
+)
 
 _GGRID: dict[str, Any] = {
     "name": "ggrid",
