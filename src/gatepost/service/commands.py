@@ -3,6 +3,7 @@
 The services are loaded only after the files were read, so that a fault in a file is reported at once.
 """
 
+import asyncio
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -89,7 +90,7 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
 
     async def started_with_warnings(port: int, store: "Store") -> None:
         await started(port, store)
-        log_warnings(folder)
+        await asyncio.to_thread(log_warnings, folder)
 
     plan = Plan(
         data,
