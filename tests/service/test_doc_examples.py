@@ -26,8 +26,8 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
-# Pages whose examples have a test of their own, those that are about the checkout, and those on which the reader changes
-# the files and restarts the service in between.
+# Pages whose examples have a test of their own, those that are about the checkout, and those on which one changes files
+# and restarts the service in between.
 ELSEWHERE = {
     *("docs/generated-clients.md", "docs/policy.md", "docs/events.md", "README.md", "CONTRIBUTING.md"),
     *("docs/feeds.md", "docs/messages-api.md"),
