@@ -1,7 +1,7 @@
 # The two commands are `make serve` and `make test`; everything else is for people who work on Gatepost.
 PYTHON ?= python3
 DATA ?= data
-WORKERS ?= logical
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 VENV := .venv
 BIN := $(VENV)/bin
 AUDIT := $(VENV)/audit
@@ -18,8 +18,8 @@ help: ## Show what can be made
 serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere)
 	@exec $(BIN)/gatepost serve --data $(DATA)
 
-test: $(VENV)/dev.ready ## Set up and run the tests, one worker for each core (WORKERS=0 for none, ARGS=… is passed to pytest)
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
+test: $(VENV)/dev.ready ## Set up and run the tests, two workers for each core, since many wait (WORKERS=0 for none, ARGS=… is passed to pytest)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: $(VENV)/dev.ready ## Check style and types
 	$(BIN)/ruff check .
