@@ -60,7 +60,8 @@ def test_operations_on_messages_do_what_they_say(case: Any, lists: Any, monkeypa
         case.call_and_validate(base_url=lists.url, headers={"Authorization": f"Bearer {READER}"}, verify=lists.ca)
     except* RejectedPositiveData as rejected:
         # To a schema 220.0 is an integer; here no number is taken for another. The group's text has the answer.
-        assert "limit must be a whole number" in rejected.message, rejected.message
+        if "limit must be a whole number" not in rejected.message:
+            raise
 
 
 lists_schema = schemathesis.openapi.from_dict(document(LISTS_API))
