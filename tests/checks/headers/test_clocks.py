@@ -29,6 +29,13 @@ OUTLOOK = "X-Mailer: Microsoft Outlook Express 6.00\n"
         ("<01c7b892$e7c7b770$5f0aa8c0@pc1>", DATE, OUTLOOK, [HEADER_FORGED_MESSAGE_ID]),
         ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 -0540", "", [HEADER_ODD_ZONE]),
         ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 +2300", "", [HEADER_ODD_ZONE]),
+        (IDENTIFIER, "Wed, 1 Jul 2009 17:12:29 +0900", "", [HEADER_FORGED_MESSAGE_ID, HEADER_CLOCKS_DIFFER]),
+        (
+            IDENTIFIER,
+            "Wed, 1 Jul 2009 17:12:29 +0900",
+            "X-Mailer: A program\nList-Post: <mailto:l@lists.example>\n",
+            [HEADER_FORGED_MESSAGE_ID],
+        ),
         (IDENTIFIER, DATE, OUTLOOK, []),
         (IDENTIFIER, DATE, "List-Post: <mailto:l@lists.example>\n", []),
         (IDENTIFIER, "whenever", OUTLOOK, []),
