@@ -21,8 +21,6 @@ from gatepost.textmodel.features import body_words
 
 T = TypeVar("T")
 
-# What a person can follow; pictures and style sheets are fetched from anywhere and mean little.
-_FOLLOWED = frozenset({"text", "html", "form", "refresh", "file", "qr"})
 _BODIES = frozenset({"text", "html"})
 
 
@@ -78,7 +76,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         """Each URL that a person can follow to a site, once."""
         found: dict[str, Link] = {}
         for link in self.links:
-            if link.host and link.source in _FOLLOWED and not link.url.startswith("mailto:"):
+            if link.host and link.can_be_followed and not link.url.startswith("mailto:"):
                 found.setdefault(link.url, link)
         return tuple(found.values())
 

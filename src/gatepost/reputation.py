@@ -10,7 +10,7 @@ from itertools import islice
 
 from gatepost.auth.sending_host import AddressSet, find_sending_host
 from gatepost.files.values import File
-from gatepost.lists.subjects import collect_keys, subject_of_value
+from gatepost.lists.subjects import collect_keys, make_subject
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.questions import MAX_REPUTATION_VALUES, AskReputation, Reputation, ReputationSubject, ReputationValue
@@ -22,7 +22,6 @@ MAX_ADDRESSES = 10
 MAX_FILES = 20
 MAX_TEXT = 300
 _MAILTO = "mailto:"
-_UNFOLLOWED = frozenset({"image", "script", "css"})
 
 
 def collect_values(
@@ -65,7 +64,7 @@ def collect_file_values(
 
 def make_question(values: tuple[ReputationValue, ...], keyed: Collection[str]) -> AskReputation:
     """Return the question about these values; `keyed` are the kinds of list entries that there are."""
-    return AskReputation(values, collect_keys(map(subject_of_value, values), keyed))
+    return AskReputation(values, collect_keys(map(make_subject, values), keyed))
 
 
 def join(first: Reputation, second: Reputation) -> Reputation:
@@ -76,7 +75,7 @@ def join(first: Reputation, second: Reputation) -> Reputation:
 def _hosts(links: Iterable[Link]) -> Iterator[str]:
     """The hosts that links which a reader can follow lead to."""
     for link in islice(links, MAX_LINKS):
-        if link.host and link.source not in _UNFOLLOWED and link.url.startswith("http"):
+        if link.host and link.can_be_followed and link.url.startswith("http"):
             yield link.host
 
 

@@ -28,7 +28,6 @@ MAX_HOSTS = 20
 MAX_LINKS = 500
 MAX_REPLIES = 5
 _UNKNOWN = FacetAge()
-_UNFOLLOWED = frozenset({"image", "script", "css"})
 _KIND_BITS = 15
 
 
@@ -100,7 +99,7 @@ def list_organisations(links: Iterable[Link]) -> tuple[str, ...]:
     for count, link in enumerate(links):
         if len(found) >= MAX_HOSTS or count >= MAX_LINKS:
             break
-        if link.host and link.source not in _UNFOLLOWED and link.url.startswith("http"):
+        if link.host and link.can_be_followed and link.url.startswith("http"):
             found[org_domain(link.host)] = None
     return tuple(found)
 

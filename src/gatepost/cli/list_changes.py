@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from gatepost.api.list_files import FileRecord, ListFileFormat
 from gatepost.api.lists import MAX_ENTRIES, DryRun, ListChange, NewListEntry
 from gatepost.cli import list_files
-from gatepost.cli.list_service import ListService
+from gatepost.cli.api_client import ListService
 from gatepost.cli.look_back import describe_look_back, print_look_back
 from gatepost.cli.printing import console, print_json, rows, safe, table
 from gatepost.client import Client

@@ -14,7 +14,7 @@ import typer
 from gatepost.api import list_files
 from gatepost.api.list_files import FileRecord, ListFileError, ListFileFormat
 from gatepost.api.lists import PublicListsEntry, encode_lists
-from gatepost.cli.list_service import ListService
+from gatepost.cli.api_client import ListService
 from gatepost.cli.printing import console, rows, table
 from gatepost.lists import catalogue
 from gatepost.lists.catalogue import ListDefinition, UnfitList

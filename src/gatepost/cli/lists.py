@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gatepost.cli.list_service import CaOption, KeyFileOption, ListService, NoVerifyOption, UrlOption
+from gatepost.cli.api_client import CaOption, KeyFileOption, ListService, NoVerifyOption, UrlOption
 from gatepost.cli.options import (
     ConfigOption,
     DataOption,

@@ -1,4 +1,4 @@
-"""`gatepost messages`: search results and held mail over the API, show, read, release and delete them.
+"""`gatepost messages`: search results and held mail over the API, show, read, release, delete and report them.
 
 The commands are clients of the Email Scanning API, so they also work from another machine; `gatepost quarantine` works
 on the storage of this machine and needs no token.
@@ -6,19 +6,16 @@ on the storage of this machine and needs no token.
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
-from gatepost.cli.list_service import CaOption, NoVerifyOption, UrlOption, find_url
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, data_folder, parse_moment, parse_tenant_uid
-from gatepost.service.data_folder import StartError
+from gatepost.cli.api_client import CaOption, MessageService, NoVerifyOption, TokenOption, UrlOption
+from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid
 
 if TYPE_CHECKING:
     from gatepost.api.messages import ActionResult, FoundHeldMessage, FoundMessage, MessageText
-    from gatepost.client import Client
 
 app = typer.Typer(help="Messages on record and held mail, over the API.", no_args_is_help=True)
 
@@ -27,37 +24,6 @@ GgridsArgument = Annotated[
     list[str], typer.Argument(metavar="GGRID…", help="The ids of the messages, or - for standard input.")
 ]
 TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
-TokenOption = Annotated[
-    Path | None,
-    typer.Option("--token-file", metavar="FILE", help="File with the API token; that of the data folder by default."),
-]
-
-
-class MessageService(msgspec.Struct, frozen=True):
-    """The connection options of a command."""
-
-    url: str | None
-    token_file: Path | None
-    cacert: Path | None
-    no_verify: bool
-    config: Path | None
-    data: Path | None
-
-    def connect(self) -> "Client":
-        """Return a client with the token."""
-        from gatepost.client import Client
-
-        folder = data_folder(self.data)
-        file = self.token_file or folder.token
-        try:
-            token = file.read_text("ascii").strip()
-        except (OSError, ValueError):
-            raise StartError(f"There is no API token in {file}; name a file that has one with --token-file.") from None
-        ca = self.cacert or (folder.certificate if folder.certificate.exists() else None)
-        try:
-            return Client(self.url or find_url(self.config, self.data), token, ca=ca, verify=not self.no_verify)
-        except OSError:
-            raise StartError(f"{ca} has no certificate that could be read.") from None
 
 
 @app.command("search")

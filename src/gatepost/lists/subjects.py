@@ -61,7 +61,7 @@ def collect_keys(asked: Iterable[Subject], kinds: Collection[str]) -> tuple[tupl
     return tuple((kind, tuple(keys)) for kind, keys in by_kind.items())
 
 
-def subject_of_value(value: ReputationValue) -> Subject:
+def make_subject(value: ReputationValue) -> Subject:
     """Return what reputation zones are asked about as a subject of lists: an entry that allows it keeps it private."""
     match value.subject:
         case "host" | "file":

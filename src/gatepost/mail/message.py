@@ -71,6 +71,9 @@ class Part(msgspec.Struct, frozen=True):
     children: tuple["Part", ...] = ()
 
 
+_FETCHED = frozenset({"image", "script", "css"})
+
+
 class Link(msgspec.Struct, frozen=True):
     """One link: `target` as written, `url` in WHATWG normal form ("" where it has none), `shown` the text a person
     sees for it, `where` the part's path, `wrapped` the hosts of redirectors or wrappers that were peeled off, outermost
@@ -85,6 +88,12 @@ class Link(msgspec.Struct, frozen=True):
     source: Literal["text", "html", "form", "image", "script", "css", "refresh", "file", "qr"]
     wrapped: tuple[str, ...] = ()
     hidden: bool = False
+
+    @property
+    def can_be_followed(self) -> bool:
+        """Whether a reader can follow it; pictures, scripts and style sheets are fetched from anywhere and mean
+        little."""
+        return self.source not in _FETCHED
 
 
 class Text(msgspec.Struct, frozen=True):

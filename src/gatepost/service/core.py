@@ -154,7 +154,7 @@ def build_guard(
         campaigns=campaigns,
     )
     of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
-    pool_settings = _pool_settings(settings, reputation.wanted(), models, fault_injection)
+    pool_settings = _pool_settings(settings, reputation.list_subjects(), models, fault_injection)
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     node = node or SingleProcess()
     admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)

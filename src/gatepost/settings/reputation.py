@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from gatepost.questions import ReputationSubject
 from gatepost.settings.section import Section
 from gatepost.settings.values import Secret
 
@@ -17,7 +18,7 @@ MAX_ZONES = 30
 KEY = "{key}"
 
 Asks = Literal["ip", "domain", "hash"]
-Subject = Literal["host", "link", "sender", "address", "file"]
+Subject = ReputationSubject
 Means = Literal["listed", "dynamic", "phishing", "malware", "new", "allowed"]
 
 # What a zone can be asked about, by what it is asked for; the first of each row are the default.

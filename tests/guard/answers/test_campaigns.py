@@ -16,6 +16,8 @@ from gatepost.questions import AskCampaign, Campaign
 from gatepost.report import Report
 from gatepost.store import open_store
 from gatepost.store.audit import Actor
+from gatepost.store.campaigns import CampaignMark, HeldSignature
+from gatepost.store.errors import StorageError
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 
@@ -185,3 +187,59 @@ def test_what_people_say_goes_before_a_verdict(use: Use) -> None:
         assert node.answer(to("ann"), COPY).marked == "wanted"
 
     use(scenario)
+
+
+class OddStore:
+    """A storage whose rows become visible out of order, and which can be away."""
+
+    def __init__(self) -> None:
+        self.marks: list[CampaignMark] = []
+        self.held: list[HeldSignature] = []
+        self.is_away = False
+
+    async def first_campaign_mark(self, _most: int) -> int:
+        return 0
+
+    async def campaign_marks(self, after: int) -> tuple[CampaignMark, ...]:
+        return tuple(sorted((mark for mark in self.marks if mark.id > after), key=lambda mark: mark.id))
+
+    async def bursts(self, _process: str, _since: int) -> tuple[object, ...]:
+        return ()
+
+    async def mark_held(self, held: list[HeldSignature]) -> None:
+        if self.is_away:
+            raise StorageError("away")
+        self.held += held
+
+
+def test_a_mark_that_is_committed_after_a_later_one_is_read() -> None:
+    async def run() -> None:
+        store, clock = OddStore(), Clock()
+        node = Campaigns(store, clock)  # type: ignore[arg-type]
+        store.marks.append(CampaignMark(6, None, "held", OTHER.sketch))
+        await node.share()
+        store.marks.append(CampaignMark(5, None, "unwanted", TEXT.sketch))
+        clock.now += 1
+        await node.share()
+        assert node.answer(to("ann"), COPY).marked == "unwanted"
+        for _ in range(40):
+            clock.now += 1
+            await node.share()
+        assert node._settled == 6
+        assert len(node._unsettled) < 20
+
+    asyncio.run(run())
+
+
+def test_what_could_not_be_stored_is_stored_later() -> None:
+    async def run() -> None:
+        store = OddStore()
+        node, ggrid = Campaigns(store, Clock()), new_id()  # type: ignore[arg-type]
+        node.learn(ggrid, None, report())
+        store.is_away = True
+        await node.share()
+        store.is_away = False
+        await node.share()
+        assert [held.ggrid for held in store.held] == [ggrid]
+
+    asyncio.run(run())

@@ -107,7 +107,7 @@ class Clock:
 def test_the_name_that_a_value_is_asked_for_under(
     settings: ZoneSettings, asked: ReputationValue, expected: str | None
 ) -> None:
-    assert Zone(settings).name_of(asked) == expected
+    assert Zone(settings).build_name(asked) == expected
 
 
 def test_codes_and_bits() -> None:
@@ -278,14 +278,14 @@ def test_what_is_allowed_is_asked_of_nobody() -> None:
 
 def test_without_zones_nothing_is_asked_or_said() -> None:
     watched = ReputationZones([], Lists(), Clock())
-    assert watched.wanted() == ()
+    assert watched.list_subjects() == ()
     assert asyncio.run(watched.inquire(None, AskReputation((value("host", HOST),)))) == ()
     assert watched.conclude((), {}) == Reputation()
 
 
 def test_what_workers_have_to_collect() -> None:
     zones = [zone(), zone("uri", "uri.test", "domain"), zone("files", "f.test", "hash", of=["file", "address"])]
-    assert ReputationZones(zones, Lists()).wanted() == ("address", "file:sha256", "host", "link", "sender")
+    assert ReputationZones(zones, Lists()).list_subjects() == ("address", "file:sha256", "host", "link", "sender")
 
 
 def test_a_question_shared_with_authentication_is_asked_once() -> None:

@@ -14,6 +14,7 @@ import structlog
 
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ReadableBody
+from gatepost.guard.answers.lists import AnswersLookups
 from gatepost.guard.answers.question_budget import MAX_HEADER, QuestionBudget
 from gatepost.guard.answers.reputation import Inquiry, ReputationZones
 from gatepost.mail.message import Envelope
@@ -53,12 +54,6 @@ class QuestionedJob(Protocol):
 
     @property
     def envelope(self) -> Envelope: ...
-
-
-class AnswersLookups(Protocol):
-    """What looks up list entries; `ListAnswers` does."""
-
-    async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer: ...
 
 
 class ScansForMalware(Protocol):

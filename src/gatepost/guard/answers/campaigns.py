@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
+from typing import Generic, Protocol, TypeVar
 from uuid import uuid4
 from zlib import crc32
 
@@ -30,6 +31,7 @@ MAX_MESSAGES = 20_000
 MAX_MARKS = 50_000
 MARK_SECONDS = 30 * 86_400.0
 SHARE_SECONDS = 1.0
+SETTLE_SECONDS = 10.0
 PURGE_SECONDS = 3_600.0
 # Signatures of held mail that wait to be stored; more are dropped: a flood must not become the load.
 MAX_WAITING = 5_000
@@ -46,28 +48,37 @@ class _Sighting(msgspec.Struct, frozen=True, eq=False):
     recipients: frozenset[int]
 
 
-class _HashIndex:
+class _HasSignature(Protocol):
+    @property
+    def signature(self) -> Signature: ...
+
+
+V = TypeVar("V", bound=_HasSignature)
+
+
+class _HashIndex(Generic[V]):
     """Values with a signature, found by any of their hashes; the latest first, and no more than are compared."""
 
     def __init__(self) -> None:
-        self._by_hash: dict[int, dict[object, None]] = {}
+        self._by_hash: dict[int, dict[V, None]] = {}
 
-    def add(self, signature: Signature, value: object) -> None:
-        for each in signature:
+    def add(self, value: V) -> None:
+        for each in value.signature:
             self._by_hash.setdefault(each, {})[value] = None
 
-    def remove(self, signature: Signature, value: object) -> None:
-        for each in signature:
+    def remove(self, value: V) -> None:
+        for each in value.signature:
             those = self._by_hash.get(each, {})
             those.pop(value, None)
             if not those:
                 self._by_hash.pop(each, None)
 
-    def sharing(self, signature: Signature) -> Iterable[object]:
-        found: dict[object, None] = {}
+    def find_near(self, signature: Signature) -> list[V]:
+        """Return the values whose signature is a near-duplicate of this one."""
+        found: dict[V, None] = {}
         for each in signature:
             found.update(dict.fromkeys(islice(reversed(self._by_hash.get(each, {})), MAX_COMPARED)))
-        return found
+        return [value for value in found if is_near_duplicate(value.signature, signature)]
 
 
 class Campaigns:
@@ -83,14 +94,16 @@ class Campaigns:
         self._store, self._clock, self._window, self._maximum = store, clock, window, maximum
         self._process = uuid4().hex
         self._order: deque[_Sighting] = deque()
-        self._seen = _HashIndex()
+        self._seen = _HashIndex[_Sighting]()
         self._counted: dict[int, Burst] = {}
         self._elsewhere: dict[tuple[str, int], Burst] = {}
-        self._of_others = _HashIndex()
+        self._of_others = _HashIndex[Burst]()
         self._asked_since = 0
         self._marks: dict[int, CampaignMark] = {}
-        self._marked = _HashIndex()
-        self._last_mark = -1
+        self._marked = _HashIndex[CampaignMark]()
+        # Marks up to this id have been read for good; the later ones, with the time at which they were the latest.
+        self._settled = -1
+        self._unsettled: deque[tuple[float, int]] = deque()
         self._held: list[HeldSignature] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -114,14 +127,14 @@ class Campaigns:
         """Return how many others got near-copies of the message, and what was said of those; remember who got this."""
         self._forget()
         mine = question.sketch
-        near = [each for each in self._near(self._seen, mine) if isinstance(each, _Sighting)]
+        near = self._seen.find_near(mine)
         recipients = frozenset(hash(recipient.lower()) for recipient in envelope.recipients)
         others = frozenset[int]().union(*(each.recipients for each in near)) - recipients
         if mine:
             self._remember(_Sighting(self._clock(), mine, recipients))
         if near:
             self._count(near[-1].signature, len(near) + 1, len(others | recipients))
-        elsewhere = [each for each in self._near(self._of_others, mine) if isinstance(each, Burst)]
+        elsewhere = self._of_others.find_near(mine)
         return Campaign(
             len(near) + sum(each.copies for each in elsewhere),
             len(others) + sum(each.recipients for each in elsewhere),
@@ -142,9 +155,9 @@ class Campaigns:
         """Store what was counted and held since the last time, and read what is new."""
         if not self._store:
             return
+        held, self._held = self._held, []
         try:
-            if self._held:
-                held, self._held = self._held, []
+            if held:
                 await self._store.mark_held(held)
             if self._counted:
                 counted, self._counted = list(self._counted.values()), {}
@@ -153,18 +166,27 @@ class Campaigns:
             await self._read_bursts(self._store)
         except StorageError as fault:
             log.warning("campaigns could not be shared", reason=str(fault))
+            # Storing one twice does nothing.
+            self._held = [*held, *self._held][:MAX_WAITING]
 
     async def _read_marks(self, store: CampaignStore) -> None:
-        if self._last_mark < 0:
-            self._last_mark = await store.first_campaign_mark(MAX_MARKS)
-        while marks := await store.campaign_marks(self._last_mark):
+        """Read the marks that are new. PostgreSQL commits rows out of the order of their ids, so those of the last
+        `SETTLE_SECONDS` are read again."""
+        if self._settled < 0:
+            self._settled = await store.first_campaign_mark(MAX_MARKS)
+        latest = self._settled
+        while marks := await store.campaign_marks(latest):
             for mark in marks:
-                self._last_mark = mark.id
-                self._marks[mark.id] = mark
-                self._marked.add(mark.signature, mark)
-            while len(self._marks) > MAX_MARKS:
-                gone = self._marks.pop(next(iter(self._marks)))
-                self._marked.remove(gone.signature, gone)
+                latest = mark.id
+                if mark.id not in self._marks:
+                    self._marks[mark.id] = mark
+                    self._marked.add(mark)
+        now = self._clock()
+        self._unsettled.append((now, latest))
+        while self._unsettled[0][0] < now - SETTLE_SECONDS:
+            self._settled = self._unsettled.popleft()[1]
+        while len(self._marks) > MAX_MARKS:
+            self._marked.remove(self._marks.pop(next(iter(self._marks))))
 
     async def _read_bursts(self, store: CampaignStore) -> None:
         for burst in await store.bursts(self._process, self._asked_since):
@@ -172,22 +194,19 @@ class Campaigns:
             self._asked_since = max(self._asked_since, burst.updated)
             key = (burst.process, burst.campaign)
             if known := self._elsewhere.pop(key, None):
-                self._of_others.remove(known.signature, known)
+                self._of_others.remove(known)
             self._elsewhere[key] = burst
-            self._of_others.add(burst.signature, burst)
+            self._of_others.add(burst)
         oldest = (self._clock() - self._window) * 1000
         for key, burst in list(self._elsewhere.items()):
             if burst.updated >= oldest and len(self._elsewhere) <= self._maximum:
                 break
             del self._elsewhere[key]
-            self._of_others.remove(burst.signature, burst)
-
-    def _near(self, index: _HashIndex, mine: Signature) -> list[object]:
-        return [each for each in index.sharing(mine) if is_near_duplicate(each.signature, mine)]  # type: ignore[attr-defined]
+            self._of_others.remove(burst)
 
     def _find_mark(self, tenant: str | None, mine: Signature) -> CampaignMarkedAs:
         """What the latest word of the tenant, or of the deployment, on a near-copy is; a person's before a verdict."""
-        near = [each for each in self._near(self._marked, mine) if isinstance(each, CampaignMark)]
+        near = self._marked.find_near(mine)
         ours = sorted((each for each in near if each.tenant in (None, tenant)), key=lambda mark: mark.id, reverse=True)
         said = next((each for each in ours if each.says != "held"), ours[0] if ours else None)
         return said.says if said else ""
@@ -200,13 +219,13 @@ class Campaigns:
 
     def _remember(self, sighting: _Sighting) -> None:
         self._order.append(sighting)
-        self._seen.add(sighting.signature, sighting)
+        self._seen.add(sighting)
 
     def _forget(self) -> None:
         oldest = self._clock() - self._window
         while self._order and (self._order[0].time < oldest or len(self._order) >= self._maximum):
             gone = self._order.popleft()
-            self._seen.remove(gone.signature, gone)
+            self._seen.remove(gone)
 
     async def _share_forever(self) -> None:
         purged = 0.0

@@ -8,20 +8,20 @@ muted: a reader sees what was not asked.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from gatepost.guard.answers.lists import AnswersLookups
 from gatepost.guard.answers.zones import Zone, ZoneFaultError
-from gatepost.lists.subjects import subject_of_value
+from gatepost.lists.subjects import make_subject
 from gatepost.questions import (
     AskReputation,
     Dns,
     DnsAnswer,
     Listing,
     Lookup,
-    LookupAnswer,
     Reputation,
     ReputationValue,
 )
@@ -56,10 +56,6 @@ class Inquiry(NamedTuple):
     question: Dns
 
 
-class AnswersLookups(Protocol):
-    async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer: ...
-
-
 class WatchedZone:
     """A zone, and whether it is believed: failures in a row, and until when it is muted for what reason."""
 
@@ -70,22 +66,22 @@ class WatchedZone:
         self._asked = self._listed = self._failed = 0
 
     @property
-    def muted(self) -> str:
+    def mute_reason(self) -> str:
         """Why the zone is muted; "" if it is not."""
         return self._reason if self._until > self._clock() else ""
 
     def counters(self) -> ZoneCounters:
-        return ZoneCounters(self.zone.name, self._asked, self._listed, self._failed, bool(self.muted))
+        return ZoneCounters(self.zone.name, self._asked, self._listed, self._failed, bool(self.mute_reason))
 
     def inquire(self, values: Sequence[ReputationValue]) -> list[Inquiry]:
         """Return the questions about these values, each once and within the limit of the zone."""
         names: dict[str, ReputationValue] = {}
         for value in values:
-            name = self.zone.name_of(value)
+            name = self.zone.build_name(value)
             if name and len(names) < self.zone.settings.limit:
                 names.setdefault(name, value)
         asked = [Inquiry(self, value, Dns(name, "A")) for name, value in names.items()]
-        test = self.zone.test_names()
+        test = self.zone.list_test_names()
         if asked and test:
             asked.append(Inquiry(self, None, Dns(test[1], "A")))
         self._asked += len(asked)
@@ -140,9 +136,9 @@ class ReputationZones:
         self._zones = [WatchedZone(Zone(settings), clock) for settings in zones]
         self._lists = lists
 
-    def wanted(self) -> tuple[str, ...]:
+    def list_subjects(self) -> tuple[str, ...]:
         """What workers have to collect from a message, sorted; nothing if there is no zone."""
-        return tuple(sorted({each for watched in self._zones for each in watched.zone.wanted()}))
+        return tuple(sorted({each for watched in self._zones for each in watched.zone.list_subjects()}))
 
     def counters(self) -> tuple[ZoneCounters, ...]:
         """Counts of each zone since the start, for metrics."""
@@ -151,7 +147,7 @@ class ReputationZones:
     async def inquire(self, tenant: str | None, question: AskReputation) -> tuple[Inquiry, ...]:
         """Return the questions to DNS that follow from an analysis's question."""
         values = await self._leave_out_allowed(tenant, question)
-        asked = [each for zone in self._zones if not zone.muted for each in zone.inquire(values)]
+        asked = [each for zone in self._zones if not zone.mute_reason for each in zone.inquire(values)]
         return tuple(asked[:MAX_INQUIRIES])
 
     def conclude(self, inquiries: Sequence[Inquiry], answers: Mapping[Dns, DnsAnswer]) -> Reputation:
@@ -160,7 +156,7 @@ class ReputationZones:
         for inquiry in inquiries:
             by_zone.setdefault(inquiry.zone, []).append(inquiry)
         listings = [listing for zone, asked in by_zone.items() for listing in zone.conclude(asked, answers)]
-        silent = tuple((zone.zone.name, reason) for zone in self._zones if (reason := zone.muted))
+        silent = tuple((zone.zone.name, reason) for zone in self._zones if (reason := zone.mute_reason))
         return Reputation(tuple(listings), silent)
 
     async def _leave_out_allowed(self, tenant: str | None, question: AskReputation) -> Sequence[ReputationValue]:
@@ -172,4 +168,4 @@ class ReputationZones:
         allowed = {hit.key for hit in answer.hits if hit.list in _ALLOWING}
         if not allowed:
             return question.values
-        return [value for value in question.values if allowed.isdisjoint(subject_of_value(value).keys)]
+        return [value for value in question.values if allowed.isdisjoint(make_subject(value).keys)]

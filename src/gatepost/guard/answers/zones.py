@@ -57,20 +57,19 @@ class Zone:
         self._refusals = [parse_codes(each) for each in settings.refusals]
         self._masks = [(answer.mask, answer) for answer in settings.answers if answer.mask]
 
-    def wanted(self) -> tuple[str, ...]:
+    def list_subjects(self) -> tuple[str, ...]:
         """What workers have to collect for this zone: subjects, those of files with the digest."""
         return tuple(f"file:{self.settings.hash}" if each == "file" else each for each in self.settings.subjects)
 
-    def name_of(self, value: ReputationValue) -> str | None:
+    def build_name(self, value: ReputationValue) -> str | None:
         """Return the name to ask DNS for; None where the zone is not to be asked about this value."""
         if value.subject not in self.subjects:
             return None
-        label = {"ip": _address_label, "domain": self._domain_label, "hash": self._digest_label}[self.settings.asks](
-            value
-        )
+        build_label = {"ip": _address_label, "domain": self._domain_label, "hash": self._digest_label}
+        label = build_label[self.settings.asks](value)
         return f"{label}.{self._suffix}" if label else None
 
-    def test_names(self) -> tuple[str, str] | None:
+    def list_test_names(self) -> tuple[str, str] | None:
         """Return the names of an entry that every zone has and of one that none has (RFC 5782 section 5); None for
         zones of hashes, which have no such rule."""
         if self.settings.asks == "hash":
@@ -88,18 +87,11 @@ class Zone:
             code = _parse_code(record)
             if any(low <= code <= high for low, high in self._refusals):
                 raise ZoneFaultError(f"it refuses to answer ({record})")
-            for means in self._meanings(code):
-                found.setdefault(means.means, ZoneReading(record, means.means, means.strength, means.text))
+            matching = [answer for low, high, answer in self._codes if low <= code <= high]
+            matching += [answer for mask, answer in self._masks if code & mask]
+            for answer in matching:
+                found.setdefault(answer.means, ZoneReading(record, answer.means, answer.strength, answer.text))
         return tuple(found.values())
-
-    def _meanings(self, code: int) -> Iterable[ZoneReading]:
-        shown = str(ipaddress.IPv4Address(code))
-        for low, high, answer in self._codes:
-            if low <= code <= high:
-                yield ZoneReading(shown, answer.means, answer.strength, answer.text)
-        for mask, answer in self._masks:
-            if code & mask:
-                yield ZoneReading(shown, answer.means, answer.strength, answer.text)
 
     def _domain_label(self, value: ReputationValue) -> str | None:
         name = normal_domain(value.value)

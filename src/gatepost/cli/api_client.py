@@ -1,4 +1,4 @@
-"""The List API that a command calls, and the API key; what is not given is taken from the data folder."""
+"""The API that a command calls, with an API key or a token; what is not given is taken from the data folder."""
 
 import os
 from pathlib import Path
@@ -24,6 +24,10 @@ KeyFileOption = Annotated[
     Path | None,
     typer.Option("--key-file", metavar="FILE", help=f"File with the API key; by default the key is in {VARIABLE}."),
 ]
+TokenOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="File with the API token; that of the data folder by default."),
+]
 CaOption = Annotated[
     Path | None,
     typer.Option(
@@ -34,7 +38,7 @@ NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Do not verify
 
 
 class ListService(msgspec.Struct, frozen=True):
-    """The connection options of a command."""
+    """The connection options of a command for the List API."""
 
     url: str | None
     key_file: Path | None
@@ -44,16 +48,40 @@ class ListService(msgspec.Struct, frozen=True):
     data: Path | None
 
     def connect(self) -> "Client":
-        """Return a client for the List API with the API key."""
-        from gatepost.client import Client
+        """Return a client with the API key."""
+        return _open_client(self, api_key=_read_key(self.key_file))
 
-        key = _read_key(self.key_file)
-        own = data_folder(self.data).certificate
-        ca = self.cacert or (own if own.exists() else None)
+
+class MessageService(msgspec.Struct, frozen=True):
+    """The connection options of a command for the Email Scanning API."""
+
+    url: str | None
+    token_file: Path | None
+    cacert: Path | None
+    no_verify: bool
+    config: Path | None
+    data: Path | None
+
+    def connect(self) -> "Client":
+        """Return a client with the token."""
+        file = self.token_file or data_folder(self.data).token
         try:
-            return Client(self.url or find_url(self.config, self.data), api_key=key, ca=ca, verify=not self.no_verify)
-        except OSError:
-            raise StartError(f"{ca} has no certificate that could be read.") from None
+            token = file.read_text("ascii").strip()
+        except (OSError, ValueError):
+            raise StartError(f"There is no API token in {file}; name a file that has one with --token-file.") from None
+        return _open_client(self, token=token)
+
+
+def _open_client(service: ListService | MessageService, *, token: str = "", api_key: str = "") -> "Client":
+    from gatepost.client import Client
+
+    own = data_folder(service.data).certificate
+    ca = service.cacert or (own if own.exists() else None)
+    url = service.url or find_url(service.config, service.data)
+    try:
+        return Client(url, token, api_key=api_key, ca=ca, verify=not service.no_verify)
+    except OSError:
+        raise StartError(f"{ca} has no certificate that could be read.") from None
 
 
 def find_url(config: Path | None, data: Path | None) -> str:
