@@ -25,6 +25,9 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from gatepost.service.certificates import sign_certificate
+from gatepost.workers import supervisor
+from gatepost.workers.loader_client import LoaderClient
+from tests.lasting_loader import LastingLoader, end_loaders
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -104,6 +107,21 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("SSL_CERT_FILE", str(folder / "one.pem"))
         patch.setenv("SSL_CERT_DIR", str(folder / "none"))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lasting_loaders() -> Iterator[None]:
+    """Pools of this process fork their workers from loaders that are started once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervisor, "LoaderClient", LastingLoader)
+        yield
+    end_loaders()
+
+
+@pytest.fixture
+def own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of this test start a loader each, as the service does, and end it."""
+    monkeypatch.setattr(supervisor, "LoaderClient", LoaderClient)
 
 
 @pytest.fixture(autouse=True)

@@ -414,6 +414,7 @@ def own() -> Callable[[], list[psutil.Process]]:
     return lambda: [each for each in family() if each not in others]
 
 
+@pytest.mark.usefixtures("own_loader")
 def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> None:
     async def main() -> Any:
         async with running() as pool:
@@ -428,6 +429,7 @@ def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> N
     assert survivors == set()
 
 
+@pytest.mark.usefixtures("own_loader")
 def test_stopping_leaves_no_process_and_no_question(
     monkeypatch: pytest.MonkeyPatch, own: Callable[[], list[psutil.Process]]
 ) -> None:
