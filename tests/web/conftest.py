@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,13 @@ from gatepost.store.audit import CLI
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
+from gatepost.web import credentials
 from gatepost.web.context import FeedLine, Installation
 from gatepost.web.registry import build_site
 
 PASSWORD = "four quiet words here"
-_HASHED = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash(PASSWORD)
+_QUICK = {"time_cost": 1, "memory_cost": 64}
+_HASHED = PasswordHasher(**_QUICK, parallelism=1).hash(PASSWORD)
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 
 
@@ -263,6 +266,15 @@ class Site:
         if (role, tenant) not in self._visitors:
             self._visitors[role, tenant] = Visitor(self, self.new_user(role, tenant))
         return self._visitors[role, tenant]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_hashes() -> Iterator[None]:
+    """Hashes of passwords that cost next to nothing: people sign in hundreds of times here. What a hash costs in
+    service is asserted by `test_new_hashes_cost_what_the_standard_says`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(credentials, "PasswordHasher", partial(PasswordHasher, **_QUICK))
+        yield
 
 
 @pytest.fixture(scope="session")
