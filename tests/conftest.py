@@ -22,12 +22,12 @@ import pytest
 import structlog
 from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
+from tests.lasting_loader import LastingLoader, end_loaders
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from gatepost.service.certificates import sign_certificate
 from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
-from tests.lasting_loader import LastingLoader, end_loaders
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -106,6 +106,8 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(folder / "one.pem"))
         patch.setenv("SSL_CERT_DIR", str(folder / "none"))
+        # A client that is told to ignore the environment reads these, once for each client.
+        patch.setattr("certifi.where", lambda: str(folder / "one.pem"))
         yield
 
 

@@ -30,7 +30,7 @@ LONG = 16_384
 # A linear pattern takes less than this for a text of that length; where one takes longer, growth is looked at.
 SECONDS = 0.05
 GROWTH = 8.0
-LIMIT = 1.0
+LIMIT = 0.3
 BOUNDED_SECONDS = 0.05
 MAX_PUMPS = 24
 # Patterns that only ever see short text, by the number of characters that their callers let through.

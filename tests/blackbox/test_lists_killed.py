@@ -23,7 +23,7 @@ from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter, AuditPage
 
-CALLS = 1_000
+CALLS = 400
 CLIENTS = 6
 PER_CALL = 7
 
@@ -142,7 +142,7 @@ def test_a_killed_service_loses_nothing_that_it_acknowledged(abby: Abby, storage
     for most in (CALLS // 2, CALLS):
         while tally.acknowledged < most:
             assert abby.process.poll() is None
-            time.sleep(0.001)
+            time.sleep(0.005)
         abby.kill()
         if most < CALLS:
             abby.start()

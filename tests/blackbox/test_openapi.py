@@ -27,7 +27,7 @@ ON_RECORD = "^/v1/(messages|heldMessages)/"
 
 @schema.exclude(path_regex=ON_RECORD).parametrize()
 @settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -48,7 +48,7 @@ def test_it_does_what_it_says(case: Any, patient: Any) -> None:
 
 @schema.include(path_regex=ON_RECORD).parametrize()
 @settings(
-    max_examples=15,
+    max_examples=6,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -69,7 +69,7 @@ lists_schema = schemathesis.openapi.from_dict(document(LISTS_API))
 
 @lists_schema.parametrize()
 @settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

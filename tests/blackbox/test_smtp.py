@@ -127,8 +127,8 @@ def swaks_features() -> str:
 
 
 def test_nothing_is_lost_when_guard_is_killed_and_the_next_hop_fails(tmp_path: Path) -> None:
-    result = trial(messages=200, connections=20, kills=4, folder=tmp_path)
-    assert result.account.kills == 4
+    result = trial(messages=120, connections=20, kills=2, folder=tmp_path)
+    assert result.account.kills == 2
     assert not result.lost
     assert not result.unexplained
     assert len(result.account.accepted | result.account.refused) == 200

@@ -5,6 +5,8 @@ waits for, a request to another host, or anything that the content-security poli
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,14 +110,24 @@ def chromium_program() -> str:
     return path
 
 
-@pytest.fixture(scope="module")
-def chromium(chromium_program: str) -> Iterator[Chromium]:
-    """One Chromium for each file of tests: while it is there, no test can have an event loop of its own."""
-    with sync_playwright() as playwright:
-        # Chromium's own sandbox needs rights that a container or root often does not have; only our pages are opened.
-        browser = playwright.chromium.launch(executable_path=chromium_program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+_running = ExitStack()
+
+
+@pytest.fixture(scope="session")
+def chromium(chromium_program: str) -> Chromium:
+    """One Chromium for all files of this folder, which are one after the other (`FIRST` in `tests/conftest.py`)."""
+    playwright = _running.enter_context(sync_playwright())
+    # Chromium's own sandbox needs rights that a container or root often does not have; only our pages are opened.
+    browser = playwright.chromium.launch(executable_path=chromium_program, args=["--no-sandbox", "--disable-gpu"])
+    _running.callback(browser.close)
+    return browser
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End Chromium with the last test of this folder: while it is there, no test can have an event loop of its own."""
+    if nextitem is None or nextitem.path.parent != Path(__file__).parent:
+        _running.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,12 @@
 import asyncio
 import json
 import stat
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_line import run_command
 
 from gatepost.cli import privacy_steps
 from gatepost.cli.privacy_steps import Choices, PersonalData
@@ -63,10 +62,9 @@ def data(tmp_path: Path) -> Path:
 
 
 def run(data: Path, *words: object, code: int = 0) -> str:
-    command = [sys.executable, "-m", "gatepost", "privacy", *map(str, words), "--data", str(data)]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert ended.returncode == code, ended.stderr
-    return ended.stdout if code == 0 else ended.stderr
+    ended, out, err = run_command("privacy", *words, "--data", data)
+    assert ended == code, err
+    return out if code == 0 else err
 
 
 def test_export_and_erase(data: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.command_line import run_command
 from tests.feeds.running import keys
 
 from gatepost.metrics import exposition
@@ -74,27 +75,32 @@ def test_of_two_processes_one_runs_the_feed(folder: Path, served: Served, storag
 
 
 @pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
-def test_the_commands(folder: Path, served: Served) -> None:
+def test_the_commands(folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.say("/list", "a.example\n")
-    code, printed, _ = finish(start(folder, "run", "hand"), b"x,ann@evil.example\ny,\n")
+    monkeypatch.setenv("GATEPOST_CONFIG", str(folder))
+
+    def run(*words: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        return run_command("feeds", *words, "--data", folder, stdin=stdin)
+
+    code, printed, _ = run("run", "hand", stdin=b"x,ann@evil.example\ny,\n")
     assert code == 0
     assert "added" in printed
     assert "Skipped ''" in printed
-    code, printed, _ = finish(start(folder, "list"))
+    code, printed, _ = run("list")
     assert "by hand" in printed
     assert "never run" in printed
-    code, printed, _ = finish(start(folder, "show", "hand", "--json"))
+    code, printed, _ = run("show", "hand", "--json")
     shown = json.loads(printed)
     assert (shown["result"], shown["counts"]["added"], shown["source"]) == ("changed", 1, "standard input")
-    code, _, fault = finish(start(folder, "run", "absent"))
+    code, _, fault = run("run", "absent")
     assert code == 1
     assert "it has test, hand" in fault
-    code, printed, _ = finish(start(folder, "clear", "hand"))
+    code, printed, _ = run("clear", "hand")
     assert "1 entries of hand deleted" in printed
-    code, _, fault = finish(start(folder, "clear", "test"))
+    code, _, fault = run("clear", "test")
     assert "No feed named test" in fault
     served.say("/list", "", 500)
-    code, printed, _ = finish(start(folder, "run", "test"))
+    code, printed, _ = run("run", "test")
     assert code == 2
     assert "answered 500" in printed
 

@@ -28,7 +28,7 @@ from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store import open_store
 from gatepost.store.tenants import Tenant
 
-FRONTS, MAXIMUM = 3, 6
+FRONTS, MAXIMUM = 2, 6
 TOKEN = "5f" * 32
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 MAIL = EXAMPLE.encode()
@@ -139,7 +139,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def open_connections(node: Node, pid: int) -> int:
 
 
 def test_a_parent_with_a_writer_and_fronts(node: Node) -> None:
-    assert sorted(node.children()) == ["gatepost-front0", "gatepost-front1", "gatepost-front2", "gatepost-writer"]
+    assert sorted(node.children()) == ["gatepost-front0", "gatepost-front1", "gatepost-writer"]
     assert len(list(Path(f"/proc/{node.process.pid}/task").iterdir())) == 1, "a parent with threads could not fork"
     assert (node.data / "guard.lock").read_text() == str(node.process.pid)
     assert node.output.read_text().count("Gatepost listens on") == 1
@@ -192,6 +192,7 @@ def test_the_maximum_holds_over_all_processes(node: Node) -> None:
         scans = [pool.submit(node.scan, slow(300)) for _ in range(3 * MAXIMUM)]
         while not all(scan.done() for scan in scans):
             seen.add(node.in_processing())
+            time.sleep(0.02)
         assert [scan.result().status_code for scan in scans] == [200] * len(scans)
     assert max(seen) == MAXIMUM, "reached, and never exceeded"
     wait_for(lambda: node.figures()["gatepost_admitted_total"] == before + len(scans))
@@ -317,7 +318,7 @@ def test_no_mail_is_lost_when_processes_are_killed(node: Node, lasting_next_hop:
     senders = [threading.Thread(target=send) for _ in range(6)]
     for sender in senders:
         sender.start()
-    for victim in ("gatepost-front2", "gatepost-writer"):
+    for victim in ("gatepost-front1", "gatepost-writer"):
         target = len(accepted) + 5
         wait_for(lambda target=target: len(accepted) >= target)  # type: ignore[misc]
         os.kill(node.children()[victim], signal.SIGKILL)

@@ -3,8 +3,6 @@
 The examples of docs/policy.md are run as printed against the same service.
 """
 
-import contextlib
-import io
 import re
 import shlex
 import signal
@@ -17,8 +15,8 @@ from typing import NamedTuple
 import pytest
 from bench.ports import free_ports
 from bench.processes import await_output
+from tests.command_line import run_command
 
-from gatepost.cli import main
 from gatepost.client import Client
 from gatepost.client.exchange import Retries
 from gatepost.service.data_folder import DataFolder
@@ -73,16 +71,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def gatepost(*arguments: object, status: int = 0) -> str:
     """The command line, in this process: what it printed."""
-    out, err = io.StringIO(), io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)  # logs are bytes
-    code: object = 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-    assert code == status, out.getvalue() + err.buffer.getvalue().decode()
-    return out.getvalue()
+    code, out, err = run_command(*arguments)
+    assert code == status, out + err
+    return out
 
 
 def client(running: Running) -> Client:

@@ -49,8 +49,8 @@ from gatepost.web.context import FeedLine, Installation
 from gatepost.web.registry import build_site
 
 PASSWORD = "four quiet words here"
-_QUICK = {"time_cost": 1, "memory_cost": 64}
-_HASHED = PasswordHasher(**_QUICK, parallelism=1).hash(PASSWORD)
+_quick_hasher = partial(PasswordHasher, time_cost=1, memory_cost=64)
+_HASHED = _quick_hasher(parallelism=1).hash(PASSWORD)
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 
 
@@ -273,7 +273,7 @@ def quick_hashes() -> Iterator[None]:
     """Hashes of passwords that cost next to nothing: people sign in hundreds of times here. What a hash costs in
     service is asserted by `test_new_hashes_cost_what_the_standard_says`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(credentials, "PasswordHasher", partial(PasswordHasher, **_QUICK))
+        patch.setattr(credentials, "PasswordHasher", _quick_hasher)
         yield
 
 

@@ -45,5 +45,5 @@ def test_the_event_loop_loads_no_parser(name: str) -> None:
     assert not {module for module in loaded(name) if parses(module)}
 
 
-def test_the_loader_loads_the_analysis() -> None:
-    assert "gatepost.analysis" in loaded("gatepost.workers.loader")
+def test_what_the_loader_warms_up_is_the_analysis() -> None:
+    assert "gatepost.analysis" in loaded("gatepost.workers.warmup")

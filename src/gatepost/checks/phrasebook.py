@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import ahocorasick_rs
@@ -115,12 +115,6 @@ class Phrasebook:
             phrase = Phrase(theme, len(blank), backwards, forwards, open_end, left, "" if open_end else right)
             self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
 
-    def warm(self) -> None:
-        """Compile every pattern that is otherwise compiled when it is first needed."""
-        for phrase in chain.from_iterable(self._known.values()):
-            for pattern in filter(None, (phrase.before, phrase.after)):
-                _compile(pattern)
-
     def find(self, text: str) -> Iterator[Cue]:
         """Yield every phrase in a folded text, as often as it stands there."""
         reverse = ""
@@ -221,8 +215,12 @@ def _first_characters(slots: list[list[str]]) -> str:
 
 
 def _build_choice(alternatives: list[str]) -> str:
-    longest_first = sorted(alternatives, key=len, reverse=True)
-    return "(?:" + "|".join(re.escape(each).replace(r"\*", r"\w{0,20}") for each in longest_first) + ")"
+    return "(?:" + "|".join(map(_escape, sorted(alternatives, key=len, reverse=True))) + ")"
+
+
+@cache
+def _escape(alternative: str) -> str:
+    return re.escape(alternative).replace(r"\*", r"\w{0,20}")
 
 
 def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[list[str]]]:
@@ -244,6 +242,7 @@ def _estimate_frequency(alternatives: list[str]) -> float:
     return sum(_word_frequency(each.strip("* ")) for each in alternatives)
 
 
+@cache
 def _word_frequency(word: str) -> float:
     if not any(character.isalpha() for character in word):
         return 100.0
@@ -301,6 +300,7 @@ def _parse_group(text: str, place: int) -> tuple[list[str], int]:
             return list(found), place
 
 
+@cache
 def _fold_edges(text: str) -> str:
     """Fold as any text is, but keep the blanks at the edges, which matter here."""
     inner = fold(text)

@@ -57,11 +57,6 @@ WARES = _load("wares.toml")
 _BOOK = Phrasebook(LURES | WARES)
 
 
-def warm() -> None:
-    """Compile every phrase now, so that processes forked from this one do not each do it again."""
-    _BOOK.warm()
-
-
 def find_phrases(reading: Reading) -> Phrases:
     """Return the phrases of a message; they are searched for once."""
     return reading.once(_search)

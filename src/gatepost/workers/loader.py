@@ -3,6 +3,9 @@
 guard itself holds keys, sockets and the database; a child of its own would inherit all of that. So guard starts this
 program, which imports the analysis, runs it once on a specimen of everything and then forks a worker on request:
 9 ms instead of half a second. The loader reaps workers that die. Loader and workers end with guard, however it ends.
+
+The analysis is imported inside functions, after the garbage collector was switched off: nothing of it is ever freed,
+and to look through it again and again while it grows takes a sixth of the start.
 """
 
 import gc
@@ -14,24 +17,24 @@ import socket
 import sys
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.files.yara import YaraRules, YaraRulesError, compile_rules
-from gatepost.stages import INDISPENSABLE, STAGES
-from gatepost.textmodel.deployed import DeployedModels, ModelBlend, load_models, load_shipped_models
-from gatepost.textmodel.model import ModelError, load_model
 from gatepost.workers.protocol import Loaded, Spawn, WorkerStarted
 from gatepost.workers.sandbox import die_with_parent, ignore_signals
 from gatepost.workers.status_page import StageNames, StatusPage
-from gatepost.workers.warmup import warm_up
-from gatepost.workers.worker import WorkerData, run_worker
+
+if TYPE_CHECKING:
+    from gatepost.files.yara import YaraRules
+    from gatepost.textmodel.deployed import DeployedModels
+    from gatepost.workers.worker import WorkerData
 
 
 class Loader:
     """Forks workers and reaps them, until guard closes the control socket."""
 
-    def __init__(self, control: socket.socket, data: WorkerData, stages: StageNames) -> None:
+    def __init__(self, control: socket.socket, data: "WorkerData", stages: StageNames) -> None:
         self._control = control
         self._data = data
         self._stages = stages
@@ -79,6 +82,8 @@ class Loader:
         return True
 
     def _spawn(self, order: Spawn, sock: int, page: int) -> None:
+        from gatepost.workers.worker import run_worker
+
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -103,12 +108,10 @@ def main() -> None:
     rules, models, faults = sys.argv[3:6]
     ignore_signals()
     die_with_parent(guard, signal.SIGKILL)
-    warm_up()
-    data = WorkerData(_load_rules(rules), _load_models(models))
-    stages = StageNames(STAGES, INDISPENSABLE)
+    gc.disable()
+    data, stages = _load_all(rules, models)
     if faults:
         data, stages = _load_faults(faults, data, stages)
-    gc.disable()
     gc.collect()
     gc.freeze()
     try:
@@ -118,16 +121,31 @@ def main() -> None:
     os._exit(0)  # native libraries complain on standard error when the interpreter takes them apart
 
 
-def _load_rules(folder: str) -> YaraRules | None:
+def _load_all(rules: str, models: str) -> "tuple[WorkerData, StageNames]":
+    """Import and warm up everything that a worker needs."""
+    from gatepost.stages import INDISPENSABLE, STAGES
+    from gatepost.workers.warmup import warm_up
+    from gatepost.workers.worker import WorkerData
+
+    warm_up()
+    return WorkerData(_load_rules(rules), _load_models(models)), StageNames(STAGES, INDISPENSABLE)
+
+
+def _load_rules(folder: str) -> "YaraRules | None":
     """The operator's rules, compiled before any worker is sealed."""
+    from gatepost.files.yara import YaraRulesError, compile_rules
+
     try:
         return compile_rules(Path(folder)) if folder else None
     except YaraRulesError as fault:  # they were in order when the configuration was read
         sys.exit(f"gatepost: yara.folder {fault}")
 
 
-def _load_models(folder: str) -> DeployedModels:
+def _load_models(folder: str) -> "DeployedModels":
     """The shipped text model, and the operator's own where there are any; of a file, that model alone."""
+    from gatepost.textmodel.deployed import DeployedModels, ModelBlend, load_models, load_shipped_models
+    from gatepost.textmodel.model import ModelError, load_model
+
     try:
         if folder and Path(folder).is_file():
             return DeployedModels(ModelBlend((load_model(Path(folder)),)))
@@ -136,7 +154,7 @@ def _load_models(folder: str) -> DeployedModels:
         sys.exit(f"gatepost: the text models in {folder}: {fault}")
 
 
-def _load_faults(path: str, data: WorkerData, stages: StageNames) -> tuple[WorkerData, StageNames]:
+def _load_faults(path: str, data: "WorkerData", stages: StageNames) -> "tuple[WorkerData, StageNames]":
     """A test's own Python file: its `inject(raw, context)` changes the context of an analysis, and its `STAGES` are the
     stages that it adds."""
     spec = importlib.util.spec_from_file_location("fault_injection", path)

@@ -28,7 +28,6 @@ from PIL import Image
 
 from gatepost import names
 from gatepost.analysis import analyse
-from gatepost.checks import phrases
 from gatepost.mail import text
 from gatepost.mail.encodings import charset
 from gatepost.mail.message import Envelope
@@ -111,7 +110,6 @@ def warm_up() -> None:
     names.preload_suffixes()
     text.preload_texts()
     charset.preload_codecs()
-    phrases.warm()
     conditions.evaluate("authenticated", conditions.make_variables())
     for raw in specimens():
         report_on(raw)
