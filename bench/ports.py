@@ -6,12 +6,20 @@ process on this machine that asks this module: the name of an abstract socket st
 it with the process. So tests that run in parallel never get the same one.
 """
 
+import atexit
 import random
 import socket
 from contextlib import ExitStack
 
 CHOICE = range(15_000, 32_000)
 _claims: list[socket.socket] = []
+
+
+@atexit.register
+def _release_claims() -> None:
+    """Close the claims with the process: a socket that is left open is a warning."""
+    for claim in _claims:
+        claim.close()
 
 
 def free_ports(count: int) -> list[int]:
