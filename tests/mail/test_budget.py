@@ -25,15 +25,14 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
     "depth 10,000 of messages": (lambda: HEAD + b"Content-Type: message/rfc822\r\n\r\n" * 10_000, "limit:depth"),
     "a header of 50 MiB": (lambda: HEAD + b"X: " + b"a" * (50 << 20) + b"\r\n\r\nx", "limit:header-size"),
     "100,000 fields": (lambda: HEAD + b"X: y\r\n" * 100_000 + b"\r\nx", "limit:header-fields"),
-    "1M recipients": (lambda: b"To: " + b"u@example.org, " * 1_000_000 + b"\r\n\r\nx", "limit:addresses"),
     "60,000 recipients": (lambda: b"To: " + b"u@example.org, " * 60_000 + b"\r\n\r\nx", "limit:addresses"),
     "an encoded word of 5 MB": (
         lambda: b"Subject: =?utf-8?b?" + b"QUJD" * 1_250_000 + b"?=\r\n\r\nx",
         "limit:header-size",
     ),
     "50,000 encoded words": (lambda: b"Subject: " + b"=?utf-8?q?a?= " * 50_000 + b"\r\n\r\nx", "limit:encoded-words"),
-    "1M lines of dashes": (lambda: MIXED + b"--\r\n" * 1_000_000, "limit:boundaries"),
-    "1M prefixes of the boundary": (lambda: MIXED + b"--bx\r\n" * 1_000_000, "limit:boundaries"),
+    "300,000 lines of dashes": (lambda: MIXED + b"--\r\n" * 300_000, "limit:boundaries"),
+    "300,000 prefixes of the boundary": (lambda: MIXED + b"--bx\r\n" * 300_000, "limit:boundaries"),
     "base64 too large to read in every way": (
         lambda: HEAD + b"Content-Transfer-Encoding: base64\r\n\r\n" + b"QQ==" * 1_000_000,
         "limit:alternatives",
