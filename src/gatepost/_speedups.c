@@ -190,9 +190,10 @@ static int32_t find_word(const RowTable *table, const char *word, size_t size)
         const WordSlot *slot = &table->slots[at];
         if (slot->row < 0)
             return -1;
+        if (slot->hash != hash)
+            continue;
         uint32_t start = table->offsets[slot->row];
-        if (slot->hash == hash && table->offsets[slot->row + 1] - start == size
-            && !memcmp(table->letters + start, word, size))
+        if (table->offsets[slot->row + 1] - start == size && !memcmp(table->letters + start, word, size))
             return slot->row;
     }
 }
@@ -395,9 +396,37 @@ static void sum_weights(const RowTable *table, const RowSet *set, double sums[3]
     }
 }
 
+/* Fetch what the words will be looked for in: the tables are larger than the caches near a core, and one look-up would
+   wait after another. `slots` is room for a number of each word. */
+static void fetch_slots(const RowTable *table, PyObject *words, size_t count, int32_t *slots)
+{
+    for (size_t i = 0; i < count; i++) {
+        PyObject *word = PyList_GET_ITEM(words, (Py_ssize_t)i);
+        slots[i] = 0;
+        if (!PyUnicode_Check(word) || !PyUnicode_IS_COMPACT_ASCII(word))
+            continue;
+        uint32_t hash = hash_bytes((const char *)PyUnicode_1BYTE_DATA(word), (size_t)PyUnicode_GET_LENGTH(word));
+        slots[i] = (int32_t)(hash & table->mask);
+        __builtin_prefetch(&table->slots[slots[i]]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        int32_t row = table->slots[slots[i]].row;
+        if (row >= 0)
+            __builtin_prefetch(&table->offsets[row]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        int32_t row = table->slots[slots[i]].row;
+        if (row < 0)
+            continue;
+        __builtin_prefetch(table->letters + table->offsets[row]);
+        __builtin_prefetch((const float *)table->weights.buf + (size_t)row * 3);
+    }
+}
+
 /* `normalise` is Python code that could change the list, so its size is looked at again for every word. */
 static int fill_rows(const RowTable *table, PyObject *words, size_t count, PyObject *normalise, int32_t *rows)
 {
+    fetch_slots(table, words, count, rows);
     for (size_t i = 0; i < count; i++) {
         rows[i] = -1;
         if ((Py_ssize_t)i >= PyList_GET_SIZE(words))
@@ -490,6 +519,8 @@ static PyObject *RowTable_find(RowTable *self, PyObject *args)
         || fill_rows(self, marks, noted, NULL, work.marks) < 0)
         goto end;
     int64_t base = (int64_t)self->words + 1;
+    for (size_t i = 0; i + 1 < length; i++)
+        __builtin_prefetch(&self->pairs[hash_key(work.rows[i] * base + work.rows[i + 1]) & self->pair_mask]);
     for (size_t i = 0; i + 1 < length; i++) {
         int32_t first = work.rows[i], second = work.rows[i + 1];
         work.pairs[i] = first < 0 || second < 0 ? -1 : find_pair(self, first * base + second);
@@ -829,20 +860,61 @@ static int is_seen(const PhraseIndex *self, int is_long, uint32_t hash)
     return self->seen[is_long][hash >> 6] >> (hash & 63) & 1;
 }
 
-/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost two hashes. */
+#define BATCH 32
+
+/* A place that begins like a phrase. */
+typedef struct {
+    size_t at;
+    uint32_t hash;
+    int is_long;
+} Candidate;
+
+/* Look at several places at once: what they are compared with is fetched for all of them before the first. */
+static int look_at_all(const PhraseIndex *self, const unsigned char *text, size_t length, const Candidate *places,
+                       int count, FoundList *found)
+{
+    for (int i = 0; i < count; i++) {
+        int32_t head = self->heads[places[i].is_long][places[i].hash & self->mask];
+        if (head >= 0)
+            __builtin_prefetch(&self->entries[head]);
+    }
+    for (int i = 0; i < count; i++) {
+        int32_t head = self->heads[places[i].is_long][places[i].hash & self->mask];
+        if (head >= 0)
+            __builtin_prefetch(self->letters + self->entries[head].word);
+    }
+    for (int i = 0; i < count; i++)
+        if (look_at(self, text, length, places[i].at, places[i].is_long, places[i].hash, found) < 0)
+            return -1;
+    return 0;
+}
+
+/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost two hashes, and
+   no branch that a processor would guess wrong. */
 static int search_text(const PhraseIndex *self, const unsigned char *text, size_t length, FoundList *found)
 {
-    for (size_t at = 0; at + 3 <= length; at++) {
-        uint32_t hash = hash_prefix(prefix_of(text + at, 3));
-        if (is_seen(self, 0, hash) && look_at(self, text, length, at, 0, hash, found) < 0)
-            return -1;
-        if (at + 4 > length)
+    Candidate places[BATCH + 2];
+    int count = 0;
+    for (size_t at = 0; at + 3 < length; at++) {
+        uint32_t prefix = prefix_of(text + at, 4);
+        uint32_t hash = hash_prefix(prefix & 0xFFFFFF);
+        places[count] = (Candidate){at, hash, 0};
+        count += is_seen(self, 0, hash);
+        hash = hash_prefix(prefix);
+        places[count] = (Candidate){at, hash, 1};
+        count += is_seen(self, 1, hash);
+        if (count < BATCH)
             continue;
-        hash = hash_prefix(prefix_of(text + at, 4));
-        if (is_seen(self, 1, hash) && look_at(self, text, length, at, 1, hash, found) < 0)
+        if (look_at_all(self, text, length, places, count, found) < 0)
             return -1;
+        count = 0;
     }
-    return 0;
+    if (length >= 3) {
+        uint32_t hash = hash_prefix(prefix_of(text + length - 3, 3));
+        places[count] = (Candidate){length - 3, hash, 0};
+        count += is_seen(self, 0, hash);
+    }
+    return look_at_all(self, text, length, places, count, found);
 }
 
 static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
@@ -1775,6 +1847,73 @@ static PyObject *find_segments(PyObject *self, PyObject *args)
     return found;
 }
 
+/* ---------------------------------------------------------------- words that may hold links */
+
+#define LONGEST_ENDING 8
+
+/* Whether a dot in ASCII text is one that links have: after `www`, or before one of the endings. -1 for an error. */
+static int is_link_dot(const unsigned char *text, size_t length, size_t at, PyObject *endings)
+{
+    size_t back = at, size = 0;
+    while (back > 0 && at - back < 2 && text[back - 1] >= '0' && text[back - 1] <= '9')
+        back--;
+    for (size_t i = back; i <= at; i++)
+        if (i > 0 && (text[i - 1] | 32) == 'w')
+            return 1;
+    char ending[LONGEST_ENDING];
+    while (at + 1 + size < length && (is_word_character(text[at + 1 + size]) || text[at + 1 + size] == '_')) {
+        if (size == LONGEST_ENDING)
+            return 0;
+        unsigned char c = text[at + 1 + size];
+        ending[size++] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    }
+    if (!size || (at + 1 + size < length && (text[at + 1 + size] == '@' || text[at + 1 + size] == '-')))
+        return 0;
+    PyObject *word = PyUnicode_DecodeASCII(ending, (Py_ssize_t)size, NULL);
+    int result = word ? PySet_Contains(endings, word) : -1;
+    Py_XDECREF(word);
+    return result;
+}
+
+static int is_link_colon(const unsigned char *text, size_t length, size_t at)
+{
+    if (at > 0 && (text[at - 1] | 32) == 'o')
+        return 1;
+    return at + 1 < length && (text[at + 1] == '/' || text[at + 1] == '\\' || text[at + 1] == ']');
+}
+
+static PyObject *link_words(PyObject *self, PyObject *args)
+{
+    PyObject *source, *endings;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "UO!", &source, &PyFrozenSet_Type, &endings))
+        return NULL;
+    if (!PyUnicode_IS_ASCII(source)) {
+        PyErr_SetString(PyExc_ValueError, "the text must be ASCII");
+        return NULL;
+    }
+    const unsigned char *text = PyUnicode_1BYTE_DATA(source);
+    size_t length = (size_t)PyUnicode_GET_LENGTH(source), first = 0;
+    PyObject *found = PyList_New(0);
+    for (size_t at = 0; found && at < length; at++) {
+        if (text[at] == ' ')
+            first = at + 1;
+        if (text[at] != '.' && text[at] != ':')
+            continue;
+        int is_link = text[at] == '.' ? is_link_dot(text, length, at, endings) : is_link_colon(text, length, at);
+        if (!is_link)
+            continue;
+        const unsigned char *blank = memchr(text + at, ' ', length - at);
+        at = blank ? (size_t)(blank - text) : length;
+        PyObject *word = is_link < 0 ? NULL : Py_BuildValue("(nn)", (Py_ssize_t)first, (Py_ssize_t)at);
+        if (!word || PyList_Append(found, word) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(word);
+        first = at + 1;
+    }
+    return found;
+}
+
 /* ---------------------------------------------------------------- the module */
 
 static PyMethodDef row_table_methods[] = {
@@ -1846,6 +1985,7 @@ static PyMethodDef functions[] = {
      "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
     {"find_delimiter", find_delimiter, METH_VARARGS,
      "find_delimiter(source, at, opened, closed, prefixes, most): the place, how many were taken, and if it is one."},
+    {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,
      "find_segments(source, limit, most): start and end of lines of dashes before a content field."},
     {NULL, NULL, 0, NULL},
