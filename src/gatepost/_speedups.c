@@ -628,7 +628,8 @@ typedef struct {
     uint64_t left[2], right[2];
     int32_t next;
     uint32_t word, size;
-    uint8_t skip, has_left, has_right, has_before, has_after, is_open;
+    int32_t before, after; /* where the rest of it begins in `rests`, on either side; -1 for none */
+    uint8_t skip, has_left, has_right, is_open;
 } PhraseEntry;
 
 typedef struct {
@@ -636,6 +637,12 @@ typedef struct {
     PhraseEntry *entries;
     int32_t count;
     char *letters;
+    /* For each rest of a phrase: how many slots it has, and whether it ends with a word; for each slot, how many
+       alternatives; for each of those, its place in `choices` and its size. */
+    int32_t *rests;
+    size_t rest_count, rest_room;
+    unsigned char *choices;
+    size_t choice_count, choice_room;
     uint64_t seen[2][1024];
     int32_t *heads[2];
     uint32_t mask;
@@ -663,6 +670,8 @@ static void PhraseIndex_dealloc(PhraseIndex *self)
 {
     PyMem_Free(self->entries);
     PyMem_Free(self->letters);
+    PyMem_Free(self->rests);
+    PyMem_Free(self->choices);
     PyMem_Free(self->heads[0]);
     PyMem_Free(self->heads[1]);
     PyTypeObject *type = Py_TYPE(self);
@@ -680,6 +689,75 @@ static int fill_mask(PyObject *characters, uint64_t mask[2])
             mask[c >> 6] |= (uint64_t)1 << (c & 63);
     }
     return length > 0;
+}
+
+static int add_number(PhraseIndex *self, size_t number)
+{
+    if (self->rest_count == self->rest_room) {
+        size_t more = self->rest_room ? self->rest_room * 2 : 1024;
+        int32_t *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(self->rests, more * sizeof *larger);
+        if (!larger) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->rests = larger;
+        self->rest_room = more;
+    }
+    self->rests[self->rest_count++] = (int32_t)number;
+    return 0;
+}
+
+/* Append the characters of an alternative, with one that stands for all that are not ASCII. */
+static int add_choice(PhraseIndex *self, PyObject *text)
+{
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "an alternative is a str");
+        return -1;
+    }
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
+    if (length > MAX_ITEMS || self->choice_count + length > self->choice_room) {
+        size_t more = (self->choice_room + length) * 2;
+        unsigned char *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(self->choices, more);
+        if (!larger) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->choices = larger;
+        self->choice_room = more;
+    }
+    if (add_number(self, self->choice_count) < 0 || add_number(self, length) < 0)
+        return -1;
+    for (size_t i = 0; i < length; i++) {
+        Py_UCS4 c = PyUnicode_READ_CHAR(text, (Py_ssize_t)i);
+        self->choices[self->choice_count++] = c < 128 ? (unsigned char)c : FOREIGN;
+    }
+    return 0;
+}
+
+/* Keep the rest of a phrase on one side: (whether it ends with a word, slot, slot, …), or nothing. */
+static int add_rest(PhraseIndex *self, PyObject *rest, int32_t *place)
+{
+    *place = -1;
+    Py_ssize_t slots = PyTuple_GET_SIZE(rest) - 1;
+    if (slots < 0)
+        return 0;
+    *place = (int32_t)self->rest_count;
+    if (add_number(self, (size_t)slots) < 0
+        || add_number(self, (size_t)(PyObject_IsTrue(PyTuple_GET_ITEM(rest, 0)) > 0)) < 0)
+        return -1;
+    for (Py_ssize_t i = 0; i < slots; i++) {
+        PyObject *slot = PyTuple_GET_ITEM(rest, i + 1);
+        if (!PyTuple_Check(slot)) {
+            PyErr_SetString(PyExc_TypeError, "a slot is a tuple of alternatives");
+            return -1;
+        }
+        if (add_number(self, (size_t)PyTuple_GET_SIZE(slot)) < 0)
+            return -1;
+        for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(slot); j++)
+            if (add_choice(self, PyTuple_GET_ITEM(slot, j)) < 0)
+                return -1;
+    }
+    return 0;
 }
 
 static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *named)
@@ -722,10 +800,11 @@ static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *n
     /* From the last to the first, so that the phrases of one word are chained in their order. */
     for (Py_ssize_t i = count - 1; i >= 0; i--) {
         PhraseEntry *entry = &self->entries[i];
-        PyObject *word, *left, *right;
-        int skip, has_before, has_after, is_open;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "UipppUU", &word, &skip, &has_before, &has_after, &is_open,
-                              &left, &right)) {
+        PyObject *word, *left, *right, *before, *after;
+        int skip, is_open;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "UiO!O!pUU", &word, &skip, &PyTuple_Type, &before,
+                              &PyTuple_Type, &after, &is_open, &left, &right)
+            || add_rest(self, before, &entry->before) < 0 || add_rest(self, after, &entry->after) < 0) {
             Py_DECREF(self);
             return NULL;
         }
@@ -740,8 +819,6 @@ static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *n
         entry->size = (uint32_t)length;
         end += (size_t)length;
         entry->skip = (uint8_t)(skip > 255 ? 255 : skip);
-        entry->has_before = (uint8_t)has_before;
-        entry->has_after = (uint8_t)has_after;
         entry->is_open = (uint8_t)is_open;
         entry->has_left = (uint8_t)fill_mask(left, entry->left);
         entry->has_right = (uint8_t)fill_mask(right, entry->right);
@@ -777,39 +854,132 @@ static int cuts_word(const unsigned char *text, size_t length, size_t at)
     return is_word_character(left) && is_word_character(right);
 }
 
-/* What is known of an entry at a place: 0 not there, 1 there (`end` is set), 2 the rest must be compared. */
-static int judge_place(const PhraseEntry *entry, const unsigned char *text, size_t length, size_t start, size_t *end)
+#define MOST_STEPS 20000
+#define LONGEST_ENDING_OF_WORD 20
+
+/* One side of a place, read away from it. `is_unsure` where a foreign character decides. */
+typedef struct {
+    const unsigned char *text;
+    size_t length, origin;
+    int is_backward, is_unsure, steps;
+} Side;
+
+/* The character so many steps away; -1 past the end of the text. */
+static int step_to(const Side *side, Py_ssize_t step)
+{
+    Py_ssize_t at = side->is_backward ? (Py_ssize_t)side->origin - 1 - step : (Py_ssize_t)side->origin + step;
+    return at < 0 || at >= (Py_ssize_t)side->length ? -1 : side->text[at];
+}
+
+/* What `\w` says: 1, 0, or 2 for a foreign character. */
+static int is_word_at(const Side *side, Py_ssize_t step)
+{
+    int c = step_to(side, step);
+    return c < 0 ? 0 : c == FOREIGN ? 2 : is_word_character((unsigned char)c) || c == '_';
+}
+
+static Py_ssize_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, Side *side,
+                              Py_ssize_t step);
+
+/* Match the rest of one alternative, then the slots after it; the step after the last one, -1 for none. */
+static Py_ssize_t match_choice(const PhraseIndex *self, const unsigned char *choice, int32_t size, const int32_t *slot,
+                               int32_t slots, int is_whole, Side *side, Py_ssize_t step)
+{
+    for (int32_t i = 0; i < size; i++) {
+        if (choice[i] == '*') {
+            Py_ssize_t most = 0;
+            while (most < LONGEST_ENDING_OF_WORD && is_word_at(side, step + most) == 1)
+                most++;
+            side->is_unsure |= most < LONGEST_ENDING_OF_WORD && is_word_at(side, step + most) == 2;
+            for (; most >= 0 && !side->is_unsure; most--) {
+                Py_ssize_t end = match_choice(self, choice + i + 1, size - i - 1, slot, slots, is_whole, side, step + most);
+                if (end >= 0)
+                    return end;
+            }
+            return -1;
+        }
+        if (step_to(side, step) != choice[i])
+            return -1;
+        side->is_unsure |= choice[i] == FOREIGN;
+        step++;
+    }
+    return side->is_unsure ? -1 : match_slots(self, slot, slots, is_whole, side, step);
+}
+
+/* Match slots one after another, as the regular expression of the phrase does: longer alternatives first. */
+static Py_ssize_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, Side *side,
+                              Py_ssize_t step)
+{
+    if (++side->steps > MOST_STEPS) {
+        side->is_unsure = 1;
+        return -1;
+    }
+    if (!slots) {
+        int inside = is_whole ? is_word_at(side, step - 1) : 0, outside = inside ? is_word_at(side, step) : 0;
+        side->is_unsure |= inside && outside && (inside == 2 || outside == 2);
+        return side->is_unsure || (inside && outside) ? -1 : step;
+    }
+    const int32_t *next = slot + 1 + 2 * slot[0];
+    for (int32_t i = 0; i < slot[0] && !side->is_unsure; i++) {
+        const int32_t *choice = slot + 1 + 2 * i;
+        Py_ssize_t end = match_choice(self, self->choices + choice[0], choice[1], next, slots - 1, is_whole, side, step);
+        if (end >= 0)
+            return end;
+    }
+    return -1;
+}
+
+/* Match the rest of a phrase on one side of a place: 0 not there, 1 there (`steps` is set), 2 Python must compare. */
+static int match_rest(const PhraseIndex *self, int32_t rest, Side side, size_t *steps)
+{
+    const int32_t *slots = self->rests + rest;
+    Py_ssize_t end = match_slots(self, slots + 2, slots[0], slots[1], &side, 0);
+    *steps = end < 0 ? 0 : (size_t)end;
+    return side.is_unsure ? 2 : end >= 0;
+}
+
+/* What is known of an entry at a place: 0 not there, 1 there (`start` and `end` are set), 2 the rest must be compared. */
+static int judge_place(const PhraseIndex *self, const PhraseEntry *entry, const unsigned char *text, size_t length,
+                       size_t *start, size_t *end)
 {
     if (entry->has_right && !may_be(text, length, *end, entry->right))
         return 0;
-    size_t first = start + entry->skip;
-    int is_sure = !entry->has_before && !entry->has_after;
-    if (entry->has_before) {
+    size_t first = *start, stop = *end, steps;
+    if (entry->before >= 0) {
         if (entry->has_left && (first == 0 || !may_be(text, length, first - 1, entry->left)))
             return 0;
+        int known = match_rest(self, entry->before, (Side){text, length, first, 1, 0, 0}, &steps);
+        if (known != 1)
+            return known;
+        first -= steps;
     } else {
         int cut = cuts_word(text, length, first);
-        if (cut == 1)
-            return 0;
-        is_sure = is_sure && cut == 0;
+        if (cut)
+            return cut == 1 ? 0 : 2;
     }
-    if (!is_sure)
-        return 2;
-    size_t stop = *end;
     if (entry->is_open) {
         while (stop < length && is_word_character(text[stop]))
             stop++;
         if (stop < length && text[stop] == FOREIGN)
             return 2;
     }
-    int cut = cuts_word(text, length, stop);
-    if (cut == 0)
-        *end = stop;
-    return cut == 0 ? 1 : cut == 1 ? 0 : 2;
+    if (entry->after >= 0) {
+        int known = match_rest(self, entry->after, (Side){text, length, stop, 0, 0, 0}, &steps);
+        if (known != 1)
+            return known;
+        stop += steps;
+    } else {
+        int cut = cuts_word(text, length, stop);
+        if (cut)
+            return cut == 1 ? 0 : 2;
+    }
+    *start = first;
+    *end = stop;
+    return 1;
 }
 
 typedef struct {
-    size_t end, start, stop;
+    size_t end, start, first, stop;
     int32_t entry;
     int is_sure;
 } Found;
@@ -838,8 +1008,8 @@ static int look_at(const PhraseIndex *self, const unsigned char *text, size_t le
         const PhraseEntry *entry = &self->entries[i];
         if (entry->size > length - at || memcmp(text + at, self->letters + entry->word, entry->size))
             continue;
-        size_t end = at + entry->size, stop = end;
-        int known = judge_place(entry, text, length, at, &stop);
+        size_t end = at + entry->size, first = at + entry->skip, stop = end;
+        int known = judge_place(self, entry, text, length, &first, &stop);
         if (!known)
             continue;
         if (found->count == found->room) {
@@ -850,7 +1020,7 @@ static int look_at(const PhraseIndex *self, const unsigned char *text, size_t le
             found->items = larger;
             found->room = more;
         }
-        found->items[found->count++] = (Found){end, at, stop, i, known == 1};
+        found->items[found->count++] = (Found){end, at, first, stop, i, known == 1};
     }
     return 0;
 }
@@ -953,9 +1123,8 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
     PyObject *result = PyList_New(count);
     for (Py_ssize_t i = 0; result && i < count; i++) {
         const Found *place = &found.items[i];
-        const PhraseEntry *entry = &self->entries[place->entry];
-        PyObject *each = Py_BuildValue("(innO)", place->entry, (Py_ssize_t)(place->start + entry->skip),
-                                       (Py_ssize_t)place->stop, place->is_sure ? Py_True : Py_False);
+        PyObject *each = Py_BuildValue("(innO)", place->entry, (Py_ssize_t)place->first, (Py_ssize_t)place->stop,
+                                       place->is_sure ? Py_True : Py_False);
         if (!each) {
             Py_CLEAR(result);
             break;
@@ -1847,6 +2016,45 @@ static PyObject *find_segments(PyObject *self, PyObject *args)
     return found;
 }
 
+/* ---------------------------------------------------------------- blanks of a text */
+
+#define BREAK 0x1E
+
+/* Runs of blanks as one; with breaks, runs that hold one as a line end. */
+static PyObject *squeeze(PyObject *self, PyObject *args)
+{
+    PyObject *text;
+    int with_breaks;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Up", &text, &with_breaks))
+        return NULL;
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text), size = 0;
+    void *kept = PyMem_Malloc((size_t)(length + 1) * (size_t)kind);
+    if (!kept)
+        return PyErr_NoMemory();
+    Py_UCS4 pending = 0;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        Py_UCS4 c = PyUnicode_READ(kind, data, i);
+        if (Py_UNICODE_ISSPACE(c)) {
+            if (size && pending != '\n')
+                pending = with_breaks && c == BREAK ? '\n' : ' ';
+            continue;
+        }
+        if (pending) {
+            PyUnicode_WRITE(kind, kept, size, pending);
+            size++;
+            pending = 0;
+        }
+        PyUnicode_WRITE(kind, kept, size, c);
+        size++;
+    }
+    PyObject *result = PyUnicode_FromKindAndData(kind, kept, size);
+    PyMem_Free(kept);
+    return result;
+}
+
 /* ---------------------------------------------------------------- words that may hold links */
 
 #define LONGEST_ENDING 8
@@ -1985,6 +2193,7 @@ static PyMethodDef functions[] = {
      "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
     {"find_delimiter", find_delimiter, METH_VARARGS,
      "find_delimiter(source, at, opened, closed, prefixes, most): the place, how many were taken, and if it is one."},
+    {"squeeze", squeeze, METH_VARARGS, "squeeze(text, with_breaks): the text with runs of blanks as one."},
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,
      "find_segments(source, limit, most): start and end of lines of dashes before a content field."},
