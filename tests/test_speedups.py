@@ -1,5 +1,6 @@
 """The native functions and their Python twins give the same, for ordinary and for hostile input."""
 
+import os
 import random
 import string
 import subprocess
@@ -9,8 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+import zstandard
+from bench import equal
 from bench.corpus import NotPresentError, mail
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +22,7 @@ from tools import build_speedups
 
 from gatepost import speedups
 from gatepost.checks import phrasebook, phrases
+from gatepost.mail import headers, leaves, tree
 from gatepost.mail.html import document
 from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.limits import limit_html
@@ -96,11 +101,18 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: _table().heaviest(b"\xff\xff\xff\x7f", b"", 1.0, 1.0, 6), ValueError),
         (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),
         (lambda: native.written_words("ä"), ValueError),
-        (lambda: native.PhraseIndex([("ab", 0, False, False, False, "", "")]), ValueError),
-        (lambda: native.PhraseIndex([("abc", 3, False, False, False, "", "")]), ValueError),
-        (lambda: native.PhraseIndex([("äbc", 0, False, False, False, "", "")]), ValueError),
+        (lambda: native.PhraseIndex([("ab", 0, (), (), False, "", "")]), ValueError),
+        (lambda: native.PhraseIndex([("abc", 3, (), (), False, "", "")]), ValueError),
+        (lambda: native.PhraseIndex([("äbc", 0, (), (), False, "", "")]), ValueError),
         (lambda: native.PhraseIndex([("abc", 0)]), TypeError),
+        (lambda: native.PhraseIndex([("abc", 0, (True, "a"), (), False, "", "")]), TypeError),
+        (lambda: native.PhraseIndex([("abc", 0, (), (True, (b"a",)), False, "", "")]), TypeError),
         (lambda: native.PhraseIndex([]).find(b"abc"), TypeError),
+        (lambda: native.split_fields("a", 0, 9, 9, 9, None, None), TypeError),
+        (lambda: native.split_fields(b"a", 2, 9, 9, 9, None, None), ValueError),
+        (lambda: native.split_fields(b"a", -1, 9, 9, 9, None, None), ValueError),
+        (lambda: native.split_fields(b"a:b\n\n", 0, 9, 9, 9, None, None), TypeError),
+        (lambda: native.find_delimiter(b"\n--a", 0, {b"a"}, frozenset(), (), 9), TypeError),
     ],
 )
 def test_wrong_arguments_are_refused(call: Callable[[], object], error: type[Exception]) -> None:
@@ -175,6 +187,110 @@ TEXTS = st.sampled_from("word ¦see example.com now¦https://y.example/a¦ä中\
 def test_the_same_page_by_source_and_by_tree(pieces: list[str]) -> None:
     html = "".join(pieces)
     assert _page(html, by_tree=False) == _page(html, by_tree=True)
+
+
+HEADER_PIECES = st.sampled_from(
+    "Subject¦X-A¦ ¦\t¦:¦: ¦\r\n¦\r\n¦\n¦\n ¦\r\n\t¦\r¦\0¦--¦--b¦ä¦=?utf-8?q?a?=¦=?¦\x1f¦\x0b¦value¦\x7f¦\r\n\r\n¦\n\n¦x".split(
+        "¦"
+    )
+)
+
+
+def _read_fields(split: Callable[..., Any], source: bytes, window: int, largest: int, most: int) -> Any:
+    return split(source, 1, window, largest, most, lambda *given: given, str.swapcase)
+
+
+@given(st.lists(HEADER_PIECES, max_size=30), st.sampled_from((5, 30, 65_536)), st.sampled_from((10, 1 << 20)))
+def test_the_same_header_fields(pieces: list[str], window: int, largest: int) -> None:
+    source = ("\n" + "".join(pieces) + "\r\n\r\n").encode()
+    assert _read_fields(native.split_fields, source, window, largest, 3) == _read_fields(
+        headers.split_fields, source, window, largest, 3
+    )
+
+
+FIELDS = st.lists(
+    st.tuples(
+        st.sampled_from(("Subject", "X" * 80, "content-Type ", "a-")),
+        st.lists(st.sampled_from((" a", "\tb\x1f", "  ", "=?utf-8?b?YQ==?= c", "")), min_size=1, max_size=4),
+    ),
+    max_size=8,
+)
+
+
+@given(FIELDS, st.sampled_from(("\r\n", "\n", "\r\r\n")), st.sampled_from(("\r\n", "\n", "\n\r\n", "\r\n\n")))
+def test_the_same_ordinary_header_fields(fields: list[tuple[str, list[str]]], eol: str, end: str) -> None:
+    lines = (f"{name}:{(eol + ' ').join(values)}{eol}" for name, values in fields)
+    source = ("\n" + "".join(lines) + end + "body").encode()
+    split = (native.split_fields, headers.split_fields)
+    ours, twin = (_read_fields(each, source, 65_536, 1 << 20, 100) for each in split)
+    assert ours == twin
+
+
+BOUNDARY_LINES = st.sampled_from("--b¦--b--¦--c ¦--c--\r¦--bx¦--¦text¦-- b¦--b\t--¦--d¦¦--\0¦----¦ --b".split("¦"))
+
+
+@given(st.lists(BOUNDARY_LINES, max_size=20), st.integers(-3, 40), st.integers(0, 6), st.booleans())
+def test_the_same_delimiters(lines: list[str], at: int, most: int, with_prefixes: bool) -> None:
+    source = "\n".join(lines).encode()
+    opened, closed = frozenset({b"b", b"d" * 996}), frozenset({b"c"})
+    given_to = (source, at, opened, closed, (b"b",) if with_prefixes else (), most)
+    assert native.find_delimiter(*given_to) == tree.find_delimiter(*given_to)
+
+
+@pytest.mark.parametrize("size", [995, 996, 997, 998])
+def test_the_same_long_delimiters(size: int) -> None:
+    given_to = (b"\n--" + b"d" * size + b" \n", 0, frozenset({b"d" * 997, b"d" * 995}), frozenset(), (), 9)
+    assert native.find_delimiter(*given_to) == tree.find_delimiter(*given_to)
+
+
+SEGMENT_PIECES = st.sampled_from(
+    "--b¦ --¦-¦\r¦\n¦\r\n¦\0¦\t¦Content-Type: x¦cONTENT-¦Content\r¦x¦                    ¦text¦\n\n".split("¦")
+)
+
+
+@given(st.lists(SEGMENT_PIECES, max_size=30), st.integers(-1, 120), st.integers(0, 4))
+def test_the_same_segments(pieces: list[str], limit: int, most: int) -> None:
+    source = "".join(pieces).encode()
+    assert native.find_segments(source, limit, most) == leaves.find_segments(source, limit, most)
+    assert native.find_segments(source, len(source), 99) == leaves.find_segments(source, len(source), 99)
+
+
+def test_the_same_header_fields_and_segments_of_real_mail() -> None:
+    try:
+        messages = mail(150)
+    except NotPresentError as absence:
+        pytest.skip(f"not run: {absence}")
+    for each in messages:
+        raw = b"\n" + each.raw
+        assert _read_fields(native.split_fields, raw, 65_536, 1 << 20, 99) == _read_fields(
+            headers.split_fields, raw, 65_536, 1 << 20, 99
+        )
+        assert native.find_segments(raw, len(raw), 99) == leaves.find_segments(raw, len(raw), 99)
+
+
+def test_the_same_reports_with_and_without_them(tmp_path: Path) -> None:
+    """Whole reports of the twins, from a process that has nothing else, against those of this process."""
+    recorded = tmp_path / "reports.zst"
+    environment = os.environ | {"GATEPOST_PURE_PYTHON": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "bench.equal", "record", str(recorded), "--count", "60"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if "NotPresentError" in done.stderr:
+        pytest.skip("not run: there is no mail to compare with")
+    assert done.stdout == "60 reports were recorded.\n", done.stderr
+    assert equal.compare(recorded, 60) == (60, [])
+
+
+def test_a_changed_report_is_told(tmp_path: Path) -> None:
+    recorded = tmp_path / "reports.zst"
+    try:
+        message, *_ = mail(1, max_bytes=equal.MOST_BYTES)
+    except NotPresentError as absence:
+        pytest.skip(f"not run: {absence}")
+    report = equal.describe(message).report | {"score": -1.0}
+    recorded.write_bytes(zstandard.compress(msgspec.json.encode(equal.Recorded(message.path, report)) + b"\n"))
+    compared, (line,) = equal.compare(recorded, 1)
+    assert compared == 1
+    assert line.startswith(f"{message.path}: score (-1.0 → ")
 
 
 def test_the_same_for_real_mail(twin_book: phrasebook.Phrasebook) -> None:

@@ -190,9 +190,10 @@ static int32_t find_word(const RowTable *table, const char *word, size_t size)
         const WordSlot *slot = &table->slots[at];
         if (slot->row < 0)
             return -1;
+        if (slot->hash != hash)
+            continue;
         uint32_t start = table->offsets[slot->row];
-        if (slot->hash == hash && table->offsets[slot->row + 1] - start == size
-            && !memcmp(table->letters + start, word, size))
+        if (table->offsets[slot->row + 1] - start == size && !memcmp(table->letters + start, word, size))
             return slot->row;
     }
 }
@@ -395,9 +396,37 @@ static void sum_weights(const RowTable *table, const RowSet *set, double sums[3]
     }
 }
 
+/* Fetch what the words will be looked for in: the tables are larger than the caches near a core, and one look-up would
+   wait after another. `slots` is room for a number of each word. */
+static void fetch_slots(const RowTable *table, PyObject *words, size_t count, int32_t *slots)
+{
+    for (size_t i = 0; i < count; i++) {
+        PyObject *word = PyList_GET_ITEM(words, (Py_ssize_t)i);
+        slots[i] = 0;
+        if (!PyUnicode_Check(word) || !PyUnicode_IS_COMPACT_ASCII(word))
+            continue;
+        uint32_t hash = hash_bytes((const char *)PyUnicode_1BYTE_DATA(word), (size_t)PyUnicode_GET_LENGTH(word));
+        slots[i] = (int32_t)(hash & table->mask);
+        __builtin_prefetch(&table->slots[slots[i]]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        int32_t row = table->slots[slots[i]].row;
+        if (row >= 0)
+            __builtin_prefetch(&table->offsets[row]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        int32_t row = table->slots[slots[i]].row;
+        if (row < 0)
+            continue;
+        __builtin_prefetch(table->letters + table->offsets[row]);
+        __builtin_prefetch((const float *)table->weights.buf + (size_t)row * 3);
+    }
+}
+
 /* `normalise` is Python code that could change the list, so its size is looked at again for every word. */
 static int fill_rows(const RowTable *table, PyObject *words, size_t count, PyObject *normalise, int32_t *rows)
 {
+    fetch_slots(table, words, count, rows);
     for (size_t i = 0; i < count; i++) {
         rows[i] = -1;
         if ((Py_ssize_t)i >= PyList_GET_SIZE(words))
@@ -490,6 +519,8 @@ static PyObject *RowTable_find(RowTable *self, PyObject *args)
         || fill_rows(self, marks, noted, NULL, work.marks) < 0)
         goto end;
     int64_t base = (int64_t)self->words + 1;
+    for (size_t i = 0; i + 1 < length; i++)
+        __builtin_prefetch(&self->pairs[hash_key(work.rows[i] * base + work.rows[i + 1]) & self->pair_mask]);
     for (size_t i = 0; i + 1 < length; i++) {
         int32_t first = work.rows[i], second = work.rows[i + 1];
         work.pairs[i] = first < 0 || second < 0 ? -1 : find_pair(self, first * base + second);
@@ -597,7 +628,8 @@ typedef struct {
     uint64_t left[2], right[2];
     int32_t next;
     uint32_t word, size;
-    uint8_t skip, has_left, has_right, has_before, has_after, is_open;
+    int32_t before, after; /* where the rest of it begins in `rests`, on either side; -1 for none */
+    uint8_t skip, has_left, has_right, is_open;
 } PhraseEntry;
 
 typedef struct {
@@ -605,6 +637,12 @@ typedef struct {
     PhraseEntry *entries;
     int32_t count;
     char *letters;
+    /* For each rest of a phrase: how many slots it has, and whether it ends with a word; for each slot, how many
+       alternatives; for each of those, its place in `choices` and its size. */
+    int32_t *rests;
+    size_t rest_count, rest_room;
+    unsigned char *choices;
+    size_t choice_count, choice_room;
     uint64_t seen[2][1024];
     int32_t *heads[2];
     uint32_t mask;
@@ -632,6 +670,8 @@ static void PhraseIndex_dealloc(PhraseIndex *self)
 {
     PyMem_Free(self->entries);
     PyMem_Free(self->letters);
+    PyMem_Free(self->rests);
+    PyMem_Free(self->choices);
     PyMem_Free(self->heads[0]);
     PyMem_Free(self->heads[1]);
     PyTypeObject *type = Py_TYPE(self);
@@ -649,6 +689,75 @@ static int fill_mask(PyObject *characters, uint64_t mask[2])
             mask[c >> 6] |= (uint64_t)1 << (c & 63);
     }
     return length > 0;
+}
+
+static int add_number(PhraseIndex *self, size_t number)
+{
+    if (self->rest_count == self->rest_room) {
+        size_t more = self->rest_room ? self->rest_room * 2 : 1024;
+        int32_t *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(self->rests, more * sizeof *larger);
+        if (!larger) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->rests = larger;
+        self->rest_room = more;
+    }
+    self->rests[self->rest_count++] = (int32_t)number;
+    return 0;
+}
+
+/* Append the characters of an alternative, with one that stands for all that are not ASCII. */
+static int add_choice(PhraseIndex *self, PyObject *text)
+{
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "an alternative is a str");
+        return -1;
+    }
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
+    if (length > MAX_ITEMS || self->choice_count + length > self->choice_room) {
+        size_t more = (self->choice_room + length) * 2;
+        unsigned char *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(self->choices, more);
+        if (!larger) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->choices = larger;
+        self->choice_room = more;
+    }
+    if (add_number(self, self->choice_count) < 0 || add_number(self, length) < 0)
+        return -1;
+    for (size_t i = 0; i < length; i++) {
+        Py_UCS4 c = PyUnicode_READ_CHAR(text, (Py_ssize_t)i);
+        self->choices[self->choice_count++] = c < 128 ? (unsigned char)c : FOREIGN;
+    }
+    return 0;
+}
+
+/* Keep the rest of a phrase on one side: (whether it ends with a word, slot, slot, …), or nothing. */
+static int add_rest(PhraseIndex *self, PyObject *rest, int32_t *place)
+{
+    *place = -1;
+    Py_ssize_t slots = PyTuple_GET_SIZE(rest) - 1;
+    if (slots < 0)
+        return 0;
+    *place = (int32_t)self->rest_count;
+    if (add_number(self, (size_t)slots) < 0
+        || add_number(self, (size_t)(PyObject_IsTrue(PyTuple_GET_ITEM(rest, 0)) > 0)) < 0)
+        return -1;
+    for (Py_ssize_t i = 0; i < slots; i++) {
+        PyObject *slot = PyTuple_GET_ITEM(rest, i + 1);
+        if (!PyTuple_Check(slot)) {
+            PyErr_SetString(PyExc_TypeError, "a slot is a tuple of alternatives");
+            return -1;
+        }
+        if (add_number(self, (size_t)PyTuple_GET_SIZE(slot)) < 0)
+            return -1;
+        for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(slot); j++)
+            if (add_choice(self, PyTuple_GET_ITEM(slot, j)) < 0)
+                return -1;
+    }
+    return 0;
 }
 
 static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *named)
@@ -691,10 +800,11 @@ static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *n
     /* From the last to the first, so that the phrases of one word are chained in their order. */
     for (Py_ssize_t i = count - 1; i >= 0; i--) {
         PhraseEntry *entry = &self->entries[i];
-        PyObject *word, *left, *right;
-        int skip, has_before, has_after, is_open;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "UipppUU", &word, &skip, &has_before, &has_after, &is_open,
-                              &left, &right)) {
+        PyObject *word, *left, *right, *before, *after;
+        int skip, is_open;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "UiO!O!pUU", &word, &skip, &PyTuple_Type, &before,
+                              &PyTuple_Type, &after, &is_open, &left, &right)
+            || add_rest(self, before, &entry->before) < 0 || add_rest(self, after, &entry->after) < 0) {
             Py_DECREF(self);
             return NULL;
         }
@@ -709,8 +819,6 @@ static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *n
         entry->size = (uint32_t)length;
         end += (size_t)length;
         entry->skip = (uint8_t)(skip > 255 ? 255 : skip);
-        entry->has_before = (uint8_t)has_before;
-        entry->has_after = (uint8_t)has_after;
         entry->is_open = (uint8_t)is_open;
         entry->has_left = (uint8_t)fill_mask(left, entry->left);
         entry->has_right = (uint8_t)fill_mask(right, entry->right);
@@ -746,39 +854,132 @@ static int cuts_word(const unsigned char *text, size_t length, size_t at)
     return is_word_character(left) && is_word_character(right);
 }
 
-/* What is known of an entry at a place: 0 not there, 1 there (`end` is set), 2 the rest must be compared. */
-static int judge_place(const PhraseEntry *entry, const unsigned char *text, size_t length, size_t start, size_t *end)
+#define MOST_STEPS 20000
+#define LONGEST_ENDING_OF_WORD 20
+
+/* One side of a place, read away from it. `is_unsure` where a foreign character decides. */
+typedef struct {
+    const unsigned char *text;
+    size_t length, origin;
+    int is_backward, is_unsure, steps;
+} Side;
+
+/* The character so many steps away; -1 past the end of the text. */
+static int step_to(const Side *side, Py_ssize_t step)
+{
+    Py_ssize_t at = side->is_backward ? (Py_ssize_t)side->origin - 1 - step : (Py_ssize_t)side->origin + step;
+    return at < 0 || at >= (Py_ssize_t)side->length ? -1 : side->text[at];
+}
+
+/* What `\w` says: 1, 0, or 2 for a foreign character. */
+static int is_word_at(const Side *side, Py_ssize_t step)
+{
+    int c = step_to(side, step);
+    return c < 0 ? 0 : c == FOREIGN ? 2 : is_word_character((unsigned char)c) || c == '_';
+}
+
+static Py_ssize_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, Side *side,
+                              Py_ssize_t step);
+
+/* Match the rest of one alternative, then the slots after it; the step after the last one, -1 for none. */
+static Py_ssize_t match_choice(const PhraseIndex *self, const unsigned char *choice, int32_t size, const int32_t *slot,
+                               int32_t slots, int is_whole, Side *side, Py_ssize_t step)
+{
+    for (int32_t i = 0; i < size; i++) {
+        if (choice[i] == '*') {
+            Py_ssize_t most = 0;
+            while (most < LONGEST_ENDING_OF_WORD && is_word_at(side, step + most) == 1)
+                most++;
+            side->is_unsure |= most < LONGEST_ENDING_OF_WORD && is_word_at(side, step + most) == 2;
+            for (; most >= 0 && !side->is_unsure; most--) {
+                Py_ssize_t end = match_choice(self, choice + i + 1, size - i - 1, slot, slots, is_whole, side, step + most);
+                if (end >= 0)
+                    return end;
+            }
+            return -1;
+        }
+        if (step_to(side, step) != choice[i])
+            return -1;
+        side->is_unsure |= choice[i] == FOREIGN;
+        step++;
+    }
+    return side->is_unsure ? -1 : match_slots(self, slot, slots, is_whole, side, step);
+}
+
+/* Match slots one after another, as the regular expression of the phrase does: longer alternatives first. */
+static Py_ssize_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, Side *side,
+                              Py_ssize_t step)
+{
+    if (++side->steps > MOST_STEPS) {
+        side->is_unsure = 1;
+        return -1;
+    }
+    if (!slots) {
+        int inside = is_whole ? is_word_at(side, step - 1) : 0, outside = inside ? is_word_at(side, step) : 0;
+        side->is_unsure |= inside && outside && (inside == 2 || outside == 2);
+        return side->is_unsure || (inside && outside) ? -1 : step;
+    }
+    const int32_t *next = slot + 1 + 2 * slot[0];
+    for (int32_t i = 0; i < slot[0] && !side->is_unsure; i++) {
+        const int32_t *choice = slot + 1 + 2 * i;
+        Py_ssize_t end = match_choice(self, self->choices + choice[0], choice[1], next, slots - 1, is_whole, side, step);
+        if (end >= 0)
+            return end;
+    }
+    return -1;
+}
+
+/* Match the rest of a phrase on one side of a place: 0 not there, 1 there (`steps` is set), 2 Python must compare. */
+static int match_rest(const PhraseIndex *self, int32_t rest, Side side, size_t *steps)
+{
+    const int32_t *slots = self->rests + rest;
+    Py_ssize_t end = match_slots(self, slots + 2, slots[0], slots[1], &side, 0);
+    *steps = end < 0 ? 0 : (size_t)end;
+    return side.is_unsure ? 2 : end >= 0;
+}
+
+/* What is known of an entry at a place: 0 not there, 1 there (`start` and `end` are set), 2 the rest must be compared. */
+static int judge_place(const PhraseIndex *self, const PhraseEntry *entry, const unsigned char *text, size_t length,
+                       size_t *start, size_t *end)
 {
     if (entry->has_right && !may_be(text, length, *end, entry->right))
         return 0;
-    size_t first = start + entry->skip;
-    int is_sure = !entry->has_before && !entry->has_after;
-    if (entry->has_before) {
+    size_t first = *start, stop = *end, steps;
+    if (entry->before >= 0) {
         if (entry->has_left && (first == 0 || !may_be(text, length, first - 1, entry->left)))
             return 0;
+        int known = match_rest(self, entry->before, (Side){text, length, first, 1, 0, 0}, &steps);
+        if (known != 1)
+            return known;
+        first -= steps;
     } else {
         int cut = cuts_word(text, length, first);
-        if (cut == 1)
-            return 0;
-        is_sure = is_sure && cut == 0;
+        if (cut)
+            return cut == 1 ? 0 : 2;
     }
-    if (!is_sure)
-        return 2;
-    size_t stop = *end;
     if (entry->is_open) {
         while (stop < length && is_word_character(text[stop]))
             stop++;
         if (stop < length && text[stop] == FOREIGN)
             return 2;
     }
-    int cut = cuts_word(text, length, stop);
-    if (cut == 0)
-        *end = stop;
-    return cut == 0 ? 1 : cut == 1 ? 0 : 2;
+    if (entry->after >= 0) {
+        int known = match_rest(self, entry->after, (Side){text, length, stop, 0, 0, 0}, &steps);
+        if (known != 1)
+            return known;
+        stop += steps;
+    } else {
+        int cut = cuts_word(text, length, stop);
+        if (cut)
+            return cut == 1 ? 0 : 2;
+    }
+    *start = first;
+    *end = stop;
+    return 1;
 }
 
 typedef struct {
-    size_t end, start, stop;
+    size_t end, start, first, stop;
     int32_t entry;
     int is_sure;
 } Found;
@@ -807,8 +1008,8 @@ static int look_at(const PhraseIndex *self, const unsigned char *text, size_t le
         const PhraseEntry *entry = &self->entries[i];
         if (entry->size > length - at || memcmp(text + at, self->letters + entry->word, entry->size))
             continue;
-        size_t end = at + entry->size, stop = end;
-        int known = judge_place(entry, text, length, at, &stop);
+        size_t end = at + entry->size, first = at + entry->skip, stop = end;
+        int known = judge_place(self, entry, text, length, &first, &stop);
         if (!known)
             continue;
         if (found->count == found->room) {
@@ -819,7 +1020,7 @@ static int look_at(const PhraseIndex *self, const unsigned char *text, size_t le
             found->items = larger;
             found->room = more;
         }
-        found->items[found->count++] = (Found){end, at, stop, i, known == 1};
+        found->items[found->count++] = (Found){end, at, first, stop, i, known == 1};
     }
     return 0;
 }
@@ -829,20 +1030,61 @@ static int is_seen(const PhraseIndex *self, int is_long, uint32_t hash)
     return self->seen[is_long][hash >> 6] >> (hash & 63) & 1;
 }
 
-/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost two hashes. */
+#define BATCH 32
+
+/* A place that begins like a phrase. */
+typedef struct {
+    size_t at;
+    uint32_t hash;
+    int is_long;
+} Candidate;
+
+/* Look at several places at once: what they are compared with is fetched for all of them before the first. */
+static int look_at_all(const PhraseIndex *self, const unsigned char *text, size_t length, const Candidate *places,
+                       int count, FoundList *found)
+{
+    for (int i = 0; i < count; i++) {
+        int32_t head = self->heads[places[i].is_long][places[i].hash & self->mask];
+        if (head >= 0)
+            __builtin_prefetch(&self->entries[head]);
+    }
+    for (int i = 0; i < count; i++) {
+        int32_t head = self->heads[places[i].is_long][places[i].hash & self->mask];
+        if (head >= 0)
+            __builtin_prefetch(self->letters + self->entries[head].word);
+    }
+    for (int i = 0; i < count; i++)
+        if (look_at(self, text, length, places[i].at, places[i].is_long, places[i].hash, found) < 0)
+            return -1;
+    return 0;
+}
+
+/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost two hashes, and
+   no branch that a processor would guess wrong. */
 static int search_text(const PhraseIndex *self, const unsigned char *text, size_t length, FoundList *found)
 {
-    for (size_t at = 0; at + 3 <= length; at++) {
-        uint32_t hash = hash_prefix(prefix_of(text + at, 3));
-        if (is_seen(self, 0, hash) && look_at(self, text, length, at, 0, hash, found) < 0)
-            return -1;
-        if (at + 4 > length)
+    Candidate places[BATCH + 2];
+    int count = 0;
+    for (size_t at = 0; at + 3 < length; at++) {
+        uint32_t prefix = prefix_of(text + at, 4);
+        uint32_t hash = hash_prefix(prefix & 0xFFFFFF);
+        places[count] = (Candidate){at, hash, 0};
+        count += is_seen(self, 0, hash);
+        hash = hash_prefix(prefix);
+        places[count] = (Candidate){at, hash, 1};
+        count += is_seen(self, 1, hash);
+        if (count < BATCH)
             continue;
-        hash = hash_prefix(prefix_of(text + at, 4));
-        if (is_seen(self, 1, hash) && look_at(self, text, length, at, 1, hash, found) < 0)
+        if (look_at_all(self, text, length, places, count, found) < 0)
             return -1;
+        count = 0;
     }
-    return 0;
+    if (length >= 3) {
+        uint32_t hash = hash_prefix(prefix_of(text + length - 3, 3));
+        places[count] = (Candidate){length - 3, hash, 0};
+        count += is_seen(self, 0, hash);
+    }
+    return look_at_all(self, text, length, places, count, found);
 }
 
 static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
@@ -881,9 +1123,8 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
     PyObject *result = PyList_New(count);
     for (Py_ssize_t i = 0; result && i < count; i++) {
         const Found *place = &found.items[i];
-        const PhraseEntry *entry = &self->entries[place->entry];
-        PyObject *each = Py_BuildValue("(innO)", place->entry, (Py_ssize_t)(place->start + entry->skip),
-                                       (Py_ssize_t)place->stop, place->is_sure ? Py_True : Py_False);
+        PyObject *each = Py_BuildValue("(innO)", place->entry, (Py_ssize_t)place->first, (Py_ssize_t)place->stop,
+                                       place->is_sure ? Py_True : Py_False);
         if (!each) {
             Py_CLEAR(result);
             break;
@@ -1469,6 +1710,418 @@ static int intern_names(void)
     return 0;
 }
 
+/* ---------------------------------------------------------------- header sections and delimiters of mail */
+
+#define MAX_NAME 64
+#define NAME_SLOTS 512
+
+/* Names of header fields are few: each is made once. A slot holds one name, and a newcomer takes its place. */
+static PyObject *field_names[NAME_SLOTS];
+
+/* What a line begins with that goes on with a field. */
+static int is_fold(unsigned char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* The name of a field in lower case; a new reference. */
+static PyObject *make_name(const unsigned char *name, size_t size)
+{
+    char lower[MAX_NAME];
+    if (size > MAX_NAME) {
+        PyObject *text = PyUnicode_DecodeASCII((const char *)name, (Py_ssize_t)size, NULL);
+        PyObject *result = text ? PyObject_CallMethod(text, "lower", NULL) : NULL;
+        Py_XDECREF(text);
+        return result;
+    }
+    for (size_t i = 0; i < size; i++)
+        lower[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] + 32 : name[i]);
+    PyObject **slot = &field_names[hash_bytes(lower, size) % NAME_SLOTS];
+    if (!*slot || (size_t)PyUnicode_GET_LENGTH(*slot) != size || memcmp(PyUnicode_1BYTE_DATA(*slot), lower, size)) {
+        PyObject *made = PyUnicode_DecodeASCII(lower, (Py_ssize_t)size, NULL);
+        if (!made)
+            return NULL;
+        Py_XSETREF(*slot, made);
+    }
+    return Py_NewRef(*slot);
+}
+
+/* The value of a field between two places, unfolded and stripped; a new reference. */
+static PyObject *make_value(const unsigned char *bytes, size_t start, size_t end, int is_folded)
+{
+    PyObject *value;
+    if (!is_folded) {
+        while (start < end && is_blank(bytes[start]))
+            start++;
+        while (end > start && is_blank(bytes[end - 1]))
+            end--;
+        return PyUnicode_DecodeASCII((const char *)bytes + start, (Py_ssize_t)(end - start), NULL);
+    }
+    unsigned char *text = PyMem_Malloc(end - start + 1);
+    if (!text)
+        return PyErr_NoMemory();
+    size_t size = 0, first = 0;
+    for (size_t i = start; i < end; i++)
+        if (bytes[i] != '\n' && !(bytes[i] == '\r' && i + 1 < end && bytes[i + 1] == '\n'))
+            text[size++] = bytes[i];
+    while (first < size && is_blank(text[first]))
+        first++;
+    while (size > first && is_blank(text[size - 1]))
+        size--;
+    value = PyUnicode_DecodeASCII((const char *)text + first, (Py_ssize_t)(size - first), NULL);
+    PyMem_Free(text);
+    return value;
+}
+
+/* What is known of a section before any object is made of it. */
+typedef struct {
+    size_t end, body, fields, crlf, lf, cr;
+} Section;
+
+/* Go through the lines up to an empty one; 0 where all of them are fields. */
+static int scan_section(const unsigned char *bytes, size_t start, size_t limit, Section *found)
+{
+    size_t at = start;
+    int likely_crlf = 0;
+    *found = (Section){0};
+    while (at < limit) {
+        const unsigned char *feed = memchr(bytes + at, '\n', limit - at);
+        if (!feed)
+            return -1;
+        size_t eol = (size_t)(feed - bytes);
+        int is_empty = eol == at || (eol == at + 1 && bytes[at] == '\r');
+        if (at == start) {
+            likely_crlf = eol > 0 && bytes[eol - 1] == '\r';
+        } else if (is_empty) {
+            /* One empty line after another in the other kind of line end: not ordinary. */
+            if (eol == at && likely_crlf && eol + 2 < limit && bytes[eol + 1] == '\r' && bytes[eol + 2] == '\n')
+                return -1;
+            if (eol != at && !likely_crlf && eol + 1 < limit && bytes[eol + 1] == '\n')
+                return -1;
+            found->end = at;
+            found->body = eol + 1;
+            return 0;
+        }
+        if (is_empty)
+            return -1;
+        for (size_t i = at; i < eol; i++) {
+            if (bytes[i] == 0 || bytes[i] >= 128)
+                return -1;
+            found->cr += bytes[i] == '\r';
+        }
+        found->lf++;
+        found->crlf += bytes[eol - 1] == '\r';
+        if (is_fold(bytes[at])) {
+            if (at == start)
+                return -1;
+        } else {
+            size_t name = at;
+            while (name < eol && bytes[name] > 32 && bytes[name] < 127 && bytes[name] != ':')
+                name++;
+            size_t colon = name;
+            while (colon < eol && is_fold(bytes[colon]))
+                colon++;
+            if (name == at || bytes[colon] != ':' || (bytes[at] == '-' && bytes[at + 1] == '-'))
+                return -1;
+            found->fields++;
+        }
+        at = eol + 1;
+    }
+    return -1;
+}
+
+static PyObject *make_field(const unsigned char *bytes, size_t at, size_t until, int is_folded, PyObject *make,
+                            PyObject *decode)
+{
+    size_t name = at;
+    while (bytes[name] > 32 && bytes[name] != ':')
+        name++;
+    size_t colon = name;
+    while (bytes[colon] != ':')
+        colon++;
+    PyObject *given[3] = {
+        make_name(bytes + at, name - at),
+        make_value(bytes, colon + 1, until - 1, is_folded),
+        PyBytes_FromStringAndSize((const char *)bytes + at, (Py_ssize_t)(until - at)),
+    };
+    if (given[1] && memmem(PyUnicode_1BYTE_DATA(given[1]), (size_t)PyUnicode_GET_LENGTH(given[1]), "=?", 2))
+        Py_SETREF(given[1], PyObject_CallOneArg(decode, given[1]));
+    PyObject *field = given[0] && given[1] && given[2] ? PyObject_Vectorcall(make, given, 3, NULL) : NULL;
+    for (int i = 0; i < 3; i++)
+        Py_XDECREF(given[i]);
+    return field;
+}
+
+static PyObject *split_fields(PyObject *self, PyObject *args)
+{
+    PyObject *source, *make, *decode;
+    Py_ssize_t start, window, largest, most;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "SnnnnOO", &source, &start, &window, &largest, &most, &make, &decode))
+        return NULL;
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(source);
+    Py_ssize_t length = PyBytes_GET_SIZE(source);
+    if (start < 0 || window < 0 || start > length) {
+        PyErr_SetString(PyExc_ValueError, "the place is out of range");
+        return NULL;
+    }
+    Section found;
+    size_t limit = (size_t)(window < length - start ? start + window : length);
+    if (scan_section(bytes, (size_t)start, limit, &found) < 0 || (Py_ssize_t)found.fields > most
+        || (Py_ssize_t)found.end - start > largest)
+        Py_RETURN_NONE;
+    PyObject *fields = PyTuple_New((Py_ssize_t)found.fields);
+    size_t at = (size_t)start;
+    for (Py_ssize_t i = 0; fields && i < (Py_ssize_t)found.fields; i++) {
+        size_t until = at;
+        int lines = 0;
+        do {
+            until = (size_t)((const unsigned char *)memchr(bytes + until, '\n', found.end - until) - bytes) + 1;
+            lines++;
+        } while (until < found.end && is_fold(bytes[until]));
+        PyObject *field = make_field(bytes, at, until, lines > 1, make, decode);
+        if (!field)
+            Py_CLEAR(fields);
+        else
+            PyTuple_SET_ITEM(fields, i, field);
+        at = until;
+    }
+    return fields ? Py_BuildValue("(Nnii)", fields, (Py_ssize_t)found.body, found.cr != found.crlf,
+                                  found.crlf && found.lf != found.crlf)
+                  : NULL;
+}
+
+/* Whether a set has these bytes; -1 for an error. */
+static int has_bytes(PyObject *set, const unsigned char *bytes, size_t size)
+{
+    if (!PySet_GET_SIZE(set))
+        return 0;
+    PyObject *line = PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size);
+    int result = line ? PySet_Contains(set, line) : -1;
+    Py_XDECREF(line);
+    return result;
+}
+
+#define LONGEST_DELIMITER 997
+
+/* Whether the line after `--` means anything: it is one of the names or its end, or begins with an open one. */
+static int is_delimiter_line(const unsigned char *line, size_t size, PyObject *opened, PyObject *closed,
+                             PyObject *prefixes)
+{
+    int found = has_bytes(opened, line, size);
+    if (!found)
+        found = has_bytes(closed, line, size);
+    if (!found && size >= 2 && line[size - 1] == '-' && line[size - 2] == '-') {
+        found = has_bytes(opened, line, size - 2);
+        if (!found)
+            found = has_bytes(closed, line, size - 2);
+    }
+    for (Py_ssize_t i = 0; !found && i < PyTuple_GET_SIZE(prefixes); i++) {
+        PyObject *name = PyTuple_GET_ITEM(prefixes, i);
+        found = PyBytes_Check(name) && (size_t)PyBytes_GET_SIZE(name) <= size
+                && !memcmp(line, PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name));
+    }
+    return found;
+}
+
+static PyObject *find_delimiter(PyObject *self, PyObject *args)
+{
+    PyObject *source, *opened, *closed, *prefixes;
+    Py_ssize_t at, most, taken = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "SnO!O!O!n", &source, &at, &PyFrozenSet_Type, &opened, &PyFrozenSet_Type, &closed,
+                          &PyTuple_Type, &prefixes, &most))
+        return NULL;
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(source);
+    size_t length = (size_t)PyBytes_GET_SIZE(source), place = at < 0 ? 0 : (size_t)at;
+    while (place < length) {
+        const unsigned char *found = memmem(bytes + place, length - place, "\n--", 3);
+        if (!found)
+            break;
+        size_t start = (size_t)(found - bytes) + 3, end = length;
+        if (taken >= most)
+            return Py_BuildValue("(nni)", (Py_ssize_t)start - 3, taken, 0);
+        taken++;
+        const unsigned char *feed = memchr(bytes + start, '\n', length - start);
+        if (feed)
+            end = (size_t)(feed - bytes);
+        place = end;
+        if (end - start > LONGEST_DELIMITER)
+            end = start + LONGEST_DELIMITER;
+        while (end > start && (is_fold(bytes[end - 1]) || bytes[end - 1] == '\r'))
+            end--;
+        int is_found = is_delimiter_line(bytes + start, end - start, opened, closed, prefixes);
+        if (is_found < 0)
+            return NULL;
+        if (is_found)
+            return Py_BuildValue("(nni)", (Py_ssize_t)start - 3, taken, 1);
+    }
+    return Py_BuildValue("(nni)", (Py_ssize_t)-1, taken, 0);
+}
+
+static int is_line_end(unsigned char c)
+{
+    return c == '\r' || c == '\n' || c == 0;
+}
+
+/* Whether a content field stands near: after up to three runs of line ends, and up to 40 characters of its line. */
+static int has_content_field(const unsigned char *bytes, size_t at, size_t limit)
+{
+    for (int run = 0; run < 3; run++) {
+        if (at >= limit || !is_line_end(bytes[at]))
+            return 0;
+        while (at < limit && is_line_end(bytes[at]))
+            at++;
+        while (at < limit && is_fold(bytes[at]))
+            at++;
+        for (size_t i = at; i <= at + 40 && i + 8 <= limit; i++) {
+            size_t same = 0;
+            while (same < 8 && (bytes[i + same] | 32) == "content-"[same] && (same < 7 || bytes[i + same] == '-'))
+                same++;
+            if (same == 8)
+                return 1;
+            if (bytes[i] == '\r' || bytes[i] == '\n')
+                break;
+        }
+    }
+    return 0;
+}
+
+static PyObject *find_segments(PyObject *self, PyObject *args)
+{
+    PyObject *source;
+    Py_ssize_t limit, most;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Snn", &source, &limit, &most))
+        return NULL;
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(source);
+    if (limit > PyBytes_GET_SIZE(source))
+        limit = PyBytes_GET_SIZE(source);
+    PyObject *found = PyList_New(0);
+    size_t end = limit > 0 ? (size_t)limit : 0, at = 0;
+    while (found && at < end && PyList_GET_SIZE(found) < most) {
+        while (at < end && is_fold(bytes[at]))
+            at++;
+        size_t start = at;
+        while (at < end && !is_line_end(bytes[at]))
+            at++;
+        if (at - start >= 2 && bytes[start] == '-' && bytes[start + 1] == '-' && has_content_field(bytes, at, end)) {
+            PyObject *pair = Py_BuildValue("(nn)", (Py_ssize_t)start, (Py_ssize_t)at);
+            if (!pair || PyList_Append(found, pair) < 0)
+                Py_CLEAR(found);
+            Py_XDECREF(pair);
+        }
+        at++;
+    }
+    return found;
+}
+
+/* ---------------------------------------------------------------- blanks of a text */
+
+#define BREAK 0x1E
+
+/* Runs of blanks as one; with breaks, runs that hold one as a line end. */
+static PyObject *squeeze(PyObject *self, PyObject *args)
+{
+    PyObject *text;
+    int with_breaks;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Up", &text, &with_breaks))
+        return NULL;
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text), size = 0;
+    void *kept = PyMem_Malloc((size_t)(length + 1) * (size_t)kind);
+    if (!kept)
+        return PyErr_NoMemory();
+    Py_UCS4 pending = 0;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        Py_UCS4 c = PyUnicode_READ(kind, data, i);
+        if (Py_UNICODE_ISSPACE(c)) {
+            if (size && pending != '\n')
+                pending = with_breaks && c == BREAK ? '\n' : ' ';
+            continue;
+        }
+        if (pending) {
+            PyUnicode_WRITE(kind, kept, size, pending);
+            size++;
+            pending = 0;
+        }
+        PyUnicode_WRITE(kind, kept, size, c);
+        size++;
+    }
+    PyObject *result = PyUnicode_FromKindAndData(kind, kept, size);
+    PyMem_Free(kept);
+    return result;
+}
+
+/* ---------------------------------------------------------------- words that may hold links */
+
+#define LONGEST_ENDING 8
+
+/* Whether a dot in ASCII text is one that links have: after `www`, or before one of the endings. -1 for an error. */
+static int is_link_dot(const unsigned char *text, size_t length, size_t at, PyObject *endings)
+{
+    size_t back = at, size = 0;
+    while (back > 0 && at - back < 2 && text[back - 1] >= '0' && text[back - 1] <= '9')
+        back--;
+    for (size_t i = back; i <= at; i++)
+        if (i > 0 && (text[i - 1] | 32) == 'w')
+            return 1;
+    char ending[LONGEST_ENDING];
+    while (at + 1 + size < length && (is_word_character(text[at + 1 + size]) || text[at + 1 + size] == '_')) {
+        if (size == LONGEST_ENDING)
+            return 0;
+        unsigned char c = text[at + 1 + size];
+        ending[size++] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    }
+    if (!size || (at + 1 + size < length && (text[at + 1 + size] == '@' || text[at + 1 + size] == '-')))
+        return 0;
+    PyObject *word = PyUnicode_DecodeASCII(ending, (Py_ssize_t)size, NULL);
+    int result = word ? PySet_Contains(endings, word) : -1;
+    Py_XDECREF(word);
+    return result;
+}
+
+static int is_link_colon(const unsigned char *text, size_t length, size_t at)
+{
+    if (at > 0 && (text[at - 1] | 32) == 'o')
+        return 1;
+    return at + 1 < length && (text[at + 1] == '/' || text[at + 1] == '\\' || text[at + 1] == ']');
+}
+
+static PyObject *link_words(PyObject *self, PyObject *args)
+{
+    PyObject *source, *endings;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "UO!", &source, &PyFrozenSet_Type, &endings))
+        return NULL;
+    if (!PyUnicode_IS_ASCII(source)) {
+        PyErr_SetString(PyExc_ValueError, "the text must be ASCII");
+        return NULL;
+    }
+    const unsigned char *text = PyUnicode_1BYTE_DATA(source);
+    size_t length = (size_t)PyUnicode_GET_LENGTH(source), first = 0;
+    PyObject *found = PyList_New(0);
+    for (size_t at = 0; found && at < length; at++) {
+        if (text[at] == ' ')
+            first = at + 1;
+        if (text[at] != '.' && text[at] != ':')
+            continue;
+        int is_link = text[at] == '.' ? is_link_dot(text, length, at, endings) : is_link_colon(text, length, at);
+        if (!is_link)
+            continue;
+        const unsigned char *blank = memchr(text + at, ' ', length - at);
+        at = blank ? (size_t)(blank - text) : length;
+        PyObject *word = is_link < 0 ? NULL : Py_BuildValue("(nn)", (Py_ssize_t)first, (Py_ssize_t)at);
+        if (!word || PyList_Append(found, word) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(word);
+        first = at + 1;
+    }
+    return found;
+}
+
 /* ---------------------------------------------------------------- the module */
 
 static PyMethodDef row_table_methods[] = {
@@ -1536,6 +2189,14 @@ static PyMethodDef functions[] = {
      "written_words(text): the words of ASCII text that its writer chose, and how many characters were kept."},
     {"walk_source", walk_source, METH_VARARGS,
      "walk_source(source, plan, page, visible, hidden, loose, line_break, decode, most): the number of nodes, or -1."},
+    {"split_fields", split_fields, METH_VARARGS,
+     "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
+    {"find_delimiter", find_delimiter, METH_VARARGS,
+     "find_delimiter(source, at, opened, closed, prefixes, most): the place, how many were taken, and if it is one."},
+    {"squeeze", squeeze, METH_VARARGS, "squeeze(text, with_breaks): the text with runs of blanks as one."},
+    {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
+    {"find_segments", find_segments, METH_VARARGS,
+     "find_segments(source, limit, most): start and end of lines of dashes before a content field."},
     {NULL, NULL, 0, NULL},
 };
 

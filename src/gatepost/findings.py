@@ -4,8 +4,7 @@ A finding states a fact with its evidence. It knows no weight and no action: pol
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from functools import cached_property
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
@@ -22,6 +21,31 @@ from gatepost.textmodel.features import body_words
 T = TypeVar("T")
 
 _BODIES = frozenset({"text", "html"})
+
+
+class once_property(Generic[T]):  # noqa: N801  used like `property`
+    """A property that is worked out when it is first asked for, and kept. `functools.cached_property` takes a lock in
+    Python 3.11, and ten of these are asked for in every message."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> "once_property[T]": ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+
+    def __get__(self, owner: object | None, kind: type) -> "T | once_property[T]":
+        if owner is None:
+            return self
+        value = self._make(owner)
+        owner.__dict__[self._name] = value
+        return value
 
 
 class Protected(msgspec.Struct, frozen=True):
@@ -54,24 +78,24 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     reputation: Reputation = Reputation()
     words: list[str] | None = None
 
-    @cached_property
+    @once_property
     def written(self) -> list[str]:
         """The words that the writer of the mail chose, without those of documents."""
         if self.words is not None:
             return self.words
         return body_words(tuple(text for text in self.message.texts if text.form != "document"))
 
-    @cached_property
+    @once_property
     def documents(self) -> tuple[Text, ...]:
         """The texts of documents among the files."""
         return tuple(text for text in self.message.texts if text.form == "document")
 
-    @cached_property
+    @once_property
     def fields(self) -> Mapping[str, str]:
         """The first value of each header field."""
         return {field.name: field.value for field in reversed(self.message.headers.fields)}
 
-    @cached_property
+    @once_property
     def web_links(self) -> tuple[Link, ...]:
         """Each URL that a person can follow to a site, once."""
         found: dict[str, Link] = {}
@@ -80,7 +104,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
                 found.setdefault(link.url, link)
         return tuple(found.values())
 
-    @cached_property
+    @once_property
     def sites(self) -> Mapping[str, Link]:
         """One link for each host among `web_links`."""
         found: dict[str, Link] = {}
@@ -88,31 +112,31 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
             found.setdefault(link.host, link)
         return found
 
-    @cached_property
+    @once_property
     def sender_domains(self) -> frozenset[str]:
         """The organisations that the mail says it is from: those of From, Sender and the envelope."""
         domains = [sender.domain for sender in self.message.senders]
         domains.append(self.envelope.sender.strip("<>").rpartition("@")[2])
         return frozenset(org_domain(domain) for domain in domains if domain)
 
-    @cached_property
+    @once_property
     def is_discussion(self) -> bool:
         """Whether the mail says that it came through a list to which people write (RFC 2369 section 3.4)."""
         return self.fields.get("list-post", "no").strip().lower() not in ("", "no")
 
-    @cached_property
+    @once_property
     def is_signed_by_sender(self) -> bool:
         """Whether the sender's own domain signed the mail (RFC 6376); a key that cannot be had now does not speak
         against it."""
         own = {org_domain(sender.domain) for sender in self.message.senders if sender.domain}
         return any(each.result != "fail" and org_domain(each.domain) in own for each in self.authentication.dkim)
 
-    @cached_property
+    @once_property
     def links(self) -> tuple[Link, ...]:
         """Every link there is: in the text, and in files."""
         return (*self.message.links, *(link for file in self.files for link in file.links))
 
-    @cached_property
+    @once_property
     def signs(self) -> frozenset[str]:
         """What there is to look at, for checks that look at nothing else: a `link`, an `attachment` (whatever is not a
         body of text), a `link-in-file`, a `trait` of a file, something `unread`, a `defect` of the message, a

@@ -48,6 +48,11 @@ class PhraseError(ValueError):
     """A phrase that cannot be read."""
 
 
+# What stands on one side of the words by which a phrase is known, for the native index: whether it ends with a word, then
+# the alternatives of each slot.
+Rest = tuple[bool | tuple[str, ...], ...]
+
+
 class Phrase(msgspec.Struct, frozen=True):
     """One phrase of a theme, split at the words by which it is known: what stands before (reversed), and after.
 
@@ -62,6 +67,7 @@ class Phrase(msgspec.Struct, frozen=True):
     open_end: bool
     left: str = ""
     right: str = ""
+    rests: tuple[Rest, Rest] = ((), ())
 
 
 class Cue(msgspec.Struct, frozen=True):
@@ -80,7 +86,9 @@ def fold(text: str) -> str:
         if not text.isascii():
             plain_text = remove_accents(text)
             text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
-    return " ".join(text.casefold().split()).replace("e-mail", "email")
+    text = text.casefold()
+    text = native.squeeze(text, False) if native else " ".join(text.split())
+    return text.replace("e-mail", "email")
 
 
 class Phrasebook:
@@ -102,17 +110,15 @@ class Phrasebook:
         before, known_by, after = _split(_parse_slots(text))
         if "" in known_by:
             raise PhraseError(f"{text!r} of {theme} could be nothing at all")
-        backwards = _build_pattern([[each[::-1] for each in slot] for slot in reversed(before)])
-        forwards = _build_pattern(after)
-        left, right = (
-            _first_characters([[each[::-1] for each in slot] for slot in reversed(before)]),
-            _first_characters(after),
-        )
+        reverse = [[each[::-1] for each in slot] for slot in reversed(before)]
+        backwards, forwards = _build_pattern(reverse), _build_pattern(after)
+        left, right = _first_characters(reverse), _first_characters(after)
+        rests = _build_rest(reverse), _build_rest(after)
         for word in known_by:
             # Inside other words, short ones are everywhere.
             blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
             open_end = word.endswith("*")
-            phrase = Phrase(theme, len(blank), backwards, forwards, open_end, left, "" if open_end else right)
+            phrase = Phrase(theme, len(blank), backwards, forwards, open_end, left, "" if open_end else right, rests)
             self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
 
     def find(self, text: str) -> Iterator[Cue]:
@@ -149,7 +155,7 @@ def _index_natively(known: Mapping[str, list[Phrase]]) -> Any:
     """Return the native index of the phrases that are known by ASCII words, which finds where one may stand."""
     return native.PhraseIndex(
         [
-            (word, each.skip, bool(each.before), bool(each.after), each.open_end, each.left, each.right)
+            (word, each.skip, *each.rests, each.open_end, each.left, each.right)
             for word, phrases in known.items()
             if _is_indexed(word)
             for each in phrases
@@ -200,8 +206,16 @@ def _build_pattern(slots: list[list[str]]) -> str:
     """Return the slots one after another, up to the end of a word, as a regular expression; "" where there are none."""
     if not slots:
         return ""
-    last = slots[-1][0][-1:] or slots[-1][-1][-1:]
-    return "".join(map(_build_choice, slots)) + ("" if last >= _UNSPACED else r"(?!(?<=\w)\w)")
+    return "".join(map(_build_choice, slots)) + (r"(?!(?<=\w)\w)" if _ends_with_word(slots) else "")
+
+
+def _ends_with_word(slots: list[list[str]]) -> bool:
+    return (slots[-1][0][-1:] or slots[-1][-1][-1:]) < _UNSPACED
+
+
+def _build_rest(slots: list[list[str]]) -> Rest:
+    """Return the slots as the native index takes them; nothing where there are none."""
+    return (_ends_with_word(slots), *(tuple(_sort_choice(slot)) for slot in slots)) if slots else ()
 
 
 def _first_characters(slots: list[list[str]]) -> str:
@@ -215,7 +229,11 @@ def _first_characters(slots: list[list[str]]) -> str:
 
 
 def _build_choice(alternatives: list[str]) -> str:
-    return "(?:" + "|".join(map(_escape, sorted(alternatives, key=len, reverse=True))) + ")"
+    return "(?:" + "|".join(map(_escape, _sort_choice(alternatives))) + ")"
+
+
+def _sort_choice(alternatives: list[str]) -> list[str]:
+    return sorted(alternatives, key=len, reverse=True)
 
 
 @cache

@@ -14,6 +14,7 @@ than 75 characters, and a character may be split over neighbours, whose bytes ar
 
 import binascii
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -31,6 +32,7 @@ from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset, encode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.message import Field, Headers
+from gatepost.speedups import native
 
 _WORD = re.compile(r"=\?([^?\s]{1,80})\?([bBqQ])\?([^?]*)\?=")
 _CONTROLS = dict.fromkeys((*range(9), *range(10, 32), 127), " ")
@@ -125,31 +127,66 @@ def read_section(
 def _read_ordinary(source: bytes, start: int, where: str, budget: ReadBudget) -> HeaderSection | None:
     """Read the section in one pass if it is ASCII fields and nothing else up to an empty line; return None if it is
     not."""
-    end, body = _find_empty_line(source, start)
+    limits, work = budget.limits, budget.work
+    most = min(limits.header_fields, limits.all_header_fields - work.fields)
+
+    def decode(value: str) -> str:
+        return _decode_field_words(value, where, budget)
+
+    found = _split_fields(source, start, _ORDINARY_SIZE, limits.header_bytes, most, Field, decode)
+    if found is None:
+        return None
+    fields, body, has_bare_cr, has_bare_lf = found
+    work.fields += len(fields)
+    if has_bare_cr:
+        budget.note(MIME_BARE_CR, where)
+    elif has_bare_lf:
+        budget.note(MIME_BARE_LF, where)
+    return HeaderSection(Headers(fields), body, odd=bool(has_bare_cr))
+
+
+def split_fields(
+    source: bytes,
+    start: int,
+    window: int,
+    largest: int,
+    most: int,
+    make: Callable[[str, str, bytes], Field],
+    decode: Callable[[str], str],
+) -> tuple[tuple[Field, ...], int, bool, bool] | None:
+    """Split a section at `start` that has at most so many bytes and fields; `decode` takes values with encoded words.
+
+    Returns the fields, where the body begins, whether there is a carriage return without a line feed, and whether there
+    are line ends of both kinds. None where anything is not ordinary. `_speedups.c` has the same.
+    """
+    end, body = _find_empty_line(source, start, start + window)
     section = source[start : end + 1]
     if end < 0 or not section.isascii() or b"\0" in section or b"\n--" in section or section.startswith(b"--"):
         return None
+    found = _TEXT_FIELD.findall(section.decode("ascii"))
+    if len(found) > most or len(section) > largest:
+        return None
+    if sum([len(name) + len(value) + 2 for name, value in found]) != len(section):
+        return None
     fields: list[Field] = []
     place, has_words = 0, b"=?" in section
-    for name, value in _TEXT_FIELD.findall(section.decode("ascii")):
+    for name, value in found:
         until = place + len(name) + len(value) + 2
         text = value.replace("\r\n", "").replace("\n", "").strip() if "\n" in value else value.strip()
         if has_words and "=?" in text:
-            text = _decode_field_words(text, where, budget)
-        fields.append(Field(name.rstrip().lower(), text, section[place:until]))
+            text = decode(text)
+        fields.append(make(name.rstrip().lower(), text, section[place:until]))
         place = until
-    limits = budget.limits
-    most = min(limits.header_fields, limits.all_header_fields - budget.work.fields)
-    if place != len(section) or len(fields) > most or len(section) > limits.header_bytes:
-        return None
-    budget.work.fields += len(fields)
-    odd = _check_line_ends(section, where, budget)
-    return HeaderSection(Headers(tuple(fields)), body, odd=odd)
+    crlf = section.count(b"\r\n")
+    return tuple(fields), body, section.count(b"\r") != crlf, bool(crlf) and section.count(b"\n") != crlf
 
 
-def _find_empty_line(source: bytes, start: int) -> tuple[int, int]:
-    """Return where the line before the first empty line ends, and where that one ends; -1 if there is none near."""
-    window = start + _ORDINARY_SIZE
+_split_fields = native.split_fields if native else split_fields
+
+
+def _find_empty_line(source: bytes, start: int, window: int) -> tuple[int, int]:
+    """Return where the line before the first empty line ends, and where that one ends; -1 if there is none up to
+    `window`."""
     first = source.find(b"\n", start, window)
     # The likelier kind of line end first: the search for the other one is then a short one.
     likely, other = (b"\n\r\n", b"\n\n") if first > 0 and source[first - 1] == 0x0D else (b"\n\n", b"\n\r\n")

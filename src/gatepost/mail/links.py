@@ -11,6 +11,7 @@ from typing import Literal
 
 from gatepost.mail.link_wrappers import MAX_LAYERS, find_carried_url, find_inner_url, unwrap
 from gatepost.mail.message import Link
+from gatepost.speedups import native
 from gatepost.urls import NO_URL, Url, parse_url, scheme_of
 
 MAX_LINKS = 10_000
@@ -29,6 +30,8 @@ _LINK = re.compile(
     rf"(?![@\w-])(?P<path>/{_REST})?",
     re.IGNORECASE,
 )
+# What the expression above takes for a link wherever it begins a word: ASCII up to what ends a link.
+_PLAIN_LINK = re.compile(r"(https?)://[A-Za-z0-9][!#-;=?-\x7f]{0,4000}+")
 # Endings under which a bare `name.ending` is a host and hardly ever a file or a missing space.
 _ENDINGS = frozenset(
     "com net org edu gov info biz xyz top online site shop club store click link live icu vip app io ru cn uk".split()
@@ -167,19 +170,36 @@ def find_targets(text: str) -> Iterator[str]:
         for match in _FOLDED.finditer(text):
             yield "".join(match.group(1).split())
     flat = text.replace("\n", " ").replace("\r", " ").replace("\t", " ")
+    # Few words hold what every link has: finding those first is cheaper than the expression everywhere.
+    words = native.link_words(flat, _ENDINGS_WITH_PATH) if native and flat.isascii() else find_link_words(flat)
+    for start, end in words:
+        yield from _match_targets(flat, start, end)
+
+
+def find_link_words(text: str) -> list[tuple[int, int]]:
+    """Return start and end of each word that may hold a link. `link_words` in `_speedups.c` does the same for ASCII."""
+    dots = [hint.start() for hint in _DOT.finditer(text)] if "." in text else []
+    colons = [hint.start() for hint in _COLON.finditer(text)] if ":" in text else []
+    found: list[tuple[int, int]] = []
     end = 0
-    # Few words hold such a place: finding those first is cheaper than the expression everywhere.
-    dots = [hint.start() for hint in _DOT.finditer(flat)] if "." in flat else []
-    colons = [hint.start() for hint in _COLON.finditer(flat)] if ":" in flat else []
     for at in sorted(dots + colons):
         if at >= end:
-            start = max(end, flat.rfind(" ", end, at) + 1)
-            end = flat.find(" ", at)
-            end = len(flat) if end < 0 else end
-            yield from _match_targets(flat, start, end)
+            start = max(end, text.rfind(" ", end, at) + 1)
+            end = text.find(" ", at)
+            end = len(text) if end < 0 else end
+            found.append((start, end))
+    return found
 
 
 def _match_targets(text: str, start: int, end: int) -> Iterator[str]:
+    """Yield the links in one word. Most are one ordinary link and nothing else, which needs no long expression."""
+    plain = _PLAIN_LINK.match(text, start, end)
+    if plain and (plain.end() == end or text[plain.end()] in '<>"'):
+        if target := _trim(plain.group()):
+            yield _refang(target, plain.group(1))
+        start = plain.end()
+        if start == end:
+            return
     for match in _LINK.finditer(text, start, end):
         scheme, host, path = match.group("scheme", "host", "path")
         if host:

@@ -26,6 +26,7 @@ from gatepost.mail.html.script import read_scripts
 from gatepost.mail.html.style import Appearance
 from gatepost.mail.link_wrappers import decode_base64_text
 from gatepost.mail.links import MAX_SHOWN, Links, Source
+from gatepost.speedups import native
 from gatepost.urls import NO_URL, Url, parse_url
 
 MAX_NESTED_CHARS = 500_000
@@ -47,6 +48,9 @@ Closing = Callable[[], None]
 
 def join_chunks(chunks: list[str]) -> str:
     """Join pieces of text as a page shows them: runs of blanks are one, blocks stand on their own lines."""
+    if native:
+        joined: str = native.squeeze("".join(chunks), True)
+        return joined
     return "\n".join([" ".join(words) for line in "".join(chunks).split(BREAK) if (words := line.split())])
 
 
