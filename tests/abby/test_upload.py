@@ -205,11 +205,11 @@ def test_what_is_unusual_goes_to_the_parser(body: bytes) -> None:
 @given(
     st.binary(max_size=40),
     st.text("\r\n-Ba", max_size=30).map(str.encode),
-    st.lists(st.tuples(st.integers(min_value=0), st.sampled_from([b"", b"\r\n", b"--B", b'"', b"%", b"x"])), max_size=2),
+    st.lists(
+        st.tuples(st.integers(min_value=0), st.sampled_from([b"", b"\r\n", b"--B", b'"', b"%", b"x"])), max_size=2
+    ),
 )
-def test_splitting_says_what_the_parser_says(
-    parameters: bytes, email: bytes, changes: list[tuple[int, bytes]]
-) -> None:
+def test_splitting_says_what_the_parser_says(parameters: bytes, email: bytes, changes: list[tuple[int, bytes]]) -> None:
     body = plain(parameters, email)
     for place, put in changes:
         at = place % (len(body) + 1)

@@ -147,7 +147,6 @@ class CoreState:
             self._others = max(0, outcome.load.in_processing - self.begun)
         return outcome
 
-
     async def _scan_until_lost(self, request: ScanRequest) -> ScanResult | Full | Down:
         limit = asyncio.timeout(None)
         try:
