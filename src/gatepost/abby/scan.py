@@ -198,6 +198,8 @@ class ScanApi:
         self._spool = spool
         self._seconds = seconds
         self._observe = observe
+        # Bound once: every scan has a line.
+        self._log = log.bind()
 
     async def submit(self, request: Request) -> Response | Failure | None:
         """Take one message from upload to result."""
@@ -241,7 +243,7 @@ class ScanApi:
             log.info("scan refused", client=caller.name, error=outcome.error.code)
         else:
             # The core logs what it found; this line says who asked for it.
-            log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
+            self._log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
 class ConnectedClient:

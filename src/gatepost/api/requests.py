@@ -53,6 +53,7 @@ class BodyPace:
         self._start, self._received = loop.time(), 0
         self._idle_seconds, self._first_seconds = idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS
         self._deadline = self._start + self._idle_seconds
+        self._timer: asyncio.TimerHandle
         self._expired = False
 
     def earn(self, count: int) -> None:
@@ -151,7 +152,10 @@ def decode_json(what: str, data: bytes | bytearray) -> Any:
 
 def content_length(headers: list[tuple[bytes, bytes]]) -> int:
     """Return the announced length of a body, 0 where none is announced; the HTTP parser lets only numbers through."""
-    return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
 
 
 def is_from_this_machine(request: Request) -> bool:
