@@ -24,6 +24,8 @@ BENCHMARKS = (
     "reputation",
     "startup",
     "fronts",
+    "steady",
+    "growth",
     "catch",
     "smtp",
     "large",

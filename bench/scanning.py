@@ -53,6 +53,7 @@ class Round:
     cpu: float
     worker_cpu: float
     errors: int
+    parts: dict[str, float]
 
 
 def run() -> str:
@@ -81,8 +82,10 @@ def run() -> str:
 
 def measured(server: Server) -> Round:
     before, workers_before = cpu(server.process), worker_cpu(server.process)
+    parts_before = cpu_by_part(server.process)
     result = load.send(server.url, server.requests, CONNECTIONS, exchanges(server))
     spent, workers_spent = cpu(server.process) - before, worker_cpu(server.process) - workers_before
+    parts = cpu_by_part(server.process)
     each = 1000 / len(server.requests)
     refused = (
         sum(b" 200 " not in answer.split(b"\n", 1)[0] + b" " for answer in result.answers)
@@ -96,6 +99,7 @@ def measured(server: Server) -> Round:
         spent * each,
         workers_spent * each,
         result.errors + refused,
+        {part: (seconds - parts_before.get(part, 0.0)) * each for part, seconds in parts.items()},
     )
 
 
@@ -122,6 +126,19 @@ def worker_cpu(process: psutil.Process) -> float:
                 times = worker.cpu_times()
                 total += times.user + times.system
     return total
+
+
+def cpu_by_part(process: psutil.Process) -> dict[str, float]:
+    """CPU seconds of the parts of a service that runs as one process: its event loop, which also asks DNS, the thread
+    that writes, its other threads, and the processes that analyse."""
+    threads = {"event loop, with DNS": 0.0, "writer thread": 0.0, "other threads": 0.0}
+    for thread in process.threads():
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text().strip()
+            part = "writer thread" if name == "store-writer" else "other threads"
+            part = "event loop, with DNS" if thread.id == process.pid else part
+            threads[part] += thread.user_time + thread.system_time
+    return {**threads, "workers": worker_cpu(process)}
 
 
 def pss(process: psutil.Process) -> float:
@@ -271,8 +288,16 @@ def table(rounds: dict[str, list[Round]], memory: dict[str, float], messages: li
         f"(SpamAssassin: {SLOW_MESSAGES} messages), speedups: {describe_speedups()}, {psutil.cpu_count()} cores "
         "shared with the client; means of the rounds."
     )
-    lines = [setting, "", *lines]
-    return "\n".join([*lines, "", *ratios(rounds)])
+    return "\n".join([setting, "", *lines, "", *parts_table(rounds["Gatepost"]), "", *ratios(rounds)])
+
+
+def parts_table(runs: list[Round]) -> list[str]:
+    """Where Gatepost's CPU goes."""
+    lines = ["| Part of Gatepost | CPU ms/msg, mean | least of the rounds |", "|---|---:|---:|"]
+    for part in runs[0].parts:
+        each = [run.parts[part] for run in runs]
+        lines.append(f"| {part} | {mean(each):.2f} | {min(each):.2f} |")
+    return lines
 
 
 def ratios(rounds: dict[str, list[Round]]) -> list[str]:

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import mmap
 import os
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from types import TracebackType
 from typing import Self
 
 _WORD = 8
+# struct flock (fcntl(2)) on 64-bit systems: kind, whence, start, length, process.
+_FLOCK = struct.Struct("hhqqi4x")
 # Keys that share a place in a table; more of them than that at once are turned away.
 _WAYS = 8
 # Address space, not memory: pages take memory when they are first written.
@@ -81,6 +84,12 @@ class NodeMemory:
             return
         for listener in self._listeners:
             listener()
+
+    def lock_holder(self) -> int:
+        """Return the id of the process that has the lock now, 0 if no other process has it."""
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, asked))
+        return 0 if kind == fcntl.F_UNLCK else int(pid)
 
     def __enter__(self) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_EX, 1)

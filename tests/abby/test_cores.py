@@ -534,7 +534,7 @@ def test_a_lone_core_is_never_asked_twice_at_once_for_the_same() -> None:
         scan = submit(cores)
         await until(lambda: core.mine == 1)
         core.load = hanging  # type: ignore[method-assign]
-        await until(lambda: bool(cores._seconds))
+        await until(lambda: cores._states[0].doubtful)
         assert await cores.status() == "YELLOW"  # slow is not dead
         core.open.set()
         assert isinstance(await scan, ScanResult)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.abby.upload import read_upload
+from gatepost.abby.upload import MAX_PLAIN, read_upload, split_plain
 from gatepost.api.errors import Failure
 from gatepost.api.requests import ClientLeft, parse_boundary
 
@@ -154,3 +154,69 @@ def test_boundaries(content_type: str, expected: str | int) -> None:
 @given(st.binary(max_size=300))
 def test_any_content_type_is_read(value: bytes) -> None:
     assert isinstance(parse_boundary([(b"content-type", value)]), str | Failure)
+
+
+def plain(parameters: bytes, email: bytes, end: bytes = b"\r\n", more: bytes = b"") -> bytes:
+    head = DISPOSITION % b"parameters" + b"\r\nContent-Type: application/json\r\n\r\n"
+    second = DISPOSITION % b"email" + b'; filename="m.eml"\r\nContent-Type: message/rfc822\r\n\r\n'
+    return b"--B\r\n" + head + parameters + b"\r\n--B\r\n" + second + email + b"\r\n" + more + b"--B--" + end
+
+
+def read_whole(body: bytes) -> tuple[bytes | Failure | ClientLeft, bytes]:
+    """As it arrives most often: in one piece, which is known to be the last."""
+    sink = Sink()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return asyncio.run(read_upload(receive, "B", sink)), sink.content
+
+
+def test_an_ordinary_upload_is_split_without_the_parser() -> None:
+    email = b"Subject: x\r\n\r\n--A\r\ntext\r\n--B \r\n"
+    assert split_plain(plain(PARAMETERS, b"a"), "B") == (PARAMETERS, b"a")
+    assert split_plain(plain(PARAMETERS, email.replace(b"--B", b"--C")), "B")
+    first, second = plain(PARAMETERS, b"a").removesuffix(b"--B--\r\n").split(b"--B\r\n")[1:]
+    assert split_plain(b"--B\r\n" + second + b"--B\r\n" + first + b"--B--", "B") == (PARAMETERS, b"a")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"--B",
+        plain(PARAMETERS, b""),
+        plain(PARAMETERS, b"a", end=b"x"),
+        plain(PARAMETERS, b"a")[:-6],
+        plain(PARAMETERS, b"a").replace(b"application/json", b"text/plain"),
+        plain(PARAMETERS, b"a").replace(b'"parameters"', b'"email"'),
+        plain(PARAMETERS, b"a").replace(b'"email"', b'"other"'),
+        plain(PARAMETERS, b"a").replace(b"m.eml", b"m%22.eml"),
+        plain(PARAMETERS, b"a").replace(b"message/rfc822", b"message/rfc822\r\nContent-Transfer-Encoding: base64"),
+        plain(PARAMETERS, b"a\r\n--Bx"),
+        plain(PARAMETERS, b"a", more=b"--B\r\n" + DISPOSITION % b"other" + b"\r\n\r\n\r\n"),
+        plain(PARAMETERS, b"a" * MAX_PLAIN),
+    ],
+)
+def test_what_is_unusual_goes_to_the_parser(body: bytes) -> None:
+    assert split_plain(body, "B") is None
+
+
+@given(
+    st.binary(max_size=40),
+    st.text("\r\n-Ba", max_size=30).map(str.encode),
+    st.lists(
+        st.tuples(st.integers(min_value=0), st.sampled_from([b"", b"\r\n", b"--B", b'"', b"%", b"x"])), max_size=2
+    ),
+)
+def test_splitting_says_what_the_parser_says(parameters: bytes, email: bytes, changes: list[tuple[int, bytes]]) -> None:
+    body = plain(parameters, email)
+    for place, put in changes:
+        at = place % (len(body) + 1)
+        body = body[:at] + put + body[at + (not put) :]
+    whole = read_whole(body)
+    # Two pieces, the second of them empty, never take the short way.
+    in_pieces, sink = read([body])
+    assert isinstance(whole[0], Failure) == isinstance(in_pieces, Failure)
+    if isinstance(whole[0], bytes):
+        assert whole == (in_pieces, sink.content)

@@ -5,7 +5,7 @@ this package knows nothing of pages.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, GuessMemories, Tokens
 from gatepost.abby.cores import Cores
@@ -95,6 +95,24 @@ def create_services(
     )
 
 
+class ExactPaths:
+    """ASGI application before the router: a request for a path without parameters, as every scan is, needs no search
+    through the routes. What is not found here is the router's to find or to refuse."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._endpoints: dict[tuple[str | None, str | None], ASGIApp] = {
+            (method, route.path): route.app
+            for route in router.routes
+            if isinstance(route, Route) and isinstance(route.endpoint, Endpoint) and not route.param_convertors
+            for method in route.methods or ()
+        }
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        endpoint = self._endpoints.get((scope.get("method"), scope.get("path")))
+        return (endpoint or self._router)(scope, receive, send)
+
+
 class AbbyApp(Starlette):
     """Starlette without its own middleware: between server and routes are only the wrappers of `gatepost.api`."""
 
@@ -104,7 +122,7 @@ class AbbyApp(Starlette):
         self._strict_transport = strict_transport
 
     def build_middleware_stack(self) -> ASGIApp:
-        app = UnreadBodies(HttpErrors(self.router, self._error_page))
+        app = UnreadBodies(HttpErrors(ExactPaths(self.router), self._error_page))
         return StrictTransport(app) if self._strict_transport else app
 
 

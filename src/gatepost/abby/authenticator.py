@@ -271,7 +271,8 @@ def _delay_after(count: int) -> float:
 
 def address_of(request: Request) -> str:
     """Return what a guess is counted for: an IPv4 address, or the /64 that an IPv6 host can choose addresses from."""
-    host = request.client.host if request.client else ""
+    client = request.scope.get("client")
+    host: str = client[0] if client else ""
     if ":" not in host:
         return host
     try:

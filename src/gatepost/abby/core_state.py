@@ -136,23 +136,29 @@ class CoreState:
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
         """Have a message scanned in a reserved slot; the caller gives the slot back."""
         self.begun += 1
-        limit = asyncio.timeout(None)
         try:
-            async with limit:
-                self._limits.add(limit)
-                outcome = await self.core.scan(request)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            outcome = Down("it stopped answering before the result")
+            # A core that tells its load without being asked is in this process: it does not fall silent alone.
+            outcome = await (self._scan_until_lost(request) if self.core.peek() is None else self.core.scan(request))
         finally:
-            self._limits.discard(limit)
             self.begun -= 1
         # Whatever its figures say: a core that calls itself full is full until something ends or it is heard again.
         self._said_full = isinstance(outcome, Full)
         if isinstance(outcome, Full):
             self._others = max(0, outcome.load.in_processing - self.begun)
         return outcome
+
+    async def _scan_until_lost(self, request: ScanRequest) -> ScanResult | Full | Down:
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._limits.add(limit)
+                return await self.core.scan(request)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Down("it stopped answering before the result")
+        finally:
+            self._limits.discard(limit)
 
 
 class CoreAttempts:

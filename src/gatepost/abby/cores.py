@@ -162,10 +162,13 @@ class Cores:
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
     async def _scan(self, request: ScanRequest, client: WaitingClient) -> ScanResult | Failure | ClientLeft:
-        ticket, attempts = self._turns.new_ticket(), CoreAttempts(self.serve_waiting)
+        ticket = self._turns.new_ticket()
         others_wait = bool(self._queue) or self._turns.others_wait
         turn: CoreState | Failure | ClientLeft | None = None if others_wait else self._reserve_best()
         turn = turn or await self._wait(ticket, request, client)
+        if len(self._states) == 1:
+            return await self._scan_at_only_core(turn, ticket, request, client)
+        attempts = CoreAttempts(self.serve_waiting)
         try:
             while True:
                 if isinstance(turn, CoreState):
@@ -178,9 +181,29 @@ class Cores:
                     return attempts.result
                 if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
                     self._give_back(turn)
-                    return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
+                    return _not_taken()
         finally:
             attempts.give_up()
+
+    async def _scan_at_only_core(
+        self, turn: CoreState | Failure | ClientLeft, ticket: int, request: ScanRequest, client: WaitingClient
+    ) -> ScanResult | Failure | ClientLeft:
+        """One attempt after the other, in this very task: there is no other core that could be tried beside."""
+        deaths = refusals = 0
+        while isinstance(turn, CoreState):
+            try:
+                outcome = await self._scan_at(turn, request)
+            finally:
+                self._give_back(turn)
+            if isinstance(outcome, ScanResult):
+                return outcome
+            if isinstance(outcome, Down):
+                deaths, refusals = deaths + outcome.begun, refusals + (not outcome.begun)
+                if deaths >= MAX_DEATHS or refusals >= MAX_REFUSALS:
+                    return _not_taken()
+            turn = await self._wait(ticket, request, client)
+            self.attempts_again += isinstance(turn, CoreState)
+        return turn
 
     async def _next_turn(
         self, attempts: CoreAttempts, ticket: int, request: ScanRequest, client: WaitingClient
@@ -372,6 +395,10 @@ def queue_colour(loads: Iterable[Load | None]) -> Status:
     if len(answering) < len(every) or any(load.throttling or load.full for load in answering):
         return "YELLOW"
     return "GREEN"
+
+
+def _not_taken() -> Failure:
+    return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
 
 
 def _unavailable() -> Failure:

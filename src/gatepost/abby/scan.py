@@ -7,6 +7,7 @@ is not 5), unknown ones are ignored, null on an optional field means absent.
 
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -37,6 +38,9 @@ from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.tenants import TenantStore
 from gatepost.times import date_time
 
+# An IPv6 address that ends in an IPv4 address, all groups written out.
+_MAX_ADDRESS = 45
+
 _DECODER = msgspec.json.Decoder(MessageAnalysisRequest)
 
 
@@ -59,7 +63,7 @@ def _is_sound(request: MessageAnalysisRequest) -> bool:
         _is_text("\t".join(border.envelope_recipients))
         and _is_text(border.envelope_from)
         and _is_text(border.sender_helo or "")
-        and (border.remote_address is None or _is_address(border.remote_address))
+        and (border.remote_address is None or _normalize_address(border.remote_address) is not None)
         and (request.tenant_uid is None or canonical(request.tenant_uid) is not None)
     )
 
@@ -69,7 +73,7 @@ def _envelope(request: MessageAnalysisRequest) -> Envelope:
     return Envelope(
         sender=_strip_brackets(border.envelope_from),
         recipients=tuple(_strip_brackets(recipient) for recipient in border.envelope_recipients),
-        remote_address=border.remote_address and str(ip_address(border.remote_address)),
+        remote_address=border.remote_address and _normalize_address(border.remote_address),
         helo=border.sender_helo,
         tenant=request.tenant_uid and canonical(request.tenant_uid),
     )
@@ -85,11 +89,20 @@ def _is_text(value: str) -> bool:
 
 
 def _is_address(value: str) -> bool:
+    return _normalize_address(value) is not None
+
+
+def _normalize_address(value: str) -> str | None:
+    """Return an IP address in its usual form; None for what is none, or has a zone."""
+    return _parse_address(value) if len(value) <= _MAX_ADDRESS else None
+
+
+@lru_cache(1024)
+def _parse_address(value: str) -> str | None:
     try:
-        ip_address(value)
+        return str(ip_address(value)) if "%" not in value else None
     except ValueError:
-        return False
-    return "%" not in value
+        return None
 
 
 def _faults(data: bytes) -> Failure:
@@ -185,6 +198,8 @@ class ScanApi:
         self._spool = spool
         self._seconds = seconds
         self._observe = observe
+        # Bound once: every scan has a line.
+        self._log = log.bind()
 
     async def submit(self, request: Request) -> Response | Failure | None:
         """Take one message from upload to result."""
@@ -228,7 +243,7 @@ class ScanApi:
             log.info("scan refused", client=caller.name, error=outcome.error.code)
         else:
             # The core logs what it found; this line says who asked for it.
-            log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
+            self._log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
 class ConnectedClient:

@@ -3,8 +3,12 @@
 The message goes straight into the spool, so memory stays flat whatever the size. Every bound holds while reading: bytes
 of the whole body, bytes of `parameters`, number of parts, and time (`api.requests.BodyPace`). Parts with other names
 are ignored, as unknown fields are.
+
+Most uploads are small and arrive whole, as every common client writes them. Those are split in place (`split_plain`);
+what is unusual in any way goes to the parser, which also says what is wrong with it.
 """
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
@@ -28,6 +32,8 @@ from gatepost.api.requests import BodyPace, ClientLeft
 from gatepost.api.scanning import MAX_BODY, MAX_PARAMETERS
 
 MAX_PARTS = 100
+# Larger bodies hardly ever arrive whole; within it `parameters` has room for all that it may have.
+MAX_PLAIN = 1 << 20
 
 TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, f"the request body is larger than 50 MiB ({MAX_BODY:,} bytes)")
 
@@ -45,15 +51,20 @@ class MessageSink(Protocol):
 
 async def read_upload(receive: Receive, boundary: str, email: MessageSink) -> bytes | Failure | ClientLeft:
     """Read the whole body; the message goes to `email`, and `parameters` is returned."""
-    upload, received = _ScanParts(boundary, email), 0
+    upload, received = None, 0
     try:
-        async with BodyPace() as pace:
+        with BodyPace() as pace:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
                     return ClientLeft()
                 chunk = message["body"]
                 received += len(chunk)
+                if upload is None:
+                    if not message["more_body"] and (plain := split_plain(chunk, boundary)):
+                        email.write(plain[1])
+                        return plain[0]
+                    upload = _ScanParts(boundary, email)
                 failure = TOO_LARGE if received > MAX_BODY else upload.feed(chunk)
                 if failure:
                     return failure
@@ -62,6 +73,37 @@ async def read_upload(receive: Receive, boundary: str, email: MessageSink) -> by
                 pace.earn(len(chunk))
     except TimeoutError:
         return Failure(MALFORMED_REQUEST, "the request body stopped arriving, or arrives too slowly")
+
+
+# Both parts with the headers that clients write, in their order. A name of a file has no escapes.
+_HEADERS = (
+    rb'Content-Disposition: form-data; name="%b"(?:; filename="[ !#$&-[\]^-~]{0,200}")?'
+    rb"\r\nContent-Type: %b\r\n\r\n"
+)
+_PARAMETERS = re.compile(_HEADERS % (b"parameters", b"application/json"))
+_EMAIL = re.compile(_HEADERS % (b"email", rb"[a-z0-9.+/-]{1,100}"))
+
+
+def split_plain(body: bytes, boundary: str) -> tuple[bytes, bytes] | None:
+    """Return `parameters` and the message of a whole body that has these two parts and nothing else, in the form that
+    common clients write; None for every other body, be it right or wrong."""
+    delimiter = b"\r\n--%b" % boundary.encode("ascii")
+    start = len(delimiter)
+    if not body.startswith(delimiter[2:]) or body[start - 2 : start] != b"\r\n" or len(body) > MAX_PLAIN:
+        return None
+    found = {}
+    for is_last in (False, True):
+        headers = _PARAMETERS.match(body, start) or _EMAIL.match(body, start)
+        if headers is None:
+            return None
+        end = body.find(delimiter, headers.end())
+        start = end + len(delimiter) + 2
+        if end < 0 or body[start - 2 : start] != (b"--" if is_last else b"\r\n"):
+            return None
+        found[headers.re] = body[headers.end() : end]
+    if body[start:] not in (b"", b"\r\n") or len(found) < 2 or not found[_EMAIL]:
+        return None
+    return found[_PARAMETERS], found[_EMAIL]
 
 
 class _ScanParts:

@@ -41,28 +41,52 @@ class ClientLeft(msgspec.Struct, frozen=True):
 
 
 class BodyPace:
-    """The deadline of a body that is being read; raises `TimeoutError` where it stops arriving or is too slow."""
+    """The deadline of a body that is being read, `with BodyPace() as pace:`; raises `TimeoutError` where the body stops
+    arriving or is too slow.
+
+    Every upload has one, and hardly any gets near it. So bytes that arrive only move the deadline; the timer looks at
+    it when it fires, and is set again if there is time left.
+    """
 
     def __init__(self, idle_seconds: float | None = None, first_seconds: float | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._start, self._received = self._loop.time(), 0
+        self._loop = loop = asyncio.get_running_loop()
+        self._start, self._received = loop.time(), 0
         self._idle_seconds, self._first_seconds = idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS
-        self._deadline = asyncio.timeout(self._idle_seconds)
+        self._deadline = self._start + self._idle_seconds
+        self._timer: asyncio.TimerHandle
+        self._expired = False
 
     def earn(self, count: int) -> None:
         """Move the deadline for so many bytes that have arrived."""
         self._received += count
         earned = self._start + self._first_seconds + self._received / SLOWEST
-        self._deadline.reschedule(min(self._loop.time() + self._idle_seconds, earned))
+        self._deadline = min(self._loop.time() + self._idle_seconds, earned)
+        if self._deadline < self._timer.when():
+            self._timer.cancel()
+            self._timer = self._loop.call_at(self._deadline, self._look)
 
-    async def __aenter__(self) -> Self:
-        await self._deadline.__aenter__()
+    def __enter__(self) -> Self:
+        self._task = asyncio.current_task(self._loop)
+        self._cancelling = self._task.cancelling() if self._task else 0
+        self._timer = self._loop.call_at(self._deadline, self._look)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._deadline.__aexit__(kind, fault, trace)
+        self._timer.cancel()
+        if not self._expired or self._task is None:
+            return
+        # As asyncio.timeout has it: a cancellation that came from elsewhere as well goes on as one.
+        if self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from fault
+
+    def _look(self) -> None:
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._look)
+        elif self._task:
+            self._expired = True
+            self._task.cancel()
 
 
 def parse_boundary(headers: list[tuple[bytes, bytes]]) -> str | Failure:
@@ -128,7 +152,10 @@ def decode_json(what: str, data: bytes | bytearray) -> Any:
 
 def content_length(headers: list[tuple[bytes, bytes]]) -> int:
     """Return the announced length of a body, 0 where none is announced; the HTTP parser lets only numbers through."""
-    return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
 
 
 def is_from_this_machine(request: Request) -> bool:

@@ -29,6 +29,7 @@ HEAD_SECONDS = 30.0
 KEEP_ALIVE_SECONDS = 75
 
 _VERSIONS = ("1.0", "1.1")
+_HEAD_START = b"HTTP/1.1 "
 _HEAD_TOO_LARGE = "the header section is larger than 64 KiB"
 # RFC 3986 section 3.2.2, with the port; the host of `Host` may be empty.
 _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?\Z")
@@ -67,6 +68,42 @@ def _rebuild_head(first: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
     return b"\r\n".join((*lines, b"", b""))
 
 
+class JoinedWrites:
+    """A connection's transport, on which a header section goes out together with what is written next.
+
+    uvicorn writes head and body of a response one after the other. Over TLS each would be a record of its own, with a
+    system call and, for the client, another wake-up. A head that nothing follows at once goes out by itself, in the
+    next round of the event loop.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._head = b""
+        self.is_closing = transport.is_closing
+        self.get_extra_info = transport.get_extra_info
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; those of a head a little later."""
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head + data)
+        elif data.startswith(_HEAD_START):
+            self._head = data
+            self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection after what was written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, b""
+        if head and not self._transport.is_closing():
+            self._transport.write(head)
+
+
 class JsonHttp(HttpToolsProtocol):
     """One connection."""
 
@@ -80,6 +117,7 @@ class JsonHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self.transport = JoinedWrites(transport, self.loop)  # type: ignore[assignment]  # all of it that is used here
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:

@@ -76,6 +76,8 @@ class Guard:
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock
+        # Bound once: every message has a line.
+        self._log = log.bind()
         self._lists = lists or ListAnswers(store, clock)
         self._sender_histories = sender_histories
         self._campaigns = campaigns
@@ -164,7 +166,7 @@ class Guard:
         record = await self._record(request, report)
         seconds = time.perf_counter() - started
         self._observe(record, seconds)
-        log.info(
+        self._log.info(
             "scanned",
             ggrid=record.ggrid,
             verdict=record.report.verdict,

@@ -32,7 +32,8 @@ class SpooledBody:
     def __init__(self, folder: Path, memory_limit: int) -> None:
         self._folder = folder
         self._limit = memory_limit
-        self._memory = bytearray()
+        # The first piece as it came, which most messages consist of; a bytearray from the second one on.
+        self._memory: bytes | bytearray = b""
         self._file: BinaryIO | None = None
         self._hash = hashlib.sha256()
         self._size = 0
@@ -59,8 +60,14 @@ class SpooledBody:
         if self._file:
             self._file.write(data)
             return
-        self._memory += data
-        if len(self._memory) > self._limit:
+        if not self._memory:
+            self._memory = bytes(data)
+        elif isinstance(self._memory, bytearray):
+            self._memory += data
+        else:
+            self._memory = bytearray(self._memory)
+            self._memory += data
+        if self._size > self._limit:
             self.to_disk()
 
     def finish(self) -> None:
@@ -68,7 +75,7 @@ class SpooledBody:
         if self._file:
             self._file.flush()
         else:
-            self._whole, self._memory = bytes(self._memory), bytearray()
+            self._whole, self._memory = bytes(self._memory), b""
 
     def to_disk(self) -> None:
         """Free the memory, for a message that has to wait."""
@@ -78,7 +85,7 @@ class SpooledBody:
         self._file = cast(BinaryIO, file)
         self._file.write(self._memory if self._whole is None else self._whole)
         self._file.flush()
-        self._memory, self._whole = bytearray(), None
+        self._memory, self._whole = b"", None
 
     def read(self) -> bytes:
         """All bytes at once."""
@@ -104,7 +111,7 @@ class SpooledBody:
     def close(self) -> None:
         """Free memory and disk; twice does no harm. The system frees the pages of a file when it is closed, which takes
         milliseconds: that is not done on the event loop."""
-        self._memory, self._whole = bytearray(), b""
+        self._memory = self._whole = b""
         if self._file and not self._closed:
             self._closed = True
             _closing.submit(self._file.close)

@@ -17,6 +17,7 @@ from gatepost.guard.admission import Admission, AdmissionCells, SharedAdmission
 from gatepost.metrics import exposition
 from gatepost.node_memory import NodeMemory, SharedTally, Tally
 from gatepost.scanning.turns import SharedTurns, TurnCells, Turns
+from gatepost.service.front_watchdog import Heartbeats
 from gatepost.service.node_metrics import MetricBoards, NodeMetrics
 
 MAX_CALLERS = 4_096
@@ -84,6 +85,7 @@ class NodeCells:
         self.guesses = GuessMemories(*(SharedGuessMemory(self.memory) for _ in range(3)))
         self.secret_guesses = SharedGuessMemory(self.memory)
         self.boards = MetricBoards(self.memory)
+        self.heartbeats = Heartbeats(self.memory)
 
     def forget(self, member: int) -> None:
         """Give back what a process held that has ended, and wake the others: there may be slots now."""
@@ -135,4 +137,5 @@ class NodeProcess(SingleProcess):
     def start(self) -> list[asyncio.Task[None]]:
         loop, memory = asyncio.get_running_loop(), self._cells.memory
         loop.add_reader(memory.bells[self.number], memory.answer_bell)
-        return [asyncio.create_task(self._metrics.write_forever())] if self._metrics else []
+        tasks = [asyncio.create_task(self._cells.heartbeats.beat_forever())]
+        return [*tasks, asyncio.create_task(self._metrics.write_forever())] if self._metrics else tasks

@@ -33,6 +33,7 @@ import structlog
 
 from gatepost.service.data_folder import StartError
 from gatepost.service.front import run_front, run_writer
+from gatepost.service.front_watchdog import LOOK_SECONDS, FrontWatchdog
 from gatepost.service.node import NodeCells
 from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
 from gatepost.service.running import Started
@@ -127,6 +128,9 @@ class _Node:
         self._pauses: dict[int, float] = {}
         self._all_ready = False
         self._stopping = 0
+        self._watchdog, self._next_look = FrontWatchdog(cells.heartbeats), 0.0
+        # Fronts that have ended, and whose cells are still to be set to zero.
+        self._unforgotten: set[int] = set()
         ours, self._signalled = socket.socketpair()
         for end in (ours, self._signalled):
             end.setblocking(False)
@@ -173,18 +177,38 @@ class _Node:
 
     def _step(self) -> None:
         """Wait for the next event and handle it."""
-        now = time.monotonic()
-        due = min(self._due.values(), default=None)
-        for key, _ in self._selector.select(None if due is None else max(0.0, due - now)):
+        due = min((self._next_look, *self._due.values()))
+        wait = PAUSE_SECONDS[0] if self._unforgotten else max(0.0, due - time.monotonic())
+        for key, _ in self._selector.select(wait):
             if key.fileobj is self._signalled:
                 for number in self._signalled.recv(64):
                     self._handle_signal(number)
             elif key.data in self._children.values():
                 self._handle_child(key.data, key.fileobj)
         now = time.monotonic()
-        for number in [number for number, moment in self._due.items() if moment <= now and not self._stopping]:
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._end_hung_fronts()
+        self._forget_ended()
+        due = [number for number, moment in self._due.items() if moment <= now and number not in self._unforgotten]
+        for number in due if not self._stopping else ():
             del self._due[number]
             self._spawn(number)
+
+    def _end_hung_fronts(self) -> None:
+        """Kill fronts that stand still; they are replaced like others that end."""
+        fronts = {number: child.pid for number, child in self._children.items() if number != WRITER and child.is_ready}
+        for number, reason in self._watchdog.find_hung(fronts).items():
+            child = self._children[number]
+            log.error("process hangs", process=_name(number), pid=child.pid, reason=reason)
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+
+    def _forget_ended(self) -> None:
+        """Give back what ended fronts held, unless one that hangs has the lock: this process must not wait for it."""
+        for number in list(self._unforgotten):
+            if not self._cells.memory.lock_holder():
+                self._cells.forget(number)
+                self._unforgotten.discard(number)
 
     def _handle_signal(self, number: int) -> None:
         if number not in _SIGNALS:
@@ -225,7 +249,8 @@ class _Node:
         self._close_child(child)
         del self._children[child.number]
         if child.number != WRITER:
-            self._cells.forget(child.number)
+            self._unforgotten.add(child.number)
+            self._forget_ended()
         if self._stopping:
             self._end_writer_if_last()
             return

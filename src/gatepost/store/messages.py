@@ -50,6 +50,7 @@ COLUMNS = (
     "detail",
 )
 _SELECT = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = $1"
+_SELECT_ID = "SELECT id FROM messages WHERE ggrid = ?"
 _SELECT_RELEASE = "SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL"
 _PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
 _INSERT = f"""WITH kept AS (
@@ -275,20 +276,29 @@ def _insert_chunk(
     Those that are new are added to `fresh`, with the ids that they got.
     """
     rows = [prepare_row(record) for record in records]
-    values = [value for row in rows for value in row.values]
-    ids: dict[Any, Any] = dict(connection.execute(_insert_statement(len(rows)), values))
-    fresh += [(uid, row) for row in rows if (uid := ids.pop(row.values[0], None)) is not None]
-    if connection.changes() == len(rows):
+    connection.execute(_insert_statement(len(rows)), [value for row in rows for value in row.values])
+    count = connection.changes()
+    # Ids are given one after the other (https://www.sqlite.org/autoinc.html), and nobody else writes meanwhile.
+    first = connection.last_insert_rowid() - count + 1
+    if count == len(rows):
+        fresh += enumerate(rows, first)
         return records
+    ids = (connection.execute(_SELECT_ID, row.values[:1]).fetchone() for row in rows)
+    added: dict[int, RecordRow] = {}
+    for found, row in zip(ids, rows, strict=True):
+        # Without a new row the last id may be that of another table.
+        if count and found and found[0] >= first:
+            added.setdefault(found[0], row)
+    fresh += added.items()
     select = in_sqlite(_SELECT)
-    found = (connection.execute(select, row.values[:1]).fetchone() for row in rows)
-    return [parse_record(*known) if known else record for known, record in zip(found, records, strict=True)]
+    known = (connection.execute(select, row.values[:1]).fetchone() for row in rows)
+    return [parse_record(*stored) if stored else record for stored, record in zip(known, records, strict=True)]
 
 
 def _insert_statement(count: int) -> str:
     row = f"({', '.join('?' * len(COLUMNS))})"
     columns, rows = ", ".join(COLUMNS), ", ".join([row] * count)
-    return f"INSERT INTO messages ({columns}) VALUES {rows} ON CONFLICT (ggrid) DO NOTHING RETURNING ggrid, id"  # noqa: S608
+    return f"INSERT INTO messages ({columns}) VALUES {rows} ON CONFLICT (ggrid) DO NOTHING"  # noqa: S608
 
 
 def _index_message(uid: int, row: RecordRow) -> IndexedMessage:

@@ -7,7 +7,8 @@ between, its clients are told that storage failed, as after any other fault of s
 
 A change goes as the function and its argument (see `sqlite_writer.Change`). They are pickled: both ends are this
 program, forked from one process, and the socket lies in a folder that only its user can enter. Records of messages,
-which are most of all that is written, go as finished rows: who asks packs and indexes them.
+which are most of all that is written, go as finished rows in MessagePack, without the name of a function: who asks
+packs and indexes them. What several callers ask for in one round of the event loop is sent together.
 """
 
 import asyncio
@@ -29,19 +30,17 @@ import msgspec
 
 from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.errors import StorageError
-from gatepost.store.message_search import IndexedTexts
-from gatepost.store.messages import MessageRecord, RecordRow, prepare_row
+from gatepost.store.messages import MessageRecord, RecordRow, insert_all, prepare_row
 from gatepost.store.sqlite_file import open_file
 from gatepost.store.sqlite_writer import LINGER_SECONDS, MAX_GROUP, Change, GroupCommits, PendingChange, WritesChanges
 from gatepost.store.store import Store
-from gatepost.store.traffic import CountedMessage
 
 A = TypeVar("A")
 R = TypeVar("R")
 
-# Length of what follows, number of the request, flags of the answer.
+# Length of what follows, number of the request, flags. A request has only the flag that it is the row of a record.
 _HEAD = struct.Struct("<IIB")
-_SAME, _FAULT, _COMMIT = 1, 2, 4
+_SAME, _FAULT, _COMMIT, _ROW = 1, 2, 4, 8
 _READ_BYTES = 256 << 10
 _ENDED = "The process that writes the storage has ended; it is being started again."
 
@@ -52,8 +51,6 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType) and obj.__module__ != __name__:
             return _find_function, (obj.__module__, obj.__qualname__)
-        if isinstance(obj, RecordRow):
-            return _make_row, (obj.values, msgspec.structs.astuple(obj.texts), obj.counted)
         if isinstance(obj, Store):
             return _store_of_writer, ()
         return NotImplemented
@@ -71,10 +68,6 @@ def _find_function(module: str, name: str) -> Callable[..., Any]:
     return getattr(found, "__wrapped__", found)
 
 
-def _make_row(values: tuple[Any, ...], texts: tuple[Any, ...], counted: CountedMessage) -> RecordRow:
-    return RecordRow(values, IndexedTexts(*texts), counted)
-
-
 def _dump(value: object) -> bytes:
     buffer = io.BytesIO()
     _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -83,6 +76,10 @@ def _dump(value: object) -> bytes:
 
 def _load(data: bytes) -> Any:
     return pickle.loads(data)  # noqa: S301  of this program, see above
+
+
+_rows = msgspec.msgpack.Encoder()
+_read_row = msgspec.msgpack.Decoder(RecordRow)
 
 
 class WriterSocket:
@@ -168,17 +165,30 @@ class _Link(asyncio.Protocol):
         self._waiting: dict[int, tuple[asyncio.Future[tuple[int, Any]], Any]] = {}
         self._numbers = 0
         self._received = bytearray()
+        self._unsent: list[bytes] = []
         self._idle: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
 
     async def ask(self, change: Change[Any, Any], argument: object) -> tuple[int, Any]:
         """Return the flags and the result of a change. A record, which `messages.insert_all` takes, goes as a row."""
-        assert self._transport is not None
+        if self._transport is None:
+            raise StorageError(_ENDED)
         self._numbers = self._numbers + 1 & 0xFFFFFFFF
-        body = _dump((change, prepare_row(argument) if isinstance(argument, MessageRecord) else argument))
-        answer: asyncio.Future[tuple[int, Any]] = asyncio.get_running_loop().create_future()
+        if isinstance(argument, MessageRecord) and change == insert_all:
+            body, flags = _rows.encode(prepare_row(argument)), _ROW
+        else:
+            body, flags = _dump((change, argument)), 0
+        answer: asyncio.Future[tuple[int, Any]] = self._loop.create_future()
         self._waiting[self._numbers] = (answer, argument)
-        self._transport.write(_HEAD.pack(len(body), self._numbers, 0) + body)
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent += (_HEAD.pack(len(body), self._numbers, flags), body)
         return await answer
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._transport and not self._transport.is_closing():
+            self._transport.write(b"".join(unsent))
 
     async def finish(self) -> None:
         """Close the connection once every change is answered."""
@@ -203,6 +213,7 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  whyever, it is gone
         self._on_end()
+        self._transport = None
         waiting, self._waiting = self._waiting, {}
         for answer, _ in waiting.values():
             if not answer.done():
@@ -265,9 +276,10 @@ class _Request(PendingChange, eq=False, kw_only=True):
     number: int
 
 
-def _read_request(client: _Client, number: int, body: bytes) -> _Request:
+def _read_request(client: _Client, number: int, flags: int, body: bytes) -> _Request:
+    change: Change[Any, Any]
     try:
-        change, argument = _load(body)
+        change, argument = (insert_all, _read_row.decode(body)) if flags & _ROW else _load(body)
     except Exception as fault:  # noqa: BLE001  a request that cannot be read fails alone, like a change that fails
         change, argument = _refuse_unreadable, str(fault)
     return _Request(change, argument, client=client, number=number)
@@ -337,7 +349,7 @@ class WriterServer:
             client.connection.close()
             self._clients.discard(client)
             return []
-        return [_read_request(client, number, body) for number, _, body in frames]
+        return [_read_request(client, *frame) for frame in frames]
 
     def _write(self, group: Sequence[_Request]) -> None:
         before = self._commits.commits

@@ -105,7 +105,7 @@ async def read_form(request: Request, limits: FormLimits = SIGNED_IN) -> Form | 
         return FORM_TOO_LARGE
     body = bytearray()
     try:
-        async with BodyPace(limits.idle_seconds, limits.first_seconds) as pace:
+        with BodyPace(limits.idle_seconds, limits.first_seconds) as pace:
             async for chunk in request.stream():
                 pace.earn(len(chunk))
                 body += chunk
@@ -132,7 +132,7 @@ async def read_upload(request: Request, sink: FileSink, limit: int) -> Form | Fa
     reading = _FormParts(sink, limit)
     try:
         with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
-            async with BodyPace() as pace:
+            with BodyPace() as pace:
                 async for chunk in request.stream():
                     pace.earn(len(chunk))
                     if reading.feed(chunk, parser.parse(chunk)).is_too_large:

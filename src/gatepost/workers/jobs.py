@@ -167,10 +167,10 @@ class TenantTurns(Generic[J]):
 
     def __init__(self) -> None:
         self._jobs: dict[str | None, deque[J]] = {}
-        self._count = 0
+        self.count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     @property
     def first(self) -> J:
@@ -179,14 +179,14 @@ class TenantTurns(Generic[J]):
     def append(self, job: J) -> None:
         """Put a job behind those of its tenant."""
         self._jobs.setdefault(job.tenant, deque()).append(job)
-        self._count += 1
+        self.count += 1
 
     def appendleft(self, job: J) -> None:
         """Put a job, which has had its turn before, in front of all others."""
         mine = self._jobs.pop(job.tenant, None) or deque()
         mine.appendleft(job)
         self._jobs = {job.tenant: mine} | self._jobs
-        self._count += 1
+        self.count += 1
 
     def popleft(self) -> J:
         """Take out the first job."""
@@ -195,7 +195,7 @@ class TenantTurns(Generic[J]):
         job = jobs.popleft()
         if jobs:
             self._jobs[tenant] = jobs
-        self._count -= 1
+        self.count -= 1
         return job
 
     def discard(self, job: J) -> None:
@@ -203,7 +203,7 @@ class TenantTurns(Generic[J]):
         jobs = self._jobs.get(job.tenant, ())
         if job in jobs:
             self._jobs[job.tenant].remove(job)
-            self._count -= 1
+            self.count -= 1
             if not jobs:
                 del self._jobs[job.tenant]
 
@@ -235,6 +235,8 @@ class JobQueue(Generic[J]):
 
     def next(self, workers: Collection[S]) -> tuple[J, S] | None:
         """Take out the next job that can start now; return it with its worker."""
+        if not (self._shared.count or self._alone.count or self._patient.count):
+            return None  # as after most frames
         reserved = None
         if self._alone and _may_be_alone(workers, self._alone.first):
             reserved = min((worker for worker in workers if not worker.taken_alone), key=_load, default=None)
@@ -271,4 +273,6 @@ def _find_room(workers: Collection[S], size: int, reserved: S | None) -> S | Non
         room = worker.suspended < fewest and worker.suspended_bytes + size <= MAX_SUSPENDED_BYTES
         if room and worker.free and worker is not reserved and not worker.taken_alone:
             best, fewest = worker, worker.suspended
+            if not fewest:
+                break
     return best
