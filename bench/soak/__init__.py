@@ -11,10 +11,12 @@ stretch without a restart.
 """
 
 import contextlib
+import json
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 from bench.soak.clients import Load
@@ -43,6 +45,7 @@ def run(minutes: float = MINUTES, *, sqlite: bool = False) -> str:
             faults.run(_say)
         finally:
             load.stop()
+            _say(f"log: {_log_summary(node.folder / 'output')}")
             sampler.stop()
             sampling.join()
         seconds = time.monotonic() - began
@@ -52,3 +55,14 @@ def run(minutes: float = MINUTES, *, sqlite: bool = False) -> str:
 
 def _say(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S', time.gmtime())} {what}", file=sys.stderr, flush=True)
+
+
+def _log_summary(output: Path) -> str:
+    """How often the node has logged what, so that a run that goes on for hours can be looked into."""
+    counts: Counter[str] = Counter()
+    for line in output.read_text("utf-8", "replace").splitlines():
+        with contextlib.suppress(ValueError):
+            entry = json.loads(line)
+            fault = str(entry.get("exception", "")).strip().rpartition("\n")[2]
+            counts[" ".join(filter(None, (entry.get("level"), entry.get("event"), entry.get("reason"), fault)))] += 1
+    return json.dumps(dict(counts.most_common(60)), indent=1)

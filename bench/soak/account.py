@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.soak.node import SoakNode
@@ -69,7 +69,6 @@ class Outcome:
     unexplained: set[str]
     records: int
     held: int
-    faults: list[str] = field(default_factory=list)
 
     @property
     def losses(self) -> dict[str, int]:
@@ -95,7 +94,7 @@ def judge(node: SoakNode, account: Account, unanswered: int) -> Outcome:
     bytes_of = {file.name.partition(".")[0]: file for file in (node.data / "quarantine").rglob("*") if file.is_file()}
     held = Counter(_id_in(file) for name, file in bytes_of.items() if name in rows)
     there = Counter(node.sink.taken) + held
-    duplicates = {name: count - 1 for name, count in there.items() if name and count > 1}
+    duplicates = {name: there[name] - 1 for name in account.sent if there[name] > 1}
     unexplained = {name for name, extra in duplicates.items() if extra > account.cut[name]}
     unexplained |= {name for name in account.refused - account.accepted if there[name] > account.cut[name]}
     return Outcome(
@@ -106,7 +105,7 @@ def judge(node: SoakNode, account: Account, unanswered: int) -> Outcome:
         rows - bytes_of.keys(),
         {name for name in account.accepted if not there[name]} | (account.sent - account.accepted - account.refused),
         sum(duplicates.values()),
-        unexplained & account.sent,
+        unexplained,
         len(records),
         len(rows),
     )

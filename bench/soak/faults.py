@@ -16,7 +16,7 @@ from bench.soak.node import SoakNode
 
 # Below this a run is a trial of the benchmark itself: one restart at each quarter.
 LONG_SECONDS = 1200.0
-SOFT = ("worker", "disk full", "loader", "DNS silent", "worker", "database away")
+SOFT = ("database away", "worker", "disk full", "DNS silent", "loader", "worker")
 HARD = (
     ("front", "front", "node", "front", "stop"),
     ("node", "front", "stop", "front", "node"),
@@ -31,7 +31,7 @@ class Faults:
     def __init__(self, node: SoakNode, seconds: float) -> None:
         self._node, self._seconds = node, seconds
         self._random = random.Random(4)
-        self._gap = max(20.0, seconds / 72)
+        self._gap = max(12.0, seconds / 72)
         self.lasting = min(20.0, self._gap / 3)
         self.happened: Counter[str] = Counter()
         self.skipped: set[str] = set()
