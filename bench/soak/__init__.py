@@ -22,7 +22,7 @@ from pathlib import Path
 from bench.soak.clients import Load
 from bench.soak.faults import Faults
 from bench.soak.node import SoakNode
-from bench.soak.report import describe
+from bench.soak.report import describe, describe_interim
 from bench.soak.samples import Sampler
 
 MINUTES = 120.0
@@ -36,6 +36,7 @@ def run(minutes: float = MINUTES, *, sqlite: bool = False) -> str:
         node.prepare()
         load = Load(node)
         sampler = Sampler(node, load)
+        sampler.on_interim = lambda: _say(describe_interim(load.account, sampler))
         faults = Faults(node, minutes * 60)
         load.start()
         sampling = threading.Thread(target=sampler.run, name="sampler")

@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 
-from bench.soak.account import Outcome
+from bench.soak.account import Account, Outcome
 from bench.soak.faults import Faults
 from bench.soak.node import DISK_MIB, SoakNode
 from bench.soak.samples import Sampler
@@ -40,6 +40,15 @@ def describe(outcome: Outcome, sampler: Sampler, faults: Faults, node: SoakNode,
             *_sizes(sampler),
         )
     )
+
+
+def describe_interim(account: Account, sampler: Sampler) -> str:
+    """What can be said while clients still send."""
+    seen = (
+        f"{account.answered:,} answered, {len(account.timeouts)} timed out, {len(account.unknown_records)} without a "
+        f"record, {len(account.differences)} of {account.comparisons} lists differ"
+    )
+    return "\n".join((seen, *_slopes(sampler)))
 
 
 def _at(ordered: list[float], share: float) -> float:

@@ -13,6 +13,8 @@ import psutil
 from bench.soak.node import SoakNode
 
 EVERY_SECONDS = 10.0
+# So many looks lie between two lines about the run so far.
+INTERIM_EVERY = 60
 # A process fills its caches first; and a line through a few points says nothing.
 WARM_UP_SECONDS, MIN_SAMPLES = 180.0, 30
 
@@ -63,6 +65,7 @@ class Sampler:
         self._over = threading.Event()
         self.lives: dict[tuple[int, float], Life] = {}
         self.sizes: list[tuple[int, dict[str, int]]] = []
+        self.on_interim: Callable[[], None] = lambda: None
 
     def run(self) -> None:
         number = 0
@@ -71,6 +74,8 @@ class Sampler:
             if number % 6 == 0:
                 self.sizes.append((self._load.answered, self._node.sizes()))
             number += 1
+            if number % INTERIM_EVERY == 0:
+                self.on_interim()
         self.sizes.append((self._load.answered, self._node.sizes()))
 
     def stop(self) -> None:
