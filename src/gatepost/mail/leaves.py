@@ -13,6 +13,7 @@ look like. It runs only where the ordinary reading met something odd, and gives 
 import re
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -55,6 +56,7 @@ from gatepost.mail.message import Headers, Part
 _START = re.compile(
     rb"(?:\A|(?<=[\r\n\0]))[ \t]*+(--[^\r\n]*+)(?=(?:[\r\n\0]++[ \t]*+){1,3}[^\r\n]{0,40}?(?i:content-))"
 )
+_CANDIDATE = re.compile(rb"[\r\n\0][ \t]*+--")
 _FIELD = re.compile(
     rb"[\r\n\0 \t]*+(?:[!-9;-~]++[ \t]*+:|[^\r\n]{0,40}?(?i:content-))[^\r\n]*+(?:(?:\r\n|\r|\n)[ \t]++[^\r\n]*+)*"
 )
@@ -63,6 +65,7 @@ _ENCODING = re.compile(rb"encoding[^\r\n]*[\r\n]*[^\r\n:]*")
 _ESCAPE = re.compile(rb"=[0-9A-Fa-f]{2}")
 _LONGEST_HEADER = 32_768
 _MOST_SEGMENTS = 500
+_MOST_CANDIDATES = 200_000
 _MOST_BYTES = 16 << 20
 _HINTS = (
     (b"gzip", "gzip64"),
@@ -89,9 +92,10 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
     """Yield everything that the suspicious reading decodes or names in a source."""
     starts: list[int] = [0]
     ends: list[int] = []
-    if len(source) > _MOST_BYTES:
+    end = _find_reread_end(source)
+    if len(source) > end:
         budget.note(LIMIT_ALTERNATIVES, "message")
-    for line in _START.finditer(source, 0, _MOST_BYTES):
+    for line in _START.finditer(source, 0, end):
         if len(starts) > _MOST_SEGMENTS:
             budget.note(LIMIT_ALTERNATIVES, "message")
             break
@@ -100,6 +104,12 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
     for start, end in zip(starts, [*ends, len(source)], strict=True):
         budget.work.segments += 1
         yield from _reread_segment(source, start, end, budget)
+
+
+def _find_reread_end(source: bytes) -> int:
+    """Return up to where starts are looked for: each line that could be one costs several looks at what follows it."""
+    beyond = next(islice(_CANDIDATE.finditer(source, 0, _MOST_BYTES), _MOST_CANDIDATES, None), None)
+    return beyond.start() if beyond else _MOST_BYTES
 
 
 def is_line_start(source: bytes, place: int) -> bool:
