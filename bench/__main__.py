@@ -2,6 +2,7 @@
 
 python -m bench               all of them
 python -m bench scanning      only that one; its section is replaced, the others stay
+python -m bench soak --minutes 120    hours of load with faults; never a part of all of them
 """
 
 import argparse
@@ -37,19 +38,23 @@ BENCHMARKS = (
     "poisoning",
     "bogofilter",
 )
+# Only where they are named: they take hours.
+LONG = ("soak",)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS))
-    names = parser.parse_args().names or BENCHMARKS
-    for name in names:
-        if name not in BENCHMARKS:
+    parser.add_argument("names", nargs="*", help=", ".join((*BENCHMARKS, *LONG)))
+    parser.add_argument("--minutes", type=float, default=120.0, help="how long the soak lasts")
+    parser.add_argument("--sqlite", action="store_true", help="soak a node on SQLite")
+    arguments = parser.parse_args()
+    for name in arguments.names or BENCHMARKS:
+        if name not in (*BENCHMARKS, *LONG):
             parser.error(f"there is no benchmark {name!r}")
         module = importlib.import_module(f"bench.{name}")
         teaching = (module.__doc__ or "").strip()
         print(f"== {name}: {teaching.splitlines()[0]}", flush=True)
-        section = module.run()
+        section = module.run(arguments.minutes, sqlite=arguments.sqlite) if name == "soak" else module.run()
         print(section, flush=True)
         write(name, teaching, section)
 
@@ -61,7 +66,8 @@ def write(name: str, teaching: str, section: str) -> None:
     sections = {part.split("\n", 1)[0].removeprefix("## ").strip(): part for part in parts}
     stamp = f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {platform.machine()}"
     sections[name] = f"## {name}\n\n{teaching}\n\n`python -m bench {name}` ({stamp}):\n\n{section.strip()}\n\n"
-    order = [*BENCHMARKS, *(other for other in sections if other not in BENCHMARKS)]
+    known = (*BENCHMARKS, *LONG)
+    order = [*known, *(other for other in sections if other not in known)]
     body = "".join(sections[other].rstrip() + "\n\n" for other in order if other in sections)
     RESULTS.write_text(head.rstrip() + "\n\n" + body.rstrip() + "\n", "utf-8")
 

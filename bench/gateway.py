@@ -112,13 +112,14 @@ class Sink:
 
 class NoSuchName:
     """A name server in a thread that answers every question with "no such name" (RFC 1035 section 4.1.1), at once or
-    after some seconds.
+    after some seconds; while `answering` is False, with nothing.
 
     Without one, each message waits until DNS has failed, and a benchmark measures that.
     """
 
     def __init__(self, delay: float = 0.0) -> None:
         self._delay = delay
+        self.answering = True
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         self._socket.bind(("127.0.0.1", 0))
@@ -132,7 +133,8 @@ class NoSuchName:
                 self._socket.settimeout(max(0.0005, waiting[0][0] - time.monotonic()) if waiting else None)
                 with contextlib.suppress(TimeoutError):
                     query, client = self._socket.recvfrom(4096)
-                    waiting.append((time.monotonic() + self._delay, query, client))
+                    if self.answering:
+                        waiting.append((time.monotonic() + self._delay, query, client))
                 while waiting and waiting[0][0] <= time.monotonic():
                     _, query, client = waiting.popleft()
                     self._socket.sendto(_deny(query), client)

@@ -130,10 +130,13 @@ def send(
     return Result(time.perf_counter() - start, latencies, answers, len(errors))
 
 
-def upload(raw: bytes, envelope: dict[str, object], token: str, host: str = "127.0.0.1") -> bytes:
+def upload(
+    raw: bytes, envelope: dict[str, object], token: str, host: str = "127.0.0.1", tenant: str | None = None
+) -> bytes:
     """A whole submitEmail request."""
     boundary = b"----bench7d1f"
-    parameters = json.dumps({"borderMtaData": envelope}).encode()
+    stated = {"borderMtaData": envelope, **({"tenantUid": tenant} if tenant else {})}
+    parameters = json.dumps(stated).encode()
     body = (
         b'--%b\r\nContent-Disposition: form-data; name="parameters"\r\nContent-Type: application/json\r\n\r\n%b\r\n'
         b'--%b\r\nContent-Disposition: form-data; name="email"; filename="m.eml"\r\n'

@@ -608,7 +608,7 @@ def test_a_stream_that_breaks_has_no_end(lists: Any, tenant: str, monkeypatch: p
         lists.call("listEntries", {"listName": "blocked-urls", "tenantUid": tenant})
 
 
-def test_storage_that_fails_at_once_is_our_fault(lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_fails_is_said_and_can_be_tried_again(lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(scope: str | None, _name: str, _made: Any) -> Any:
         if scope == tenant:
             raise StorageError("secret detail")
@@ -618,7 +618,8 @@ def test_storage_that_fails_at_once_is_our_fault(lists: Any, tenant: str, monkey
     monkeypatch.setitem(LIMITS, "stream", CallLimit(1, 1, 1))
     for _ in range(2):
         response = lists.call("listEntries", {"listName": "blocked-urls", "tenantUid": tenant})
-        assert error(response) == (500, "internal_error")
+        assert error(response) == (503, "storage_unavailable")
+        assert response.headers["Retry-After"]
         assert "secret" not in response.text
 
 

@@ -33,6 +33,10 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
     "50,000 encoded words": (lambda: b"Subject: " + b"=?utf-8?q?a?= " * 50_000 + b"\r\n\r\nx", "limit:encoded-words"),
     "300,000 lines of dashes": (lambda: MIXED + b"--\r\n" * 300_000, "limit:boundaries"),
     "300,000 prefixes of the boundary": (lambda: MIXED + b"--bx\r\n" * 300_000, "limit:boundaries"),
+    "250,000 lines that could begin a part": (
+        lambda: MIXED + b" --x\r\n" * 250_000 + b" --y\r\nContent-Type: text/plain; name=a.exe\r\n\r\nMZ",
+        "limit:alternatives",
+    ),
     "base64 too large to read in every way": (
         lambda: HEAD + b"Content-Transfer-Encoding: base64\r\n\r\n" + b"QQ==" * 1_000_000,
         "limit:alternatives",

@@ -328,3 +328,10 @@ def test_a_part_without_header_is_text(text: bytes) -> None:
     parts, defects = read(multipart(text))
     assert shape(parts)[1:] == [("1.1", "text/plain", text.removesuffix(b"\r\n") + b"\r\n")]
     assert "mime:junk-in-header" not in defects
+
+
+def test_a_part_behind_many_lines_that_could_begin_one_is_found() -> None:
+    hidden = b" --y\r\nContent-Type: application/octet-stream; name=a.exe\r\n\r\nMZ\r\n"
+    parts, defects = read(HEAD + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + b" --x\r\n" * 5_000 + hidden)
+    assert any("a.exe" in part.names for part in parts)
+    assert "limit:alternatives" not in defects

@@ -100,3 +100,36 @@ def test_a_closed_body_is_not_read(tmp_path: Path) -> None:
     body.close()
     with pytest.raises(ValueError, match="closed"):
         body.read()
+
+
+def test_a_full_disk_is_a_storage_fault(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: the system refuses the same calls (setrlimit(2))."""
+    program = f"""
+        import resource, signal
+        from pathlib import Path
+        from gatepost.scanning.spool import Spool
+        from gatepost.store.errors import StorageError
+
+        def refused(act):
+            try:
+                act()
+            except StorageError as fault:
+                return "cannot be written" in str(fault)
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        spool = Spool(Path({str(tmp_path)!r}), 1000)
+        large = spool.new()
+        assert refused(lambda: large.write(b"x" * 5000))
+        waiting = spool.new()
+        waiting.write(b"x" * 500)
+        waiting.finish()
+        assert refused(waiting.to_disk), "a message that has to wait"
+        piecemeal = Spool(Path({str(tmp_path)!r}), 10).new()
+        piecemeal.write(b"x" * 50)
+        piecemeal.write(b"x" * 60)
+        assert refused(piecemeal.finish), "what the file object still had"
+        print("done")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "done", done.stderr

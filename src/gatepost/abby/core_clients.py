@@ -178,7 +178,10 @@ async def _read_bounded(response: httpx.Response, most: int = MAX_ANSWER) -> byt
 
 def _read_result(status: int, content: bytes, ggrid: str) -> ScanResult | Full | Down:
     if status == 503:
-        return Full(_FULL.decode(content).load)
+        try:
+            return Full(_FULL.decode(content).load)
+        except msgspec.ValidationError:
+            return _describe_refusal(status)  # its storage cannot be used
     if status != 200:
         return _describe_refusal(status)
     result = _RESULT.decode(content)

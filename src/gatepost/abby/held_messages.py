@@ -24,7 +24,7 @@ from gatepost.api.errors import (
     CORE_UNAVAILABLE,
     DELIVERY_FAILED,
     FORBIDDEN,
-    INTERNAL_ERROR,
+    STORAGE_UNAVAILABLE,
     MESSAGE_NOT_FOUND,
     MESSAGE_NOT_SHOWN,
     Failure,
@@ -152,7 +152,7 @@ class HeldMessagesApi:
                         done = await action(ggrid, tenant, caller)
                     except StorageError as fault:
                         log.warning("held message could not be acted on", ggrid=ggrid, reason=str(fault))
-                        done = Failure(INTERNAL_ERROR, "storage did not answer; ask for this message again")
+                        done = Failure(STORAGE_UNAVAILABLE, "storage did not answer; ask for this message again")
                     return _describe_action(ggrid, done)
 
             ggrids = dict.fromkeys(ggrid.lower() for ggrid in body.ggrids)

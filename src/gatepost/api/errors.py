@@ -90,6 +90,12 @@ OVERLOADED = ErrorCode(
     "The messages that wait for a slot hold more than 1 GiB in all, or too many lists are being read or tried at once.",
     retry_after=10,
 )
+STORAGE_UNAVAILABLE = ErrorCode(
+    "storage_unavailable",
+    503,
+    "The database or the disk cannot be used now; the request can be sent again as it is.",
+    retry_after=5,
+)
 DELIVERY_FAILED = ErrorCode(
     "delivery_failed", 503, "The next hop did not take the message; it is held as before.", retry_after=60
 )

@@ -207,6 +207,7 @@ MESSAGES: dict[str, str] = {
     "payload_too_large": "the request body is larger than 50 MiB (52,428,800 bytes)",
     "unsupported_media_type": "the content type must be application/json, in UTF-8",
     "internal_error": f"something broke on our side; the log has it as {_GGRID}",
+    "storage_unavailable": f"storage cannot be used now, try again; the log has it as {_GGRID}",
     "scanning_disabled": "no core has restApi under scanSources",
     "core_unavailable": "no core answers",
     "message_not_shown": "the message cannot be shown: it could not be read in time",

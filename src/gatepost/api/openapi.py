@@ -11,6 +11,7 @@ import msgspec
 from gatepost.api.errors import (
     ERRORS,
     INTERNAL_ERROR,
+    STORAGE_UNAVAILABLE,
     MALFORMED_REQUEST,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
@@ -25,7 +26,7 @@ Schema = dict[str, Any]
 
 # What any path can answer, and what any path that needs a credential can answer.
 PATH_ERRORS = (NOT_FOUND, METHOD_NOT_ALLOWED)
-CALL_ERRORS = (MALFORMED_REQUEST, UNAUTHORIZED, *PATH_ERRORS, INTERNAL_ERROR)
+CALL_ERRORS = (MALFORMED_REQUEST, UNAUTHORIZED, *PATH_ERRORS, INTERNAL_ERROR, STORAGE_UNAVAILABLE)
 
 
 class Operation(msgspec.Struct, frozen=True):

@@ -14,9 +14,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gatepost.api.errors import INTERNAL_ERROR, METHOD_NOT_ALLOWED, NOT_FOUND, Error, Failure
+from gatepost.api.errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    STORAGE_UNAVAILABLE,
+    Error,
+    Failure,
+)
 from gatepost.api.scanning import encode_scanning
 from gatepost.ids import new_id
+from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.api")
 
@@ -104,7 +112,7 @@ class HttpErrors:
         except Exception as fault:
             if started:
                 raise
-            await _internal_error(fault, scope)(scope, receive, send)
+            await _fault_response(fault, scope)(scope, receive, send)
 
 
 STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
@@ -138,9 +146,13 @@ def _routing_response(fault: HTTPException, scope: Scope) -> Response:
     return failure_response(Failure(NOT_FOUND, "there is nothing at this path"), scope)
 
 
-def _internal_error(fault: Exception, scope: Scope) -> Response:
+def _fault_response(fault: Exception, scope: Scope) -> Response:
     """Log an exception under a reference, and return the response that carries the reference."""
     reference = new_id()
+    if isinstance(fault, StorageError):
+        log.error("storage unavailable", reference=reference, path=scope["path"], reason=str(fault))
+        message = f"storage cannot be used now, try again; the log has it as {reference}"
+        return failure_response(Failure(STORAGE_UNAVAILABLE, message), scope)
     log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)
     message = f"something broke on our side; the log has it as {reference}"
     return failure_response(Failure(INTERNAL_ERROR, message), scope)

@@ -58,6 +58,7 @@ from gatepost.speedups import native
 _START = re.compile(
     rb"(?:\A|(?<=[\r\n\0]))[ \t]*+(--[^\r\n\0]*+)(?=(?:[\r\n\0]++[ \t]*+){1,3}[^\r\n]{0,40}?(?i:content-))"
 )
+_CANDIDATE = re.compile(rb"[\r\n\0][ \t]*+--")
 _FIELD = re.compile(
     rb"[\r\n\0 \t]*+(?:[!-9;-~]++[ \t]*+:|[^\r\n]{0,40}?(?i:content-))[^\r\n]*+(?:(?:\r\n|\r|\n)[ \t]++[^\r\n]*+)*"
 )
@@ -66,6 +67,9 @@ _ENCODING = re.compile(rb"encoding[^\r\n]*[\r\n]*[^\r\n:]*")
 _ESCAPE = re.compile(rb"=[0-9A-Fa-f]{2}")
 _LONGEST_HEADER = 32_768
 _MOST_SEGMENTS = 500
+_MOST_CANDIDATES = 200_000
+# The fewest bytes of such a line: its end and two dashes.
+_CANDIDATE_SIZE = 3
 _MOST_BYTES = 16 << 20
 _HINTS = (
     (b"gzip", "gzip64"),
@@ -92,9 +96,10 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
     """Yield everything that the suspicious reading decodes or names in a source."""
     starts: list[int] = [0]
     ends: list[int] = []
-    if len(source) > _MOST_BYTES:
+    end = _find_reread_end(source)
+    if len(source) > end:
         budget.note(LIMIT_ALTERNATIVES, "message")
-    found = _find_segments(source, _MOST_BYTES, _MOST_SEGMENTS + 1)
+    found = _find_segments(source, end, _MOST_SEGMENTS + 1)
     if len(found) > _MOST_SEGMENTS:
         budget.note(LIMIT_ALTERNATIVES, "message")
     for dashes, line_end in found[:_MOST_SEGMENTS]:
@@ -112,6 +117,14 @@ def find_segments(source: bytes, limit: int, most: int) -> list[tuple[int, int]]
 
 
 _find_segments = native.find_segments if native else find_segments
+
+
+def _find_reread_end(source: bytes) -> int:
+    """Return up to where starts are looked for: each line that could be one costs several looks at what follows it."""
+    if len(source) < _MOST_CANDIDATES * _CANDIDATE_SIZE:
+        return _MOST_BYTES
+    beyond = next(islice(_CANDIDATE.finditer(source, 0, _MOST_BYTES), _MOST_CANDIDATES, None), None)
+    return beyond.start() if beyond else _MOST_BYTES
 
 
 def is_line_start(source: bytes, place: int) -> bool:

@@ -11,11 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 from gatepost.scanning.request import MessageBody
+from gatepost.store.errors import StorageError
 
 MEMORY_LIMIT = 1 << 20
 PREFIX = "message-"
@@ -54,11 +56,12 @@ class SpooledBody:
         return self._file is not None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Add bytes."""
+        """Add bytes. Raises `StorageError` where the disk takes no more; so do `finish` and `to_disk`."""
         self._hash.update(data)
         self._size += len(data)
         if self._file:
-            self._file.write(data)
+            with self._disk_faults():
+                self._file.write(data)
             return
         if not self._memory:
             self._memory = bytes(data)
@@ -73,7 +76,8 @@ class SpooledBody:
     def finish(self) -> None:
         """End writing; from now on the body is only read."""
         if self._file:
-            self._file.flush()
+            with self._disk_faults():
+                self._file.flush()
         else:
             self._whole, self._memory = bytes(self._memory), b""
 
@@ -81,10 +85,11 @@ class SpooledBody:
         """Free the memory, for a message that has to wait."""
         if self._file:
             return
-        file = tempfile.TemporaryFile(prefix=PREFIX, dir=self._folder)  # noqa: SIM115  `close` ends it
-        self._file = cast(BinaryIO, file)
-        self._file.write(self._memory if self._whole is None else self._whole)
-        self._file.flush()
+        with self._disk_faults():
+            file = tempfile.TemporaryFile(prefix=PREFIX, dir=self._folder)  # noqa: SIM115  `close` ends it
+            self._file = cast(BinaryIO, file)
+            self._file.write(self._memory if self._whole is None else self._whole)
+            self._file.flush()
         self._memory, self._whole = b"", None
 
     def read(self) -> bytes:
@@ -115,6 +120,13 @@ class SpooledBody:
         if self._file and not self._closed:
             self._closed = True
             _closing.submit(self._file.close)
+
+    @contextmanager
+    def _disk_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise StorageError(f"The spool in {self._folder} cannot be written ({fault.strerror}).") from fault
 
     def _check_open(self) -> None:
         if self._closed:

@@ -204,6 +204,7 @@ def _pool_settings(
         models=models,
         antivirus=settings.clamd is not None,
         reputation=reputation,
+        slots=settings.maximum,
     )
 
 

@@ -325,7 +325,10 @@ class Session:
                 return refusal
             if not body.size:
                 return replies.EMPTY
-            body.finish()
+            try:
+                body.finish()
+            except StorageError:
+                return replies.NO_ROOM
             self.deciding = True
             return await self._decide(transaction, body)
         finally:

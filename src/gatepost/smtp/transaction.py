@@ -24,6 +24,7 @@ from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.services import Services
+from gatepost.store.errors import StorageError
 
 _PIECE = 256 << 10
 
@@ -87,7 +88,7 @@ class MessageReceiver:
             return replies.NO_ROOM
         try:
             body.write(content)
-        except OSError:
+        except StorageError:
             return replies.NO_ROOM
         self._services.spooled += len(content)
         return None

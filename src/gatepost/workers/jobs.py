@@ -113,8 +113,11 @@ class Attempt:
         return None
 
     def restart(self) -> Report | None:
-        """Another message killed the worker: return None for another attempt, or a report after too many."""
+        """Another message killed the worker, or holds it up: return None for another attempt, or a report after too
+        many. From the second restart on it has a worker to itself, so that messages that never end cannot displace it
+        at each of its questions."""
         self._restarts += 1
+        self.alone = self.alone or self._restarts > 1
         return undecided("its workers were lost again and again") if self._restarts > MAX_RESTARTS else None
 
     def expire(self, stage: str | None) -> Report:

@@ -42,8 +42,8 @@ _log = structlog.get_logger("gatepost.workers")
 
 class PoolSettings(msgspec.Struct, frozen=True):
     """Times in seconds, memory in bytes over what an idle worker holds. `rules` is a folder of YARA rules, `models` one
-    of text models, `antivirus` whether there is one to ask, `reputation` what zones are asked about. `fault_injection`
-    is for tests only: a Python file that makes workers misbehave."""
+    of text models, `antivirus` whether there is one to ask, `reputation` what zones are asked about, `slots` how many
+    messages are analysed at once. `fault_injection` is for tests only: a Python file that makes workers misbehave."""
 
     processes: int
     analysis_timeout: float
@@ -55,6 +55,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
     models: str = ""
     antivirus: bool = False
     reputation: tuple[str, ...] = ()
+    slots: int = 0
 
     @property
     def stage_seconds(self) -> float:
@@ -107,7 +108,7 @@ class WorkerPool:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop, settings = asyncio.get_running_loop(), self._settings
         files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
-        self._supervisor = supervisor = Supervisor(self, settings.memory, files)
+        self._supervisor = supervisor = Supervisor(self, settings.memory, files, settings.slots)
         try:
             await supervisor.start(settings.processes)
             if supervisor.leaks and not settings.unsealed:

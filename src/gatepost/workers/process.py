@@ -23,7 +23,7 @@ from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, 
 
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
-_NICE = 10
+_NICE = 15
 _MAX_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
 
 

@@ -17,8 +17,9 @@ from gatepost.workers.status_page import StatusPage, new_status_page
 _START_SECONDS = 30.0
 _PAUSE_SECONDS = (0.05, 5.0)
 _MAX_FAILED_STARTS = 5
-# Workers beyond those of the settings, at most: so many slow messages hold up no others.
-MAX_RELIEVED = 12
+# Workers beyond those of the settings: so many slow messages hold up no others. A service has as many as it has slots,
+# since no more messages are analysed at once, up to the second number: each takes some ten megabytes.
+MAX_RELIEVED, MOST_RELIEVED = 12, 40
 
 _log = structlog.get_logger("gatepost.workers")
 
@@ -48,7 +49,7 @@ class Supervisor:
     nevertheless do; `replaced`, `retired` and `relieved` count. With `must_be_sealed`, which the pool sets once the
     first workers have proven their seal, a worker that is not sealed is ended and replaced."""
 
-    def __init__(self, callbacks: PoolCallbacks, memory: int, files: WorkerFiles) -> None:
+    def __init__(self, callbacks: PoolCallbacks, memory: int, files: WorkerFiles, slots: int = 0) -> None:
         self.must_be_sealed = False
         self.workers: dict[int, WorkerProcess] = {}
         self.leaks: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class Supervisor:
         self._callbacks = callbacks
         self._memory = memory
         self._files = files
+        self._max_relieved = max(MAX_RELIEVED, min(slots, MOST_RELIEVED))
         self._loop = asyncio.get_running_loop()
         self._loader = LoaderClient(self._on_started, self._on_loader_lost, files)
         self._numbers = itertools.count(1)
@@ -109,7 +111,7 @@ class Supervisor:
     def relieve(self, worker: WorkerProcess) -> bool:
         """Start another worker beside one that computes for long, which goes on at a lower priority and ends when the
         jobs inside are done. Return False where there are too many of those."""
-        if self._stopped or sum(each.retiring for each in self.workers.values()) >= MAX_RELIEVED:
+        if self._stopped or sum(each.retiring for each in self.workers.values()) >= self._max_relieved:
             return False
         worker.retiring = True
         worker.be_nice()
