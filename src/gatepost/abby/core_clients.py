@@ -7,6 +7,7 @@ environment are followed. `GET /load?once=free` is answered when a slot is free,
 again and again. Orders on held mail go as `scanning.held_mail` says.
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -39,6 +40,8 @@ MAX_ANSWER = 32 << 20
 # A core gives one message as long as an analysis may take; then it says that it could not be shown.
 ORDER_SECONDS = 60.0
 CHUNK = 256 << 10
+# How long requests under way may go on with the trust of before.
+FORMER_SECONDS = 300.0
 
 
 class LocalCore:
@@ -97,20 +100,35 @@ class RemoteCore:
     enabled = True
 
     def __init__(self, address: str, secret: str, ca: Path | ssl.SSLContext | None) -> None:
-        self.name = address
-        self._client = httpx.AsyncClient(
-            base_url=address,
-            headers={"Authorization": f"Bearer {secret}"},
-            verify=_tls_context(ca),
+        self.name, self._secret = address, secret
+        self._client = self._new_client(_tls_context(ca))
+        self._former: set[asyncio.Task[None]] = set()
+
+    def _new_client(self, context: ssl.SSLContext) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.name,
+            headers={"Authorization": f"Bearer {self._secret}"},
+            verify=context,
             trust_env=False,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, write=WRITE_SECONDS),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),
         )
 
+    def trust(self, ca: Path) -> None:
+        """Verify connections from now on with this file, which has changed; raises `OSError` if it cannot be read.
+        Connections that stand are used for what is under way, and closed."""
+        former, self._client = self._client, self._new_client(_tls_context(ca))
+        task = asyncio.create_task(_close_later(former))
+        self._former.add(task)
+        task.add_done_callback(self._former.discard)
+
     def peek(self) -> Load | None:
         return None
 
     async def close(self) -> None:
+        for task in self._former:
+            task.cancel()
+        await asyncio.gather(*self._former, return_exceptions=True)
         await self._client.aclose()
 
     async def load(self, *, once_free: bool = False) -> Load | Down:
@@ -149,6 +167,13 @@ class RemoteCore:
                 return read_answer(order, await _read_bounded(got))
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no answer to {order.path} ({type(fault).__name__})")
+
+
+async def _close_later(client: httpx.AsyncClient) -> None:
+    try:
+        await asyncio.sleep(FORMER_SECONDS)
+    finally:
+        await client.aclose()
 
 
 def _tls_context(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from heapq import heapify, heappush
+from pathlib import Path
 from typing import Literal, Protocol
 
 import structlog
@@ -118,6 +119,12 @@ class Cores:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(state.core.close() for state in self._states))
+
+    def trust(self, ca: Path) -> None:
+        """Verify the certificates of the cores with this file from now on; raises `OSError` if it cannot be read."""
+        for state in self._states:
+            if trusts := getattr(state.core, "trust", None):
+                trusts(ca)
 
     @property
     def answering(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.service import certificates, first_start, plan
+from gatepost.service import certificates, first_start, plan, systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
@@ -78,7 +78,8 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
     from gatepost import logs
     from gatepost.service import first_start
     from gatepost.service.doctor.examination import examine_in_child
-    from gatepost.service.plan import Plan
+    from gatepost.service.plan import Plan, bind_ports
+    from gatepost.service.reloading import digest_files, save_loaded
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
@@ -100,15 +101,20 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
         examine=lambda: examine_in_child(folder, data.path),
         config=folder,
     )
+    save_loaded(plan, digest_files(folder, guard, abby))
+    bound = bind_ports(plan)
+    # These stay open in a restart, whatever the services close.
+    kept = systemd.duplicate(each for several in bound.values() for each in several)
     if settings.fronts > 1:
         from gatepost.service.processes import run_node
 
-        run_node(plan, settings.fronts, started_with_warnings)
+        restarts = run_node(plan, bound, settings.fronts, started_with_warnings)
     else:
-        from gatepost.service.http_servers import run
-        from gatepost.service.running import run_plan
+        from gatepost.service.single_process import run_single
 
-        run(lambda stop: run_plan(plan, stop, started_with_warnings))
+        restarts = run_single(plan, bound, started_with_warnings)
+    if restarts:
+        systemd.replace_process(kept)
 
 
 def log_warnings(folder: Path) -> None:

@@ -27,14 +27,17 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import structlog
 
+from gatepost.service import systemd
 from gatepost.service.data_folder import StartError
 from gatepost.service.front import run_front, run_writer
 from gatepost.service.node import NodeCells
-from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
+from gatepost.service.node_reload import RESTART, NodeReload
+from gatepost.service.plan import Bound, Plan, list_addresses, release_ports
 from gatepost.service.running import Started
 from gatepost.store import sqlite_file_of
 from gatepost.store.writer_process import WriterSocket
@@ -46,9 +49,13 @@ READY, FAILED, ALL_READY = b"ready", b"failed ", b"all ready"
 MAX_WORDS = 4096
 MAX_ADDRESSES = 1 << 16
 WRITER = -1
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 log = structlog.get_logger("gatepost")
+
+
+# What each process does, by its number: it gets the plan in force and its control socket.
+Runs: TypeAlias = dict[int, Callable[[Plan, socket.socket], None]]
 
 
 class _Child(msgspec.Struct):
@@ -63,14 +70,12 @@ class _Child(msgspec.Struct):
     reason: str = ""
 
 
-def run_node(plan: Plan, fronts: int, started: Started) -> None:
+def run_node(plan: Plan, bound: Bound, fronts: int, started: Started) -> bool:
     """Run as many front processes until asked to stop; `started` is called in the first of them once all serve.
-
-    Raises `StartError` if the node cannot start.
+    Returns whether the node is to be started again. Raises `StartError` if it cannot start.
     """
     _load_services(plan)
     with contextlib.ExitStack() as stack:
-        bound = bind_ports(plan)
         stack.callback(release_ports, bound)
         file = sqlite_file_of(plan.settings.storage.url, plan.data.path)
         place = WriterSocket(plan.data.path, f"{'guard' if plan.guard else 'abby'}-writer.sock")
@@ -81,15 +86,16 @@ def run_node(plan: Plan, fronts: int, started: Started) -> None:
             stack.callback(writing.close)
             plan = msgspec.structs.replace(plan, writer=place.address)
         cells = NodeCells(fronts, [name for name, *_ in list_addresses(plan)], _max_connections(plan))
-        runs: dict[int, Callable[[socket.socket], None]] = {
-            number: lambda control, number=number: run_front(plan, bound, cells, number, control, started)  # type: ignore[misc]
+        runs: Runs = {
+            number: lambda plan, control, number=number: run_front(plan, bound, cells, number, control, started)  # type: ignore[misc]
             for number in range(fronts)
         }
         if file and writing:
-            runs[WRITER] = lambda control: run_writer(file, plan.data.path, writing, control)
-        node = _Node(runs, cells, lambda: release_ports(bound))
+            runs[WRITER] = lambda plan, control: run_writer(file, plan.data.path, writing, control)
+        node = _Node(plan, runs, cells, lambda: release_ports(bound))
         stack.callback(node.close)
         node.run()
+        return node.restarts
 
 
 def _load_services(plan: Plan) -> None:
@@ -117,9 +123,10 @@ def _max_connections(plan: Plan) -> int:
 class _Node:
     """The children of this process, from their start to their end."""
 
-    def __init__(
-        self, runs: dict[int, Callable[[socket.socket], None]], cells: NodeCells, release: Callable[[], None]
-    ) -> None:
+    def __init__(self, plan: Plan, runs: "Runs", cells: NodeCells, release: Callable[[], None]) -> None:
+        self._reload = NodeReload(plan, self._list_fronts)
+        self._watchdog = systemd.watchdog_seconds()
+        self.restarts = False
         self._runs, self._cells, self._release = runs, cells, release
         self._selector = selectors.DefaultSelector()
         self._children: dict[int, _Child] = {}
@@ -132,6 +139,15 @@ class _Node:
             end.setblocking(False)
         self._wake_up = ours
         self._selector.register(self._signalled, selectors.EVENT_READ)
+
+    @property
+    def plan(self) -> Plan:
+        """What the fronts run; those that are started from now on, too."""
+        return self._reload.plan
+
+    def _list_fronts(self) -> dict[int, socket.socket]:
+        found = self._children.values()
+        return {child.number: child.control for child in found if child.number != WRITER and child.is_ready}
 
     def run(self) -> None:
         """Start all children and replace those that end, until a signal asks to stop and all have ended."""
@@ -148,6 +164,7 @@ class _Node:
             if not self._stopping:
                 self._all_ready = True
                 self._tell(0, ALL_READY)
+                systemd.notify_ready()
             while self._children or (self._due and not self._stopping):
                 self._step()
         finally:
@@ -173,20 +190,28 @@ class _Node:
 
     def _step(self) -> None:
         """Wait for the next event and handle it."""
-        now = time.monotonic()
-        due = min(self._due.values(), default=None)
-        for key, _ in self._selector.select(None if due is None else max(0.0, due - now)):
+        moments = [*self._due.values(), *([self._reload.deadline] if self._reload.deadline else [])]
+        pauses = [max(0.0, moment - time.monotonic()) for moment in moments]
+        if self._watchdog and self._all_ready:
+            systemd.notify("WATCHDOG=1")
+            pauses.append(self._watchdog)
+        for key, _ in self._selector.select(min(pauses, default=None)):
             if key.fileobj is self._signalled:
                 for number in self._signalled.recv(64):
                     self._handle_signal(number)
             elif key.data in self._children.values():
                 self._handle_child(key.data, key.fileobj)
+        self._reload.check_deadline()
         now = time.monotonic()
         for number in [number for number, moment in self._due.items() if moment <= now and not self._stopping]:
             del self._due[number]
             self._spawn(number)
 
     def _handle_signal(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            if self._all_ready and not self._stopping:
+                self._reload.begin()
+            return
         if number not in _SIGNALS:
             return
         self._stopping += 1
@@ -197,6 +222,10 @@ class _Node:
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
             os._exit(128 + number)
         log.info("stopping", signal=name)
+        systemd.notify_stopping()
+        self._stop_fronts()
+
+    def _stop_fronts(self) -> None:
         # Nothing new is queued from here on: who connects now is refused, and comes again.
         self._release()
         self._due.clear()
@@ -212,6 +241,12 @@ class _Node:
         words = _receive(child.control)
         if words == READY:
             child.is_ready = True
+        elif words == RESTART and not self._stopping:
+            log.info("restarting")
+            self.restarts, self._stopping = True, 1
+            self._stop_fronts()
+        elif self._reload.handle(child.number, words):
+            pass
         elif words.startswith(FAILED):
             child.reason = words.removeprefix(FAILED).decode("utf-8", "replace")
         else:
@@ -226,6 +261,7 @@ class _Node:
         del self._children[child.number]
         if child.number != WRITER:
             self._cells.forget(child.number)
+            self._reload.note_end(child.number)
         if self._stopping:
             self._end_writer_if_last()
             return
@@ -279,7 +315,7 @@ class _Node:
             self._wake_up.close()
             self._signalled.close()
             Path("/proc/self/comm").write_text(_name(number))
-            self._runs[number](control)
+            self._runs[number](self.plan, control)
             code = 0
         except StartError as fault:
             control.send(FAILED + str(fault).encode()[: MAX_WORDS - len(FAILED)])

@@ -17,15 +17,18 @@ from gatepost import __version__
 from gatepost.events.open_stream import observe_audit
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.policy.layers import unchanged_policies
 from gatepost.scanning.spool import Spool
+from gatepost.service.certificate_watch import CertificateWatch
 from gatepost.service.event_stream import open_service_events
+from gatepost.service.generation import Generations
 from gatepost.service.health import HealthWatch
-from gatepost.service.http_servers import Serves, build_server, serve
+from gatepost.service.http_servers import serve
+from gatepost.service.listeners import Listeners
 from gatepost.service.loop_watchdog import watch_loop
-from gatepost.service.metrics import build_metrics_app, build_registry
+from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
-from gatepost.service.plan import Bound, Plan, SharedParts, bind_ports, port_of, release_ports
-from gatepost.settings.files import load_policies
+from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
@@ -39,16 +42,16 @@ async def run_plan(
     plan: Plan,
     stop: asyncio.Event,
     started: Started,
-    bound: Bound | None = None,
+    bound: Bound,
     node: SingleProcess | None = None,
+    attach: Callable[[Generations], None] = lambda _generations: None,
 ) -> None:
     """Run until asked to stop. `started` is called once everything serves, with abby's or guard's port.
 
-    `bound` and `node` are set in a process that a parent has started (see `processes`): the parent holds the ports.
+    `node` is set in a process that a parent has started (see `processes`). `attach` gets what a reload needs.
     """
     async with contextlib.AsyncExitStack() as stack:
         node = node or SingleProcess()
-        bound = bound or bind_ports(plan)
         stack.callback(release_ports, bound)
         registry = build_registry()
         events = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
@@ -57,9 +60,17 @@ async def run_plan(
         health = _watch_health(events, store, stack)
         if plan.abby and node.is_first:
             await _encrypt_second_factors(store)
-        policies = load_policies(plan.settings.policy)
-        shared = SharedParts(store, Spool(plan.data.spool), policies, registry, bound, node, events, health)
-        servers = await _build_servers(plan, shared, stack)
+        metrics = node.metrics(registry)
+        spool, policies = Spool(plan.data.spool), unchanged_policies()
+        shared = SharedParts(store, spool, policies, registry, bound, node, events, health, metrics)
+        listeners = Listeners(plan, bound, node)
+        generations = Generations(shared, listeners)
+        stack.push_async_callback(generations.stop)
+        generations.take_over(await generations.build(plan))
+        watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust)
+        looking = asyncio.create_task(watch.run())
+        stack.callback(looking.cancel)
+        attach(generations)
         stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
         for task in node.start():
@@ -73,7 +84,7 @@ async def run_plan(
                     health.start()
 
         try:
-            await serve(servers, stop, announce_start)
+            await serve(listeners.servers, stop, announce_start)
         finally:
             if node.is_first:
                 events.emit(_describe_state, plan, "stopping")
@@ -101,24 +112,3 @@ async def _encrypt_second_factors(store: Store) -> None:
             log.info("second factors encrypted", count=count)
     except StorageError as fault:
         log.error("second factors not encrypted", reason=str(fault))
-
-
-async def _build_servers(plan: Plan, shared: SharedParts, stack: contextlib.AsyncExitStack) -> list[Serves]:
-    """Start the core, if there is one, and build a server for every address that is bound."""
-    servers: list[Serves] = []
-    own = None
-    if plan.guard:
-        from gatepost.service.core import build_core_servers, start_core
-
-        core = await start_core(plan, plan.guard, shared, stack)
-        servers += build_core_servers(plan, core, shared)
-        own = core.own
-    if plan.abby:
-        from gatepost.service.api_service import build_api_server, start_feeds
-
-        servers.append(build_api_server(plan, plan.abby, shared, own))
-        if shared.node.is_first:
-            start_feeds(plan, plan.abby, shared, stack)
-    metrics = build_metrics_app(shared.node.metrics(shared.registry))
-    ports = [shared.bound[name] for name in ("metrics", "guard metrics") if name in shared.bound]
-    return [*servers, *(build_server(metrics, each) for each in ports)]
