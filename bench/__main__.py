@@ -29,6 +29,7 @@ BENCHMARKS = (
     "large",
     "noloss",
     "cores",
+    "publish",
     "web",
     "model",
     "evasion",

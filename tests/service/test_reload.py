@@ -1,5 +1,5 @@
-"""A running service whose files change: what SIGHUP takes over, what waits for a restart, what a fault changes, and what
-the service manager is told. Real processes, with one front process and with two."""
+"""A running service whose files change: what SIGHUP takes over, what waits for a restart, what a fault changes, and
+what the service manager is told. Real processes, with one front process and with two."""
 
 import contextlib
 import os

@@ -29,7 +29,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import Full, Load, MessageBody, RestCore, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody
-from gatepost.scanning.upload import CONTENT_TYPE, FREE, Head
+from gatepost.scanning.upload import CONTENT_TYPE, FREE, STORAGE_FAILED, Head
 from gatepost.store.errors import StorageError
 
 R = TypeVar("R")
@@ -40,6 +40,8 @@ MAX_ANSWER = 32 << 20
 # A core gives one message as long as an analysis may take; then it says that it could not be shown.
 ORDER_SECONDS = 60.0
 CHUNK = 256 << 10
+# A core that does not even tell its load for so long has stalled: twice this is how long an order waits for it.
+STALL_SECONDS = 2.0
 # How long requests under way may go on with the trust of before.
 FORMER_SECONDS = 300.0
 
@@ -140,7 +142,7 @@ class RemoteCore:
                 else _describe_refusal(response.status_code)
             )
         except (httpx.HTTPError, ValueError) as fault:
-            return Down(f"no load ({type(fault).__name__})", begun=False, refused=_is_refused(fault))
+            return Down(f"no load ({_name_fault(fault)})", begun=False, refused=_is_refused(fault))
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
         head = msgspec.json.encode(Head(request.ggrid, request.created, request.envelope, request.source or "rest"))
@@ -149,12 +151,30 @@ class RemoteCore:
             async with self._client.stream("POST", "/scan", content=_frame(head, request.body), headers=headers) as got:
                 return _read_result(got.status_code, await _read_bounded(got), request.ggrid)
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
-            return Down(f"no connection ({type(fault).__name__})", begun=False)
+            return Down(f"no connection ({_name_fault(fault)})", begun=False)
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no result ({type(fault).__name__})")
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         """Have this core do what the order says with mail that it holds."""
+        outcome = asyncio.create_task(self._send_order(order))
+        try:
+            while not (await asyncio.wait([outcome], timeout=STALL_SECONDS))[0]:
+                # It may take its time, as the next hop does; but it has to be alive.
+                if not await self._is_alive():
+                    return Down(f"no answer to {order.path} (it has stalled)")
+            return await outcome
+        finally:
+            outcome.cancel()
+
+    async def _is_alive(self) -> bool:
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                return not isinstance(await self.load(), Down)
+        except TimeoutError:
+            return False
+
+    async def _send_order(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         content = msgspec.json.encode(order)
         seconds = None if isinstance(order, ReleaseOrder) else ORDER_SECONDS
         timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS, write=WRITE_SECONDS)
@@ -204,6 +224,8 @@ async def _read_bounded(response: httpx.Response, most: int = MAX_ANSWER) -> byt
 def _read_result(status: int, content: bytes, ggrid: str) -> ScanResult | Full | Down:
     if status == 503:
         return Full(_FULL.decode(content).load)
+    if status == STORAGE_FAILED:
+        return Down("its storage failed", answered=True, storage=True)
     if status != 200:
         return _describe_refusal(status)
     result = _RESULT.decode(content)
@@ -215,6 +237,16 @@ def _is_refused(fault: BaseException | None) -> bool:
     while fault is not None and not isinstance(fault, ConnectionRefusedError):
         fault = fault.__cause__ or fault.__context__
     return fault is not None
+
+
+def _name_fault(fault: BaseException) -> str:
+    """Return what went wrong: a certificate that is not trusted is named, all else by its kind."""
+    found: BaseException | None = fault
+    while found is not None and not isinstance(found, ssl.SSLCertVerificationError):
+        found = found.__cause__ or found.__context__
+    if isinstance(found, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {found.verify_message}; look at ca and at the core's certificate"
+    return type(fault).__name__
 
 
 def _describe_refusal(status: int) -> Down:

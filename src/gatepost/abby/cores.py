@@ -21,7 +21,14 @@ import structlog
 
 from gatepost.abby.core_state import CoreAttempts, CoreState, Down, ScanCore
 from gatepost.abby.waiting_scans import PATIENCE_SECONDS, WaitingScans
-from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
+from gatepost.api.errors import (
+    ANALYSIS_TIMEOUT,
+    CORE_UNAVAILABLE,
+    OVERLOADED,
+    SCANNING_DISABLED,
+    STORAGE_UNAVAILABLE,
+    Failure,
+)
 from gatepost.api.requests import ClientLeft
 from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.turns import Turns
@@ -137,6 +144,11 @@ class Cores:
         return tuple((state.core.name, state.load) for state in self._states)
 
     @property
+    def faults(self) -> list[str]:
+        """Why cores that answer can take no message to its end."""
+        return [load.fault for _, load in self.states if load and load.fault]
+
+    @property
     def colour(self) -> Status:
         """The queue's colour as far as it is known."""
         known = queue_colour([state.load for state in self._states])
@@ -185,6 +197,8 @@ class Cores:
                     return attempts.result
                 if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
                     self._give_back(turn)
+                    if attempts.has_lost_storage:
+                        return Failure(STORAGE_UNAVAILABLE, "the storage of the cores cannot be used now")
                     return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
         finally:
             attempts.give_up()
@@ -374,9 +388,11 @@ def queue_colour(loads: Iterable[Load | None]) -> Status:
     """Return the status of cores with these loads; None is a core that does not answer."""
     every = list(loads)
     answering = [load for load in every if load is not None]
-    if all(load.full for load in answering):
+    if all(load.full or load.fault for load in answering):
         return "RED"
-    if len(answering) < len(every) or any(load.throttling or load.full for load in answering):
+    if len(answering) < len(every) or any(
+        load.throttling or load.full or load.fault or load.slowed for load in answering
+    ):
         return "YELLOW"
     return "GREEN"
 

@@ -90,6 +90,9 @@ OVERLOADED = ErrorCode(
     "The messages that wait for a slot hold more than 1 GiB in all, or too many lists are being read or tried at once.",
     retry_after=10,
 )
+STORAGE_UNAVAILABLE = ErrorCode(
+    "storage_unavailable", 503, "The database cannot be used now, or its disk is full; nothing was kept.", retry_after=5
+)
 DELIVERY_FAILED = ErrorCode(
     "delivery_failed", 503, "The next hop did not take the message; it is held as before.", retry_after=60
 )
@@ -121,6 +124,7 @@ ERRORS: tuple[ErrorCode, ...] = (
     SCANNING_DISABLED,
     CORE_UNAVAILABLE,
     OVERLOADED,
+    STORAGE_UNAVAILABLE,
     DELIVERY_FAILED,
     ANALYSIS_TIMEOUT,
 )

@@ -5,6 +5,7 @@ the cause of an exception. Below `/v1` and `/api` the response to a failure is a
 asks for text/html gets a page, if the service has given `HttpErrors` a function that renders one.
 """
 
+import errno
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -14,9 +15,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gatepost.api.errors import INTERNAL_ERROR, METHOD_NOT_ALLOWED, NOT_FOUND, Error, Failure
+from gatepost.api.errors import INTERNAL_ERROR, METHOD_NOT_ALLOWED, NOT_FOUND, STORAGE_UNAVAILABLE, Error, Failure
 from gatepost.api.scanning import encode_scanning
 from gatepost.ids import new_id
+from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.api")
 
@@ -101,10 +103,15 @@ class HttpErrors:
             return
         except HTTPException as fault:
             await _routing_response(fault, scope)(scope, receive, send)
+        except StorageError as fault:
+            if started:
+                raise
+            await _storage_fault(fault, scope)(scope, receive, send)
         except Exception as fault:
             if started:
                 raise
-            await _internal_error(fault, scope)(scope, receive, send)
+            is_full = isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT)
+            await (_storage_fault if is_full else _internal_error)(fault, scope)(scope, receive, send)
 
 
 STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
@@ -136,6 +143,12 @@ def _routing_response(fault: HTTPException, scope: Scope) -> Response:
         message = f"{scope['method']} is not possible here; use {' or '.join(methods)}"
         return failure_response(Failure(METHOD_NOT_ALLOWED, message, (("Allow", allowed),)), scope)
     return failure_response(Failure(NOT_FOUND, "there is nothing at this path"), scope)
+
+
+def _storage_fault(fault: Exception, scope: Scope) -> Response:
+    """Log that storage failed, and return the response that has the client come again."""
+    log.error("storage failed", path=scope["path"], reason=str(fault))
+    return failure_response(Failure(STORAGE_UNAVAILABLE, "the storage cannot be used now; try again later"), scope)
 
 
 def _internal_error(fault: Exception, scope: Scope) -> Response:

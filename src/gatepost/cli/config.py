@@ -1,10 +1,11 @@
-"""`gatepost config check`: every fault of both files, or the values that differ from the defaults."""
+"""`gatepost config`: the check of both files, and the commands of published versions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gatepost.cli import publishing
 from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ def check(config: ConfigOption = None, data: DataOption = None, json: JsonOption
         _print_faults(fault, describe_running(data_folder(data)), json)
         raise typer.Exit(1) from None
     _print_values(values, find_warnings(folder), describe_running(data_folder(data)), json)
+
+
+app.command("publish")(publishing.publish)
+app.command("history")(publishing.history)
+app.command("diff")(publishing.diff)
+app.command("show")(publishing.show)
+app.command("rollback")(publishing.rollback)
 
 
 def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:

@@ -12,8 +12,9 @@ from starlette.applications import Starlette
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
+from gatepost.scanning.request import Condition
 from gatepost.service.feeds import FeedSchedule
-from gatepost.service.health import Probe, check_storage, probe_cores
+from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
@@ -34,6 +35,19 @@ class ApiParts(msgspec.Struct, frozen=True):
     app: Starlette
     cores: Cores
     probe: Probe
+    condition: Condition
+
+    def describe_health(self) -> NodeHealth:
+        """How the service is, for those who look after nodes."""
+        loads = [load for _, load in self.cores.states if load]
+        fault = self.condition.fault or ("" if self.cores.answering else "no core answers")
+        state = "failed" if fault else COLOURS[self.cores.colour]
+        return NodeHealth(state, fault, sum(each.in_processing for each in loads), sum(each.maximum for each in loads))
+
+
+async def _find_fault(condition: Condition) -> str | None:
+    """Return why no message can be taken to its end, as it was seen last."""
+    return condition.fault or None
 
 
 def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> ApiParts:
@@ -57,14 +71,14 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
     app = create_app(
         services,
         tokens=settings.static_api_tokens,
-        ready=lambda: check_storage(shared.store),
+        ready=partial(_find_fault, shared.condition),
         metrics=shared.metrics,
         observe=metrics.observe_scan,
         routes=site.routes,
         error_page=site.error_page,
         strict_transport=isinstance(settings.tls, TlsSettings),
     )
-    return ApiParts(app, cores, probe_cores(cores))
+    return ApiParts(app, cores, probe_cores(cores), shared.condition)
 
 
 def schedule_feeds(

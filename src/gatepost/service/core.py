@@ -32,9 +32,9 @@ from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
 from gatepost.policy.layers import Policies
-from gatepost.scanning.request import RestCore
+from gatepost.scanning.request import Condition, RestCore
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.health import Probe, probe_core
+from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.listeners import SmtpPart, smtp_tls
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
@@ -128,6 +128,7 @@ def build_guard(
     fault_injection: str = "",
     events: Emits = NO_EVENTS,
     node: SingleProcess | None = None,
+    condition: Condition | None = None,
 ) -> Guard:
     """Build a core with its workers, resolver and admission.
 
@@ -171,6 +172,7 @@ def build_guard(
         campaigns=campaigns,
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
+        condition=condition,
     )
 
 
@@ -221,6 +223,11 @@ class CoreParts(msgspec.Struct, frozen=True):
     own: OwnCore
     probe: Probe
 
+    def describe_health(self) -> NodeHealth:
+        """How the core is, for those who look after nodes."""
+        load = self.guard.load()
+        return NodeHealth(state_of(load), load.fault, load.in_processing, load.maximum, load.slowed)
+
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
     """Build a core and start its workers; the stack stops them."""
@@ -230,10 +237,11 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         shared.store,
         shared.policies,
         shared.registry,
-        models=str(plan.data.models),
+        models=str(plan.models),
         fault_injection=plan.fault_injection,
         events=shared.events,
         node=shared.node,
+        condition=shared.condition,
     )
     quarantine = await stack.enter_async_context(
         open_quarantine(

@@ -83,7 +83,7 @@ async def _serve(
             greeting.append(asyncio.create_task(_greet(parent.all_ready, started, port, store)))
 
     own = _share_workers(plan, node.number, node.members)
-    await run_plan(own, stop, say_ready, bound, node, parent.attach)
+    await run_plan(own, stop, say_ready, bound, node, parent)
 
 
 async def _greet(all_ready: asyncio.Event, started: Started, port: int, store: Store) -> None:

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 
 from gatepost import logs
 from gatepost.service.feeds import FeedSchedule
-from gatepost.service.health import Probe
+from gatepost.service.health import NodeHealth, Probe
 from gatepost.service.listeners import Listeners, SmtpPart, load_certificates
 from gatepost.service.metrics import GatewayMetrics, build_metrics_app
 from gatepost.service.node_metrics import Family, flatten, merge, unflatten
@@ -57,6 +57,7 @@ class Generation(msgspec.Struct, eq=False):
     probe: Probe | None = None
     feeds: FeedSchedule | None = None
     trust: Callable[[Path], None] | None = None
+    health: Callable[[], NodeHealth] = NodeHealth
 
     async def end(self) -> None:
         """Stop everything that this generation started."""
@@ -135,7 +136,7 @@ class Generations(Collector):
             from gatepost.service.core import build_rest_source, build_smtp_source, start_core
 
             core = await start_core(plan, plan.guard, shared, generation.stack)
-            own, generation.probe = core.own, core.probe
+            own, generation.probe, generation.health = core.own, core.probe, core.describe_health
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
             if generation.smtp:
@@ -145,7 +146,7 @@ class Generations(Collector):
             from gatepost.service.api_service import build_api, schedule_feeds
 
             api = build_api(plan, plan.abby, shared, own)
-            generation.apps["abby"], generation.probe = api.app, api.probe
+            generation.apps["abby"], generation.probe, generation.health = api.app, api.probe, api.describe_health
             generation.serve_waiting, generation.trust = api.cores.serve_waiting, api.cores.trust
             generation.feeds = schedule_feeds(plan, plan.abby, shared, generation.stack)
         metrics = build_metrics_app(shared.metrics)
@@ -170,6 +171,15 @@ class Generations(Collector):
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
+
+    def health(self) -> NodeHealth:
+        """How the generation that serves is."""
+        return self._current.health() if self._current else NodeHealth("failed", "it is starting")
+
+    def next_hop_fault(self) -> str:
+        """Return why the next hop of the SMTP source cannot be reached; "" if it can, or if there is none."""
+        part = self._current.smtp if self._current else None
+        return part.services.relay.fault if part and part.services.relay else ""
 
     def trust(self, ca: Path) -> None:
         """Verify the certificates of the cores with this file, which has changed; raises `OSError`."""

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
+from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
@@ -117,7 +118,8 @@ Bound = dict[str, tuple[socket.socket, ...]]
 class Plan(msgspec.Struct, frozen=True):
     """What this process runs: a core, the API service, or both.
 
-    `config` is the folder of the files, for child processes that read them again; `examine` returns what
+    `config` is the folder of the files, for child processes that read them again, and `local` that of the node's own:
+    they differ where a published version is in force. `examine` returns what
     `gatepost doctor` finds; `writer` is the address of the process that writes, where storage is SQLite and another
     process does; `fault_injection` is for tests only: a Python file that makes workers misbehave.
     """
@@ -129,6 +131,18 @@ class Plan(msgspec.Struct, frozen=True):
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
     writer: str = ""
     config: Path | None = None
+    local: Path | None = None
+
+    @property
+    def service(self) -> str:
+        """The name under which the data folder knows this node."""
+        return "guard" if self.guard else "abby"
+
+    @property
+    def models(self) -> Path:
+        """The folder of text models: that of the published version, if one is in force."""
+        published = self.config != self.local and self.config
+        return published / "models" if published else self.data.models
 
     @property
     def settings(self) -> GuardSettings | AbbySettings:
@@ -177,6 +191,7 @@ class SharedParts(msgspec.Struct, frozen=True):
     events: Emits = NO_EVENTS
     health: HealthWatch | None = None
     metrics: Callable[[], bytes] = bytes
+    condition: Condition = msgspec.field(default_factory=Condition)
 
 
 def bind_ports(plan: Plan) -> Bound:

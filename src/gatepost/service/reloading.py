@@ -18,6 +18,7 @@ import structlog
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
+from gatepost.service.publishing.node_files import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.key_scopes import keep_restart_keys, list_changes
@@ -62,9 +63,10 @@ class ReadFiles(msgspec.Struct, frozen=True):
 
 
 def read_again(plan: Plan, folder: Path | None = None) -> ReadFiles:
-    """Read the files of a running service from its folder or another one; raises `ConfigError`."""
-    folder = folder or plan.config
-    assert folder is not None
+    """Read the files of a running service, of another folder if one is given; raises `ConfigError`, `StartError`."""
+    if folder is None:
+        assert plan.local is not None
+        folder = NodeFiles(plan.data, plan.service).renew(plan.local)
     guard, abby = _load(plan, folder)
     digests = digest_files(folder, guard, abby)
     changed: list[str] = []
@@ -120,7 +122,7 @@ def save_loaded(plan: Plan, digests: dict[str, str], restart: tuple[str, ...] = 
 
 def save_fault(plan: Plan, reason: str) -> None:
     """Note in the data folder that the files were read again and not taken over."""
-    before = load_state(plan.data, _service(plan))
+    before = load_state(plan.data, plan.service)
     if before:
         _save(plan, msgspec.structs.replace(before, fault=reason, failed=time.time()))
 
@@ -156,13 +158,9 @@ def describe_running(data: DataFolder) -> list[str]:
 
 def _save(plan: Plan, state: LoadedFiles) -> None:
     try:
-        plan.data.replace(_state_file(plan.data, _service(plan)), msgspec.json.encode(state))
+        plan.data.replace(_state_file(plan.data, plan.service), msgspec.json.encode(state))
     except StartError as fault:
         log.warning("the state of the files could not be noted", reason=str(fault))
-
-
-def _service(plan: Plan) -> str:
-    return "guard" if plan.guard else "abby"
 
 
 def _state_file(data: DataFolder, service: str) -> Path:

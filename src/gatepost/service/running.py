@@ -9,12 +9,12 @@ A process that runs only one of the services does not load the other one.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 import structlog
 
 from gatepost import __version__
-from gatepost.events.open_stream import observe_audit
+from gatepost.events.open_stream import node_name, observe_audit
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import unchanged_policies
@@ -22,18 +22,26 @@ from gatepost.scanning.spool import Spool
 from gatepost.service.certificate_watch import CertificateWatch
 from gatepost.service.event_stream import open_service_events
 from gatepost.service.generation import Generations
-from gatepost.service.health import HealthWatch
+from gatepost.service.health import ConditionWatch, HealthWatch
 from gatepost.service.http_servers import serve
 from gatepost.service.listeners import Listeners
 from gatepost.service.loop_watchdog import watch_loop
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
+from gatepost.service.publishing.follower import Follower, NodeControl
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
 log = structlog.get_logger("gatepost")
+
+
+class ControlsNode(NodeControl, Protocol):
+    """What reloads and restarts a node, once it has what a reload replaces."""
+
+    def attach(self, generations: Generations) -> None: ...
+
 
 Started = Callable[[int, Store], Awaitable[None]]
 
@@ -44,11 +52,11 @@ async def run_plan(
     started: Started,
     bound: Bound,
     node: SingleProcess | None = None,
-    attach: Callable[[Generations], None] = lambda _generations: None,
+    control: ControlsNode | None = None,
 ) -> None:
     """Run until asked to stop. `started` is called once everything serves, with abby's or guard's port.
 
-    `node` is set in a process that a parent has started (see `processes`). `attach` gets what a reload needs.
+    `node` is set in a process that a parent has started (see `processes`). `control` reloads and restarts the node.
     """
     async with contextlib.AsyncExitStack() as stack:
         node = node or SingleProcess()
@@ -68,9 +76,16 @@ async def run_plan(
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
         watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust)
-        looking = asyncio.create_task(watch.run())
-        stack.callback(looking.cancel)
-        attach(generations)
+        conditions = ConditionWatch(shared.condition, store, plan.data.path, generations.next_hop_fault)
+        await conditions.look()
+        for run in (watch.run, conditions.run):
+            stack.callback(asyncio.create_task(run()).cancel)
+        if control:
+            control.attach(generations)
+            if node.is_first and plan.local:
+                follower = Follower(store, plan, _name_node(plan, bound), control, generations.health)
+                following = asyncio.create_task(follower.run())
+                stack.callback(following.cancel)
         stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
         for task in node.start():
@@ -88,6 +103,13 @@ async def run_plan(
         finally:
             if node.is_first:
                 events.emit(_describe_state, plan, "stopping")
+
+
+def _name_node(plan: Plan, bound: Bound) -> str:
+    """Return the name of this node for people: its machine, its services and its port."""
+    services = "+".join(name for name, settings in (("guard", plan.guard), ("abby", plan.abby)) if settings)
+    port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
+    return f"{node_name(plan.settings.events)} {services}:{port}"
 
 
 def _watch_health(events: Emits, store: Store, stack: contextlib.AsyncExitStack) -> HealthWatch | None:

@@ -51,7 +51,7 @@ def run_single(plan: Plan, bound: Bound, started: Started) -> bool:
             systemd.notify_ready()
 
         try:
-            await run_plan(plan, stop, announce, bound, attach=control.attach)
+            await run_plan(plan, stop, announce, bound, control=control)
         finally:
             watchdog.cancel()
             restarts = control.restarts

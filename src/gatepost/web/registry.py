@@ -23,6 +23,7 @@ from gatepost.web.pages import (
     lists,
     look_backs,
     messages,
+    nodes,
     overview,
     policy,
     quarantine,
@@ -52,6 +53,7 @@ PAGES: tuple[WebRoute, ...] = (
     *tenants.PAGES,
     *users.PAGES,
     *audit.PAGES,
+    *nodes.PAGES,
     *system.PAGES,
 )
 
