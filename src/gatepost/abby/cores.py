@@ -390,9 +390,7 @@ def queue_colour(loads: Iterable[Load | None]) -> Status:
     answering = [load for load in every if load is not None]
     if all(load.full or load.fault for load in answering):
         return "RED"
-    if len(answering) < len(every) or any(
-        load.throttling or load.full or load.fault or load.slowed for load in answering
-    ):
+    if len(answering) < len(every) or any(each.throttling or each.full or each.trouble for each in answering):
         return "YELLOW"
     return "GREEN"
 

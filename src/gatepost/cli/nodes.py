@@ -6,20 +6,11 @@ import typer
 
 from gatepost.cli.options import ConfigOption, DataOption, JsonOption, render_time
 from gatepost.service.data_folder import StartError
+from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.store.publishing import NodeRecord, Rollout
     from gatepost.store.store import Store
-
-# A node says every two seconds how it is.
-SILENT_MILLISECONDS = 15_000
-
-
-def is_silent(node: "NodeRecord") -> bool:
-    """Whether a node has not said how it is for longer than it should."""
-    from gatepost.times import now
-
-    return now() - node.seen > SILENT_MILLISECONDS
 
 
 def nodes(
@@ -53,7 +44,7 @@ def _print_nodes(rollout: "Rollout", found: "tuple[NodeRecord, ...]", json: bool
     lines = []
     for each in found:
         detail = each.detail
-        health = "silent" if is_silent(each) else detail.state
+        health = each.health(now())
         version = f"{detail.version}" if detail.version == rollout.wanted else f"{detail.version} -> {rollout.wanted}"
         slots = f"{detail.in_processing} of {detail.slots}"
         notes = [*(["it is its turn"] if rollout.holder == each.id else []), detail.reason, detail.error]
@@ -82,7 +73,7 @@ def _plain(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
         "program": detail.program,
         "version": detail.version,
         "wanted": rollout.wanted,
-        "health": "silent" if is_silent(node) else detail.state,
+        "health": node.health(now()),
         "reason": detail.reason,
         "inProcessing": detail.in_processing,
         "slots": detail.slots,

@@ -218,7 +218,7 @@ async def wait_for(store: "Store", number: int) -> str:
     import asyncio
     import time
 
-    from gatepost.cli.nodes import is_silent
+    from gatepost.times import now
 
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
@@ -227,7 +227,7 @@ async def wait_for(store: "Store", number: int) -> str:
             return f"Version {number} failed on {rollout.failed_node}: {rollout.failed_reason}"
         if rollout.wanted != number:
             return f"Version {rollout.wanted} was published meanwhile."
-        nodes = [each for each in await store.node_records() if not is_silent(each)]
+        nodes = [each for each in await store.node_records() if each.health(now()) != "silent"]
         if nodes and not rollout.holder and all(each.detail.version == number for each in nodes):
             return ""
         await asyncio.sleep(0.5)

@@ -61,6 +61,11 @@ class Load(msgspec.Struct, frozen=True):
         return self.in_processing >= self.maximum
 
     @property
+    def trouble(self) -> str:
+        """Why messages are not taken to their end, or slowly."""
+        return self.fault or self.slowed
+
+    @property
     def throttling(self) -> bool:
         return self.in_processing >= self.threshold
 

@@ -13,6 +13,8 @@ from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
 
 MAX_HISTORY = 200
+# A node says every two seconds how it is.
+SILENT_MILLISECONDS = 15_000
 
 _INSERT = """INSERT INTO config_versions (number, time, actor, reason, origin, digest, content)
 VALUES ($1, $2, $3, $4, $5, $6, $7)"""
@@ -101,6 +103,10 @@ class NodeRecord(msgspec.Struct, frozen=True):
     name: str
     seen: int
     detail: NodeDetail
+
+    def health(self, moment: int) -> str:
+        """Return `ok`, `degraded`, `failed`, or `silent` for a node that has said nothing for longer than it should."""
+        return "silent" if moment - self.seen > SILENT_MILLISECONDS else self.detail.state
 
 
 _content = msgspec.msgpack.Decoder(VersionContent)

@@ -23,7 +23,6 @@ from gatepost.web.pages import (
     lists,
     look_backs,
     messages,
-    nodes,
     overview,
     policy,
     quarantine,
@@ -53,7 +52,6 @@ PAGES: tuple[WebRoute, ...] = (
     *tenants.PAGES,
     *users.PAGES,
     *audit.PAGES,
-    *nodes.PAGES,
     *system.PAGES,
 )
 
