@@ -32,6 +32,7 @@ BENCHMARKS = (
     "large",
     "noloss",
     "cores",
+    "publish",
     "web",
     "model",
     "evasion",

@@ -94,6 +94,7 @@ PAGES: dict[str, Opened] = {
     "keys": at("/keys"),
     "key-made": _after("/keys", _type("Name", "shown once"), _press("Create key")),
     "policy": at("/policy"),
+    "nodes": at("/nodes"),
     "policy-tried": _after(
         "/policy",
         lambda page: page.locator("#text").fill('[verdicts.bulk]\ndecision = "quarantine"\n'),

@@ -23,8 +23,9 @@ from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categor
 from gatepost.policy.rules import shipped_policy
 from gatepost.service.first_start import ABBY_YML, GUARD_YML
 from gatepost.settings.event_keys import EventKind
+from gatepost.settings.key_scopes import is_local, needs_restart
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section, needs_restart
+from gatepost.settings.section import Section
 from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
@@ -82,28 +83,35 @@ def render_configuration() -> Iterator[str]:
     yield "weak tokens and of what would not work. Paths in a file are relative to the folder of that file. A line"
     yield "`restApi {}` is read as `restApi: {}`."
     yield ""
-    yield "Keys are read when a service starts. A change of a key that needs a restart holds after a restart of the"
-    yield "service that reads the file, on every machine that has it. SIGTERM lets requests in flight finish first."
+    yield "Keys are read when a service starts, and again on SIGHUP. A change of a `live` key is then in force; a"
+    yield "change of a `restart` key holds after a restart. A `local` key is one machine's own: it is not part of a"
+    yield "[published version](../publishing.md)."
     yield "Lists, tenants, domains, keys and users are not configuration: changes of them apply at once."
     yield from _render_references()
     for model in (GuardSettings, AbbySettings):
         title, _, _ = (model.__doc__ or "").partition("\n")
         file, _, rest = title.partition(": ")
         yield from ("", f"## {file}", "", rest.capitalize(), "", *_render_example(model), "")
-        yield from ("| Key | Default | Unit | Range | Needs a restart | Meaning |", "|---|---|---|---|---|---|")
-        yield from _render_keys(model, "")
+        yield from ("| Key | Default | Unit | Range | Change | Meaning |", "|---|---|---|---|---|---|")
+        yield from _render_keys(model, "", file.strip("`").rpartition("/")[2])
 
 
-def _render_keys(model: type[Section], above: str) -> Iterator[str]:
+def _render_keys(model: type[Section], above: str, file: str) -> Iterator[str]:
     for field in model.model_fields.values():
         key = f"{above}{field.alias}"
         inner, many = _find_section(field.annotation)
         meaning = _cell(field.description or "") + _render_choices(field.annotation)
         unit, bounds = _render_unit(field), _render_range(field)
-        restart = "" if inner else "yes" if needs_restart(field) else "no"
+        restart = "" if inner else _render_change(file, key)
         yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {restart} | {meaning} |"
         if inner:
-            yield from _render_keys(inner, f"{key}[]." if many else f"{key}.")
+            yield from _render_keys(inner, f"{key}[]." if many else f"{key}.", file)
+
+
+def _render_change(file: str, key: str) -> str:
+    """Return what a change of a key needs, and whether the key holds for one machine alone."""
+    words = ["restart" if needs_restart(file, key) else "live"]
+    return ", ".join([*words, *(["local"] if is_local(file, key) else [])])
 
 
 def _find_section(annotation: Any) -> tuple[type[Section] | None, bool]:

@@ -1,23 +1,59 @@
-"""Which keys a running service takes over: it is said beside the key, and the reference prints it."""
+"""Which keys a running service takes over, and which hold for one machine alone."""
 
-from typing import Annotated
+import pytest
 
-from pydantic import Field
-
+from gatepost.settings.key_scopes import (
+    LOCAL_KEYS,
+    RESTART_KEYS,
+    is_local,
+    keep_restart_keys,
+    list_changes,
+    needs_restart,
+)
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import AppliesAtOnce, Section, needs_restart
+from gatepost.settings.section import Section
+
+MODELS: dict[str, type[Section]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
 
 
-class Marked(Section):
-    level: Annotated[str, AppliesAtOnce()] = Field("info", description="taken over at once")
-    port: int = Field(1, description="needs a restart")
+@pytest.mark.parametrize("table", [RESTART_KEYS, LOCAL_KEYS], ids=["restart", "local"])
+def test_every_key_of_the_tables_exists(table: dict[str, tuple[str, ...]]) -> None:
+    from tools.reference import _find_section
+
+    for file, keys in table.items():
+        for key in keys:
+            model: type[Section] | None = MODELS[file]
+            for step in key.split("."):
+                assert model is not None
+                fields = {field.alias: field for field in model.model_fields.values()}
+                assert step in fields, (file, key)
+                model = _find_section(fields[step].annotation)[0]
 
 
-def test_what_is_marked_needs_no_restart() -> None:
-    assert {name: needs_restart(field) for name, field in Marked.model_fields.items()} == {"level": False, "port": True}
+def test_the_interface_ties_processing_to_a_restart_and_all_else_is_taken_over() -> None:
+    for key in ("mainWorkerCount", "maxGuardRequestsInProcessing", "guardRequestThrottleThreshold"):
+        assert needs_restart("guard.yml", key)
+    for key in ("policy.file", "tenants", "log.level", "reputation.zones", "maxThrottleDelay", "analysisTimeout"):
+        assert not needs_restart("guard.yml", key)
+    for key in ("staticApiTokens", "serviceProviders.core.hosts", "feeds", "tls.certificate", "connections.maximum"):
+        assert not needs_restart("abby.yml", key)
+    assert is_local("abby.yml", "tls.certificate")
+    assert not is_local("abby.yml", "staticApiTokens")
 
 
-def test_every_key_needs_a_restart() -> None:
-    """No service reads its files again."""
-    for model in (GuardSettings, AbbySettings):
-        assert all(needs_restart(field) for field in model.model_fields.values())
+def test_what_needs_a_restart_keeps_its_value_and_is_named() -> None:
+    before = GuardSettings.model_validate({"mainWorkerCount": 4, "scanSources": {"restApi": {"port": 9785}}})
+    after = GuardSettings.model_validate(
+        {
+            "mainWorkerCount": 8,
+            "analysisTimeout": 9_000,
+            "scanSources": {"restApi": {"port": 9786, "keep": "held"}, "smtp": {}},
+        }
+    )
+    kept, waiting = keep_restart_keys("guard.yml", before, after)
+    assert waiting == ("mainWorkerCount", "scanSources.restApi.port", "scanSources.smtp")
+    assert (kept.main_worker_count, kept.analysis_timeout, kept.scan_sources.smtp) == (4, 9_000, None)
+    rest = kept.scan_sources.rest_api
+    assert rest
+    assert (rest.port, rest.keep) == (9785, "held")
+    assert list(list_changes(before, kept)) == ["analysisTimeout", "scanSources.restApi.keep"]

@@ -7,6 +7,7 @@ environment are followed. `GET /load?once=free` is answered when a slot is free,
 again and again. Orders on held mail go as `scanning.held_mail` says.
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import Full, Load, MessageBody, RestCore, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody
-from gatepost.scanning.upload import CONTENT_TYPE, FREE, Head
+from gatepost.scanning.upload import CONTENT_TYPE, FREE, STORAGE_FAILED, Head
 from gatepost.store.errors import StorageError
 
 R = TypeVar("R")
@@ -39,6 +40,10 @@ MAX_ANSWER = 32 << 20
 # A core gives one message as long as an analysis may take; then it says that it could not be shown.
 ORDER_SECONDS = 60.0
 CHUNK = 256 << 10
+# A core that does not even tell its load for so long has stalled: twice this is how long an order waits for it.
+STALL_SECONDS = 2.0
+# How long requests under way may go on with the trust of before.
+FORMER_SECONDS = 300.0
 
 
 class LocalCore:
@@ -97,20 +102,35 @@ class RemoteCore:
     enabled = True
 
     def __init__(self, address: str, secret: str, ca: Path | ssl.SSLContext | None) -> None:
-        self.name = address
-        self._client = httpx.AsyncClient(
-            base_url=address,
-            headers={"Authorization": f"Bearer {secret}"},
-            verify=_tls_context(ca),
+        self.name, self._secret = address, secret
+        self._client = self._new_client(_tls_context(ca))
+        self._former: set[asyncio.Task[None]] = set()
+
+    def _new_client(self, context: ssl.SSLContext) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.name,
+            headers={"Authorization": f"Bearer {self._secret}"},
+            verify=context,
             trust_env=False,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, write=WRITE_SECONDS),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),
         )
 
+    def trust(self, ca: Path) -> None:
+        """Verify connections from now on with this file, which has changed; raises `OSError` if it cannot be read.
+        Connections that stand are used for what is under way, and closed."""
+        former, self._client = self._client, self._new_client(_tls_context(ca))
+        task = asyncio.create_task(_close_later(former))
+        self._former.add(task)
+        task.add_done_callback(self._former.discard)
+
     def peek(self) -> Load | None:
         return None
 
     async def close(self) -> None:
+        for task in self._former:
+            task.cancel()
+        await asyncio.gather(*self._former, return_exceptions=True)
         await self._client.aclose()
 
     async def load(self, *, once_free: bool = False) -> Load | Down:
@@ -122,7 +142,7 @@ class RemoteCore:
                 else _describe_refusal(response.status_code)
             )
         except (httpx.HTTPError, ValueError) as fault:
-            return Down(f"no load ({type(fault).__name__})", begun=False, refused=_is_refused(fault))
+            return Down(f"no load ({_name_fault(fault)})", begun=False, refused=_is_refused(fault))
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
         head = msgspec.json.encode(Head(request.ggrid, request.created, request.envelope, request.source or "rest"))
@@ -131,12 +151,30 @@ class RemoteCore:
             async with self._client.stream("POST", "/scan", content=_frame(head, request.body), headers=headers) as got:
                 return _read_result(got.status_code, await _read_bounded(got), request.ggrid)
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
-            return Down(f"no connection ({type(fault).__name__})", begun=False)
+            return Down(f"no connection ({_name_fault(fault)})", begun=False)
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no result ({type(fault).__name__})")
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         """Have this core do what the order says with mail that it holds."""
+        outcome = asyncio.create_task(self._send_order(order))
+        try:
+            while not (await asyncio.wait([outcome], timeout=STALL_SECONDS))[0]:
+                # It may take its time, as the next hop does; but it has to be alive.
+                if not await self._is_alive():
+                    return Down(f"no answer to {order.path} (it has stalled)")
+            return await outcome
+        finally:
+            outcome.cancel()
+
+    async def _is_alive(self) -> bool:
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                return not isinstance(await self.load(), Down)
+        except TimeoutError:
+            return False
+
+    async def _send_order(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         content = msgspec.json.encode(order)
         seconds = None if isinstance(order, ReleaseOrder) else ORDER_SECONDS
         timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS, write=WRITE_SECONDS)
@@ -149,6 +187,13 @@ class RemoteCore:
                 return read_answer(order, await _read_bounded(got))
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no answer to {order.path} ({type(fault).__name__})")
+
+
+async def _close_later(client: httpx.AsyncClient) -> None:
+    try:
+        await asyncio.sleep(FORMER_SECONDS)
+    finally:
+        await client.aclose()
 
 
 def _tls_context(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
@@ -178,10 +223,9 @@ async def _read_bounded(response: httpx.Response, most: int = MAX_ANSWER) -> byt
 
 def _read_result(status: int, content: bytes, ggrid: str) -> ScanResult | Full | Down:
     if status == 503:
-        try:
-            return Full(_FULL.decode(content).load)
-        except msgspec.ValidationError:
-            return _describe_refusal(status)  # its storage cannot be used
+        return Full(_FULL.decode(content).load)
+    if status == STORAGE_FAILED:
+        return Down("its storage failed", answered=True, storage=True)
     if status != 200:
         return _describe_refusal(status)
     result = _RESULT.decode(content)
@@ -193,6 +237,16 @@ def _is_refused(fault: BaseException | None) -> bool:
     while fault is not None and not isinstance(fault, ConnectionRefusedError):
         fault = fault.__cause__ or fault.__context__
     return fault is not None
+
+
+def _name_fault(fault: BaseException) -> str:
+    """Return what went wrong: a certificate that is not trusted is named, all else by its kind."""
+    found: BaseException | None = fault
+    while found is not None and not isinstance(found, ssl.SSLCertVerificationError):
+        found = found.__cause__ or found.__context__
+    if isinstance(found, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {found.verify_message}; look at ca and at the core's certificate"
+    return type(fault).__name__
 
 
 def _describe_refusal(status: int) -> Down:

@@ -27,12 +27,13 @@ log = structlog.get_logger("gatepost.abby")
 
 class Down(msgspec.Struct, frozen=True):
     """The core gave no result. `begun` says whether it may have started on the message, `answered` whether it at least
-    said that it failed, `refused` that the connection was refused."""
+    said that it failed, `refused` that the connection was refused, `storage` that its storage failed."""
 
     reason: str
     begun: bool = True
     answered: bool = False
     refused: bool = False
+    storage: bool = False
 
 
 class ScanCore(Protocol):
@@ -171,6 +172,7 @@ class CoreAttempts:
         self._result: ScanResult | None = None
         self._fault: BaseException | None = None
         self.begun = self.deaths = self.refusals = 0
+        self.has_lost_storage = False
 
     @property
     def states(self) -> frozenset[CoreState]:
@@ -228,5 +230,7 @@ class CoreAttempts:
         outcome = task.result()
         if isinstance(outcome, ScanResult):
             self._result = self._result or outcome
+        if isinstance(outcome, Down) and outcome.storage:
+            self.has_lost_storage = True
         self.deaths += isinstance(outcome, Down) and outcome.begun
         self.refusals += isinstance(outcome, Down) and not outcome.begun

@@ -14,13 +14,21 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from heapq import heapify, heappush
+from pathlib import Path
 from typing import Literal, Protocol
 
 import structlog
 
 from gatepost.abby.core_state import CoreAttempts, CoreState, Down, ScanCore
 from gatepost.abby.waiting_scans import PATIENCE_SECONDS, WaitingScans
-from gatepost.api.errors import ANALYSIS_TIMEOUT, CORE_UNAVAILABLE, OVERLOADED, SCANNING_DISABLED, Failure
+from gatepost.api.errors import (
+    ANALYSIS_TIMEOUT,
+    CORE_UNAVAILABLE,
+    OVERLOADED,
+    SCANNING_DISABLED,
+    STORAGE_UNAVAILABLE,
+    Failure,
+)
 from gatepost.api.requests import ClientLeft
 from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.turns import Turns
@@ -119,6 +127,12 @@ class Cores:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(state.core.close() for state in self._states))
 
+    def trust(self, ca: Path) -> None:
+        """Verify the certificates of the cores with this file from now on; raises `OSError` if it cannot be read."""
+        for state in self._states:
+            if trusts := getattr(state.core, "trust", None):
+                trusts(ca)
+
     @property
     def answering(self) -> int:
         """How many cores answer."""
@@ -128,6 +142,11 @@ class Cores:
     def states(self) -> tuple[tuple[str, Load | None], ...]:
         """Every core by name with its load as far as it is known; None for one that does not answer."""
         return tuple((state.core.name, state.load) for state in self._states)
+
+    @property
+    def faults(self) -> list[str]:
+        """Why cores that answer can take no message to its end."""
+        return [load.fault for _, load in self.states if load and load.fault]
 
     @property
     def colour(self) -> Status:
@@ -181,7 +200,7 @@ class Cores:
                     return attempts.result
                 if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
                     self._give_back(turn)
-                    return _not_taken()
+                    return _not_taken(lost_storage=attempts.has_lost_storage)
         finally:
             attempts.give_up()
 
@@ -190,6 +209,7 @@ class Cores:
     ) -> ScanResult | Failure | ClientLeft:
         """One attempt after the other, in this very task: there is no other core that could be tried beside."""
         deaths = refusals = 0
+        lost_storage = False
         while isinstance(turn, CoreState):
             try:
                 outcome = await self._scan_at(turn, request)
@@ -199,8 +219,9 @@ class Cores:
                 return outcome
             if isinstance(outcome, Down):
                 deaths, refusals = deaths + outcome.begun, refusals + (not outcome.begun)
+                lost_storage = lost_storage or outcome.storage
                 if deaths >= MAX_DEATHS or refusals >= MAX_REFUSALS:
-                    return _not_taken()
+                    return _not_taken(lost_storage=lost_storage)
             turn = await self._wait(ticket, request, client)
             self.attempts_again += isinstance(turn, CoreState)
         return turn
@@ -390,14 +411,16 @@ def queue_colour(loads: Iterable[Load | None]) -> Status:
     """Return the status of cores with these loads; None is a core that does not answer."""
     every = list(loads)
     answering = [load for load in every if load is not None]
-    if all(load.full for load in answering):
+    if all(load.full or load.fault for load in answering):
         return "RED"
-    if len(answering) < len(every) or any(load.throttling or load.full for load in answering):
+    if len(answering) < len(every) or any(each.throttling or each.full or each.trouble for each in answering):
         return "YELLOW"
     return "GREEN"
 
 
-def _not_taken() -> Failure:
+def _not_taken(*, lost_storage: bool) -> Failure:
+    if lost_storage:
+        return Failure(STORAGE_UNAVAILABLE, "the storage of the cores cannot be used now")
     return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
 
 

@@ -59,7 +59,8 @@ class StatusApi:
         refusal = await _body_fault(request)
         if refusal:
             return refusal
-        return JsonResponse(encode_scanning(SystemStatus(await self._cores.status())))
+        colour = "RED" if await self._ready() else await self._cores.status()
+        return JsonResponse(encode_scanning(SystemStatus(colour)))
 
     async def health(self, _request: Request) -> Response:
         """Answer that the process runs and serves."""
@@ -67,8 +68,9 @@ class StatusApi:
 
     async def readiness(self, _request: Request) -> Response | Failure:
         """Answer whether the service can do its work."""
-        missing = None if self._cores.answering else "no core answers"
-        missing = missing or await self._ready()
+        missing = await self._ready() or (None if self._cores.answering else "no core answers")
+        if not missing and self._cores.colour == "RED" and (faults := self._cores.faults):
+            missing = faults[0]
         return Failure(CORE_UNAVAILABLE, missing) if missing else JsonResponse(OK)
 
     async def metrics(self, request: Request) -> Response | Failure:

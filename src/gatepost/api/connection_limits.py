@@ -34,11 +34,15 @@ class ConnectionLimits:
         trusts_loopback: bool = False,
         tally: Tally | None = None,
     ) -> None:
-        self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
-        self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
+        self.change(in_all, per_address, reserved, listed)
         self._trusts_loopback = trusts_loopback
         self._counts = tally or Tally()
         self.open = self.refused = 0
+
+    def change(self, in_all: int, per_address: int, reserved: int = 0, listed: Iterable[str] = ()) -> None:
+        """Set other limits; connections that are open count as before."""
+        self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
+        self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
 
     def admit(self, peer: str, *, listed: bool = False) -> bool:
         """Count a connection from this address, if it may be; then `leave` must be called once. `listed` says that the

@@ -5,6 +5,7 @@ the cause of an exception. Below `/v1` and `/api` the response to a failure is a
 asks for text/html gets a page, if the service has given `HttpErrors` a function that renders one.
 """
 
+import errno
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -14,14 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gatepost.api.errors import (
-    INTERNAL_ERROR,
-    METHOD_NOT_ALLOWED,
-    NOT_FOUND,
-    STORAGE_UNAVAILABLE,
-    Error,
-    Failure,
-)
+from gatepost.api.errors import INTERNAL_ERROR, METHOD_NOT_ALLOWED, NOT_FOUND, STORAGE_UNAVAILABLE, Error, Failure
 from gatepost.api.scanning import encode_scanning
 from gatepost.ids import new_id
 from gatepost.store.errors import StorageError
@@ -149,8 +143,9 @@ def _routing_response(fault: HTTPException, scope: Scope) -> Response:
 def _fault_response(fault: Exception, scope: Scope) -> Response:
     """Log an exception under a reference, and return the response that carries the reference."""
     reference = new_id()
-    if isinstance(fault, StorageError):
-        log.error("storage unavailable", reference=reference, path=scope["path"], reason=str(fault))
+    is_full = isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT)
+    if is_full or isinstance(fault, StorageError):
+        log.error("storage failed", reference=reference, path=scope["path"], reason=str(fault))
         message = f"storage cannot be used now, try again; the log has it as {reference}"
         return failure_response(Failure(STORAGE_UNAVAILABLE, message), scope)
     log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)

@@ -228,11 +228,12 @@ def server_config(
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        ssl_context_factory=(lambda _config, _default: _tls(certificate, key)) if certificate and key else None,
+        ssl_context_factory=(lambda _config, _default: tls_context(certificate, key)) if certificate and key else None,
     )
 
 
-def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
+def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what HTTPS is served with: TLS 1.2 or newer, and HTTP/1.1 alone (ALPN, RFC 7301)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)

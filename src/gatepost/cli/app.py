@@ -13,6 +13,7 @@ from gatepost.cli import (
     lists,
     messages,
     model,
+    nodes,
     policy,
     privacy,
     quarantine,
@@ -54,6 +55,8 @@ app.command("abby")(abby)
 app.command("scan")(scan.scan)
 app.command("replay")(replay.replay)
 app.command("doctor")(doctor.doctor)
+app.command("nodes")(nodes.nodes)
+app.command("restart")(nodes.restart)
 app.add_typer(config.app, name="config")
 app.add_typer(lists.app, name="lists")
 app.add_typer(feeds.app, name="feeds")

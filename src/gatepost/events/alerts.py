@@ -215,6 +215,8 @@ def _title(kind: str, fields: dict[str, object]) -> str:
         "node.state": ("state",),
         "user.signInFailed": ("user", "reason", "address"),
         "key.created": ("name",),
+        "config.published": ("version", "reason"),
+        "config.rollout": ("version", "nodeName", "outcome", "reason"),
         "key.revoked": ("name",),
         "list.changed": ("list", "change"),
         "message.held": ("verdict",),

@@ -145,11 +145,21 @@ class PolicyPublished(EventFields, tag="policy.published", frozen=True, kw_only=
 
 
 class ConfigPublished(EventFields, tag="config.published", frozen=True, kw_only=True):
-    """Another configuration is in force. Reserved: this version reads its files at its start and does not send this
-    event."""
+    """A version of the configuration was published, or an earlier one was brought back; nodes take it over from now
+    on."""
 
-    version: Annotated[Text, Meta(description="version that is in force now")]
+    version: Annotated[Text, Meta(description="number of the version")]
     by: Annotated[EventActor, Meta(description="who published it")]
+    reason: Annotated[Text, Meta(description="why, as it was given")] = ""
+
+
+class ConfigRollout(EventFields, tag="config.rollout", frozen=True, kw_only=True):
+    """A node has taken a published version over, or could not run it; then all nodes go back to the one before."""
+
+    version: Annotated[Text, Meta(description="number of the version")]
+    node_name: Annotated[Text, Meta(description="the node")]
+    outcome: Annotated[Literal["takenOver", "failed"], Meta(description="what happened")]
+    reason: Annotated[Text, Meta(description="why it failed")] = ""
 
 
 class UserSignedIn(EventFields, tag="user.signedIn", frozen=True, kw_only=True):
@@ -223,6 +233,7 @@ Event: TypeAlias = (
     | ListChanged
     | PolicyPublished
     | ConfigPublished
+    | ConfigRollout
     | UserSignedIn
     | UserSignInFailed
     | KeyCreated
@@ -299,6 +310,8 @@ def severity_of(event: EventFields) -> Severity:
     """Return the severity of an event, for syslog and for alerts."""
     if isinstance(event, HealthChanged):
         return {"ok": "notice", "degraded": "warning", "failed": "error"}[event.after]  # type: ignore[return-value]
+    if isinstance(event, ConfigRollout):
+        return "error" if event.outcome == "failed" else "notice"
     if isinstance(event, UserSignInFailed):
         return "warning" if event.locked_until or event.reason == "locked" else "info"
     if isinstance(event, MessageScanned):

@@ -12,6 +12,8 @@ from gatepost.events.schema import (
     MAX_SENDERS,
     MAX_TAGS,
     MAX_TYPE,
+    ConfigPublished,
+    ConfigRollout,
     EventActor,
     EventFields,
     EventFile,
@@ -129,10 +131,30 @@ def _describe_key(make: type[KeyCreated | KeyRevoked]) -> Callable[[AuditRecord]
     return describe
 
 
+def _describe_publication(record: AuditRecord) -> ConfigPublished:
+    number, *rest = record.sample
+    return ConfigPublished(version=bound(number), by=_actor(record.actor), reason=bound(rest[0]) if rest else "")
+
+
+def _describe_rollout(record: AuditRecord) -> ConfigRollout:
+    name, *rest = record.sample
+    failed = record.action == "config.fail"
+    return ConfigRollout(
+        version=str(record.count),
+        node_name=bound(name),
+        outcome="failed" if failed else "takenOver",
+        reason=bound(rest[0]) if failed and rest else "",
+    )
+
+
 _CHANGES: dict[str, Callable[[AuditRecord], EventFields]] = {
     "quarantine.release": _describe_release,
     "quarantine.delete": _describe_deletion,
     "message.reported": _describe_report,
+    "config.publish": _describe_publication,
+    "config.rollback": _describe_publication,
+    "config.takeOver": _describe_rollout,
+    "config.fail": _describe_rollout,
     "apikey.create": _describe_key(KeyCreated),
     "apikey.revoke": _describe_key(KeyRevoked),
 }

@@ -59,6 +59,10 @@ class Admission:
         self._admitted = self._throttled = self._refused = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    def change_delay(self, max_delay: float) -> None:
+        """Set another upper bound of the delay, for messages that come from now on."""
+        self._max_delay = max_delay
+
     def enter(self) -> Slot | None:
         """Take a slot; None where none is free."""
         before = self._take()

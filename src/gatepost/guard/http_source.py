@@ -25,8 +25,10 @@ from gatepost.api.errors import (
     FORBIDDEN,
     MALFORMED_REQUEST,
     PAYLOAD_TOO_LARGE,
+    STORAGE_UNAVAILABLE,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
+    Error,
     Failure,
 )
 from gatepost.api.requests import is_from_this_machine
@@ -36,7 +38,8 @@ from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, HoldsMail, NotHeld, read_order
 from gatepost.scanning.request import Full, Load, RestCore, ScanRequest, ScanResult, ScansMail
 from gatepost.scanning.spool import Spool
-from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, ScanUpload
+from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, STORAGE_FAILED, ScanUpload
+from gatepost.store.errors import StorageError
 
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
@@ -113,7 +116,11 @@ class _Source:
             scan = fault or upload.finish()
             if isinstance(scan, Failure):
                 return scan
-            result = await self._guard.scan(scan)
+            try:
+                result = await self._guard.scan(scan)
+            except StorageError as fault:
+                log.error("storage failed", ggrid=scan.ggrid, reason=str(fault))
+                return _json(Error(STORAGE_UNAVAILABLE.code, "the result could not be kept"), STORAGE_FAILED)
         return _json(FullAnswer(result.load), 503) if isinstance(result, Full) else _json(result)
 
     async def carry_out(self, request: Request) -> Answer:

@@ -141,7 +141,7 @@ class SenderHistoryMetrics(Collector):
 
 def queue_status(load: Load) -> int:
     """GREEN, YELLOW or RED as 0, 1 or 2."""
-    return 2 if load.full else int(load.throttling)
+    return 2 if load.full or load.fault else int(load.throttling or bool(load.slowed))
 
 
 def _counter(name: str, documentation: str, value: float) -> CounterMetricFamily:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from gatepost.guard.admission import Admission
@@ -18,7 +19,7 @@ from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.report import Report, undecided
-from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import SLOT_SECONDS, Condition, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody, sha256
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.store.errors import StorageError
@@ -72,6 +73,7 @@ class Guard:
         observe: ScanObserver = ignore_scan,
         clock: Callable[[], float] = time.time,
         purges: bool = True,
+        condition: Condition | None = None,
     ) -> None:
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
@@ -82,6 +84,7 @@ class Guard:
         self._sender_histories = sender_histories
         self._campaigns = campaigns
         self._purges = purges
+        self._condition = condition or Condition()
         self._stopping = False
         self._present = 0
         self._idle = asyncio.Event()
@@ -94,8 +97,11 @@ class Guard:
         return self._settings.scan_sources.rest_api is not None
 
     def load(self) -> Load:
-        """How busy it is."""
-        return self._admission.load()
+        """How busy it is, and what keeps it from its work."""
+        load, condition = self._admission.load(), self._condition
+        if condition.fault or condition.slowed:
+            return msgspec.structs.replace(load, fault=condition.fault, slowed=condition.slowed)
+        return load
 
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""

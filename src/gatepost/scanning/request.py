@@ -46,19 +46,35 @@ class ScanResult(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How busy a core is. It throttles from `threshold` on and is full at `maximum`."""
+    """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
+    taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
+    cannot be reached."""
 
     in_processing: int
     threshold: int
     maximum: int
+    fault: str = ""
+    slowed: str = ""
 
     @property
     def full(self) -> bool:
         return self.in_processing >= self.maximum
 
     @property
+    def trouble(self) -> str:
+        """Why messages are not taken to their end, or slowly."""
+        return self.fault or self.slowed
+
+    @property
     def throttling(self) -> bool:
         return self.in_processing >= self.threshold
+
+
+class Condition(msgspec.Struct):
+    """The state of what all messages of a process need, as it was seen last: see `Load`."""
+
+    fault: str = ""
+    slowed: str = ""
 
 
 class ScansMail(Protocol):

@@ -13,6 +13,8 @@ from gatepost.scanning.request import ScanRequest, Source
 from gatepost.scanning.spool import SpooledBody
 
 # `GET /load?once=free`
+# What a core answers to a scan whose result its storage could not keep (RFC 4918 section 11.5).
+STORAGE_FAILED = 507
 FREE = "free"
 CONTENT_TYPE = "application/vnd.gatepost.scan"
 MAX_HEAD = 4 << 20

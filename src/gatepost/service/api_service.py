@@ -6,12 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+from starlette.applications import Starlette
+
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
+from gatepost.scanning.request import Condition
 from gatepost.service.feeds import FeedSchedule
-from gatepost.service.health import check_storage, probe_cores
-from gatepost.service.http_servers import Server, build_server
+from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
@@ -26,12 +29,32 @@ if TYPE_CHECKING:
     from gatepost.service.core import OwnCore
 
 
-def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> Server:
-    """Build the API service on a port that is already bound; `own` is the core of this process, if it runs one."""
+class ApiParts(msgspec.Struct, frozen=True):
+    """The API service: its application, the cores behind it, and the probe of their queue."""
+
+    app: Starlette
+    cores: Cores
+    probe: Probe
+    condition: Condition
+
+    def describe_health(self) -> NodeHealth:
+        """How the service is, for those who look after nodes."""
+        loads = [load for _, load in self.cores.states if load]
+        fault = self.condition.fault or ("" if self.cores.answering else "no core answers")
+        state = "failed" if fault else COLOURS[self.cores.colour]
+        return NodeHealth(state, fault, sum(each.in_processing for each in loads), sum(each.maximum for each in loads))
+
+
+async def _find_fault(condition: Condition) -> str | None:
+    """Return why no message can be taken to its end, as it was seen last."""
+    return condition.fault or None
+
+
+def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> ApiParts:
+    """Build the API service; `own` is the core of this process, if it runs one."""
     hosts = build_cores(settings, plan.secret, plan.ca, own)
     node = shared.node
     cores = Cores(hosts, turns=node.turns())
-    node.on_bell(cores.serve_waiting)
     metrics = AbbyMetrics(cores)
     shared.registry.register(metrics)
     services = create_services(
@@ -44,32 +67,31 @@ def build_api_server(plan: Plan, settings: AbbySettings, shared: SharedParts, ow
         calls=node.calls(),
         guesses=node.guesses(),
     )
-    if shared.health:
-        shared.health.watch_queue(probe_cores(cores))
     site = build_site(services, _describe_installation(plan, settings), events=shared.events)
     app = create_app(
         services,
         tokens=settings.static_api_tokens,
-        ready=lambda: check_storage(shared.store),
-        metrics=node.metrics(shared.registry),
+        ready=partial(_find_fault, shared.condition),
+        metrics=shared.metrics,
         observe=metrics.observe_scan,
         routes=site.routes,
         error_page=site.error_page,
         strict_transport=isinstance(settings.tls, TlsSettings),
     )
-    tally, balance = node.connections("abby"), node.balance("abby")
-    pair, limits = plan.certificate, settings.connections
-    return build_server(app, shared.bound["abby"], pair, limits, tally=tally, balance=balance)
+    return ApiParts(app, cores, probe_cores(cores), shared.condition)
 
 
-def start_feeds(plan: Plan, settings: AbbySettings, shared: SharedParts, stack: AsyncExitStack) -> None:
-    """Run the feeds that have a source by their schedule, if there are any; the stack stops them."""
-    if plan.config is None or not any(feed.is_scheduled for feed in settings.feeds):
-        return
+def schedule_feeds(
+    plan: Plan, settings: AbbySettings, shared: SharedParts, stack: AsyncExitStack
+) -> FeedSchedule | None:
+    """Return the schedule of the feeds that have a source, if there are any and this process runs them; the stack
+    stops it."""
+    if plan.config is None or not shared.node.is_first or not any(feed.is_scheduled for feed in settings.feeds):
+        return None
     schedule = FeedSchedule(shared.store, settings.feeds, plan.config, plan.data.path)
     shared.registry.register(schedule)
-    schedule.start()
     stack.push_async_callback(schedule.stop)
+    return schedule
 
 
 def build_cores(

@@ -9,21 +9,25 @@ import resource
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from gatepost.service import certificates, first_start, plan
+from gatepost.service import certificates, first_start, plan, systemd
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.publishing.node_files import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
-from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.faults import ConfigError
+from gatepost.settings.keys import AbbySettings, GuardSettings, ListeningSection
 
 if TYPE_CHECKING:
+    from gatepost.service.plan import Bound, Plan
     from gatepost.service.running import Started as Up
     from gatepost.store.store import Store
 
 PRIVATE = 0o077
+T = TypeVar("T")
 # A Python file that lets messages make workers misbehave: for tests of what surrounds the analysis, never for mail.
 FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 
@@ -50,35 +54,63 @@ def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]
     _prepare_process(data)
     with data.lock("guard", "abby"):
         folder = first_start.prepare(data, given)
-        both = files.load(folder, certificates=True)
+        config, both = _load_in_force(data, folder, "guard", partial(files.load, certificates=True))
         started = partial(_welcome_operator, data, folder, both, greet)
-        _run(data, folder, both.guard, both.abby, started)
+        _run(data, folder, config, both.guard, both.abby, started)
 
 
 def guard(data: DataFolder, folder: Path) -> None:
     """Run the core alone."""
     _prepare_process(data)
-    settings = files.load_guard(folder)
+    with data.lock("guard"):
+        config, settings = _load_in_force(data, folder, "guard", files.load_guard)
+        source = _require_source(folder, settings)
+        _run(data, folder, config, settings, None, partial(_log_port, "guard", source.hosts))
+
+
+def _require_source(folder: Path, settings: GuardSettings) -> ListeningSection:
     source = settings.scan_sources.rest_api or settings.scan_sources.smtp
     if source is None:
         raise StartError(f"{folder / files.GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
-    with data.lock("guard"):
-        _run(data, folder, settings, None, partial(_log_port, "guard", source.hosts))
+    return source
 
 
 def abby(data: DataFolder, folder: Path) -> None:
     """Run the API service alone."""
     _prepare_process(data)
-    settings = files.load_abby(folder, certificates=True)
     with data.lock("abby"):
-        _run(data, folder, None, settings, partial(_log_port, "abby", settings.listen.hosts))
+        config, settings = _load_in_force(data, folder, "abby", partial(files.load_abby, certificates=True))
+        _run(data, folder, config, None, settings, partial(_log_port, "abby", settings.listen.hosts))
 
 
-def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: AbbySettings | None, started: "Up") -> None:
+def _load_in_force(data: DataFolder, local: Path, service: str, load: Callable[[Path], T]) -> tuple[Path, T]:
+    """Return the folder whose files are in force on this node, and its settings: a published version, if there is one.
+    A version that is tried and cannot be read gives way to the one before."""
+    node = NodeFiles(data, service)
+    try:
+        folder = node.prepare_start(local)
+        return folder, load(folder)
+    except (ConfigError, StartError) as fault:
+        if not node.refuse_trial(str(fault)):
+            raise
+    folder = node.prepare_start(local)
+    return folder, load(folder)
+
+
+def _run(
+    data: DataFolder,
+    local: Path,
+    folder: Path,
+    guard: GuardSettings | None,
+    abby: AbbySettings | None,
+    started: "Up",
+) -> None:
+    """Run what the settings of `folder` say; `local` is the folder of the node's own files."""
     from gatepost import logs
     from gatepost.service import first_start
     from gatepost.service.doctor.examination import examine_in_child
-    from gatepost.service.plan import Plan
+    from gatepost.service.plan import Plan, bind_ports
+    from gatepost.service.reloading import digest_files, save_loaded
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
@@ -99,16 +131,31 @@ def _run(data: DataFolder, folder: Path, guard: GuardSettings | None, abby: Abby
         fault_injection=os.environ.get(FAULT_INJECTION, ""),
         examine=lambda: examine_in_child(folder, data.path),
         config=folder,
+        local=local,
     )
-    if settings.fronts > 1:
+    save_loaded(plan, digest_files(folder, guard, abby))
+    bound = bind_ports(plan)
+    # These stay open in a restart, whatever the services close.
+    kept = systemd.duplicate(each for several in bound.values() for each in several)
+    try:
+        restarts = _serve_plan(plan, bound, settings.fronts, started_with_warnings)
+    except StartError as fault:
+        if not NodeFiles(data, plan.service).refuse_trial(str(fault)):
+            raise
+        restarts = True
+    if restarts:
+        systemd.replace_process(kept)
+
+
+def _serve_plan(plan: "Plan", bound: "Bound", fronts: int, started: "Up") -> bool:
+    """Serve as one process or as several; returns whether the node is to start again."""
+    if fronts > 1:
         from gatepost.service.processes import run_node
 
-        run_node(plan, settings.fronts, started_with_warnings)
-    else:
-        from gatepost.service.http_servers import run
-        from gatepost.service.running import run_plan
+        return run_node(plan, bound, fronts, started)
+    from gatepost.service.single_process import run_single
 
-        run(lambda stop: run_plan(plan, stop, started_with_warnings))
+    return run_single(plan, bound, started)
 
 
 def log_warnings(folder: Path) -> None:

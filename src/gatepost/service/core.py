@@ -6,15 +6,14 @@ such as `gatepost quarantine`, build the few that they need.
 
 import asyncio
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of
@@ -33,18 +32,15 @@ from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
 from gatepost.policy.layers import Policies
-from gatepost.scanning.request import RestCore
-from gatepost.service.certificates import check_pair
+from gatepost.scanning.request import Condition, RestCore
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.health import probe_core
-from gatepost.service.http_servers import Serves, build_server
-from gatepost.service.metrics import GatewayMetrics
+from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
+from gatepost.service.listeners import SmtpPart, smtp_tls
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.settings.keys import GuardSettings, SmtpSettings
-from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.settings.keys import GuardSettings
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.services import MessageHandler, Services
@@ -132,6 +128,7 @@ def build_guard(
     fault_injection: str = "",
     events: Emits = NO_EVENTS,
     node: SingleProcess | None = None,
+    condition: Condition | None = None,
 ) -> Guard:
     """Build a core with its workers, resolver and admission.
 
@@ -175,6 +172,7 @@ def build_guard(
         campaigns=campaigns,
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
+        condition=condition,
     )
 
 
@@ -224,6 +222,12 @@ class CoreParts(msgspec.Struct, frozen=True):
     quarantine: Quarantine
     relay: Relay | None
     own: OwnCore
+    probe: Probe
+
+    def describe_health(self) -> NodeHealth:
+        """How the core is, for those who look after nodes."""
+        load = self.guard.load()
+        return NodeHealth(state_of(load), load.fault, load.in_processing, load.maximum, load.slowed)
 
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
@@ -234,10 +238,11 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         shared.store,
         shared.policies,
         shared.registry,
-        models=str(plan.data.models),
+        models=str(plan.models),
         fault_injection=plan.fault_injection,
         events=shared.events,
         node=shared.node,
+        condition=shared.condition,
     )
     quarantine = await stack.enter_async_context(
         open_quarantine(
@@ -256,10 +261,8 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     except SealError as fault:
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
-    if shared.health:
-        shared.health.watch_queue(probe_core(guard))
     own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
-    return CoreParts(settings, guard, quarantine, relay, own)
+    return CoreParts(settings, guard, quarantine, relay, own, probe_core(guard))
 
 
 def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
@@ -285,29 +288,18 @@ class SecretGuesses:
             self._guesses.trust(address, self._abby)
 
 
-def build_core_servers(plan: Plan, core: CoreParts, shared: SharedParts) -> list[Serves]:
-    """Build the scan sources of a core on ports that are already bound."""
-    servers: list[Serves] = []
-    node = shared.node
-    if "guard" in shared.bound:
-        guesses = SecretGuesses(memory=node.secret_guesses())
-        app = build_rest_app(
-            core.own.guard, plan.secret, shared.spool, node.metrics(shared.registry), core.own.held_mail, guesses
-        )
-        source = core.settings.scan_sources.rest_api
-        limits = source.connections if source else None
-        pair = plan.own_certificate
-        tally, balance = node.connections("guard"), node.balance("guard")
-        servers.append(build_server(app, shared.bound["guard"], pair, limits, tally=tally, balance=balance))
-    if smtp := core.settings.scan_sources.smtp:
-        pair = plan.certificate or plan.own_certificate
-        check_pair(*pair)
-        servers.append(_build_intake(core, smtp, shared, pair))
-    return servers
+def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starlette:
+    """Build the HTTPS scan source of a core."""
+    guesses = SecretGuesses(memory=shared.node.secret_guesses())
+    return build_rest_app(core.own.guard, plan.secret, shared.spool, shared.metrics, core.own.held_mail, guesses)
 
 
-def _build_intake(core: CoreParts, source: SmtpSettings, shared: SharedParts, pair: tuple[Path, Path]) -> Intake:
-    """Build the SMTP source; `pair` is the certificate and key for STARTTLS."""
+def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpPart | None:
+    """Build what SMTP sessions use, if SMTP is a source; raises `StartError` if its certificate cannot be used."""
+    source = core.settings.scan_sources.smtp
+    if source is None:
+        return None
+    pair = plan.certificate or plan.own_certificate
     services = Services(
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
@@ -316,25 +308,7 @@ def _build_intake(core: CoreParts, source: SmtpSettings, shared: SharedParts, pa
         spool=shared.spool,
         hostname=hostname(core.settings),
         limits=SmtpLimits(per_address=source.max_connections_per_address),
-        tls=None if source.tls == "off" else _smtp_tls(*pair),
+        tls=None if source.tls == "off" else smtp_tls(*pair),
         tls_required=source.tls == "required",
     )
-    listed = parse_networks(source.xclient_hosts)
-    intake = Intake(
-        services,
-        shared.bound["smtp"],
-        source.max_connections,
-        listed,
-        reserved=source.reserved_connections,
-        tally=shared.node.connections("smtp"),
-        balance=shared.node.balance("smtp"),
-    )
-    shared.registry.register(GatewayMetrics(intake, services))
-    return intake
-
-
-def _smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    return context
+    return SmtpPart(services, source)

@@ -47,6 +47,11 @@ class FeedSchedule(Collector):
         """Look for feeds that are due, from now on."""
         self._task = asyncio.create_task(self._forever())
 
+    def cancel(self) -> None:
+        """Look for feeds no more: others take over."""
+        if self._task:
+            self._task.cancel()
+
     async def stop(self) -> None:
         """Stop; a run that is under way is killed, and the next start goes on."""
         if self._task:

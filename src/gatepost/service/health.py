@@ -5,11 +5,17 @@ the time of one message is no event. This runs only where events have an output.
 """
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import msgspec
+import structlog
 
 from gatepost.events.schema import HealthChanged, HealthState
 from gatepost.events.stream import Emits
+from gatepost.scanning.request import Condition
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
@@ -18,21 +24,87 @@ if TYPE_CHECKING:
     from gatepost.scanning.request import Load
 
 WATCH_SECONDS = 2.0
+STORAGE_SECONDS = 5.0
+# What spool, quarantine and database need to take anything at all.
+LEAST_FREE = 16 << 20
 SEEN_UNTIL_TOLD = 2
 # A uid that no tenant has: looking it up shows whether storage answers.
 _NO_TENANT = "00000000-0000-0000-0000-000000000000"
+
+log = structlog.get_logger("gatepost")
 
 Component: TypeAlias = Literal["messageQueue", "storage"]
 Seen: TypeAlias = tuple[HealthState, str]
 Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
-_COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
+COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
+
+
+class NodeHealth(msgspec.Struct, frozen=True):
+    """How a node is: `fault` is why it cannot do its work, "" if it can."""
+
+    state: HealthState = "ok"
+    fault: str = ""
+    in_processing: int = 0
+    slots: int = 0
+    slowed: str = ""
 
 
 class HasLoad(Protocol):
     """A core of this process."""
 
     def load(self) -> "Load": ...
+
+
+class ConditionWatch:
+    """Looks every two seconds at what all messages of a process need, and writes what it sees into the condition that
+    the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told from.
+
+    Storage has to keep a change, not only to answer: a full disk can still be read. `next_hop` returns why the next hop
+    of the SMTP source cannot be reached, "" if it can or if there is none.
+    """
+
+    def __init__(self, condition: Condition, store: Store, data: Path, next_hop: Callable[[], str]) -> None:
+        self._condition, self._store, self._data, self._next_hop = condition, store, data, next_hop
+        # What clients are told has no path in it; the log has the whole reason.
+        self._detail = ""
+
+    async def run(self) -> None:
+        """Look for as long as the process serves."""
+        while True:
+            await self.look()
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def look(self) -> None:
+        """Look once."""
+        fault = self._check_disk() or await self._check_storage()
+        reason = self._next_hop()
+        slowed = f"the next hop cannot be reached: {reason}" if reason else ""
+        condition = self._condition
+        if fault and not condition.fault:
+            log.error("no message can be taken to its end", reason=fault, detail=self._detail)
+        elif condition.fault and not fault:
+            log.info("messages can be taken to their end again")
+        condition.fault, condition.slowed = fault, slowed
+
+    def _check_disk(self) -> str:
+        try:
+            free = shutil.disk_usage(self._data).free
+        except OSError as fault:
+            self._detail = str(fault)
+            return "the data folder cannot be used"
+        return "" if free >= LEAST_FREE else f"the disk of the data folder is full: {free >> 20} MiB are left"
+
+    async def _check_storage(self) -> str:
+        try:
+            async with asyncio.timeout(STORAGE_SECONDS):
+                await self._store.prove_writable()
+        except StorageError as fault:
+            self._detail = str(fault)
+            return "storage cannot be used"
+        except TimeoutError:
+            return f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
+        return ""
 
 
 async def check_storage(store: Store) -> str | None:
@@ -58,13 +130,19 @@ def probe_storage(store: Store) -> Probe:
     return probe
 
 
+def state_of(load: "Load") -> HealthState:
+    """Return the health that a load means: a full core takes no message."""
+    return "failed" if load.full or load.fault else "degraded" if load.throttling or load.slowed else "ok"
+
+
 def probe_core(core: HasLoad) -> Probe:
     """Return a probe of the queue of one core, for a process without the API service."""
 
     async def probe() -> Seen:
         load = core.load()
-        state: HealthState = "failed" if load.full else "degraded" if load.throttling else "ok"
-        return state, f"{load.in_processing} of {load.maximum} slots in use"
+        if load.fault or load.slowed:
+            return state_of(load), load.fault or load.slowed
+        return state_of(load), f"{load.in_processing} of {load.maximum} slots in use"
 
     return probe
 
@@ -74,7 +152,7 @@ def probe_cores(cores: "Cores") -> Probe:
 
     async def probe() -> Seen:
         status = await cores.status()
-        return _COLOURS[status], f"messageQueueStatus is {status}"
+        return COLOURS[status], f"messageQueueStatus is {status}"
 
     return probe
 

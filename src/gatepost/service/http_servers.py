@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,17 +21,20 @@ import uvloop
 
 from gatepost.api.accepting import AcceptBalance, accept_connections
 from gatepost.api.connection_limits import ConnectionLimits, CountedProtocol
-from gatepost.api.server import server_config
+from gatepost.api.server import server_config, tls_context
 from gatepost.node_memory import Tally
 from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.plan import allow_reuse
+from gatepost.service.systemd import notify_stopping
 from gatepost.settings.keys import ConnectionSettings
 
 log = structlog.get_logger("gatepost")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 HANDSHAKE_SECONDS = 10.0
+# How long a client may take to answer the end of TLS (RFC 8446 section 6.1); one that is idle may never do.
+FAREWELL_SECONDS = 0.5
 BACKLOG = 2048
 
 
@@ -64,6 +68,14 @@ class Server(uvicorn.Server):
         self._limits = limits
         self._accepting: list[asyncio.Task[None]] = []
         self._arriving: set[asyncio.Task[None]] = set()
+
+    def limit_connections(self, limits: ConnectionSettings) -> None:
+        """Set other limits on connections."""
+        self._limits.change(limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts)
+
+    def use_tls(self, context: ssl.SSLContext | None) -> None:
+        """Speak TLS with this context, or none, with clients that connect from now on."""
+        self.config.ssl = context
 
     async def run_here(self) -> None:
         """Serve until `should_exit` is set."""
@@ -117,10 +129,14 @@ class Server(uvicorn.Server):
         make: Any = config.http_protocol_class
         inner = make(config=config, server_state=self.server_state, app_state=self.lifespan.state)
         counted = CountedProtocol(inner, lambda: self._leave(peer))
-        seconds = HANDSHAKE_SECONDS if tls else None
+        seconds = (HANDSHAKE_SECONDS, FAREWELL_SECONDS) if tls else (None, None)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: counted, connection, ssl=tls, ssl_handshake_timeout=seconds
+                lambda: counted,
+                connection,
+                ssl=tls,
+                ssl_handshake_timeout=seconds[0],
+                ssl_shutdown_timeout=seconds[1],
             )
         except (OSError, asyncio.CancelledError):
             connection.close()
@@ -151,12 +167,18 @@ def build_server(
     limits of these settings. `tally` and `balance` are set where several processes serve the port."""
     certificate, key = pair or (None, None)
     if certificate and key:
-        check_pair(certificate, key)
+        load_pair(certificate, key)
     limits = connections or ConnectionSettings()
     counted = ConnectionLimits(
         limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts, trusts_loopback=True, tally=tally
     )
     return Server(server_config(app, certificate=certificate, key=key), bound, counted, balance)
+
+
+def load_pair(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return the context of HTTPS with a certificate; raises `StartError` if it cannot be used with the key."""
+    check_pair(certificate, key)
+    return tls_context(certificate, key)
 
 
 def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool = False) -> None:
@@ -182,6 +204,7 @@ def _handle_signal(stop: asyncio.Event, number: int) -> None:
         log.warning("stopped at once", signal=signal.Signals(number).name)
         os._exit(128 + number)
     log.info("stopping", signal=signal.Signals(number).name)
+    notify_stopping()
     stop.set()
 
 

@@ -31,6 +31,11 @@ class SingleProcess:
     number = 0
     is_first = True
 
+    def __init__(self) -> None:
+        self._guesses, self._secret_guesses = GuessMemories(), GuessMemory()
+        self._turns: Turns | None = None
+        self._admission: Admission | None = None
+
     def connections(self, _port: str) -> Tally | None:
         """What counts the connections of a port, if not the port itself."""
         return None
@@ -45,18 +50,27 @@ class SingleProcess:
 
     def guesses(self) -> GuessMemories:
         """What is remembered of guesses at the API and the pages."""
-        return GuessMemories()
+        return self._guesses
 
     def secret_guesses(self) -> GuessMemory:
         """What is remembered of guesses at the cores' secret."""
-        return GuessMemory()
+        return self._secret_guesses
 
     def turns(self) -> Turns:
-        """The turns of tenants among waiting scans."""
-        return Turns()
+        """The turns of tenants among waiting scans: the same for every generation of settings."""
+        self._turns = self._turns or self._new_turns()
+        return self._turns
 
     def admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
-        """The slots of the core."""
+        """The slots of the core: one count for every generation of settings, of which only the delay can change."""
+        self._admission = self._admission or self._new_admission(maximum, threshold, max_delay)
+        self._admission.change_delay(max_delay)
+        return self._admission
+
+    def _new_turns(self) -> Turns:
+        return Turns()
+
+    def _new_admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
         return Admission(maximum, threshold, max_delay)
 
     def on_bell(self, _listener: Callable[[], None]) -> None:
@@ -100,9 +114,11 @@ class NodeProcess(SingleProcess):
     """One of several processes of a node, after the fork."""
 
     def __init__(self, cells: NodeCells, number: int) -> None:
+        super().__init__()
         cells.memory.member = number
         self._cells = cells
         self.number, self.is_first = number, number == 0
+        self.members = cells.memory.members
         self._metrics: NodeMetrics | None = None
 
     def connections(self, port: str) -> Tally | None:
@@ -120,10 +136,10 @@ class NodeProcess(SingleProcess):
     def secret_guesses(self) -> GuessMemory:
         return self._cells.secret_guesses
 
-    def turns(self) -> Turns:
+    def _new_turns(self) -> Turns:
         return SharedTurns(self._cells.turns)
 
-    def admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
+    def _new_admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
         return SharedAdmission(maximum, threshold, max_delay, self._cells.admission)
 
     def on_bell(self, listener: Callable[[], None]) -> None:

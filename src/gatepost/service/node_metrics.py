@@ -45,7 +45,9 @@ class _Sample(msgspec.Struct, frozen=True, array_like=True):
     value: float
 
 
-class _Family(msgspec.Struct, frozen=True, array_like=True):
+class Family(msgspec.Struct, frozen=True, array_like=True):
+    """One metric as plain data, with its samples."""
+
     name: str
     documentation: str
     kind: str
@@ -53,7 +55,7 @@ class _Family(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[_Family, ...])
+_decoder = msgspec.msgpack.Decoder(tuple[Family, ...])
 
 
 class MetricBoards:
@@ -66,9 +68,9 @@ class MetricBoards:
 
     def write(self, families: Iterable[Metric]) -> None:
         """Write the figures of this process."""
-        self._write(self._memory.member, _flatten(families))
+        self._write(self._memory.member, flatten(families))
 
-    def read_others(self) -> list[tuple[_Family, ...]]:
+    def read_others(self) -> list[tuple[Family, ...]]:
         """Return the figures of every other process, and what ended ones have left."""
         with self._memory:
             raw = [_read(board) for number, board in enumerate(self._boards) if number != self._memory.member]
@@ -97,7 +99,7 @@ class MetricBoards:
         """How many processes there are."""
         return self._memory.members
 
-    def _write(self, number: int, families: tuple[_Family, ...]) -> None:
+    def _write(self, number: int, families: tuple[Family, ...]) -> None:
         raw, board = _encoder.encode(families), self._boards[number]
         with self._memory:
             os.ftruncate(board, len(raw))
@@ -121,7 +123,7 @@ class NodeMetrics(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        yield from map(_unflatten, merge([_flatten(self._own.collect()), *self._boards.read_others()]))
+        yield from map(unflatten, merge([flatten(self._own.collect()), *self._boards.read_others()]))
         yield GaugeMetricFamily("gatepost_front_processes", "Processes of this node", value=self._boards.members)
         yield CounterMetricFamily("gatepost_front_restarts", "Processes started again", value=self._boards.restarts)
 
@@ -132,9 +134,9 @@ class NodeMetrics(Collector):
             await asyncio.sleep(WRITE_SECONDS)
 
 
-def merge(parts: Sequence[tuple[_Family, ...]]) -> tuple[_Family, ...]:
+def merge(parts: Sequence[tuple[Family, ...]]) -> tuple[Family, ...]:
     """Put the figures of several processes together, those of the process that is asked first."""
-    families: dict[str, _Family] = {}
+    families: dict[str, Family] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for family in (each for part in parts for each in part):
         families.setdefault(family.name, family)
@@ -155,9 +157,10 @@ def merge(parts: Sequence[tuple[_Family, ...]]) -> tuple[_Family, ...]:
     )
 
 
-def _flatten(families: Iterable[Metric]) -> tuple[_Family, ...]:
+def flatten(families: Iterable[Metric]) -> tuple[Family, ...]:
+    """Return metrics as plain data."""
     return tuple(
-        _Family(
+        Family(
             family.name,
             family.documentation,
             family.type,
@@ -167,7 +170,8 @@ def _flatten(families: Iterable[Metric]) -> tuple[_Family, ...]:
     )
 
 
-def _unflatten(family: _Family) -> Metric:
+def unflatten(family: Family) -> Metric:
+    """Return the metric that plain data describes."""
     metric = Metric(family.name, family.documentation, family.kind)
     for sample in family.samples:
         metric.add_sample(sample.name, dict(sample.labels), sample.value)

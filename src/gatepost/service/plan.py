@@ -12,18 +12,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
+from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
 from gatepost.service.health import HealthWatch
 from gatepost.service.node import SingleProcess
+from gatepost.service.systemd import inherited_sockets
 from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
 from gatepost.settings.values import split_address
 from gatepost.store.store import Store
+
+log = structlog.get_logger("gatepost")
 
 _REASONS = {
     errno.EADDRINUSE: "another program uses it",
@@ -32,14 +37,19 @@ _REASONS = {
 }
 
 
-def bind(hosts: tuple[str, ...], port: int, key: str) -> tuple[socket.socket, ...]:
-    """Bind a port on every address of every host; `key` is the setting that an error names. Raises `StartError`."""
+Inherited = dict[tuple[int, tuple[str, int]], socket.socket]
+
+
+def bind(hosts: tuple[str, ...], port: int, key: str, inherited: Inherited | None = None) -> tuple[socket.socket, ...]:
+    """Bind a port on every address of every host, or take it from those that were inherited; `key` is the setting that
+    an error names. Raises `StartError`."""
+    inherited = {} if inherited is None else inherited
     bound: dict[tuple[int, tuple[str, int]], socket.socket] = {}
     for host in hosts:
         try:
             for each in _find_addresses(host, port):
                 if each not in bound and not (port == 0 and bound):
-                    bound[each] = _bind_one(*each)
+                    bound[each] = inherited.pop(each) if each in inherited else _bind_one(*each)
         except OSError as fault:
             close_sockets(list(bound.values()))
             reason = _REASONS.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
@@ -108,7 +118,8 @@ Bound = dict[str, tuple[socket.socket, ...]]
 class Plan(msgspec.Struct, frozen=True):
     """What this process runs: a core, the API service, or both.
 
-    `config` is the folder of the files, for child processes that read them again; `examine` returns what
+    `config` is the folder of the files, for child processes that read them again, and `local` that of the node's own:
+    they differ where a published version is in force. `examine` returns what
     `gatepost doctor` finds; `writer` is the address of the process that writes, where storage is SQLite and another
     process does; `fault_injection` is for tests only: a Python file that makes workers misbehave.
     """
@@ -120,6 +131,18 @@ class Plan(msgspec.Struct, frozen=True):
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
     writer: str = ""
     config: Path | None = None
+    local: Path | None = None
+
+    @property
+    def service(self) -> str:
+        """The name under which the data folder knows this node."""
+        return "guard" if self.guard else "abby"
+
+    @property
+    def models(self) -> Path:
+        """The folder of text models: that of the published version, if one is in force."""
+        published = self.config != self.local and self.config
+        return published / "models" if published else self.data.models
 
     @property
     def settings(self) -> GuardSettings | AbbySettings:
@@ -156,7 +179,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class SharedParts(msgspec.Struct, frozen=True):
-    """What guard and abby share in one process, each built once; `node` is what they share with other processes."""
+    """What guard and abby share in one process; `node` is what they share with other processes. `policies` and
+    `registry` are those of one generation, all others are built once. `metrics` renders what `/metrics` answers."""
 
     store: Store
     spool: Spool
@@ -166,17 +190,27 @@ class SharedParts(msgspec.Struct, frozen=True):
     node: SingleProcess
     events: Emits = NO_EVENTS
     health: HealthWatch | None = None
+    metrics: Callable[[], bytes] = bytes
+    condition: Condition = msgspec.field(default_factory=Condition)
 
 
 def bind_ports(plan: Plan) -> Bound:
-    """Bind every port that is needed, or none of them."""
+    """Bind every port that is needed, or none of them. Ports that the service manager has opened are used."""
     bound: Bound = {}
+    inherited: Inherited = {
+        (int(each.family), (str(each.getsockname()[0]), int(each.getsockname()[1]))): each
+        for each in inherited_sockets()
+    }
     try:
         for name, hosts, port, key in list_addresses(plan):
-            bound[name] = bind(hosts, port, key)
+            bound[name] = bind(hosts, port, key, inherited)
     except StartError:
         release_ports(bound)
         raise
+    finally:
+        for (_, (host, port)), unused in inherited.items():
+            log.warning("an inherited socket is not used: no setting names it", address=render_address(host, port))
+            unused.close()
     return bound
 
 

@@ -27,15 +27,18 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import structlog
 
+from gatepost.service import systemd
 from gatepost.service.data_folder import StartError
 from gatepost.service.front import run_front, run_writer
 from gatepost.service.front_watchdog import LOOK_SECONDS, FrontWatchdog
 from gatepost.service.node import NodeCells
-from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
+from gatepost.service.node_reload import RESTART, NodeReload
+from gatepost.service.plan import Bound, Plan, list_addresses, release_ports
 from gatepost.service.running import Started
 from gatepost.store import sqlite_file_of
 from gatepost.store.writer_process import WriterSocket
@@ -47,9 +50,13 @@ READY, FAILED, ALL_READY = b"ready", b"failed ", b"all ready"
 MAX_WORDS = 4096
 MAX_ADDRESSES = 1 << 16
 WRITER = -1
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 log = structlog.get_logger("gatepost")
+
+
+# What each process does, by its number: it gets the plan in force and its control socket.
+Runs: TypeAlias = dict[int, Callable[[Plan, socket.socket], None]]
 
 
 class _Child(msgspec.Struct):
@@ -64,14 +71,12 @@ class _Child(msgspec.Struct):
     reason: str = ""
 
 
-def run_node(plan: Plan, fronts: int, started: Started) -> None:
+def run_node(plan: Plan, bound: Bound, fronts: int, started: Started) -> bool:
     """Run as many front processes until asked to stop; `started` is called in the first of them once all serve.
-
-    Raises `StartError` if the node cannot start.
+    Returns whether the node is to be started again. Raises `StartError` if it cannot start.
     """
     _load_services(plan)
     with contextlib.ExitStack() as stack:
-        bound = bind_ports(plan)
         stack.callback(release_ports, bound)
         file = sqlite_file_of(plan.settings.storage.url, plan.data.path)
         place = WriterSocket(plan.data.path, f"{'guard' if plan.guard else 'abby'}-writer.sock")
@@ -82,15 +87,16 @@ def run_node(plan: Plan, fronts: int, started: Started) -> None:
             stack.callback(writing.close)
             plan = msgspec.structs.replace(plan, writer=place.address)
         cells = NodeCells(fronts, [name for name, *_ in list_addresses(plan)], _max_connections(plan))
-        runs: dict[int, Callable[[socket.socket], None]] = {
-            number: lambda control, number=number: run_front(plan, bound, cells, number, control, started)  # type: ignore[misc]
+        runs: Runs = {
+            number: lambda plan, control, number=number: run_front(plan, bound, cells, number, control, started)  # type: ignore[misc]
             for number in range(fronts)
         }
         if file and writing:
-            runs[WRITER] = lambda control: run_writer(file, plan.data.path, writing, control)
-        node = _Node(runs, cells, lambda: release_ports(bound))
+            runs[WRITER] = lambda plan, control: run_writer(file, plan.data.path, writing, control)
+        node = _Node(plan, runs, cells, lambda: release_ports(bound))
         stack.callback(node.close)
         node.run()
+        return node.restarts
 
 
 def _load_services(plan: Plan) -> None:
@@ -118,9 +124,10 @@ def _max_connections(plan: Plan) -> int:
 class _Node:
     """The children of this process, from their start to their end."""
 
-    def __init__(
-        self, runs: dict[int, Callable[[socket.socket], None]], cells: NodeCells, release: Callable[[], None]
-    ) -> None:
+    def __init__(self, plan: Plan, runs: "Runs", cells: NodeCells, release: Callable[[], None]) -> None:
+        self._reload = NodeReload(plan, self._list_fronts)
+        self._watchdog_pause = systemd.watchdog_seconds()
+        self.restarts = False
         self._runs, self._cells, self._release = runs, cells, release
         self._selector = selectors.DefaultSelector()
         self._children: dict[int, _Child] = {}
@@ -128,7 +135,7 @@ class _Node:
         self._pauses: dict[int, float] = {}
         self._all_ready = False
         self._stopping = 0
-        self._watchdog, self._next_look = FrontWatchdog(cells.heartbeats), 0.0
+        self._front_watchdog, self._next_look = FrontWatchdog(cells.heartbeats), 0.0
         # Fronts that have ended, and whose cells are still to be set to zero.
         self._unforgotten: set[int] = set()
         ours, self._signalled = socket.socketpair()
@@ -136,6 +143,15 @@ class _Node:
             end.setblocking(False)
         self._wake_up = ours
         self._selector.register(self._signalled, selectors.EVENT_READ)
+
+    @property
+    def plan(self) -> Plan:
+        """What the fronts run; those that are started from now on, too."""
+        return self._reload.plan
+
+    def _list_fronts(self) -> dict[int, socket.socket]:
+        found = self._children.values()
+        return {child.number: child.control for child in found if child.number != WRITER and child.is_ready}
 
     def run(self) -> None:
         """Start all children and replace those that end, until a signal asks to stop and all have ended."""
@@ -152,6 +168,7 @@ class _Node:
             if not self._stopping:
                 self._all_ready = True
                 self._tell(0, ALL_READY)
+                systemd.notify_ready()
             while self._children or (self._due and not self._stopping):
                 self._step()
         finally:
@@ -177,14 +194,20 @@ class _Node:
 
     def _step(self) -> None:
         """Wait for the next event and handle it."""
-        due = min((self._next_look, *self._due.values()))
-        wait = PAUSE_SECONDS[0] if self._unforgotten else max(0.0, due - time.monotonic())
-        for key, _ in self._selector.select(wait):
+        moments = [self._next_look, *self._due.values(), *([self._reload.deadline] if self._reload.deadline else [])]
+        pauses = [max(0.0, moment - time.monotonic()) for moment in moments]
+        if self._unforgotten:
+            pauses.append(PAUSE_SECONDS[0])
+        if self._watchdog_pause and self._all_ready:
+            systemd.notify("WATCHDOG=1")
+            pauses.append(self._watchdog_pause)
+        for key, _ in self._selector.select(min(pauses)):
             if key.fileobj is self._signalled:
                 for number in self._signalled.recv(64):
                     self._handle_signal(number)
             elif key.data in self._children.values():
                 self._handle_child(key.data, key.fileobj)
+        self._reload.check_deadline()
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
@@ -198,7 +221,7 @@ class _Node:
     def _end_hung_fronts(self) -> None:
         """Kill fronts that stand still; they are replaced like others that end."""
         fronts = {number: child.pid for number, child in self._children.items() if number != WRITER and child.is_ready}
-        for number, reason in self._watchdog.find_hung(fronts).items():
+        for number, reason in self._front_watchdog.find_hung(fronts).items():
             child = self._children[number]
             log.error("process hangs", process=_name(number), pid=child.pid, reason=reason)
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
@@ -211,6 +234,10 @@ class _Node:
                 self._unforgotten.discard(number)
 
     def _handle_signal(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            if self._all_ready and not self._stopping:
+                self._reload.begin()
+            return
         if number not in _SIGNALS:
             return
         self._stopping += 1
@@ -221,6 +248,10 @@ class _Node:
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
             os._exit(128 + number)
         log.info("stopping", signal=name)
+        systemd.notify_stopping()
+        self._stop_fronts()
+
+    def _stop_fronts(self) -> None:
         # Nothing new is queued from here on: who connects now is refused, and comes again.
         self._release()
         self._due.clear()
@@ -236,6 +267,12 @@ class _Node:
         words = _receive(child.control)
         if words == READY:
             child.is_ready = True
+        elif words == RESTART and not self._stopping:
+            log.info("restarting")
+            self.restarts, self._stopping = True, 1
+            self._stop_fronts()
+        elif self._reload.handle(child.number, words):
+            pass
         elif words.startswith(FAILED):
             child.reason = words.removeprefix(FAILED).decode("utf-8", "replace")
         else:
@@ -251,6 +288,7 @@ class _Node:
         if child.number != WRITER:
             self._unforgotten.add(child.number)
             self._forget_ended()
+            self._reload.note_end(child.number)
         if self._stopping:
             self._end_writer_if_last()
             return
@@ -304,7 +342,7 @@ class _Node:
             self._wake_up.close()
             self._signalled.close()
             Path("/proc/self/comm").write_text(_name(number))
-            self._runs[number](control)
+            self._runs[number](self.plan, control)
             code = 0
         except StartError as fault:
             control.send(FAILED + str(fault).encode()[: MAX_WORDS - len(FAILED)])

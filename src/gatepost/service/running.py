@@ -9,28 +9,39 @@ A process that runs only one of the services does not load the other one.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 import structlog
 
 from gatepost import __version__
-from gatepost.events.open_stream import observe_audit
+from gatepost.events.open_stream import node_name, observe_audit
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.policy.layers import unchanged_policies
 from gatepost.scanning.spool import Spool
+from gatepost.service.certificate_watch import CertificateWatch
 from gatepost.service.event_stream import open_service_events
-from gatepost.service.health import HealthWatch
-from gatepost.service.http_servers import Serves, build_server, serve
+from gatepost.service.generation import Generations
+from gatepost.service.health import ConditionWatch, HealthWatch
+from gatepost.service.http_servers import serve
+from gatepost.service.listeners import Listeners
 from gatepost.service.loop_watchdog import watch_loop
-from gatepost.service.metrics import build_metrics_app, build_registry
+from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
-from gatepost.service.plan import Bound, Plan, SharedParts, bind_ports, port_of, release_ports
-from gatepost.settings.files import load_policies
+from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
+from gatepost.service.publishing.follower import Follower, NodeControl
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
 log = structlog.get_logger("gatepost")
+
+
+class ControlsNode(NodeControl, Protocol):
+    """What reloads and restarts a node, once it has what a reload replaces."""
+
+    def attach(self, generations: Generations) -> None: ...
+
 
 Started = Callable[[int, Store], Awaitable[None]]
 
@@ -39,16 +50,16 @@ async def run_plan(
     plan: Plan,
     stop: asyncio.Event,
     started: Started,
-    bound: Bound | None = None,
+    bound: Bound,
     node: SingleProcess | None = None,
+    control: ControlsNode | None = None,
 ) -> None:
     """Run until asked to stop. `started` is called once everything serves, with abby's or guard's port.
 
-    `bound` and `node` are set in a process that a parent has started (see `processes`): the parent holds the ports.
+    `node` is set in a process that a parent has started (see `processes`). `control` reloads and restarts the node.
     """
     async with contextlib.AsyncExitStack() as stack:
         node = node or SingleProcess()
-        bound = bound or bind_ports(plan)
         stack.callback(release_ports, bound)
         registry = build_registry()
         events = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
@@ -57,9 +68,24 @@ async def run_plan(
         health = _watch_health(events, store, stack)
         if plan.abby and node.is_first:
             await _encrypt_second_factors(store)
-        policies = load_policies(plan.settings.policy)
-        shared = SharedParts(store, Spool(plan.data.spool), policies, registry, bound, node, events, health)
-        servers = await _build_servers(plan, shared, stack)
+        metrics = node.metrics(registry)
+        spool, policies = Spool(plan.data.spool), unchanged_policies()
+        shared = SharedParts(store, spool, policies, registry, bound, node, events, health, metrics)
+        listeners = Listeners(plan, bound, node)
+        generations = Generations(shared, listeners)
+        stack.push_async_callback(generations.stop)
+        generations.take_over(await generations.build(plan))
+        watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust)
+        conditions = ConditionWatch(shared.condition, store, plan.data.path, generations.next_hop_fault)
+        await conditions.look()
+        for run in (watch.run, conditions.run):
+            stack.callback(asyncio.create_task(run()).cancel)
+        if control:
+            control.attach(generations)
+            if node.is_first and plan.local:
+                follower = Follower(store, plan, _name_node(plan, bound), control, generations.health)
+                following = asyncio.create_task(follower.run())
+                stack.callback(following.cancel)
         stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
         for task in node.start():
@@ -73,10 +99,17 @@ async def run_plan(
                     health.start()
 
         try:
-            await serve(servers, stop, announce_start)
+            await serve(listeners.servers, stop, announce_start)
         finally:
             if node.is_first:
                 events.emit(_describe_state, plan, "stopping")
+
+
+def _name_node(plan: Plan, bound: Bound) -> str:
+    """Return the name of this node for people: its machine, its services and its port."""
+    services = "+".join(name for name, settings in (("guard", plan.guard), ("abby", plan.abby)) if settings)
+    port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
+    return f"{node_name(plan.settings.events)} {services}:{port}"
 
 
 def _watch_health(events: Emits, store: Store, stack: contextlib.AsyncExitStack) -> HealthWatch | None:
@@ -101,24 +134,3 @@ async def _encrypt_second_factors(store: Store) -> None:
             log.info("second factors encrypted", count=count)
     except StorageError as fault:
         log.error("second factors not encrypted", reason=str(fault))
-
-
-async def _build_servers(plan: Plan, shared: SharedParts, stack: contextlib.AsyncExitStack) -> list[Serves]:
-    """Start the core, if there is one, and build a server for every address that is bound."""
-    servers: list[Serves] = []
-    own = None
-    if plan.guard:
-        from gatepost.service.core import build_core_servers, start_core
-
-        core = await start_core(plan, plan.guard, shared, stack)
-        servers += build_core_servers(plan, core, shared)
-        own = core.own
-    if plan.abby:
-        from gatepost.service.api_service import build_api_server, start_feeds
-
-        servers.append(build_api_server(plan, plan.abby, shared, own))
-        if shared.node.is_first:
-            start_feeds(plan, plan.abby, shared, stack)
-    metrics = build_metrics_app(shared.node.metrics(shared.registry))
-    ports = [shared.bound[name] for name in ("metrics", "guard metrics") if name in shared.bound]
-    return [*servers, *(build_server(metrics, each) for each in ports)]

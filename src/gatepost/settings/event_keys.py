@@ -29,6 +29,7 @@ EventKind: TypeAlias = Literal[
     "list.changed",
     "policy.published",
     "config.published",
+    "config.rollout",
     "user.signedIn",
     "user.signInFailed",
     "key.created",

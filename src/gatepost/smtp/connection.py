@@ -12,6 +12,8 @@ from typing import cast
 
 READ_AHEAD = 256 << 10
 WRITE_AHEAD = 256 << 10
+# How long a client may take to answer the end of TLS; one that is idle may never do.
+FAREWELL_SECONDS = 0.5
 
 
 class ConnectionGoneError(Exception):
@@ -153,7 +155,12 @@ class Connection(asyncio.Protocol):
         self.write(go_ahead)
         try:
             secure = await loop.start_tls(
-                self._transport, self, context, server_side=True, ssl_handshake_timeout=seconds
+                self._transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=seconds,
+                ssl_shutdown_timeout=FAREWELL_SECONDS,
             )
         except (OSError, ssl.SSLError, ConnectionError, asyncio.CancelledError):
             self.abort()

@@ -46,6 +46,11 @@ class Intake:
         self.connections = 0
 
     @property
+    def services(self) -> Services:
+        """What sessions that begin now use."""
+        return self._services
+
+    @property
     def should_exit(self) -> bool:
         return self._exit.is_set()
 
@@ -63,6 +68,23 @@ class Intake:
     def open(self) -> int:
         """Sessions at this moment."""
         return len(self._sessions)
+
+    def use(
+        self, services: Services, max_connections: int, listed: Networks = (), reserved: int = 0
+    ) -> Callable[[], Awaitable[object]]:
+        """Give sessions that begin from now on these services and limits. Sessions before end after their current
+        message; returns what waits until they have, or until they are cut off."""
+        before, self._services, self._listed = self._services, services, listed
+        self._limits.change(max_connections, services.limits.per_address, reserved)
+        if before is services:
+            return _wait_for_nothing
+        if services.relay:
+            services.relay.start()
+        tasks = [task for task, _, _ in self._sessions.values()]
+        before.stop()
+        for _, session, _ in list(self._sessions.values()):
+            session.stop()
+        return lambda: self._end(tasks, before.limits.stop)
 
     async def run_here(self) -> None:
         """Serve; returns when the last session has ended."""
@@ -158,8 +180,16 @@ class Intake:
         tasks = [task for task, _, _ in self._sessions.values()]
         for _, session, _ in list(self._sessions.values()):
             session.stop()
+        await self._end(tasks, self._services.limits.stop)
+
+    @staticmethod
+    async def _end(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=self._services.limits.stop)
+            _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _wait_for_nothing() -> None:
+    """No session has other services than those in use."""

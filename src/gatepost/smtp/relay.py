@@ -30,6 +30,8 @@ IDLE_SECONDS = 30.0
 UNCHECKED_SECONDS = 2.0
 MAX_TRANSACTIONS = 500
 REFRESH_SECONDS = 60.0
+# How soon a next hop that could not be reached is tried again, so that the state of the gateway is known.
+RECOVERY_SECONDS = 5.0
 # How long a client that says EHLO waits for the next hop to say what it can.
 FEATURE_SECONDS = 3.0
 
@@ -55,6 +57,7 @@ class Relay:
         self._refreshing: asyncio.Task[None] | None = None
         self._resetting: set[asyncio.Task[None]] = set()
         self.opened = self.reused = self.failures = 0
+        self.fault = ""
 
     def start(self) -> None:
         """Ask for the next hop's extensions now and every `REFRESH_SECONDS`."""
@@ -156,7 +159,7 @@ class Relay:
             return await self._negotiate()
         except (NextHopError, OSError, TimeoutError) as fault:
             self.failures += 1
-            reason = _describe(fault)
+            self.fault = reason = _describe(fault)
             log.warning("next hop not available", host=self._host, port=self._port, reason=reason)
             raise NextHopError(reason) from None
 
@@ -176,7 +179,7 @@ class Relay:
                 # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
                 log.warning("next hop's TLS does not work; going on in clear", host=self._host, port=self._port)
                 link = await self._open()
-        self._features = link.features
+        self._features, self.fault = link.features, ""
         self.opened += 1
         return link
 
@@ -195,7 +198,7 @@ class Relay:
         while True:
             with contextlib.suppress(NextHopError):
                 self.give_back(await self._connect())
-            await asyncio.sleep(REFRESH_SECONDS)
+            await asyncio.sleep(RECOVERY_SECONDS if self.fault else REFRESH_SECONDS)
             self._close_idle()
 
     def _close_idle(self) -> None:

@@ -50,6 +50,13 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("id", "list_id", "time", "actor", "entries"),
         *("days", "considered", "reached", "found", "hits"),
     ),
+    "config_versions": ("number", "time", "actor", "reason", "origin", "digest", "content"),
+    "rollout": (
+        *("wanted", "restart", "holder", "held_until"),
+        *("failed", "failed_node", "failed_reason", "failed_time", "id"),
+    ),
+    "probe": ("time", "id"),
+    "nodes": ("name", "id", "seen", "detail"),
     "api_keys": ("id", "hash", "name", "tenant", "read_only", "created", "expires", "revoked", "last_used"),
     "audit": (
         *("id", "time", "actor_kind", "actor_name", "actor_id"),

@@ -181,6 +181,9 @@ class Engine(ABC):
         """The rows of one statement in batches of `batch` (the first one of `first`), each as `convert` returns it.
         The next batch is read ahead."""
 
+    async def listen(self, channel: str, wake: Callable[[], None]) -> None:  # noqa: B027
+        """Call `wake` for every notice on a channel, for as long as the storage can tell; SQLite cannot."""
+
     @abstractmethod
     async def close(self) -> None:
         """Finish what is under way and close the database."""

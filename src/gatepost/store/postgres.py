@@ -135,6 +135,15 @@ class PostgresEngine(Engine):
         finally:
             self._streams -= 1
 
+    async def listen(self, channel: str, wake: Callable[[], None]) -> None:
+        """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
+        self._check_open()
+        async with connect(self._url) as connection:
+            ended = asyncio.Event()
+            connection.add_termination_listener(lambda _connection: ended.set())
+            await connection.add_listener(channel, lambda *_notice: wake())
+            await ended.wait()
+
     async def _change_with_retries(self, work: Callable[[], Work[T]]) -> T:
         for attempt in range(ATTEMPTS):
             async with self._connection() as connection:

@@ -16,6 +16,7 @@ from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
 from gatepost.store.privacy import PrivacyStore
+from gatepost.store.publishing import PublishingStore
 from gatepost.store.second_factors import KEY_FILE, SecondFactorStore, TotpKey
 from gatepost.store.sessions import SessionStore
 from gatepost.store.sightings import SightingStore
@@ -43,6 +44,7 @@ class Store(
     SessionStore,
     AuditStore,
     PrivacyStore,
+    PublishingStore,
 ):
     """All that is stored. Every operation that changes something returns only when the change survives a kill.
 

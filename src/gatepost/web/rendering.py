@@ -42,6 +42,7 @@ NAVIGATION = (
     NavigationLink("Tenants", "/tenants", "tenants.read"),
     NavigationLink("Users", "/users", "users.read"),
     NavigationLink("Audit trail", "/audit", "audit.read"),
+    NavigationLink("Nodes", "/nodes", "system.read"),
     NavigationLink("System", "/system", "system.read"),
 )
 

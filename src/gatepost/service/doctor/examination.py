@@ -32,6 +32,7 @@ from gatepost.service.doctor.machine import (
 from gatepost.service.doctor.mail_path import check_certificates, check_mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
 from gatepost.service.doctor.storage import check_feeds, check_sender_history, check_storage
+from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import find_warnings
 from gatepost.settings.keys import DnsSettings
@@ -52,6 +53,8 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
         check_clock(time.time()),
     ]
     rows.append(settings if isinstance(settings, DoctorRow) else describe_files(settings, config))
+    if running := describe_running(data):
+        rows.append(DoctorRow("running files", "warn", "; ".join(running), "reload or restart the service"))
     rows += [check_data_folder(data), check_workers(unsealed=bool(guard and guard.unsealed))]
     rows.append(check_dns(guard.dns if guard else DnsSettings()))
     rows.append(check_archives())

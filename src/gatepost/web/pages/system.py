@@ -1,4 +1,4 @@
-"""The system page: versions, state of storage and cores, and the settings in force.
+"""The system page: versions, state of storage and cores, and the settings in force; and the page of all nodes.
 
 The health check is that of `gatepost doctor`. It takes a few seconds, so it runs on request, one at a time.
 """
@@ -15,6 +15,9 @@ from gatepost.web.context import Diagnosis, WebContext
 from gatepost.web.page_responses import html_response
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
+
+# How many published versions the page of nodes shows.
+VERSIONS = 20
 
 
 async def show_system(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -54,7 +57,24 @@ async def _storage_fault(context: WebContext) -> str:
     return ""
 
 
+async def show_nodes(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show every node with the version that it runs, its health and its last error, and the last versions. Publishing
+    itself is done on the command line, where the files are."""
+    moment = context.now()
+    page = context.renderer.render(
+        "nodes.html",
+        request,
+        here="/nodes",
+        rollout=await context.store.rollout(),
+        nodes=[(node, node.health(moment)) for node in await context.store.node_records()],
+        versions=await context.store.version_history(VERSIONS),
+        now=moment,
+    )
+    return html_response(page)
+
+
 PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/nodes", show_nodes, "system.read"),
     PageRoute("GET", "/system", show_system, "system.read"),
     PageRoute("POST", "/system/examine", run_health_check, "system.read"),
 )

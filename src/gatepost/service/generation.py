@@ -1,0 +1,197 @@
+"""What a process builds from its settings, and how it is replaced while the process serves: a reload.
+
+Everything that settings decide (policies, workers with their rules and models, resolver and zones, relay, quarantine,
+tokens, cores, pages, feeds) is built as one `Generation`. A reload builds the next one beside the one that serves. When
+the next one is ready, ports hand new requests and sessions to it; the one before finishes what it has and ends. So a
+fault in new settings shows before anything has changed, no request sees half of a change, and no port is closed.
+
+Ports, storage, events and the counts of slots and connections belong to the process (see `running`) and stay.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+
+from gatepost import logs
+from gatepost.service.feeds import FeedSchedule
+from gatepost.service.health import NodeHealth, Probe
+from gatepost.service.listeners import Listeners, SmtpPart, load_certificates
+from gatepost.service.metrics import GatewayMetrics, build_metrics_app
+from gatepost.service.node_metrics import Family, flatten, merge, unflatten
+from gatepost.service.plan import Plan, SharedParts
+from gatepost.settings.files import load_policies
+
+# How long the generation before the last one may go on with what it has once another reload waits for it.
+PATIENCE_SECONDS = 60.0
+# Counters of what stays when a generation ends: every generation tells the same figure.
+_OF_THE_PROCESS = frozenset(
+    f"gatepost_{name}"
+    for name in (
+        *("admitted", "throttled", "rejected", "store_changes", "store_commits", "store_failures"),
+        *("smtp_connections", "smtp_turned_away"),
+    )
+)
+
+log = structlog.get_logger("gatepost")
+
+
+class Generation(msgspec.Struct, eq=False):
+    """What one set of settings has built; `apps` are HTTP applications by the names of their ports."""
+
+    plan: Plan
+    stack: AsyncExitStack
+    registry: CollectorRegistry
+    apps: dict[str, Starlette]
+    contexts: dict[str, ssl.SSLContext]
+    smtp: SmtpPart | None = None
+    serve_waiting: Callable[[], None] | None = None
+    probe: Probe | None = None
+    feeds: FeedSchedule | None = None
+    trust: Callable[[Path], None] | None = None
+    health: Callable[[], NodeHealth] = NodeHealth
+
+    async def end(self) -> None:
+        """Stop everything that this generation started."""
+        await self.stack.aclose()
+
+
+class Generations(Collector):
+    """The generation of this process that serves, and those before it that finish what they have."""
+
+    def __init__(self, shared: SharedParts, listeners: Listeners) -> None:
+        self._shared, self._listeners = shared, listeners
+        self._current: Generation | None = None
+        self._ending: dict[Generation, asyncio.Task[None]] = {}
+        self._ended: tuple[Family, ...] = ()
+        shared.registry.register(self)
+        shared.node.on_bell(self._serve_waiting)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the generation that serves."""
+        return self._current.plan if self._current else None
+
+    def describe(self) -> tuple[Metric, ...]:
+        """Nothing is asked before `/metrics` is."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        current = flatten(self._current.registry.collect()) if self._current else ()
+        ending = [_keep_counters(each.registry) for each in self._ending]
+        yield from map(unflatten, merge([current, *ending, self._ended]))
+
+    async def build(self, plan: Plan) -> Generation:
+        """Build everything of a plan, and start its workers; nothing serves yet. Raises `StartError`, `ConfigError`."""
+        await self._await_ending()
+        stack, registry = AsyncExitStack(), CollectorRegistry()
+        try:
+            policies = await asyncio.to_thread(load_policies, plan.settings.policy)
+            shared = msgspec.structs.replace(self._shared, policies=policies, registry=registry)
+            contexts = await asyncio.to_thread(load_certificates, plan)
+            generation = Generation(plan, stack, registry, {}, contexts)
+            await self._build_services(generation, shared)
+        except BaseException:
+            await stack.aclose()
+            raise
+        return generation
+
+    def take_over(self, generation: Generation) -> None:
+        """Let a generation that was built serve, and the one before finish."""
+        before, self._current = self._current, generation
+        logs.configure(generation.plan.settings.log)
+        if self._shared.health and generation.probe:
+            self._shared.health.watch_queue(generation.probe)
+        if before and before.feeds:
+            before.feeds.cancel()
+        if generation.feeds:
+            generation.feeds.start()
+        self._listeners.use_tls(generation.contexts)
+        idle = self._listeners.use(generation.plan, generation.apps, generation.smtp)
+        if before:
+            task = asyncio.create_task(self._finish(before, idle))
+            self._ending[before] = task
+
+    async def stop(self) -> None:
+        """End all generations; the servers have ended before."""
+        for task in self._ending.values():
+            task.cancel()
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        if self._current:
+            await self._current.end()
+
+    async def _build_services(self, generation: Generation, shared: SharedParts) -> None:
+        """Start the core, if there is one, and build an application for every port. A process that runs one of the
+        services does not load the other."""
+        plan, own = generation.plan, None
+        if plan.guard:
+            from gatepost.service.core import build_rest_source, build_smtp_source, start_core
+
+            core = await start_core(plan, plan.guard, shared, generation.stack)
+            own, generation.probe, generation.health = core.own, core.probe, core.describe_health
+            generation.apps["guard"] = build_rest_source(plan, core, shared)
+            generation.smtp = build_smtp_source(plan, core, shared)
+            if generation.smtp:
+                intake = self._listeners.intake(generation.smtp)
+                shared.registry.register(GatewayMetrics(intake, generation.smtp.services))
+        if plan.abby:
+            from gatepost.service.api_service import build_api, schedule_feeds
+
+            api = build_api(plan, plan.abby, shared, own)
+            generation.apps["abby"], generation.probe, generation.health = api.app, api.probe, api.describe_health
+            generation.serve_waiting, generation.trust = api.cores.serve_waiting, api.cores.trust
+            generation.feeds = schedule_feeds(plan, plan.abby, shared, generation.stack)
+        metrics = build_metrics_app(shared.metrics)
+        generation.apps |= dict.fromkeys(("metrics", "guard metrics"), metrics)
+        for app in generation.apps.values():
+            await generation.stack.enter_async_context(app.router.lifespan_context(app))
+
+    async def _finish(self, generation: Generation, idle: Callable[[], object]) -> None:
+        try:
+            await idle()  # type: ignore[misc]
+        finally:
+            await generation.end()
+            self._ended = merge([self._ended, _keep_counters(generation.registry)])
+            del self._ending[generation]
+        log.info("settings before are no longer in use")
+
+    async def _await_ending(self) -> None:
+        """Wait for the generation before; one more would need the memory of three at once."""
+        if not self._ending:
+            return
+        _, late = await asyncio.wait(self._ending.values(), timeout=PATIENCE_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def health(self) -> NodeHealth:
+        """How the generation that serves is."""
+        return self._current.health() if self._current else NodeHealth("failed", "it is starting")
+
+    def next_hop_fault(self) -> str:
+        """Return why the next hop of the SMTP source cannot be reached; "" if it can, or if there is none."""
+        part = self._current.smtp if self._current else None
+        return part.services.relay.fault if part and part.services.relay else ""
+
+    def trust(self, ca: Path) -> None:
+        """Verify the certificates of the cores with this file, which has changed; raises `OSError`."""
+        if self._current and self._current.trust:
+            self._current.trust(ca)
+
+    def _serve_waiting(self) -> None:
+        for each in (*self._ending, self._current):
+            if each and each.serve_waiting:
+                each.serve_waiting()
+
+
+def _keep_counters(registry: CollectorRegistry) -> tuple[Family, ...]:
+    families = flatten(registry.collect())
+    return tuple(each for each in families if each.kind != "gauge" and each.name not in _OF_THE_PROCESS)

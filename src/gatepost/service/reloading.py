@@ -1,0 +1,216 @@
+"""Read the files of a running service again: what is taken over, what waits for a restart, and what is at fault.
+
+A fault in any file changes nothing: the settings before stay in force, and the reason is logged and kept in the data
+folder, where `gatepost config check` and `gatepost doctor` find it. The same file says which state of the files is in
+force, so that both can name files that have changed since.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from gatepost.service import systemd
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.plan import Plan
+from gatepost.service.publishing.node_files import NodeFiles
+from gatepost.settings import files
+from gatepost.settings.faults import ConfigError
+from gatepost.settings.key_scopes import keep_restart_keys, list_changes
+from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
+from gatepost.store.errors import StorageError
+
+if TYPE_CHECKING:
+    from gatepost.service.generation import Generations
+
+MAX_RULE_FILES = 10_000
+
+log = structlog.get_logger("gatepost")
+
+
+class ReloadOutcome(msgspec.Struct, frozen=True):
+    """Whether files were taken over, and if not, why; `changed` are the keys that differ from before, `restart` those
+    that hold after a restart only."""
+
+    taken: bool
+    reason: str = ""
+    changed: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+
+
+class LoadedFiles(msgspec.Struct, frozen=True):
+    """What a running service has read: kept in the data folder for the commands. Times are Unix seconds."""
+
+    config: str
+    read: float
+    digests: dict[str, str]
+    restart: tuple[str, ...] = ()
+    fault: str = ""
+    failed: float = 0.0
+
+
+class ReadFiles(msgspec.Struct, frozen=True):
+    """A plan that was read anew, as far as the running service can take it over."""
+
+    plan: Plan
+    outcome: ReloadOutcome
+    digests: dict[str, str]
+
+
+def read_again(plan: Plan, folder: Path | None = None) -> ReadFiles:
+    """Read the files of a running service, of another folder if one is given; raises `ConfigError`, `StartError`."""
+    if folder is None:
+        assert plan.local is not None
+        folder = NodeFiles(plan.data, plan.service).renew(plan.local)
+    guard, abby = _load(plan, folder)
+    digests = digest_files(folder, guard, abby)
+    changed: list[str] = []
+    waiting: list[str] = []
+    if guard and plan.guard:
+        guard, found = keep_restart_keys("guard.yml", plan.guard, guard)
+        waiting += [f"guard.yml {key}" for key in found]
+        changed += [f"guard.yml {key}" for key in list_changes(plan.guard, guard)]
+    if abby and plan.abby:
+        abby, found = keep_restart_keys("abby.yml", plan.abby, abby)
+        waiting += [f"abby.yml {key}" for key in found]
+        changed += [f"abby.yml {key}" for key in list_changes(plan.abby, abby)]
+    fresh = msgspec.structs.replace(plan, guard=guard, abby=abby, config=folder)
+    return ReadFiles(fresh, ReloadOutcome(True, "", tuple(changed), tuple(waiting)), digests)
+
+
+def _load(plan: Plan, folder: Path) -> tuple[GuardSettings | None, AbbySettings | None]:
+    if plan.guard and plan.abby:
+        both = files.load(folder, certificates=True)
+        return both.guard, both.abby
+    if plan.guard:
+        return files.load_guard(folder), None
+    return None, files.load_abby(folder, certificates=True)
+
+
+def digest_files(folder: Path, guard: GuardSettings | None, abby: AbbySettings | None) -> dict[str, str]:
+    """Return a digest of every file that settings are read from: both files, policies and rules."""
+    paths: list[Path] = []
+    if guard:
+        paths += [folder / files.GUARD_FILE, *_policy_files(guard.policy)]
+        if guard.yara:
+            paths += sorted(Path(guard.yara.folder).glob("*.yar*"))[:MAX_RULE_FILES]
+    if abby:
+        paths += [folder / files.ABBY_FILE, *_policy_files(abby.policy)]
+    return {str(path): _digest(path) for path in paths}
+
+
+def _policy_files(settings: PolicySettings) -> Iterable[Path]:
+    return [Path(file) for file in (settings.file, *settings.tenants.values()) if file]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def save_loaded(plan: Plan, digests: dict[str, str], restart: tuple[str, ...] = ()) -> None:
+    """Note in the data folder which state of the files is in force."""
+    _save(plan, LoadedFiles(str(plan.config or ""), time.time(), digests, restart))
+
+
+def save_fault(plan: Plan, reason: str) -> None:
+    """Note in the data folder that the files were read again and not taken over."""
+    before = load_state(plan.data, plan.service)
+    if before:
+        _save(plan, msgspec.structs.replace(before, fault=reason, failed=time.time()))
+
+
+def load_state(data: DataFolder, service: str) -> LoadedFiles | None:
+    """Return what a service of this data folder has read; None if none has, or it cannot be read."""
+    try:
+        return msgspec.json.decode(_state_file(data, service).read_bytes(), type=LoadedFiles)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def find_changed_files(state: LoadedFiles) -> list[str]:
+    """Return the files that have changed, or gone, since a service has read them."""
+    return [path for path, digest in state.digests.items() if _digest(Path(path)) != digest]
+
+
+def describe_running(data: DataFolder) -> list[str]:
+    """Return what services that run on this data folder have not taken over of their files, a sentence each."""
+    found = []
+    for service in ("guard", "abby"):
+        state = load_state(data, service) if data.is_locked(service) else None
+        if state is None:
+            continue
+        if state.fault:
+            found.append(f"the running {service} has refused the files as they were: {state.fault}")
+        if changed := find_changed_files(state):
+            found.append(f"changed since the running {service} has read it, SIGHUP takes it over: {', '.join(changed)}")
+        if state.restart:
+            found.append(f"holds after a restart: {', '.join(state.restart)}")
+    return found
+
+
+def _save(plan: Plan, state: LoadedFiles) -> None:
+    try:
+        plan.data.replace(_state_file(plan.data, plan.service), msgspec.json.encode(state))
+    except StartError as fault:
+        log.warning("the state of the files could not be noted", reason=str(fault))
+
+
+def _state_file(data: DataFolder, service: str) -> Path:
+    return data.path / f"{service}.loaded.json"
+
+
+def report_outcome(plan: Plan, read: ReadFiles | None, outcome: ReloadOutcome) -> None:
+    """Log and note what a reload has led to."""
+    if outcome.taken and read:
+        save_loaded(read.plan, read.digests, outcome.restart)
+        log.info("files read again", changed=outcome.changed, config=str(read.plan.config))
+        if outcome.restart:
+            log.warning("a restart is needed", keys=outcome.restart)
+    else:
+        save_fault(plan, outcome.reason)
+        log.error("files read again and not taken over", reason=outcome.reason)
+
+
+class Reloader:
+    """Reloads a node of one process, one reload after the other."""
+
+    def __init__(self) -> None:
+        self._generations: Generations | None = None
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[ReloadOutcome]] = set()
+
+    def attach(self, generations: "Generations") -> None:
+        """Set what is replaced by a reload."""
+        self._generations = generations
+
+    def begin(self) -> None:
+        """Read the files again, beside what serves."""
+        task = asyncio.create_task(self.reload())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def reload(self, folder: Path | None = None) -> ReloadOutcome:
+        """Read the files, of another folder if one is given, and take over what can be taken over."""
+        async with self._lock:
+            generations = self._generations
+            plan, read = generations.plan if generations else None, None
+            assert generations is not None
+            assert plan is not None
+            systemd.notify_reloading()
+            try:
+                read = await asyncio.to_thread(read_again, plan, folder)
+                generations.take_over(await generations.build(read.plan))
+                outcome = read.outcome
+            except (ConfigError, StartError, StorageError) as fault:
+                outcome = ReloadOutcome(False, str(fault))
+            report_outcome(plan, read, outcome)
+            systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")
+            return outcome

@@ -1,0 +1,217 @@
+"""Published versions, the rollout of the one that is wanted, and the nodes that run one.
+
+A version is a row that is never changed. The rollout is one row: which version all nodes shall run, and whose turn it
+is to take it over. A turn is a lease: it ends when its holder gives it back or when its time has passed, so that a node
+that was killed blocks the others for no longer than that. There is no other coordination between nodes.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
+
+MAX_HISTORY = 200
+# A node says every two seconds how it is.
+SILENT_MILLISECONDS = 15_000
+
+_INSERT = """INSERT INTO config_versions (number, time, actor, reason, origin, digest, content)
+VALUES ($1, $2, $3, $4, $5, $6, $7)"""
+_COLUMNS = "number, time, actor, reason, origin, digest"
+_HISTORY = f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT $1"  # noqa: S608
+_LAST = f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT 1"  # noqa: S608
+_FIND = f"SELECT {_COLUMNS}, content FROM config_versions WHERE number = $1"  # noqa: S608
+_ROLLOUT = """SELECT wanted, restart, holder, held_until, failed, failed_node, failed_reason, failed_time
+FROM rollout WHERE id = 1"""
+# Such a change begins with a write of the row, so that two that come at once follow each other on either engine.
+_LOCK = """INSERT INTO rollout
+(id, wanted, restart, holder, held_until, failed, failed_node, failed_reason, failed_time)
+VALUES (1, 0, 0, '', 0, 0, '', '', 0) ON CONFLICT (id) DO UPDATE SET id = 1"""
+_WANT = "UPDATE rollout SET wanted = $1, failed = 0, failed_node = '', failed_reason = '', failed_time = 0 WHERE id = 1"
+_RESTART = "UPDATE rollout SET restart = restart + 1 WHERE id = 1"
+_TAKE = "UPDATE rollout SET holder = $1, held_until = $2 WHERE id = 1 AND (holder = $1 OR held_until <= $3)"
+_GIVE_BACK = "UPDATE rollout SET holder = '', held_until = 0 WHERE id = 1 AND holder = $1"
+_FAIL = """UPDATE rollout SET wanted = $1, failed = $2, failed_node = $3, failed_reason = $4, failed_time = $5,
+holder = '', held_until = 0 WHERE id = 1 AND wanted = $2"""
+_PROVE = "UPDATE probe SET time = $1 WHERE id = 1"
+_PUT_NODE = """INSERT INTO nodes (id, name, seen, detail) VALUES ($1, $2, $3, $4)
+ON CONFLICT (id) DO UPDATE SET name = excluded.name, seen = excluded.seen, detail = excluded.detail"""
+_NODES = "SELECT id, name, seen, detail FROM nodes ORDER BY name, id"
+_FORGET_NODE = "DELETE FROM nodes WHERE id = $1"
+
+
+class VersionInfo(msgspec.Struct, frozen=True):
+    """A published version without its content: who, when, why. `origin` is the version that a rollback brought back."""
+
+    number: int
+    time: int
+    actor: str
+    reason: str
+    origin: int
+    digest: str
+
+
+class VersionContent(msgspec.Struct, frozen=True):
+    """What a version holds: the two files as data without local keys, with references instead of secrets; and the
+    bytes of policies, rules and models by their names."""
+
+    documents: dict[str, dict[str, object]]
+    files: dict[str, bytes]
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A published version with its content."""
+
+    info: VersionInfo
+    content: VersionContent
+
+
+class Rollout(msgspec.Struct, frozen=True):
+    """What all nodes shall run, whose turn it is, and what failed last. Version 0 is the files of each node."""
+
+    wanted: int = 0
+    restart: int = 0
+    holder: str = ""
+    held_until: int = 0
+    failed: int = 0
+    failed_node: str = ""
+    failed_reason: str = ""
+    failed_time: int = 0
+
+
+class NodeDetail(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node says of itself. `version` is what it runs, `state` its health, `error` what last went wrong."""
+
+    services: tuple[str, ...] = ()
+    program: str = ""
+    version: int = 0
+    state: str = "ok"
+    reason: str = ""
+    in_processing: int = 0
+    slots: int = 0
+    started: int = 0
+    since: int = 0
+    error: str = ""
+    waits_for_restart: tuple[str, ...] = ()
+
+
+class NodeRecord(msgspec.Struct, frozen=True):
+    """A node with what it last said, and when."""
+
+    id: str
+    name: str
+    seen: int
+    detail: NodeDetail
+
+    def health(self, moment: int) -> str:
+        """Return `ok`, `degraded`, `failed`, or `silent` for a node that has said nothing for longer than it should."""
+        return "silent" if moment - self.seen > SILENT_MILLISECONDS else self.detail.state
+
+
+_content = msgspec.msgpack.Decoder(VersionContent)
+_details = msgspec.json.Decoder(NodeDetail)
+
+
+class PublishingStore(Operations):
+    """Versions, rollout and nodes."""
+
+    @change
+    def publish_version(
+        self, content: VersionContent, digest: str, reason: str, by: Actor, origin: int = 0
+    ) -> Work[VersionInfo]:
+        """Store the next version and have all nodes take it over."""
+        yield Write(_LOCK)
+        last = yield Read(_LAST)
+        moment, number = now(), (last[0][0] if last else 0) + 1
+        info = VersionInfo(number, moment, by.label, storable(reason), origin, digest)
+        packed = msgspec.msgpack.encode(content)
+        yield Write(_INSERT, (number, moment, info.actor, info.reason, origin, digest, packed))
+        yield Write(_WANT, (number,))
+        action = "config.rollback" if origin else "config.publish"
+        yield from write_audit(moment, by, action, None, "", number, [str(number), reason[:200]])
+        return info
+
+    @query
+    def version_history(self, limit: int = MAX_HISTORY) -> Work[tuple[VersionInfo, ...]]:
+        """The last versions, newest first."""
+        return tuple(VersionInfo(*row) for row in (yield Read(_HISTORY, (limit,))))
+
+    @query
+    def find_version(self, number: int) -> Work[Version | None]:
+        """One version with its content; None where there is none of this number."""
+        rows = yield Read(_FIND, (number,))
+        if not rows:
+            return None
+        *info, content = rows[0]
+        return Version(VersionInfo(*info), _content.decode(content))
+
+    @query
+    def rollout(self) -> Work[Rollout]:
+        """What all nodes shall run."""
+        rows = yield Read(_ROLLOUT)
+        return Rollout(*rows[0]) if rows else Rollout()
+
+    @change
+    def restart_all(self, by: Actor) -> Work[int]:
+        """Have all nodes restart, one after the other; returns the number of this restart."""
+        yield Write(_LOCK)
+        yield Write(_RESTART)
+        number = int((yield Read(_ROLLOUT))[0][1])
+        yield from write_audit(now(), by, "node.restartAll", None, "", 1, [str(number)])
+        return number
+
+    @change
+    def take_turn(self, node: str, until: int) -> Work[bool]:
+        """Take the turn for a node, or keep it; False where another one has it."""
+        return bool((yield Write(_TAKE, (node, until, now()))))
+
+    @change
+    def end_turn(self, node: str, name: str, version: int, said: str) -> Work[None]:
+        """Give the turn back: the node runs a version and is healthy, or has restarted."""
+        if (yield Write(_GIVE_BACK, (node,))):
+            yield from write_audit(now(), Actor("system", name), "config.takeOver", None, "", version, [name, said])
+
+    @change
+    def fail_rollout(self, node: str, name: str, version: int, back_to: int, reason: str) -> Work[None]:
+        """Stop a version that a node could not run: all nodes go back to the one before."""
+        moment, said = now(), storable(reason[:2_000])
+        yield Write(_FAIL, (back_to, version, storable(name), said, moment))
+        yield Write(_GIVE_BACK, (node,))
+        yield from write_audit(moment, Actor("system", name), "config.fail", None, "", version, [name, said[:200]])
+
+    @change
+    def prove_writable(self) -> Work[None]:
+        """Show that storage keeps changes: raises `StorageError` if it does not."""
+        yield Write(_PROVE, (now(),))
+
+    @change
+    def put_node(self, node: str, name: str, detail: NodeDetail) -> Work[None]:
+        """Note what a node says of itself."""
+        yield Write(_PUT_NODE, (node, storable(name), now(), storable(msgspec.json.encode(detail).decode())))
+
+    @query
+    def node_records(self) -> Work[tuple[NodeRecord, ...]]:
+        """Every node by name."""
+        return tuple(map(_read_node, (yield Read(_NODES))))
+
+    @change
+    def forget_node(self, node: str, by: Actor) -> Work[bool]:
+        """Forget a node that is gone for good."""
+        gone = bool((yield Write(_FORGET_NODE, (node,))))
+        if gone:
+            yield from write_audit(now(), by, "node.forget", None, "", 1, [node])
+        return gone
+
+    async def watch_rollout(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever the rollout changes. It ends where the engine cannot tell, or not any more."""
+        await self._engine.listen("gatepost_rollout", wake)
+
+
+def _read_node(row: Row) -> NodeRecord:
+    node, name, seen, detail = row
+    try:
+        found = _details.decode(detail)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = NodeDetail()
+    return NodeRecord(node, name, seen, found)

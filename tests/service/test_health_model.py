@@ -1,0 +1,183 @@
+"""One model of health: what the queue's status, `/readyz`, metrics and `gatepost nodes` say when storage, the disk or a
+next hop is away; and how storage faults and stalled cores are answered."""
+
+import asyncio
+import errno
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from tests.service.test_reload import TOKENS, Node, run_command
+
+from gatepost.abby import core_clients
+from gatepost.abby.core_clients import RemoteCore
+from gatepost.abby.core_state import Down
+from gatepost.abby.cores import queue_colour
+from gatepost.api.responses import Endpoint, HttpErrors
+from gatepost.guard.metrics import queue_status
+from gatepost.scanning.held_mail import ReleaseOrder
+from gatepost.scanning.request import Condition, Load
+from gatepost.service import health
+from gatepost.service.certificates import sign_certificate
+from gatepost.service.health import ConditionWatch, state_of
+from gatepost.store import open_store
+from gatepost.store.audit import CLI
+from gatepost.store.errors import StorageError
+
+FREE, FULL, THROTTLING = Load(0, 3, 4), Load(4, 3, 4), Load(3, 3, 4)
+BROKEN, SLOWED = Load(0, 3, 4, fault="storage cannot be used"), Load(0, 3, 4, slowed="the next hop is away")
+
+
+@pytest.mark.parametrize(
+    ("loads", "colour"),
+    [
+        ([FREE, FREE], "GREEN"),
+        ([FREE, None], "YELLOW"),
+        ([FREE, THROTTLING], "YELLOW"),
+        ([FREE, FULL], "YELLOW"),
+        ([FREE, BROKEN], "YELLOW"),
+        ([FREE, SLOWED], "YELLOW"),
+        ([SLOWED, SLOWED], "YELLOW"),
+        ([FULL, BROKEN], "RED"),
+        ([BROKEN, BROKEN], "RED"),
+        ([None, BROKEN], "RED"),
+        ([None, None], "RED"),
+    ],
+)
+def test_the_colour_of_the_queue(loads: list[Load | None], colour: str) -> None:
+    assert queue_colour(loads) == colour
+
+
+def test_metrics_and_nodes_say_the_same() -> None:
+    assert [queue_status(load) for load in (FREE, THROTTLING, SLOWED, FULL, BROKEN)] == [0, 1, 1, 2, 2]
+    assert [state_of(load) for load in (FREE, SLOWED, BROKEN)] == ["ok", "degraded", "failed"]
+
+
+def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        condition, hop = Condition(), ["refused"]
+        watch = ConditionWatch(condition, store, tmp_path, lambda: hop[0])
+        await watch.look()
+        assert (condition.fault, condition.slowed) == ("", "the next hop cannot be reached: refused")
+        hop[0] = ""
+        monkeypatch.setattr(health, "LEAST_FREE", 1 << 60)
+        await watch.look()
+        assert condition.fault.startswith("the disk of the data folder is full")
+        monkeypatch.setattr(health, "LEAST_FREE", 1)
+        await store.close()
+        await watch.look()
+        assert (condition.fault, condition.slowed) == ("storage cannot be used", "")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("fault", [StorageError("the database has gone"), OSError(errno.ENOSPC, "no space left")])
+def test_storage_faults_are_503_with_a_time_to_come_again(fault: Exception) -> None:
+    async def handler(_request: Request) -> Response:
+        raise fault
+
+    app = HttpErrors(Starlette(routes=[Route("/v1/x", Endpoint(handler))]).router)
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+            return await client.get("/v1/x")
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()["error"]) == (503, "storage_unavailable")
+    assert answer.headers["retry-after"] == "5"
+    assert str(fault) not in answer.text
+
+
+@pytest.fixture
+def silent_core(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A core that takes connections and never answers, with the certificate that it would show."""
+    pem, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
+    (tmp_path / "core.pem").write_bytes(pem)
+    (tmp_path / "core.key").write_bytes(key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}", tmp_path / "core.pem"
+
+
+def test_held_mail_of_a_core_that_has_stalled_is_not_waited_for(
+    silent_core: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_clients, "STALL_SECONDS", 0.1)
+    monkeypatch.setattr(core_clients, "CONNECT_SECONDS", 60.0)
+
+    async def run() -> object:
+        core = RemoteCore(silent_core[0], "secret", silent_core[1])
+        try:
+            return await core.carry_out(ReleaseOrder(ggrid="0" * 32, tenant=None, by=CLI))
+        finally:
+            await core.close()
+
+    outcome = asyncio.run(run())
+    assert isinstance(outcome, Down)
+    assert "stalled" in outcome.reason
+
+
+def test_a_certificate_that_is_not_trusted_is_named(tmp_path: Path) -> None:
+    files = {}
+    for name in ("shown", "trusted"):
+        pem, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
+        files[name] = tmp_path / f"{name}.pem"
+        files[name].write_bytes(pem)
+        (tmp_path / f"{name}.key").write_bytes(key)
+
+    async def run() -> object:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(files["shown"], tmp_path / "shown.key")
+        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+        core = RemoteCore(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "secret", files["trusted"])
+        try:
+            return await core.load()
+        finally:
+            await core.close()
+            server.close()
+
+    outcome = asyncio.run(run())
+    assert isinstance(outcome, Down)
+    assert "its certificate is not trusted: self-signed certificate" in outcome.reason
+
+
+def test_a_service_whose_storage_keeps_nothing_is_red_until_it_does(tmp_path: Path) -> None:
+    node = Node(tmp_path, fronts=1)
+    other = apsw.Connection(str(node.data / "gatepost.db"))
+    try:
+        with node.client() as client:
+            headers = {"Authorization": f"Bearer {TOKENS[0]}"}
+
+            def colour() -> str:
+                return str(client.post("/v1/admin/status", headers=headers).json()["messageQueueStatus"])
+
+            assert (colour(), client.get("/readyz").status_code) == ("GREEN", 200)
+            other.execute("BEGIN EXCLUSIVE")
+            node.until("no message can be taken to its end")
+            assert colour() == "RED"
+            answer = client.get("/readyz")
+            assert answer.status_code == 503
+            assert "storage" in answer.json()["message"]
+            assert "gatepost_queue_status 2.0" in client.get("/metrics").text
+            scan = node.scan(TOKENS[0], client)
+            assert (scan.status_code, scan.json()["error"]) == (503, "storage_unavailable")
+            assert scan.headers["retry-after"]
+            other.execute("ROLLBACK")
+            node.until("messages can be taken to their end again")
+            assert colour() == "GREEN"
+            assert client.get("/readyz").status_code == 200
+        (found,) = json.loads(run_command("nodes", "--json", node))["nodes"]
+        assert found["health"] in ("ok", "failed")
+    finally:
+        other.close()
+        node.stop()

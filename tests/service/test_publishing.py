@@ -1,0 +1,144 @@
+"""Publishing to several nodes: the order, what a fault on the first node leads to, kills, and that no scan fails.
+
+All tests use one deployment, one after the other: to start four processes takes longer than most tests.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+from bench.deployment import SECRET, TOKEN, Deployment, Load
+
+pytestmark = pytest.mark.timeout(900)
+DROP = '[verdicts]\nclean = {decision = "drop"}\n'
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: str) -> Iterator[Deployment]:
+    async def create() -> None:
+        connection = await asyncpg.connect(postgres_server)
+        await connection.execute("CREATE DATABASE publishing TEMPLATE template0 ENCODING 'UTF8'")
+        await connection.close()
+
+    asyncio.run(create())
+    url = postgres_server.replace("/postgres?", "/publishing?")
+    made = Deployment(tmp_path_factory.mktemp("deployment"), url, guards=2)
+    made.start()
+    yield made
+    made.stop()
+
+
+def decide(deployment: Deployment) -> str:
+    with deployment.client() as client:
+        return str(deployment.scan(client).json()["decision"])
+
+
+def versions(found: dict[str, Any]) -> set[int]:
+    return {node["version"] for node in found["nodes"]}
+
+
+def test_nothing_faulty_and_no_secret_is_published(deployment: Deployment) -> None:
+    deployment.edit(slots=0)
+    ended = deployment.publish("faulty", wait=False)
+    assert ended.returncode == 1
+    assert "mainWorkerCount" in ended.stderr
+    deployment.edit()
+    path = deployment.admin / "abby/abby/abby.yml"
+    path.write_text(path.read_text().replace(f'"${{file:{deployment.secrets}/token}}"', f'"{TOKEN}"'))
+    ended = deployment.publish("secret", wait=False)
+    assert ended.returncode == 1
+    assert "staticApiTokens[0].token is a secret in clear" in ended.stderr
+    assert TOKEN not in ended.stderr + ended.stdout
+    assert deployment.list_nodes()["wanted"] == 0
+
+
+def test_versions_are_taken_over_live_and_by_restart_and_no_scan_fails(deployment: Deployment) -> None:
+    """Two versions and a rollback that are taken over live, and one that needs every guard to restart, under load."""
+    with Load(deployment) as load:
+        deployment.edit(policy=DROP)
+        ended = deployment.publish("drop clean mail")
+        assert ended.returncode == 0, ended.stderr
+        assert decide(deployment) == "drop"
+        deployment.edit()
+        assert deployment.publish("deliver it").returncode == 0
+        assert decide(deployment) == "deliver"
+        rolled = deployment.run("config", "rollback", "1", "--wait")
+        assert rolled.returncode == 0, rolled.stderr
+        assert decide(deployment) == "drop"
+        deployment.edit(policy=DROP, slots=8)
+        ended = deployment.publish("more slots")
+        assert ended.returncode == 0, ended.stderr
+    assert not load.failed
+    assert load.scans > 5
+    assert load.sessions > 5
+    found = deployment.list_nodes()
+    assert versions(found) == {4}
+    assert sorted(node["slots"] for node in found["nodes"]) == [8, 8, 16]
+    assert {line["of"] for line in deployment.log("version needs a restart")} == {"guard0", "guard1"}
+    # The order: nobody begins before the one before has ended.
+    for version in (1, 2, 3, 4):
+        begun = [line for line in deployment.log("version is taken over") if line["version"] == version]
+        done = [line for line in deployment.log("version taken over") if line["version"] == version]
+        assert len(begun) == 3
+        assert [line["of"] for line in begun] == [line["of"] for line in done]
+        for following, before in zip(begun[1:], done[:-1], strict=True):
+            assert before["time"] <= following["time"]
+
+
+def test_history_and_differences_show_no_secret(deployment: Deployment) -> None:
+    shown = "".join(deployment.run("config", *words).stdout for words in (["history"], ["diff", "4"], ["show", "4"]))
+    assert "guard.yml mainWorkerCount: 6 -> 8" in shown
+    assert "drop clean mail" in shown
+    assert "back to version 1" in shown
+    assert f"${{file:{deployment.secrets}/token}}" in shown
+    assert SECRET not in shown
+    assert TOKEN not in shown
+    audit = deployment.run("audit", "--json").stdout
+    assert all(action in audit for action in ("config.publish", "config.rollback", "config.takeOver"))
+
+
+def test_a_version_that_fails_on_the_first_node_stops_there(deployment: Deployment) -> None:
+    before = deployment.list_nodes()["wanted"]
+    # Valid on the machine that publishes, and on no other: the environment of the nodes has no such variable.
+    hook = 'events: {webhooks: [{url: "${env:TEST_HOOK}", secret: "${env:TEST_SECRET}"}]}'
+    deployment.edit(policy=DROP, slots=8, guard=hook)
+    deployment.environment |= {"TEST_HOOK": "https://hooks.example/x", "TEST_SECRET": "6d" * 32}
+    # abby may be the first, and can run it.
+    ended = deployment.publish("bad")
+    assert ended.returncode == 1
+    assert f"Version {before + 1} failed on" in ended.stderr
+    deployment.await_version(before)
+    failed = deployment.list_nodes()["failed"]
+    assert failed["version"] == before + 1
+    assert "TEST_HOOK, which is not set" in failed["reason"]
+    (line,) = deployment.log("version failed")
+    assert failed["node"] == line["node"]
+    assert "config.fail" in deployment.run("audit", "--json").stdout
+    assert decide(deployment) == "drop"
+
+
+def test_kills_during_a_publish_leave_all_nodes_on_one_version(deployment: Deployment) -> None:
+    """Every node is killed at another moment of a rollout that needs restarts, and comes back."""
+    before = deployment.list_nodes()["wanted"]
+    deployment.edit(slots=9)
+    assert deployment.publish("with kills", wait=False).returncode == 0
+    for node, words in zip(
+        deployment.all_nodes, ("version is taken over", "version needs a restart", "version is taken over"), strict=True
+    ):
+        counted = node.text.count(f'"{words}"')
+        deadline = time.monotonic() + 45
+        while node.text.count(f'"{words}"') == counted and time.monotonic() < deadline:
+            time.sleep(0.05)
+        node.kill()
+        node.start()
+    found = deployment.list_nodes()
+    deadline = time.monotonic() + 400
+    while found["turn"] or versions(found) != {found["wanted"]}:
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
+        found = deployment.list_nodes()
+    assert found["wanted"] in (before, before + 2)
+    assert decide(deployment) == ("drop" if found["wanted"] == before else "deliver")
