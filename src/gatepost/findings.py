@@ -17,7 +17,9 @@ from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import NO_HISTORY, SenderHistory
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
-from gatepost.textmodel.features import body_words
+from gatepost.textmodel.features import Features, body_words, extract_features
+from gatepost.textmodel.learnt import NO_MODELS, LearntModels
+from gatepost.textmodel.rows import make_row
 
 T = TypeVar("T")
 
@@ -53,6 +55,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     campaign: Campaign = Campaign()
     reputation: Reputation = Reputation()
     words: list[str] | None = None
+    learnt: LearntModels = NO_MODELS
 
     @cached_property
     def written(self) -> list[str]:
@@ -60,6 +63,16 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         if self.words is not None:
             return self.words
         return body_words(tuple(text for text in self.message.texts if text.form != "document"))
+
+    @cached_property
+    def features(self) -> Features:
+        """What a text model sees of the mail, without its documents."""
+        return extract_features(self.message, self.files, self.written)
+
+    @cached_property
+    def row(self) -> bytes:
+        """The feature row of the mail, packed (see `textmodel.rows`)."""
+        return make_row(self.message, self.features)
 
     @cached_property
     def documents(self) -> tuple[Text, ...]:

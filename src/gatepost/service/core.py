@@ -24,6 +24,7 @@ from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
@@ -38,6 +39,7 @@ from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import probe_core
 from gatepost.service.http_servers import Serves, build_server
+from gatepost.service.learning import LearningSchedule
 from gatepost.service.metrics import GatewayMetrics
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
@@ -173,6 +175,7 @@ def build_guard(
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
+        learnt=LearntModelSnapshots(store) if settings.learning.enabled else None,
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
     )
@@ -205,6 +208,16 @@ def _pool_settings(
         antivirus=settings.clamd is not None,
         reputation=reputation,
     )
+
+
+def start_learning(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> None:
+    """Train pools in the background; the stack stops that."""
+    if plan.config is None or not settings.learning.enabled:
+        return
+    schedule = LearningSchedule(shared.store, settings.learning, plan.config, plan.data.path)
+    shared.registry.register(schedule)
+    schedule.start()
+    stack.push_async_callback(schedule.stop)
 
 
 class OwnCore(msgspec.Struct, frozen=True):

@@ -108,11 +108,13 @@ async def _build_servers(plan: Plan, shared: SharedParts, stack: contextlib.Asyn
     servers: list[Serves] = []
     own = None
     if plan.guard:
-        from gatepost.service.core import build_core_servers, start_core
+        from gatepost.service.core import build_core_servers, start_core, start_learning
 
         core = await start_core(plan, plan.guard, shared, stack)
         servers += build_core_servers(plan, core, shared)
         own = core.own
+        if shared.node.is_first:
+            start_learning(plan, plan.guard, shared, stack)
     if plan.abby:
         from gatepost.service.api_service import build_api_server, start_feeds
 
