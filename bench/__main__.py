@@ -33,6 +33,7 @@ BENCHMARKS = (
     "model",
     "evasion",
     "poisoning",
+    "learning",
     "bogofilter",
 )
 

@@ -1,12 +1,17 @@
 """The proof that a new model may take part: better on held-back mail of its pool, no worse on the reference set.
 
-Held-back mail is a fifth of the pool that no training sees. The reference set comes with the package: feature rows of
+Held-back mail is a fifth of the pool that the model which is measured has not seen. Once it is proved, the model that
+takes part is trained in the same way from the whole pool. The reference set comes with the package: feature rows of
 messages that were written for the tests of checks, attacks and their honest twins, each with the points that it gets
 without any learnt model. A model harms a message of it if it would hold wanted mail that is delivered without it, or
 might let an attack through.
+
+Messages of the reference set also anchor the training, with a fraction of the weight of a report: what reports of one
+mailbox never mention is not for them to judge. What harm is left is taken away by speaking more softly, within limits.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -22,13 +27,16 @@ from gatepost.textmodel.rows import read_row
 
 REFERENCE = "reference.msgpack"
 UNWANTED, WANTED = "text:learnt-unwanted", "text:learnt-wanted"
+# The weight of a message of the reference set in training; and the steps by which a model that harms it speaks softer.
+ANCHOR = 0.07
+SOFTER, SOFTER_STEPS = 0.1, 15
 # Held-back reports of each side without which nothing can be proved.
 MIN_HELD_BACK = 3
 
 
 class Side(msgspec.Struct, frozen=True, rename="camel"):
-    """How a model does on some rows: unwanted mail that it names, and wanted mail that it names as unwanted. `loss` is
-    the mean log-loss of both sides."""
+    """How a model does on some rows: unwanted mail that it names, with half of what it can say or more, and wanted mail
+    that it names as unwanted. `loss` is the mean log-loss of both sides."""
 
     unwanted: int = 0
     named: int = 0
@@ -77,10 +85,10 @@ def prove(
 ) -> tuple[LearntModel | None, Proof]:
     """Train a model from a pool, and return it with its figures; without a model where it may not take part."""
     reference = load_reference() if reference is None else reference
-    current = parse_learnt(present) if present else None
+    current = _find_proved(present)
     unwanted = sum(row.unwanted for row in rows)
     proof = Proof(len(rows), unwanted, len(rows) - unwanted, reference=len(reference))
-    model = train_pool([row for row in rows if not row.is_held_back])
+    model = train_model([row for row in rows if not row.is_held_back], reference)
     if model is None:
         return None, _refuse(
             proof, f"there are fewer than {MIN_OF_SIDE} reports of unwanted or of wanted mail to train"
@@ -96,8 +104,35 @@ def prove(
     )
     if reason := _find_fault(proof):
         return None, _refuse(proof, reason)
+    whole = train_model(rows, reference)
+    if whole is None or count_harmed(whole, reference) > proof.harmed_by_present:
+        return None, _refuse(proof, "trained from the whole pool, it harms the reference set")
+    model = msgspec.structs.replace(whole, proof=model.to_bytes())
     better = f"it does better on held-back mail (loss {new.loss:.3f} instead of {old.loss:.3f})"
     return model, msgspec.structs.replace(proof, taken=True, reason=better)
+
+
+def _find_proved(present: bytes) -> LearntModel | None:
+    """Return the present model as it was when it was proved."""
+    current = parse_learnt(present) if present else None
+    return (parse_learnt(current.proof) or current) if current and current.proof else current
+
+
+def train_model(rows: Sequence[PoolRow], reference: Sequence[ReferenceRow]) -> LearntModel | None:
+    """Train a model from a pool, anchored by the reference set, that harms as little of that set as it can."""
+    sides = Counter(row.unwanted for row in rows)
+    if min(sides[True], sides[False]) < MIN_OF_SIDE:
+        return None
+    anchors = [PoolRow(row.name, row.is_unwanted, row.features, weight=ANCHOR) for row in reference]
+    model = train_pool([*rows, *anchors])
+    if model is None:
+        return None
+    model = msgspec.structs.replace(model, reports=len(rows))
+    for _ in range(SOFTER_STEPS):
+        if not count_harmed(model, reference):
+            break
+        model = msgspec.structs.replace(model, bias=model.bias - SOFTER)
+    return model
 
 
 def _find_fault(proof: Proof) -> str:
@@ -106,8 +141,8 @@ def _find_fault(proof: Proof) -> str:
         return f"fewer than {MIN_HELD_BACK} reports of one side are held back to measure with"
     if new.loss >= old.loss:
         return f"it does no better on held-back mail (loss {new.loss:.3f}, {old.loss:.3f} at present)"
-    # One in fifty of the held-back wanted mail may be a report that is wrong itself.
-    if new.false_alarms > max(old.false_alarms, new.wanted // 50):
+    # One in twenty of the held-back wanted mail may be a report that is wrong itself.
+    if new.false_alarms > max(old.false_alarms, -(-new.wanted // 20)):
         return f"it names {new.false_alarms} of {new.wanted} wanted messages, {old.false_alarms} at present"
     if proof.harmed_by_new > proof.harmed_by_present:
         return f"it harms {proof.harmed_by_new} of the reference set, {proof.harmed_by_present} at present"
@@ -126,7 +161,7 @@ def measure(model: LearntModel | None, rows: Sequence[PoolRow]) -> Side:
     truth = np.array([row.unwanted for row in rows], bool)
     losses = np.logaddexp(0, np.where(truth, -scores, scores))
     sides = [float(losses[side].mean()) for side in (truth, ~truth) if side.any()]
-    named = scores >= _number(UNWANTED, "speaks")
+    named = scores >= (_number(UNWANTED, "speaks") + _number(UNWANTED, "says_all")) / 2
     return Side(
         int(truth.sum()),
         int((named & truth).sum()),
@@ -146,8 +181,10 @@ def count_harmed(model: LearntModel | None, reference: Sequence[ReferenceRow]) -
 
 def _is_harmed(logit: float, row: ReferenceRow, threshold: float) -> bool:
     if row.is_unwanted:
-        is_quieter = -logit >= _number(WANTED, "speaks") and row.model_points > 0
-        return is_quieter and not row.is_conclusive and row.points >= threshold > row.points - row.model_points
+        lowering = min(_number(WANTED, "most"), -logit) if -logit >= _number(WANTED, "speaks") else 0.0
+        # The strength of the text model falls by this part at most.
+        share = min(1.0, lowering / (_number("text-model", "says_all") - _number("text-model", "speaks")))
+        return not row.is_conclusive and row.points >= threshold > row.points - share * row.model_points
     return row.points < threshold <= row.points + points_of(logit)
 
 

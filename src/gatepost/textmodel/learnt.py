@@ -26,7 +26,8 @@ ModelScope = Literal["tenant", "deployment"]
 
 
 class LearntModel(msgspec.Struct, frozen=True, dict=True):
-    """Weights by number. `numbers` and `weights` are arrays of two-byte integers and of half-precision floats."""
+    """Weights by number. `numbers` and `weights` are arrays of two-byte integers and of half-precision floats. `proof`
+    is the packed model that was proved, which has not seen held-back mail: the next one is compared with that."""
 
     numbers: bytes
     weights: bytes
@@ -35,6 +36,7 @@ class LearntModel(msgspec.Struct, frozen=True, dict=True):
     version: int = 0
     scope: ModelScope = "deployment"
     format: int = FORMAT
+    proof: bytes = b""
 
     @cached_property
     def table(self) -> NDArray[np.float32]:

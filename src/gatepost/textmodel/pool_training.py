@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 PASSES = 150
 PENALTY = 0.01
 MIN_OF_SIDE = 20
+# A false alarm costs more than a miss.
+WANTED_FACTOR = 1.5
 HELD_BACK = 5
 # What one reporter or mailbox, and one sender's domain, weighs: so many reports, or that part of the pool.
 MAX_OF_PARTY, PARTY_SHARE = 200.0, 0.25
@@ -85,8 +87,8 @@ def _fit(rows: Sequence[PoolRow], weights: Floats) -> tuple[Floats, float]:
     owners = np.repeat(np.arange(len(rows)), lengths)
     values = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
     balanced = weights.copy()
-    for side in (truth == 1, truth == 0):
-        balanced[side] *= weights.sum() / 2 / max(balanced[side].sum(), 1e-9)
+    for side, factor in ((truth == 1, 1.0), (truth == 0, WANTED_FACTOR)):
+        balanced[side] *= factor * weights.sum() / 2 / max(balanced[side].sum(), 1e-9)
     # The slope of the logistic function changes by a quarter at most.
     step = 1 / (0.5 * _bound_curvature(places, owners, values, balanced) + PENALTY)
     table, bias = np.zeros(len(known)), 0.0

@@ -41,6 +41,7 @@ NAVIGATION = (
     NavigationLink("Policy", "/policy", "policy.read"),
     NavigationLink("Tenants", "/tenants", "tenants.read"),
     NavigationLink("Users", "/users", "users.read"),
+    NavigationLink("Learning", "/learning", "learning.read"),
     NavigationLink("Audit trail", "/audit", "audit.read"),
     NavigationLink("System", "/system", "system.read"),
 )
@@ -53,6 +54,8 @@ NOTICES = {
     "sessions-ended": "All other sessions ended.",
     "totp-on": "Signing in now requires a code from your app. All other sessions of this user have ended.",
     "totp-off": "Signing in no longer requires a code. All other sessions of this user have ended.",
+    "model-withdrawn": "The model is withdrawn. All nodes follow within seconds.",
+    "model-not-current": "This model did not take part any more; nothing was changed.",
     "key-revoked": "Key revoked. It no longer works.",
     "added": "Entries saved.",
     "deleted": "Deleted.",

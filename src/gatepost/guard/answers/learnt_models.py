@@ -85,8 +85,9 @@ class LearntModelSnapshots:
 
 
 def _number(packed: bytes, version: int) -> bytes:
-    """The model with its number in it, so that the ledger can name it; the number is known only once it is stored."""
+    """The model as workers need it: with its number, which the ledger names and which is known only once it is stored,
+    and without the one that was proved."""
     if not packed:
         return b""
     model = msgspec.msgpack.decode(packed)
-    return msgspec.msgpack.encode({**model, "version": version})
+    return msgspec.msgpack.encode({**model, "version": version, "proof": b""})
