@@ -37,6 +37,7 @@ BENCHMARKS = (
     "model",
     "evasion",
     "poisoning",
+    "learning",
     "bogofilter",
 )
 # Only where they are named: they take hours.

@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("rejudge", "scanning", "client"),
     ("feeds",),
     ("workers", "smtp"),
-    ("guard",),
+    ("guard", "learning"),
     ("abby",),
     ("web",),
     ("service",),

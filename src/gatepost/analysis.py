@@ -50,6 +50,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         campaign=campaign,
         reputation=reputation,
         words=words,
+        learnt=context.learnt,
     )
     findings = stages.run_checks(reading)
     findings = stages.apply_own_rules(reading, findings)
@@ -72,5 +73,6 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         subjects=subjects,
         overrides=judgement.overrides,
         signature=signature,
+        features=stages.make_row(reading),
         message_id=(message.headers.first("message-id") or "").strip()[:MAX_MESSAGE_ID],
     )

@@ -16,7 +16,9 @@ from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import NO_HISTORY, SenderHistory
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
-from gatepost.textmodel.features import body_words
+from gatepost.textmodel.features import Features, body_words, extract_features
+from gatepost.textmodel.learnt import NO_MODELS, LearntModels
+from gatepost.textmodel.rows import make_row
 
 T = TypeVar("T")
 
@@ -77,6 +79,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     campaign: Campaign = Campaign()
     reputation: Reputation = Reputation()
     words: list[str] | None = None
+    learnt: LearntModels = NO_MODELS
 
     @once_property
     def written(self) -> list[str]:
@@ -84,6 +87,16 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         if self.words is not None:
             return self.words
         return body_words(tuple(text for text in self.message.texts if text.form != "document"))
+
+    @once_property
+    def features(self) -> Features:
+        """What a text model sees of the mail, without its documents."""
+        return extract_features(self.message, self.files, self.written)
+
+    @once_property
+    def row(self) -> bytes:
+        """The feature row of the mail, packed (see `textmodel.rows`)."""
+        return make_row(self.message, self.features)
 
     @once_property
     def documents(self) -> tuple[Text, ...]:

@@ -60,6 +60,7 @@ from gatepost.sender_history import (
 )
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
+from gatepost.textmodel.learnt import NO_MODELS, LearntModels
 
 T = TypeVar("T")
 
@@ -114,7 +115,8 @@ class Context(msgspec.Struct, frozen=True):
     `skip` names stages that broke a worker, each with what happened. `checks`, unless it is empty, names the only
     checks that run; `extra` are checks that run after the registered ones. `rules` are the operator's YARA rules.
     `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about, and `reputation` what the
-    operator's reputation zones list. `models` are the text models of the deployment.
+    operator's reputation zones list. `models` are the text models of the deployment, `learnt` those that reports of
+    the tenant and of the deployment have taught.
     """
 
     now: float
@@ -130,6 +132,7 @@ class Context(msgspec.Struct, frozen=True):
     models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     campaigns: bool = False
     reputation: tuple[str, ...] = ()
+    learnt: LearntModels = NO_MODELS
 
 
 class Stages:
@@ -276,6 +279,10 @@ class Stages:
             except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
                 self._record_crash(stage, fault)
         return findings
+
+    def make_row(self, reading: Reading) -> bytes:
+        """The feature row that is kept with the record; none where guard compares no messages."""
+        return self._run("campaign", lambda: reading.row, b"") if self.context.campaigns else b""
 
     def apply_own_rules(self, reading: Reading, findings: list[Finding]) -> list[Finding]:
         """The findings, with those of the operator's and the tenant's own rules."""

@@ -23,6 +23,7 @@ from gatepost.abby.docs_page import render_docs
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores
 from gatepost.abby.held_messages import HeldMessagesApi
 from gatepost.abby.lists import Exports, ListsApi
+from gatepost.abby.message_reports import ReportsApi
 from gatepost.abby.messages import MessagesApi
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
@@ -185,6 +186,14 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
         observe=observe,
     )
     messages = MessagesApi(authenticator=authenticator, store=services.store, limits=services.limits)
+    reports = ReportsApi(
+        authenticator=authenticator,
+        store=services.store,
+        cores=services.cores,
+        spool=services.spool,
+        limits=services.limits,
+        seconds=services.scan_seconds,
+    )
     held = HeldMessagesApi(
         authenticator=authenticator, held_mail=services.held_mail, store=services.store, limits=services.limits
     )
@@ -195,7 +204,7 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
         _route("/v1/messages/{ggrid}/text", held.show_text, "GET"),
         _route("/v1/messages/{ggrid}/release", held.release, "POST"),
         _route("/v1/messages/{ggrid}/delete", held.delete, "POST"),
-        _route("/v1/messages/{ggrid}/report", messages.report, "POST"),
+        _route("/v1/messages/{ggrid}/report", reports.report, "POST"),
         _route("/v1/heldMessages/search", messages.search_held, "POST"),
         _route("/v1/heldMessages/release", held.release_many, "POST"),
         _route("/v1/heldMessages/delete", held.delete_many, "POST"),

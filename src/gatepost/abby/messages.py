@@ -1,11 +1,10 @@
-"""Messages on record: `GET /v1/messages/{ggrid}` reads one with its ledger, `POST /v1/messages/search` finds them, and
-`POST /v1/messages/{ggrid}/report` says that a decision was wrong.
+"""Messages on record: `GET /v1/messages/{ggrid}` reads one with its ledger, `POST /v1/messages/search` finds them.
 
-Reading needs the permission `messages.read`, searching `messages.search`, reporting `messages.report`. Inside, points
-are whole hundredths; here they become decimals with two places, so that they still add up.
+Reading needs the permission `messages.read`, searching `messages.search`. Inside, points are whole hundredths; here
+they become decimals with two places, so that they still add up.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import TypeVar
 
@@ -24,10 +23,8 @@ from gatepost.api.messages import (
     FoundHeldMessages,
     FoundMessage,
     FoundMessages,
-    MessageReport,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
-    ShouldHaveBeen,
 )
 from gatepost.api.requests import ClientLeft
 from gatepost.api.responses import JsonResponse
@@ -52,7 +49,6 @@ from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, Line, Report
-from gatepost.store.feedback import Correction
 from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_evidence import Evidence
@@ -60,12 +56,7 @@ from gatepost.store.message_search import MessageFilter, MessageSummary
 from gatepost.store.messages import MessageRecord, Release
 from gatepost.store.store import Store
 from gatepost.store.tenants import TenantStore
-from gatepost.times import date_time, milliseconds, now
-
-CORRECTIONS: Mapping[ShouldHaveBeen, Correction] = {
-    "delivered": "should have been delivered",
-    "held": "should have been held",
-}
+from gatepost.times import date_time, milliseconds
 
 S = TypeVar("S", SearchMessagesRequest, SearchHeldMessagesRequest)
 
@@ -90,25 +81,6 @@ class MessagesApi:
         if record is None:
             return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
         return JsonResponse(encode_scanning(describe_message(record)))
-
-    async def report(self, request: Request) -> Response | Failure | None:
-        """Note that a decision was wrong; near-copies are judged by it from then on."""
-        caller = await self._authenticator.enter(request)
-        if isinstance(caller, Failure):
-            return caller
-        body = await message_bodies.REPORT.read(request)
-        if isinstance(body, ClientLeft):
-            return None
-        if isinstance(body, Failure):
-            return body
-        tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-        if refusal := caller.may("messages.report") or await find_tenant_fault(self._store, tenant):
-            return refusal
-        ggrid = canonical(request.path_params["ggrid"])
-        says = CORRECTIONS[body.should_have_been]
-        if ggrid is None or not await self._store.report_wrong(ggrid, says, caller.actor, tenant):
-            return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
-        return JsonResponse(encode_scanning(MessageReport(ggrid, body.should_have_been, date_time(now()))))
 
     async def search(self, request: Request) -> Response | Failure | None:
         """Return a page of results, newest first."""

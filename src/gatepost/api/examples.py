@@ -159,7 +159,7 @@ TEXT = MessageText(
     left_out=(),
 )
 REPORTING = ReportMessageRequest(should_have_been="held")
-REPORT = MessageReport(_GGRID, "held", "2026-11-15T10:00:00.000Z")
+REPORT = MessageReport(_GGRID, "held", "2026-11-15T10:00:00.000Z", True)
 DELETION = MessageDeletion(_GGRID, "2026-11-15T10:00:00.000Z")
 ACTION = HeldMessagesRequest(ggrids=(_GGRID, _OTHER))
 _NOT_HELD = ActionResult(_OTHER, "failed", "message_not_found", "no message with this ggrid is held")

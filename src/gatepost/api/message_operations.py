@@ -15,7 +15,7 @@ from gatepost.api.messages import (
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
 )
-from gatepost.api.openapi import CALL_ERRORS, Operation, json_body
+from gatepost.api.openapi import CALL_ERRORS, Operation, json_body, ref
 from gatepost.api.scanning import AnalysedMessage, MessageRelease
 
 MESSAGE_REQUESTS: tuple[type, ...] = (
@@ -54,6 +54,43 @@ _MANY = (
     "At most 100 messages a call, four of them at a time. The answer has a result for each; one that fails does not "
     "stop the others. A call can be repeated."
 )
+
+_REPORTING = json_body(examples.REPORTING, "A message that should have been held")
+_REPORT_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        **_REPORTING["content"],
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["parameters", "email"],
+                "properties": {
+                    "parameters": {
+                        **ref(ReportMessageRequest),
+                        "description": "The part's own content type must be explicitly set to `application/json`.",
+                    },
+                    "email": {
+                        "type": "string",
+                        "format": "binary",
+                        "contentMediaType": "message/rfc822",
+                        "minLength": 1,
+                        "description": "The raw message that is reported.",
+                    },
+                },
+            },
+            "examples": {
+                "message": {
+                    "summary": "A report with the message",
+                    "value": {"parameters": examples.to_json(examples.REPORTING), "email": examples.EMAIL},
+                }
+            },
+            "encoding": {
+                "parameters": {"contentType": "application/json"},
+                "email": {"contentType": "message/rfc822, application/octet-stream"},
+            },
+        },
+    },
+}
 
 MESSAGE_OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -138,12 +175,27 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
             "Needs the permission `messages.report`. The report is written to the audit trail. Within seconds, all "
             "nodes take near-copies of a message that should have been held for unwanted, and no longer take those of "
             "a message that should have been delivered for a campaign. The latest report on a message counts. The "
-            "decision on record stays what it was."
+            "decision on record stays what it was. A report also teaches: with `tenantUid` the models of that tenant, "
+            "without it those of the deployment. A report that confirms a decision teaches as well. Delivered mail "
+            "leaves no bytes behind, so a report may carry the message, as in `submitEmail`: a sealed worker reads it, "
+            "and only its features are kept."
         ),
         answer=MessageReport,
         parameters=(_GGRID,),
-        body=json_body(examples.REPORTING, "A message that should have been held"),
-        errors=(*_WITH_BODY, errors.MESSAGE_NOT_FOUND),
+        body=_REPORT_BODY,
+        errors=(
+            *_WITH_BODY,
+            errors.MESSAGE_NOT_FOUND,
+            errors.MISSING_PART,
+            errors.DUPLICATE_PART,
+            errors.WRONG_PART_TYPE,
+            errors.INVALID_PARAMETERS,
+            errors.EMPTY_EMAIL,
+            errors.MESSAGE_NOT_SHOWN,
+            errors.SCANNING_DISABLED,
+            errors.CORE_UNAVAILABLE,
+            errors.ANALYSIS_TIMEOUT,
+        ),
     ),
     Operation(
         method="post",

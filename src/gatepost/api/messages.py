@@ -252,6 +252,14 @@ class MessageReport(_Wire, frozen=True):
     ggrid: Uuid
     should_have_been: ShouldHaveBeen
     reported: Annotated[DateTime, msgspec.Meta(description="When it was reported")]
+    learns: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Whether models learn from the report. They do not where neither the record nor the report has "
+            "the features of the message, where something certain such as malware was found in it, and beyond 500 "
+            "reports of one token in a day"
+        ),
+    ] = False
 
 
 class ActionResult(_Wire, frozen=True, omit_defaults=True):

@@ -27,7 +27,7 @@ from gatepost.checks.sender.own_domains import own_domain, recipient_domain, sel
 from gatepost.checks.sender.reputation import reputation
 from gatepost.checks.text.evasion import filter_evasion, image_only
 from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
-from gatepost.checks.text.learned import campaign, text_model
+from gatepost.checks.text.learned import campaign, learnt_model, text_model
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, urgency
 from gatepost.checks.text.opening_letters import opening_letter
 from gatepost.checks.text.spam_vocabulary import spam_vocabulary
@@ -93,6 +93,7 @@ CHECKS: tuple[Check, ...] = (
     bulk_mail,
     campaign,
     text_model,
+    learnt_model,
     eicar,
     archives,
     unreadable_files,

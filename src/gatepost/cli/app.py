@@ -10,6 +10,7 @@ from gatepost.cli import (
     doctor,
     events,
     feeds,
+    learn,
     lists,
     messages,
     model,
@@ -67,6 +68,7 @@ app.command("audit")(audit.audit)
 app.add_typer(events.app, name="events")
 app.add_typer(policy.app, name="policy")
 app.add_typer(model.app, name="model")
+app.add_typer(learn.app, name="learn")
 app.add_typer(messages.app, name="messages")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(privacy.app, name="privacy")

@@ -6,6 +6,7 @@ on the storage of this machine and needs no token.
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -208,6 +209,12 @@ def report(
     should_have_been: Annotated[
         Literal["delivered", "held"], typer.Option("--should-have-been", help="What the decision should have been.")
     ],
+    message: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Send this file, the message, with the report, so that models learn from it."
+        ),
+    ] = None,
     tenant: TenantOption = None,
     url: UrlOption = None,
     token_file: TokenOption = None,
@@ -217,7 +224,7 @@ def report(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Report that a decision was wrong: near-copies are judged by it on all nodes within seconds.
+    """Report that a decision was wrong: near-copies are judged by it on all nodes within seconds, and models learn it.
 
     With --tenant it counts for mail of that tenant, else for all. The token needs the permission messages.report.
     """
@@ -226,11 +233,13 @@ def report(
     (wanted,) = _read_ggrids([ggrid])
     service = MessageService(url, token_file, cacert, no_verify, config, data)
     with service.connect() as client:
-        done = client.report(wanted, should_have_been, tenant=parse_tenant_uid(tenant))
+        raw = message.read_bytes() if message else None
+        done = client.report(wanted, should_have_been, tenant=parse_tenant_uid(tenant), message=raw)
     if json:
         print_json(done)
     else:
-        print(f"{done.ggrid}: reported; it should have been {done.should_have_been}")
+        learns = "models learn from it" if done.learns else "models do not learn from it"
+        print(f"{done.ggrid}: reported; it should have been {done.should_have_been}; {learns}")
 
 
 def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageService, json: bool) -> None:

@@ -39,6 +39,7 @@ from gatepost.textmodel.features import Features
 from gatepost.workers.jobs import AnalysisJob, ListSnapshot
 from gatepost.workers.loader_client import LoaderError
 from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import Extracted
 from gatepost.workers.supervisor import SealError
 
 # For tests only, as in the service: a Python file that makes workers misbehave.
@@ -90,12 +91,21 @@ class SealedAnalyser:
         """Return what a text model sees of each of these messages; None for one that cannot be read."""
         return self._runner.run(self._extract_all(raws))
 
+    def extract_rows(self, raws: Sequence[bytes]) -> list[Extracted | None]:
+        """Return what a report on each of these messages teaches; None for one that cannot be read."""
+        return self._runner.run(self._extract_rows(raws))
+
+    async def _extract_rows(self, raws: Sequence[bytes]) -> list[Extracted | None]:
+        return list(await asyncio.gather(*map(self._read, raws)))
+
+    async def _read(self, raw: bytes) -> Extracted | None:
+        return await self._pool.extract(AnalysisJob(new_id(), Envelope(), RawBody(raw), 0.0, purpose="features"))
+
     async def _extract_all(self, raws: Sequence[bytes]) -> list[Features | None]:
         return list(await asyncio.gather(*map(self._extract, raws)))
 
     async def _extract(self, raw: bytes) -> Features | None:
-        job = AnalysisJob(new_id(), Envelope(), RawBody(raw), 0.0, purpose="features")
-        found = await self._pool.extract(job)
+        found = await self._read(raw)
         try:
             return msgspec.msgpack.decode(found.data, type=Features) if found else None
         except msgspec.DecodeError:

@@ -24,7 +24,7 @@ from gatepost.api.messages import (
     ShouldHaveBeen,
 )
 from gatepost.api.scanning import AnalysedMessage, MessageRelease, encode_scanning
-from gatepost.client.exchange import Exchange, Retries, Send, call
+from gatepost.client.exchange import Exchange, Retries, Send, build_multipart, call
 from gatepost.policy.rules import Decision, Verdict
 
 T = TypeVar("T")
@@ -91,10 +91,17 @@ class MessageCalls:
         """`POST /v1/messages/{ggrid}/delete`."""
         return call(Send("POST", f"{_path(ggrid)}/delete"), MessageDeletion, self._retries)
 
-    def report(self, ggrid: str, should_have_been: ShouldHaveBeen, tenant: str | None) -> Exchange[MessageReport]:
-        """`POST /v1/messages/{ggrid}/report`."""
+    def report(
+        self, ggrid: str, should_have_been: ShouldHaveBeen, tenant: str | None, message: bytes | None = None
+    ) -> Exchange[MessageReport]:
+        """`POST /v1/messages/{ggrid}/report`, with the message where there is one."""
         body = ReportMessageRequest(should_have_been=should_have_been, tenant_uid=tenant)
-        return call(_post(f"{_path(ggrid)}/report", body), MessageReport, self._retries)
+        request = _post(f"{_path(ggrid)}/report", body)
+        if message is not None:
+            parts = [("parameters", "application/json", encode_scanning(body)), ("email", "message/rfc822", message)]
+            content_type, content = build_multipart(parts)
+            request = Send("POST", request.path, content, {"content-type": content_type})
+        return call(request, MessageReport, self._retries)
 
     def search(self, filters: MessageFilters, cursor: str | None, limit: int | None) -> Exchange[FoundMessages]:
         """`POST /v1/messages/search`."""
@@ -173,9 +180,17 @@ class MessageMethods:
         """Delete a held message for good (permission `messages.delete`)."""
         return self._run(self._messages.delete(ggrid))
 
-    def report(self, ggrid: str, should_have_been: ShouldHaveBeen, *, tenant: str | None = None) -> MessageReport:
-        """Report that a decision was wrong (permission `messages.report`)."""
-        return self._run(self._messages.report(ggrid, should_have_been, tenant))
+    def report(
+        self,
+        ggrid: str,
+        should_have_been: ShouldHaveBeen,
+        *,
+        tenant: str | None = None,
+        message: bytes | None = None,
+    ) -> MessageReport:
+        """Report that a decision was wrong, or right, with the bytes of the message where they are at hand (permission
+        `messages.report`)."""
+        return self._run(self._messages.report(ggrid, should_have_been, tenant, message))
 
     def release_messages(self, ggrids: Sequence[str], *, tenant: str | None = None) -> tuple[ActionResult, ...]:
         """Send at most 100 held messages on; return what became of each."""
@@ -240,9 +255,17 @@ class AsyncMessageMethods:
         """Delete a held message for good (permission `messages.delete`)."""
         return await self._run(self._messages.delete(ggrid))
 
-    async def report(self, ggrid: str, should_have_been: ShouldHaveBeen, *, tenant: str | None = None) -> MessageReport:
-        """Report that a decision was wrong (permission `messages.report`)."""
-        return await self._run(self._messages.report(ggrid, should_have_been, tenant))
+    async def report(
+        self,
+        ggrid: str,
+        should_have_been: ShouldHaveBeen,
+        *,
+        tenant: str | None = None,
+        message: bytes | None = None,
+    ) -> MessageReport:
+        """Report that a decision was wrong, or right, with the bytes of the message where they are at hand (permission
+        `messages.report`)."""
+        return await self._run(self._messages.report(ggrid, should_have_been, tenant, message))
 
     async def release_messages(self, ggrids: Sequence[str], *, tenant: str | None = None) -> tuple[ActionResult, ...]:
         """Send at most 100 held messages on; return what became of each."""

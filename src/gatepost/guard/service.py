@@ -16,6 +16,7 @@ import structlog
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
+from gatepost.guard.answers.learnt_models import NOTHING, LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.report import Report, undecided
@@ -27,7 +28,7 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import ViewResult
+from gatepost.workers.protocol import Extracted, ViewResult
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -50,6 +51,8 @@ class AnalysesMail(Protocol):
 
     async def show(self, job: AnalysisJob) -> ViewResult: ...
 
+    async def extract(self, job: AnalysisJob) -> Extracted | None: ...
+
 
 def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
     """The observer of a core without metrics and events."""
@@ -70,6 +73,7 @@ class Guard:
         lists: ListAnswers | None = None,
         sender_histories: SenderHistories | None = None,
         campaigns: Campaigns | None = None,
+        learnt: LearntModelSnapshots | None = None,
         observe: ScanObserver = ignore_scan,
         clock: Callable[[], float] = time.time,
         purges: bool = True,
@@ -83,6 +87,7 @@ class Guard:
         self._lists = lists or ListAnswers(store, clock)
         self._sender_histories = sender_histories
         self._campaigns = campaigns
+        self._learnt = learnt
         self._purges = purges
         self._condition = condition or Condition()
         self._stopping = False
@@ -121,6 +126,8 @@ class Guard:
             self._sender_histories.start()
         if self._campaigns:
             self._campaigns.start()
+        if self._learnt:
+            await self._learnt.start()
         if self._purges:
             self._purging = asyncio.create_task(self._purge_forever())
 
@@ -144,6 +151,8 @@ class Guard:
             await self._sender_histories.stop()
         if self._campaigns:
             await self._campaigns.stop()
+        if self._learnt:
+            await self._learnt.stop()
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
         """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
@@ -168,6 +177,8 @@ class Guard:
         return NotShown("the service is stopping") if self._stopping else await self._pool.show(job)
 
     async def _process(self, request: ScanRequest, started: float) -> ScanResult:
+        if request.source == "report":
+            return await self._read_reported(request)
         report = await self._analyse(request)
         record = await self._record(request, report)
         seconds = time.perf_counter() - started
@@ -182,13 +193,28 @@ class Guard:
         )
         return ScanResult(record.ggrid, record.created, record.completed, record.report)
 
+    async def _read_reported(self, request: ScanRequest) -> ScanResult:
+        """Read a message that came with a report, for what models learn from it. Nothing is asked, and nothing kept."""
+        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), purpose="features")
+        found = await self._pool.extract(job)
+        report = undecided("it could not be read")
+        if found:
+            report = Report(
+                *("clean", "deliver", (), 0, "It was read for learning"),
+                senders=(found.sender,) if found.sender else (),
+                signature=found.signature,
+                features=found.row,
+            )
+        return ScanResult(request.ggrid, request.created, int(self._clock() * 1_000), report)
+
     async def _analyse(self, request: ScanRequest) -> Report:
         try:
             lists = await self._lists.snapshot(request.envelope.tenant)
         except StorageError as fault:
             log.error("lists could not be read", ggrid=request.ggrid, reason=str(fault))
             return undecided("the lists could not be read")
-        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), lists)
+        learnt = await self._learnt.snapshot(request.envelope.tenant) if self._learnt else NOTHING
+        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), lists, learnt=learnt)
         try:
             report = await self._pool.analyse(job)
             if report.lists:

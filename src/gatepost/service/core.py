@@ -23,6 +23,7 @@ from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
@@ -35,6 +36,7 @@ from gatepost.policy.layers import Policies
 from gatepost.scanning.request import Condition, RestCore
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
+from gatepost.service.learning import LearningSchedule
 from gatepost.service.listeners import SmtpPart, smtp_tls
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
@@ -170,6 +172,7 @@ def build_guard(
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
+        learnt=LearntModelSnapshots(store) if settings.learning.enabled else None,
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=condition,
@@ -204,6 +207,18 @@ def _pool_settings(
         reputation=reputation,
         slots=settings.maximum,
     )
+
+
+def schedule_learning(
+    plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack
+) -> LearningSchedule | None:
+    """Return the schedule by which pools are trained, if this process trains them; the stack stops it."""
+    if plan.config is None or not shared.node.is_first or not settings.learning.enabled:
+        return None
+    schedule = LearningSchedule(shared.store, settings.learning, plan.config, plan.data.path)
+    shared.registry.register(schedule)
+    stack.push_async_callback(schedule.stop)
+    return schedule
 
 
 class OwnCore(msgspec.Struct, frozen=True):

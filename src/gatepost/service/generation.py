@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -22,7 +23,6 @@ from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost import logs
-from gatepost.service.feeds import FeedSchedule
 from gatepost.service.health import NodeHealth, Probe
 from gatepost.service.listeners import Listeners, SmtpPart, load_certificates
 from gatepost.service.metrics import GatewayMetrics, build_metrics_app
@@ -44,6 +44,13 @@ _OF_THE_PROCESS = frozenset(
 log = structlog.get_logger("gatepost")
 
 
+class Schedule(Protocol):
+    """Work that goes on in the background of the generation that serves, and of no other."""
+
+    def start(self) -> None: ...
+    def cancel(self) -> None: ...
+
+
 class Generation(msgspec.Struct, eq=False):
     """What one set of settings has built; `apps` are HTTP applications by the names of their ports."""
 
@@ -55,7 +62,8 @@ class Generation(msgspec.Struct, eq=False):
     smtp: SmtpPart | None = None
     serve_waiting: Callable[[], None] | None = None
     probe: Probe | None = None
-    feeds: FeedSchedule | None = None
+    feeds: Schedule | None = None
+    learning: Schedule | None = None
     trust: Callable[[Path], None] | None = None
     health: Callable[[], NodeHealth] = NodeHealth
 
@@ -110,10 +118,10 @@ class Generations(Collector):
         logs.configure(generation.plan.settings.log)
         if self._shared.health and generation.probe:
             self._shared.health.watch_queue(generation.probe)
-        if before and before.feeds:
-            before.feeds.cancel()
-        if generation.feeds:
-            generation.feeds.start()
+        for schedule in filter(None, (before.feeds, before.learning) if before else ()):
+            schedule.cancel()
+        for schedule in filter(None, (generation.feeds, generation.learning)):
+            schedule.start()
         self._listeners.use_tls(generation.contexts)
         idle = self._listeners.use(generation.plan, generation.apps, generation.smtp)
         if before:
@@ -133,12 +141,13 @@ class Generations(Collector):
         services does not load the other."""
         plan, own = generation.plan, None
         if plan.guard:
-            from gatepost.service.core import build_rest_source, build_smtp_source, start_core
+            from gatepost.service.core import build_rest_source, build_smtp_source, schedule_learning, start_core
 
             core = await start_core(plan, plan.guard, shared, generation.stack)
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
+            generation.learning = schedule_learning(plan, plan.guard, shared, generation.stack)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
                 shared.registry.register(GatewayMetrics(intake, generation.smtp.services))

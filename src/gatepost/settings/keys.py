@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
+from gatepost.settings.learning import LearningSettings
 from gatepost.settings.reputation import ReputationSettings
 from gatepost.settings.section import Section
 from gatepost.settings.values import (
@@ -258,6 +259,7 @@ class GuardSettings(Section):
     sender_history: SenderHistorySettings = Field(
         SenderHistorySettings(), description="senders and link targets of delivered mail, remembered per tenant"
     )
+    learning: LearningSettings = Field(LearningSettings(), description="models that reports on mail teach")
     yara: YaraSettings | None = Field(None, description="YARA rules of the operator; off if not set")
     clamd: ClamdSettings | None = Field(None, description="ClamAV; off if not set")
     reputation: ReputationSettings = Field(

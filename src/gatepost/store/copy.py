@@ -82,6 +82,12 @@ TABLES: dict[str, tuple[str, ...]] = {
     "traffic": traffic.COLUMNS,
     "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
     "campaign_marks": ("id", "scope", "ggrid", "says", "signature", "created"),
+    "training_reports": (
+        *("id", "scope", "reporter", "message", "unwanted", "source"),
+        *("mailbox", "domain", "features", "created"),
+    ),
+    "learnt_models": ("id", "scope", "state", "created", "figures", "look_back", "data"),
+    "learning_runs": ("scope", "holder", "locked_until", "next_run", "finished", "outcome"),
     "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
 }
 # Tables of PostgreSQL whose ids are counted by a sequence.

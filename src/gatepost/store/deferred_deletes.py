@@ -8,10 +8,12 @@ on with them.
 from gatepost.store.campaigns import delete_tenant_marks
 from gatepost.store.engine import Operations, Read, Work, Write
 from gatepost.store.held_mail import delete_tenant_held
+from gatepost.store.learnt_models import delete_tenant_models
 from gatepost.store.message_search import index_old_messages
 from gatepost.store.messages import delete_tenant_messages
 from gatepost.store.sightings import delete_tenant_sightings
 from gatepost.store.traffic import delete_tenant_traffic
+from gatepost.store.training_pools import delete_tenant_reports
 
 BATCH = 2_000
 
@@ -57,4 +59,6 @@ def _delete_some_of_tenant(tenant: str) -> Work[int]:
     deleted += yield from delete_tenant_traffic(tenant, BATCH)
     deleted += yield from delete_tenant_sightings(tenant, BATCH)
     deleted += yield from delete_tenant_marks(tenant, BATCH)
+    deleted += yield from delete_tenant_reports(tenant, BATCH)
+    deleted += yield from delete_tenant_models(tenant)
     return deleted + (yield from delete_tenant_held(tenant, BATCH))

@@ -1,7 +1,7 @@
 """Feedback: reports of wrong decisions, stored in the audit trail.
 
-A report is an audit record with the action `message.reported`, so it cannot be changed or lost. A reader that learns
-from them, as the text model does, calls `feedback` with the id of the last report it has seen.
+A report is an audit record with the action `message.reported`, so it cannot be changed or lost. In the same transaction
+it marks the campaign of the message and goes into a training pool, where there is a feature row to learn from.
 """
 
 from typing import Literal, TypeAlias
@@ -13,6 +13,7 @@ from gatepost.store.campaigns import MarkSays, mark_message
 from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
+from gatepost.store.training_pools import teach_record
 
 ACTION = "message.reported"
 MAX_PAGE = 1_000
@@ -34,25 +35,47 @@ class Feedback(msgspec.Struct, frozen=True):
     tenant: str | None = None
 
 
+class Noted(msgspec.Struct, frozen=True):
+    """A report was stored; `taught` says whether it went into a training pool."""
+
+    taught: bool = False
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What a sealed worker read from the bytes that came with a report: feature row and signature of the text."""
+
+    features: bytes = b""
+    signature: tuple[int, ...] = ()
+
+
+NO_EVIDENCE = Evidence()
+
+
 class FeedbackStore(Operations):
     """Reports of wrong decisions."""
 
     @change
-    def report_wrong(self, ggrid: str, says: Correction, by: Actor, tenant: str | None = None) -> Work[bool]:
-        """Store a report; False where no such message is stored or held, or it is not that tenant's."""
+    def report_wrong(
+        self, ggrid: str, says: Correction, by: Actor, tenant: str | None = None, evidence: Evidence = NO_EVIDENCE
+    ) -> Work[Noted | None]:
+        """Store a report; None where no such message is stored or held, or it is not that tenant's. `evidence` stands
+        for what is stored with the record."""
         owner = normalize_scope(tenant)
         record = yield from find_message(ggrid)
         if record is None:
             held = yield from find_held(ggrid, owner)
             record = held.record if held else None
         if record is None or owner not in (None, record.envelope.tenant):
-            return False
+            return None
         moment = now()
         yield from write_audit(moment, by, ACTION, record.envelope.tenant, count=1, sample=(record.ggrid, says))
         mark: MarkSays = "wanted" if says == "should have been delivered" else "unwanted"
         # What a tenant's people say holds for that tenant; what the deployment's say holds for all.
-        yield from mark_message(owner, record.ggrid, mark, record.report.signature, moment)
-        return True
+        signature = evidence.signature or record.report.signature
+        yield from mark_message(owner, record.ggrid, mark, signature, moment)
+        unwanted = mark == "unwanted"
+        taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=evidence.features)
+        return Noted(taught)
 
     @query
     def feedback(self, after: int = 0, limit: int = 1_000) -> Work[tuple[Feedback, ...]]:

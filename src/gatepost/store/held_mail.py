@@ -37,6 +37,8 @@ from gatepost.store.message_search import domain_of, fold
 from gatepost.store.messages import MessageRecord, Release, parse_record, parse_release
 from gatepost.store.paging import ROW_BUDGET, Keys, find_page
 from gatepost.store.record_packing import pack
+from gatepost.store.sightings import note_release
+from gatepost.store.training_pools import teach_record
 
 MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
@@ -194,10 +196,14 @@ class HeldMailStore(Operations):
         encoded = msgspec.json.encode(release.recipients).decode()
         rows = yield Read(_SELECT_GGRID, (uid,))
         if rows and (yield Write(_SET_RELEASED, (uid, release.time, release.by, encoded))):
-            scope = _held_message(rows[0]).record.envelope.tenant
+            record = _held_message(rows[0]).record
+            scope = record.envelope.tenant
             sample = (uid, *([release_id] if release_id else ()), *release.recipients)
             count, limit = len(release.recipients), len(sample)
             yield from write_audit(release.time, by, "quarantine.release", scope, "", count, sample, limit)
+            # A release says that the message was wanted, and its sender is one to hear from.
+            yield from teach_record(scope, by, record, "release", unwanted=False)
+            yield from note_release(scope, record.report)
             return release
         return (rows and _held_message(rows[0]).release) or release
 

@@ -12,8 +12,10 @@ from functools import partial
 
 import msgspec
 
-from gatepost.sender_history import ALL_MAIL, scope_key
-from gatepost.store.engine import Many, Operations, Read, Work, Write, change, query
+from gatepost.names import normal_address, org_domain
+from gatepost.report import Report
+from gatepost.sender_history import ALL_MAIL, Facet, facet_key, scope_key
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, now, query
 
 # As many keys as one message has; longer lists are asked for in several statements.
 _KEYS_PER_STATEMENT = 500
@@ -30,6 +32,7 @@ first = CASE WHEN sightings.first < excluded.first THEN sightings.first ELSE exc
 last = GREATEST(sightings.last, excluded.last),
 delivered = sightings.delivered + excluded.delivered"""
 _ADD_HELD = "UPDATE sightings SET held = held + $2::bigint WHERE scope = $1 AND key = ANY($3)"
+_TAKE_HELD = "UPDATE sightings SET held = held - 1 WHERE scope = $1 AND key = ANY($2) AND held > 0"
 _SIZES = "SELECT scope, count(*) FROM sightings GROUP BY scope"
 _SIZE = "SELECT count(*) FROM sightings WHERE scope = $1"
 _DELETE_OLD = """DELETE FROM sightings WHERE scope = $1 AND key IN
@@ -104,6 +107,27 @@ class SightingStore(Operations):
         """Delete some keys of a scope that has too many: those seen on one day only, then those not seen longest."""
         deleted: int = yield Write(_DELETE_RARE, (scope, 1, limit))
         return deleted or (yield Write(_DELETE_RARE, (scope, _NO_LIMIT, limit)))
+
+
+def note_release(tenant: str | None, report: Report) -> Work[None]:
+    """Count the sender of a message that a person released as if the message had been delivered today, so that the
+    sender is known from tomorrow on: what was known before today holds for a day (see `guard.answers.sender_history`).
+
+    Address and domain count as proven or as claimed, as the message did.
+    """
+    sender = report.senders[0] if report.senders else ""
+    domain = org_domain(sender.rpartition("@")[2])
+    if not domain:
+        return
+    proven = report.authentication.aligned
+    keys = (
+        facet_key(Facet.PROVEN_ADDRESS if proven else Facet.CLAIMED_ADDRESS, normal_address(sender)),
+        facet_key(Facet.PROVEN_DOMAIN if proven else Facet.CLAIMED_DOMAIN, domain),
+    )
+    scope, day = scope_key(tenant), now() // 86_400_000
+    yield Read(_LOCK, (scope, ALL_MAIL))
+    yield Write(_ADD_DELIVERED, (scope, day, 1, Many(tuple(sorted(keys)))))
+    yield Write(_TAKE_HELD, (scope, Many(tuple(sorted(keys)))))
 
 
 def delete_tenant_sightings(tenant: str, limit: int) -> Work[int]:

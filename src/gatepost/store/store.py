@@ -12,6 +12,7 @@ from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.feedback import FeedbackStore
 from gatepost.store.feeds import FeedStore
 from gatepost.store.held_mail import HeldMailStore
+from gatepost.store.learnt_models import LearntModelStore
 from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
@@ -23,6 +24,7 @@ from gatepost.store.sightings import SightingStore
 from gatepost.store.sign_in_attempts import SignInAttemptStore
 from gatepost.store.tenants import TenantStore
 from gatepost.store.traffic import TrafficStore
+from gatepost.store.training_pools import TrainingPoolStore
 from gatepost.store.users import UserStore
 
 
@@ -31,6 +33,8 @@ class Store(
     HeldMailStore,
     FeedbackStore,
     CampaignStore,
+    TrainingPoolStore,
+    LearntModelStore,
     TrafficStore,
     SightingStore,
     TenantStore,

@@ -105,6 +105,8 @@ PagePermission: TypeAlias = Literal[
     "tenants.read",
     "tenants.change",
     "policy.read",
+    "learning.read",
+    "learning.change",
     "audit.read",
     "system.read",
 ]

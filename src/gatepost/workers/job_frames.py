@@ -1,6 +1,6 @@
-"""What travels to a worker with a job: the policy and the lists that the worker does not have yet, then the message.
+"""What travels to a worker with a job: policy, lists and learnt models that it does not have yet, then the message.
 
-Policies and lists are snapshots: packed once for each version, then sent to each worker as the same bytes, uncopied.
+All three are snapshots: packed once for each version, then sent to each worker as the same bytes, uncopied.
 guard notes which version each worker holds, within the bounds of `RecentSnapshots`.
 """
 
@@ -13,7 +13,7 @@ from gatepost.workers import protocol
 from gatepost.workers.jobs import Attempt, SnapshotName
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import Frame
-from gatepost.workers.status_page import LOAD_LISTS, LOAD_POLICY
+from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY
 
 
 class _PackedPolicy(msgspec.Struct, frozen=True):
@@ -42,13 +42,12 @@ class JobFrames:
 
     def snapshots_of(self, attempt: Attempt) -> tuple[SnapshotName, ...]:
         """The names of the snapshots that a job needs."""
-        policy, lists = self._policy_of(attempt), attempt.job.lists
-        mine = (policy.key, policy.version)
-        return (mine, (lists.key, lists.version)) if lists.data else (mine,)
+        policy, others = self._policy_of(attempt), (attempt.job.lists, attempt.job.learnt)
+        return ((policy.key, policy.version), *((each.key, each.version) for each in others if each.data))
 
     def build(self, attempt: Attempt, worker: WorkerProcess, raw: bytes) -> list[bytes]:
         """Return the frames of a job in that worker, and note which snapshots it holds from then on."""
-        policy, lists = self._policy_of(attempt), attempt.job.lists
+        policy, lists, learnt = self._policy_of(attempt), attempt.job.lists, attempt.job.learnt
         frames: list[bytes] = []
         attempt.sent.clear()
         if worker.policies.get(policy.key) != policy.version:
@@ -59,6 +58,10 @@ class JobFrames:
             worker.lists.put(lists.key, lists.version, len(lists.data))
             attempt.sent[LOAD_LISTS] = (lists.key, lists.version)
             frames += (protocol.snapshot_header(attempt.number, lists.key, len(lists.data)), lists.data)
+        if learnt.data and worker.learnt.get(learnt.key) != learnt.version:
+            worker.learnt.put(learnt.key, learnt.version, len(learnt.data))
+            attempt.sent[LOAD_MODELS] = (learnt.key, learnt.version)
+            frames += (protocol.snapshot_header(attempt.number, learnt.key, len(learnt.data)), learnt.data)
         job = protocol.Job(
             attempt.job.envelope,
             attempt.job.now,
@@ -70,6 +73,7 @@ class JobFrames:
             attempt.job.purpose,
             attempt.job.index,
             self._reputation,
+            learnt.key if learnt.data else "",
         )
         frames += (
             protocol.pack_frame(Frame.JOB, attempt.number, job),

@@ -57,6 +57,14 @@ class ListSnapshot(msgspec.Struct, frozen=True):
     data: bytes = b""
 
 
+class LearntSnapshot(msgspec.Struct, frozen=True):
+    """The learnt models that speak about one tenant's mail, packed for a worker; empty `data` stands for none."""
+
+    key: str = ""
+    version: str = ""
+    data: bytes = b""
+
+
 class AnalysisJob(msgspec.Struct, frozen=True):
     """One message to analyse: `now` is the time that signatures and dates are judged by. With another `purpose` the
     message, or the picture with that `index` in it, is only to be shown."""
@@ -68,6 +76,7 @@ class AnalysisJob(msgspec.Struct, frozen=True):
     lists: ListSnapshot = ListSnapshot()
     purpose: Purpose = "judge"
     index: int = 0
+    learnt: LearntSnapshot = LearntSnapshot()
 
 
 class Attempt:

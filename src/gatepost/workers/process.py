@@ -46,6 +46,7 @@ class WorkerProcess:
         self.turns: dict[int, float] = {}
         self.policies: dict[str, str] = {}
         self.lists: RecentSnapshots[str] = RecentSnapshots()
+        self.learnt: RecentSnapshots[str] = RecentSnapshots()
         self.reported = False
         self.kill_reason: Reason | None = None
         self.retiring = False

@@ -21,7 +21,7 @@ import msgspec
 from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
-from gatepost.questions import Answer, Question
+from gatepost.questions import MAX_SIGNATURE, Answer, Question
 from gatepost.report import Line, Outcome, Report, undecided
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
@@ -33,6 +33,8 @@ MAX_STEPS = 64
 MAX_QUESTIONS = 64
 MAX_REPORT = 4 << 20
 MAX_LOADED = 64 << 10
+# Far more than a feature row has.
+MAX_ROW = 4096
 PNG = b"\x89PNG\r\n\x1a\n"
 
 HEADER = struct.Struct("<IBI")
@@ -57,9 +59,13 @@ FROM_WORKER = {Frame.READY: 4096, Frame.ASK: 4 << 20, Frame.DONE: MAX_REPORT, Fr
 
 
 class Extracted(msgspec.Struct, frozen=True, tag=True):
-    """What a text model sees of a message, packed by `textmodel.features`. guard does not load that."""
+    """What a text model sees of a message, packed by `textmodel.features`. guard does not load that. `row` is its
+    feature row, `signature` that of its text, and `sender` the domain in From: what a report on the message teaches."""
 
     data: bytes
+    row: Annotated[bytes, msgspec.Meta(max_length=MAX_ROW)] = b""
+    signature: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SIGNATURE)] = ()
+    sender: Annotated[str, msgspec.Meta(max_length=255)] = ""
 
 
 ViewResult = View | Picture | NotShown
@@ -71,10 +77,10 @@ _Short = Annotated[str, msgspec.Meta(max_length=200)]
 class Job(msgspec.Struct, frozen=True, array_like=True):
     """One message to analyse; its bytes follow in a frame of their own.
 
-    `lists` and `policy` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers that an
-    attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are asked
-    about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or read
-    for the training of a model.
+    `lists`, `policy` and `learnt` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers
+    that an attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are
+    asked about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or
+    read for the training of a model.
     """
 
     envelope: Envelope
@@ -87,6 +93,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     purpose: Purpose = "judge"
     index: int = 0
     reputation: tuple[str, ...] = ()
+    learnt: str = ""
 
 
 class StepAnswers(msgspec.Struct, frozen=True, array_like=True):

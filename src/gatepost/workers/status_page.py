@@ -20,6 +20,7 @@ IDLE = "idle"
 RECEIVE = "receive"
 LOAD_POLICY = "load policy"
 LOAD_LISTS = "load lists"
+LOAD_MODELS = "load models"
 
 
 class StageNames(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class StatusPage:
     @stages.setter
     def stages(self, stages: StageNames) -> None:
         self._stages = stages
-        self._names = (IDLE, RECEIVE, LOAD_POLICY, LOAD_LISTS, *stages.names)
+        self._names = (IDLE, RECEIVE, LOAD_POLICY, LOAD_LISTS, LOAD_MODELS, *stages.names)
         self._numbers = {name: number for number, name in enumerate(self._names)}
 
     @property

@@ -20,12 +20,15 @@ from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
 from gatepost.mail.reader import read
+from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.stages import Context
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import extract_features
+from gatepost.textmodel.learnt import NO_MODELS, LearntModels, parse_learnt_models
+from gatepost.textmodel.rows import make_row
 from gatepost.view.message import build_view
 from gatepost.view.picture import draw_picture
 from gatepost.workers import protocol
@@ -41,13 +44,14 @@ from gatepost.workers.protocol import (
     RecentSnapshots,
 )
 from gatepost.workers.sandbox import SOCKET, give_back_memory, seal
-from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_POLICY, RECEIVE, StatusPage
+from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_MODELS, LOAD_POLICY, RECEIVE, StatusPage
 
 LARGE = 1 << 20
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
 _COLLECT_EVERY = 20_000
 
 _POLICY = "policy"
+_LEARNT = "learnt:"
 
 
 class WorkerData(msgspec.Struct, frozen=True):
@@ -82,6 +86,7 @@ class Worker:
         self._runs: dict[int, _Run] = {}
         self._policies: dict[str, Policy] = {}
         self._lists: RecentSnapshots[CompiledLists] = RecentSnapshots()
+        self._learnt: RecentSnapshots[LearntModels] = RecentSnapshots()
 
     def loop(self) -> None:
         """Serve until guard closes the socket."""
@@ -104,10 +109,14 @@ class Worker:
 
     def _keep_snapshot(self, number: int, body: bytes) -> None:
         key, data = protocol.read_snapshot(body)
-        self._status_page.enter(number, LOAD_POLICY if key.startswith(_POLICY) else LOAD_LISTS)
         if key.startswith(_POLICY):
+            self._status_page.enter(number, LOAD_POLICY)
             self._policies[key] = msgspec.msgpack.decode(data, type=Policy)
+        elif key.startswith(_LEARNT):
+            self._status_page.enter(number, LOAD_MODELS)
+            self._learnt.put(key, parse_learnt_models(data), len(data))
         else:
+            self._status_page.enter(number, LOAD_LISTS)
             self._lists.put(key, compile_lists(data), len(data))
 
     def _start(self, number: int, body: bytes) -> None:
@@ -126,6 +135,7 @@ class Worker:
             reputation=job.reputation,
             sender_history=True,
             models=self._data.models,
+            learnt=(self._learnt.get(job.learnt) if job.learnt else None) or NO_MODELS,
             campaigns=True,
         )
         if inject := self._data.inject:
@@ -224,7 +234,9 @@ def _show(raw: bytes, job: Job) -> JobResult:
     message = read(raw)
     # Models were always trained without what native decoders unpack; with it they would be others.
     features = extract_features(message, find_files(message, UnpackBudget(native=False)))
-    return Extracted(msgspec.msgpack.encode(features))
+    sender = message.senders[0].domain[:255] if message.senders else ""
+    signature = compute_signature(features.text)
+    return Extracted(msgspec.msgpack.encode(features), make_row(message, features), signature, sender)
 
 
 def _without_surrogates(value: Any) -> Any:

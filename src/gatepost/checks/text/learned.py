@@ -1,5 +1,6 @@
-"""What is known from other messages: the text model, and near-copies of other mail."""
+"""What is known from other messages: the text model, models that reports have taught, and near-copies of other mail."""
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -9,6 +10,8 @@ from gatepost.kinds import (
     CAMPAIGN_BURST,
     CAMPAIGN_HELD,
     CAMPAIGN_MARKED,
+    TEXT_LEARNT_UNWANTED,
+    TEXT_LEARNT_WANTED,
     TEXT_MODEL_FRAUD,
     TEXT_MODEL_PHISHING,
     TEXT_MODEL_SPAM,
@@ -19,12 +22,15 @@ from gatepost.names import org_domain
 from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
 from gatepost.textmodel.features import MAX_WORDS, Features, body_words, extract_features
-from gatepost.textmodel.model import ModelScore
+from gatepost.textmodel.learnt import LearntModel
+from gatepost.textmodel.model import ModelScore, share_probability, sigmoid
 
 SPEAKS, SAYS_ALL, ENOUGH_WORDS, MANY_WORDS, LEAVABLE, OWN_SITE, SIGNED, LEAST = coefficients(
     "text-model", "speaks", "says_all", "enough_words", "many_words", "leavable", "own_site", "signed", "least"
 )
 (PROVEN,) = coefficients(TEXT_MODEL_SURE, "proven")
+LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
+WANTED_SPEAKS, WANTED_MOST = coefficients(TEXT_LEARNT_WANTED, "speaks", "most")
 
 _OWN_SITE_MARKS = frozenset({"#own-links all", "#own-links some"})
 _TALK_MARKS = frozenset({"#answers", "#list"})
@@ -50,10 +56,11 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     """
     if _is_bounce(reading):
         return
-    opinion = _weigh(reading, reading.written)
+    opinion = _weigh(reading, reading.features)
     is_proven = opinion is not None and opinion.is_proven
     if reading.documents:
-        whole = _weigh(reading, [*reading.written, *body_words(reading.documents)][:MAX_WORDS])
+        words = [*reading.written, *body_words(reading.documents)][:MAX_WORDS]
+        whole = _weigh(reading, extract_features(reading.message, reading.files, words))
         opinion = max(filter(None, (opinion, whole)), key=lambda each: each.strength, default=None)
     if opinion is None or opinion.strength < LEAST:
         return
@@ -76,19 +83,26 @@ class _Opinion(msgspec.Struct, frozen=True):
     is_proven: bool
 
 
-def _weigh(reading: Reading, words: list[str]) -> _Opinion | None:
-    seen = extract_features(reading.message, reading.files, words)
+def _weigh(reading: Reading, seen: Features) -> _Opinion | None:
     trust = _measure_trust(seen, reading)
     if trust < LEAST:  # whatever it says, it is not worth asking
         return None
     models = reading.models.for_tenant(reading.envelope.tenant)
     hits = models.hits(seen)
-    score = models.weigh(hits)
+    score = _lower(models.weigh(hits), find_lowering(reading))
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
     if strength < LEAST:
         return None
     is_proven = score.logit >= PROVEN and trust == 1.0 and not _is_conversation(seen)
     return _Opinion(score, strength, models.reasons(hits), is_proven)
+
+
+def _lower(score: ModelScore, by: float) -> ModelScore:
+    """Return the score with less log-odds, shared among the kinds as before."""
+    if not by:
+        return score
+    ratios = (math.log(max(share, 1e-9) / max(score.spam, 1e-9)) for share in (score.phishing, score.fraud))
+    return share_probability(score.logit - by, *ratios)
 
 
 def _is_conversation(seen: Features) -> bool:
@@ -117,6 +131,45 @@ def _is_bounce(reading: Reading) -> bool:
     mailboxes = {sender.local.lower() for sender in message.senders}
     mailboxes.add(reading.envelope.sender.strip("<>").partition("@")[0].lower())
     return not _MAIL_SYSTEMS.isdisjoint(mailboxes)
+
+
+@check(TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED)
+def learnt_model(reading: Reading) -> Iterator[Finding]:
+    """What reports have taught: mail that reads like what people of this tenant or deployment reported.
+
+    Reports say what these people want, which no shipped model knows: the same offer is spam to one and work to another.
+    A model of some hundred reports is often sure and sometimes wrong, and some reports are lies. So what it says for
+    unwanted mail stays below every threshold. For wanted mail it only quietens the text model, by a bounded
+    amount, and takes nothing from what any other check has found.
+    """
+    logit, speaking = reading.once(_ask_learnt)
+    if not speaking or _is_bounce(reading):
+        return
+    by = " and ".join(map(_describe_learnt, speaking))
+    strength = min(1.0, max(0.0, (logit - LEARNT_SPEAKS) / (LEARNT_SAYS_ALL - LEARNT_SPEAKS)))
+    if strength >= LEARNT_LEAST:
+        yield TEXT_LEARNT_UNWANTED.at("text", strength=strength, probability=f"{sigmoid(logit):.2f}", taught_by=by)
+    elif lowering := find_lowering(reading):
+        yield TEXT_LEARNT_WANTED.at(
+            "text",
+            probability=f"{sigmoid(logit):.2f}",
+            taught_by=by,
+            effect=f"the text classifier speaks {lowering:.2f} log-odds more softly",
+        )
+
+
+def find_lowering(reading: Reading) -> float:
+    """Return by how much learnt models lower the log-odds of the text model."""
+    logit, _ = reading.once(_ask_learnt)
+    return min(WANTED_MOST, -logit) if -logit >= WANTED_SPEAKS else 0.0
+
+
+def _ask_learnt(reading: Reading) -> tuple[float, tuple[LearntModel, ...]]:
+    return reading.learnt.score(reading.row) if reading.learnt.models else (0.0, ())
+
+
+def _describe_learnt(model: LearntModel) -> str:
+    return f"{model.reports:,} reports of the {model.scope} (model {model.version})"
 
 
 MANY_RECIPIENTS = 20

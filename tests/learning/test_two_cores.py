@@ -1,0 +1,146 @@
+"""Two cores on one storage: what is reported at one, and what its pool teaches, the other knows within seconds."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gatepost.guard.service import Guard
+from gatepost.ids import new_id
+from gatepost.learning.run import PoolBusy, learn_pool
+from gatepost.mail.message import Envelope
+from gatepost.policy.layers import unchanged_policies
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.service.core import build_guard
+from gatepost.settings.keys import GuardSettings
+from gatepost.settings.learning import LearningSettings
+from gatepost.store import open_store
+from gatepost.store.audit import CLI, Actor
+from gatepost.store.store import Store
+from gatepost.store.training_pools import TaughtMessage
+from gatepost.times import now
+
+ANN = Actor("user", "ann")
+SECONDS = 10.0
+LETTER = """The gardeners will come on Monday morning and begin with the hedge behind the kitchen. Please leave the
+side gate open for them and bring the chairs inside before eight. After lunch they plant bulbs along the path, so walk on
+the gravel for a week or two. Questions about the colours go to Martha, who has chosen tulips, crocuses and a few lilies.
+The bill is shared among the four houses as it was last year, and the shed key hangs on its usual hook by the door.
+"""
+
+
+class Body:
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def read(self) -> bytes:
+        return self._raw
+
+
+def mail(number: int, kind: str) -> bytes:
+    """Messages of one mailbox: offers that its owner does not want, and minutes that the owner does."""
+    offers = "kettles are made in our works and leave by ship each month ask for the list of parts and prices".split()
+    minutes = "the committee met on the roof garden and agreed to paint the fence before the winter begins".split()
+    words = offers if kind == "offer" else minutes
+    turned = words[number % 7 :] + words[: number % 7]
+    body = " ".join(turned) + f"\r\nunit{number * 7919 % 1000} line{number * 104729 % 997}\r\n"
+    head = f"From: Desk <desk{number}@{kind}s.example>\r\nTo: ann@house.example\r\nSubject: {kind} {number}\r\n"
+    return (
+        f"{head}Date: Sun, 15 Nov 2026 10:00:00 +0000\r\nMessage-ID: <{number}@{kind}s.example>\r\n\r\n{body}".encode()
+    )
+
+
+async def scan(guard: Guard, raw: bytes) -> ScanResult:
+    envelope = Envelope("desk@works.example", ("ann@house.example",), "192.0.2.7", "mx.works.example")
+    result = await guard.scan(ScanRequest(new_id(), now(), envelope, Body(raw), "rest"))
+    assert isinstance(result, ScanResult)
+    return result
+
+
+async def wait_for(check: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether something comes true within ten seconds, and a little more for a busy machine's own delays."""
+    for _ in range(int(SECONDS / 0.25)):
+        if await check():
+            return True
+        await asyncio.sleep(0.25)
+    return await check()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cores")
+
+
+def test_what_one_core_learns_the_other_knows(folder: Path) -> None:
+    async def scenario() -> None:
+        stores = [open_store(f"sqlite:{folder / 'g.db'}", folder) for _ in range(2)]
+        settings = GuardSettings(worker_processes=1)
+        cores = [build_guard(settings, store, unchanged_policies(), CollectorRegistry()) for store in stores]
+        for core in cores:
+            await core.start()
+        try:
+            await _report_and_judge(stores[0], *cores)
+            await _teach_and_judge(stores[0], *cores)
+        finally:
+            for core, store in zip(cores, stores, strict=True):
+                await core.stop()
+                await store.close()
+
+    asyncio.run(scenario())
+
+
+async def _report_and_judge(store: Store, here: Guard, there: Guard) -> None:
+    """A report at one core marks near-copies at the other."""
+    text = mail(3, "minute") + LETTER.encode()
+    first = await scan(here, text)
+    assert (await scan(there, text)).report.decision == "deliver"
+    assert await store.report_wrong(first.ggrid, "should have been held", ANN)
+
+    async def is_marked() -> bool:
+        return "campaign:marked" in (await scan(there, text)).report.tags
+
+    assert await wait_for(is_marked)
+
+
+async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
+    """Reports at one core teach a model, and the other judges by it; after a rollback it does not."""
+    for kind, says in (("offer", True), ("minute", False)):
+        taught = []
+        for number in range(60):
+            # The core that reads a reported message puts nothing on record.
+            request = ScanRequest(new_id(), now(), Envelope(), Body(mail(number, kind)), "report")
+            result = await here.scan(request)
+            assert isinstance(result, ScanResult)
+            assert result.report.features
+            taught.append(TaughtMessage(f"{kind}{number}", result.report.features))
+        assert await store.add_reports(None, CLI, taught, unwanted=says) == 60
+    assert await store.message(request.ggrid) is None
+    delivered = await scan(there, mail(500, "offer"))
+    assert delivered.report.features
+    assert "text:learnt-unwanted" not in delivered.report.tags
+    outcome = await learn_pool(store, unchanged_policies(), LearningSettings(), None)
+    assert not isinstance(outcome, PoolBusy)
+    assert outcome.result == "taken", outcome.reason
+    assert outcome.look_back is not None
+    assert outcome.look_back.considered > 0
+
+    async def is_learnt() -> bool:
+        return "text:learnt-unwanted" in (await scan(there, mail(501, "offer"))).report.tags
+
+    assert await wait_for(is_learnt)
+    report = (await scan(there, mail(502, "offer"))).report
+    (line,) = [line for line in report.lines if line.kind == "text:learnt-unwanted"]
+    assert line.facts["taught_by"] == f"120 reports of the deployment (model {outcome.version})"
+    assert "text:learnt-unwanted" not in (await scan(there, mail(503, "minute"))).report.tags
+    assert (await store.roll_back_model(None, ANN))[0] == outcome.version
+
+    async def is_forgotten() -> bool:
+        return "text:learnt-unwanted" not in (await scan(there, mail(504, "offer"))).report.tags
+
+    assert await wait_for(is_forgotten)

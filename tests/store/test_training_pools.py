@@ -1,0 +1,201 @@
+"""Reports teach the pool of whoever made them, within bounds; models are kept, taken, rolled back, and locked."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from gatepost.ids import new_id
+from gatepost.report import Line, Report
+from gatepost.sender_history import Facet, facet_key
+from gatepost.store import training_pools
+from gatepost.store.audit import CLI, Actor, AuditFilter
+from gatepost.store.feedback import Evidence
+from gatepost.store.learnt_models import MAX_KEPT, ModelLookBack
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+from gatepost.store.training_pools import TaughtMessage
+from gatepost.times import now
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+ANN, TOKEN = Actor("user", "ann"), Actor("token", "soar")
+ROW = b"\x01\x00\x02\x00"
+
+
+def with_row(record: MessageRecord, features: bytes = ROW, **changes: object) -> MessageRecord:
+    report = msgspec.structs.replace(record.report, features=features, **changes)
+    return msgspec.structs.replace(record, report=report)
+
+
+def test_a_report_teaches_the_pool_of_whoever_made_it(use: Use, new_record: NewRecord) -> None:
+    tenant = new_id()
+
+    async def scenario(store: Store) -> None:
+        ours = with_row(new_record(tenant=tenant))
+        bare = new_record(tenant=tenant)
+        for record in (ours, bare):
+            await store.record_message(record)
+        noted = await store.report_wrong(ours.ggrid, "should have been held", ANN, tenant)
+        assert noted is not None
+        assert noted.taught
+        noted = await store.report_wrong(ours.ggrid, "should have been delivered", TOKEN)
+        assert noted is not None
+        assert noted.taught
+        # A record without a row teaches nothing, unless the report has the message.
+        noted = await store.report_wrong(bare.ggrid, "should have been held", ANN, tenant)
+        assert noted is not None
+        assert not noted.taught
+        evidence = Evidence(b"\x03\x00", ())
+        noted = await store.report_wrong(bare.ggrid, "should have been held", ANN, tenant, evidence)
+        assert noted is not None
+        assert noted.taught
+        deployment, mine = await store.training_pools()
+        assert (deployment.tenant, deployment.unwanted, deployment.wanted) == (None, 0, 1)
+        assert (mine.tenant, mine.unwanted, mine.wanted, mine.reporters) == (tenant, 2, 0, 1)
+        rows = await store.pool_reports(tenant)
+        assert [row.features for row in rows] == [ROW, b"\x03\x00"]
+        assert "rcpt.example" not in str(rows)
+        assert await store.pool_reports(tenant, rows[-1].id) == ()
+
+    use(scenario)
+
+
+def test_the_latest_word_of_a_reporter_counts_and_a_day_has_a_bound(
+    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_pools, "MAX_PER_DAY", 3)
+
+    async def scenario(store: Store) -> None:
+        records = [with_row(new_record()) for _ in range(5)]
+        for record in records:
+            await store.record_message(record)
+        for says in ("should have been held", "should have been delivered"):
+            noted = await store.report_wrong(records[0].ggrid, says, ANN)
+            assert noted is not None
+            assert noted.taught
+        (pool,) = await store.training_pools()
+        assert (pool.unwanted, pool.wanted) == (0, 1)
+        taught = []
+        for record in records[1:]:
+            noted = await store.report_wrong(record.ggrid, "should have been held", ANN)
+            taught.append(noted is not None and noted.taught)
+        assert taught == [True, True, False, False]
+        # Saying something else of a message is no further report.
+        noted = await store.report_wrong(records[1].ggrid, "should have been delivered", ANN)
+        assert noted is not None
+        assert noted.taught
+
+    use(scenario)
+
+
+def test_a_pool_is_bounded_in_number_and_age(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_pools, "MAX_POOL", 4)
+    messages = [TaughtMessage(f"m{number}", ROW, sender="a@x.example") for number in range(9)]
+
+    async def scenario(store: Store) -> None:
+        assert await store.add_reports(None, CLI, [*messages, TaughtMessage("none", b"")], unwanted=True) == 9
+        assert [row.message for row in await store.pool_reports(None)] == ["m5", "m6", "m7", "m8"]
+        assert await store.purge_reports(now() + 1_000) == 4
+        assert await store.training_pools() == ()
+
+    use(scenario)
+
+
+def test_what_is_certain_is_not_reported_away(use: Use, new_record: NewRecord) -> None:
+    line = Line("file:eicar", "It is malware", "x", {}, 1_000, 1_000, "malware", conclusive=True)
+
+    async def scenario(store: Store) -> None:
+        record = with_row(new_record(), lines=(line,))
+        await store.record_message(record)
+        noted = await store.report_wrong(record.ggrid, "should have been delivered", ANN)
+        assert noted is not None
+        assert not noted.taught
+        noted = await store.report_wrong(record.ggrid, "should have been held", ANN)
+        assert noted is not None
+        assert noted.taught
+
+    use(scenario)
+
+
+def test_a_release_teaches_and_makes_the_sender_known(use: Use, new_record: NewRecord) -> None:
+    tenant = new_id()
+
+    async def scenario(store: Store) -> None:
+        record = with_row(new_record(tenant=tenant), senders=("Ida@shop.example",))
+        await store.hold(record)
+        await store.mark_released(record.ggrid, ("b@rcpt.example",), ANN)
+        await store.mark_released(record.ggrid, ("b@rcpt.example",), ANN)
+        (pool,) = await store.training_pools()
+        assert (pool.tenant, pool.unwanted, pool.wanted) == (tenant, 0, 1)
+        key = facet_key(Facet.CLAIMED_ADDRESS, "ida@shop.example")
+        other = facet_key(Facet.PROVEN_ADDRESS, "ida@shop.example")
+        found = await store.sightings(tenant, (key, other))
+        assert (found[key].delivered, found[key].held, found[key].days) == (1, 0, 1)
+        assert other not in found
+
+    use(scenario)
+
+
+def test_models_are_taken_refused_and_rolled_back(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        assert await store.roll_back_model(None, CLI) == (None, None)
+        first = await store.keep_model(None, b'{"reason":"a"}', b"one", CLI)
+        assert await store.current_models() == {"": first}
+        refused = await store.keep_model(None, b'{"reason":"b"}', b"", CLI)
+        assert await store.current_models() == {"": first}
+        second = await store.keep_model(None, b"{}", b"two", CLI)
+        await store.set_model_look_back(second, ModelLookBack(7, 10, 1, ("g",)))
+        assert await store.current_models() == {"": second}
+        assert await store.model_bytes(second) == b"two"
+        assert await store.model_bytes(10_000) == b""
+        states = {model.version: model.state for model in await store.learnt_models(None)}
+        assert states == {first: "former", refused: "refused", second: "current"}
+        shown = await store.learnt_model(second)
+        assert shown is not None
+        assert shown.look_back == ModelLookBack(7, 10, 1, ("g",))
+        assert await store.roll_back_model(None, ANN) == (second, first)
+        assert await store.current_models() == {"": first}
+        assert await store.roll_back_model(None, ANN) == (first, None)
+        assert await store.current_models() == {}
+        actions = [row.action for row in (await store.audit_page(AuditFilter())).rows]
+        assert actions[:2] == ["model.rolledBack", "model.rolledBack"]
+        for _ in range(MAX_KEPT + 3):
+            await store.keep_model(None, b"{}", b"x", CLI)
+        assert len(await store.learnt_models(None)) == MAX_KEPT
+
+    use(scenario)
+
+
+def test_one_process_trains_a_pool(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        later = now() + 60_000
+        assert await store.take_pool(None, "one", later, only_due=True)
+        assert not await store.take_pool(None, "two", later, only_due=False)
+        assert not await store.finish_pool(None, "two", later, "stolen")
+        assert await store.finish_pool(None, "one", later, "taken: better")
+        assert not await store.take_pool(None, "two", later, only_due=True)
+        assert await store.take_pool(None, "two", later, only_due=False)
+        (run,) = await store.learning_runs()
+        assert (run.tenant, run.outcome) == (None, "taken: better")
+
+    use(scenario)
+
+
+def test_a_deleted_tenant_leaves_no_pool(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        tenant = await store.create_tenant("Ours", CLI)
+        assert isinstance(tenant, Tenant)
+        await store.add_reports(tenant.uid, CLI, [TaughtMessage("m", ROW)], unwanted=True)
+        await store.keep_model(tenant.uid, b"{}", b"x", CLI)
+        assert await store.current_models() == {tenant.uid: 1}
+        await store.delete_tenant(tenant.uid, CLI)
+        assert await store.training_pools() == ()
+        assert await store.current_models() == {}
+
+    use(scenario)
+
+
+def test_a_report_of_an_old_version_has_no_row() -> None:
+    assert Report("clean", "deliver", (), 0, "x").features == b""

@@ -1,0 +1,64 @@
+"""The page of pools and models: who sees what, and the way back."""
+
+from typing import Any
+
+import msgspec
+
+from gatepost.ids import new_id
+from gatepost.learning.proof import Proof, Side
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.store.audit import CLI
+from gatepost.store.learnt_models import ModelLookBack
+from gatepost.store.messages import MessageRecord
+from gatepost.store.training_pools import TaughtMessage
+from gatepost.times import now
+
+FIGURES = msgspec.json.encode(
+    Proof(200, 100, 100, Side(20, 18, 20, 0, 0.3), Side(20, 0, 20, 0), 174, reason="<better>")
+)
+
+
+def deliver(site: Any, tenant: str) -> str:
+    report = Report("clean", "deliver", (), 0, "", subject="Your <b>offer</b>")
+    envelope = Envelope("shop@x.example", ("bob@rcpt.example",), tenant=tenant)
+    record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
+    site.run(site.store.record_message(record))
+    return record.ggrid
+
+
+def test_pools_and_models_are_shown_and_rolled_back(site: Any, tenant: str) -> None:
+    store = site.store
+    site.run(store.add_reports(tenant, CLI, [TaughtMessage("m", b"\x01\x00")], unwanted=True))
+    first = site.run(store.keep_model(tenant, FIGURES, b"one", CLI))
+    second = site.run(store.keep_model(tenant, FIGURES, b"two", CLI))
+    ggrid = deliver(site, tenant)
+    site.run(store.set_model_look_back(second, ModelLookBack(7, 10, 1, (ggrid,))))
+    visitor = site.visitor(tenant=tenant)
+    page = visitor.get("/learning").text
+    assert f"Model {second}" in page
+    assert "18 of 20, 0 before" in page
+    assert "&lt;better&gt;" in page
+    assert page.count("takes part</span>") == 1
+    detail = visitor.get(f"/learning/{second}").text
+    assert "would have held 1" in detail
+    assert "Your &lt;b&gt;offer&lt;/b&gt;" in detail
+    assert "bob@" in detail
+    answer = visitor.post(f"/learning/{second}/rollback", {})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/learning?done=model-withdrawn")
+    assert site.run(store.current_models())[tenant] == first
+    answer = visitor.post(f"/learning/{second}/rollback", {})
+    assert answer.headers["location"] == "/learning?done=model-not-current"
+
+
+def test_a_tenant_sees_its_own_and_an_auditor_changes_nothing(site: Any, tenant: str) -> None:
+    version = site.run(site.store.keep_model(tenant, FIGURES, b"one", CLI))
+    other = site.visitor(tenant=site.new_tenant())
+    assert f"Model {version}<" not in other.get("/learning").text
+    assert other.get(f"/learning/{version}").status_code == 404
+    assert other.post(f"/learning/{version}/rollback", {}).status_code == 404
+    auditor = site.visitor("auditor", tenant=tenant)
+    assert "Roll back" not in auditor.get("/learning").text
+    assert auditor.post(f"/learning/{version}/rollback", {}).status_code == 403
+    for wrong in ("x", "9" * 30, "0"):
+        assert auditor.get(f"/learning/{wrong}").status_code == 404
