@@ -65,7 +65,7 @@ class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Report(msgspec.Struct, frozen=True):
     """The whole account of one analysis: the result and the ledger that explains it. `signature` is the near-duplicate
-    signature of the text."""
+    signature of the text, `sender_names` the display names of `senders`, cut, which are what most people see."""
 
     verdict: Verdict
     decision: Decision
@@ -83,6 +83,7 @@ class Report(msgspec.Struct, frozen=True):
     overrides: tuple[str, ...] = ()
     signature: tuple[int, ...] = ()
     message_id: str = ""
+    sender_names: tuple[str, ...] = ()
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:
