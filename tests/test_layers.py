@@ -68,6 +68,8 @@ SMALL = {
     "mail.html.source": "what lexbor writes out; the walk over it is native",
     "metrics": "the exposition format, below both services",
     "near_duplicates": "the comparison, without the text model",
+    "store.saved_searches": "one module for each subject of the store",
+    "web.bulk_work": "tasks of the process; pages see only the record of the work",
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
     "service.running": "the life of one process, from bound ports to the last request",

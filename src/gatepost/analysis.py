@@ -16,6 +16,8 @@ from gatepost.verdict import judge
 
 # RFC 5322 section 2.1.1: a line has at most 998 characters, and an id of more than half of that is none.
 MAX_MESSAGE_ID = 500
+MAX_SENDER_NAME = 200
+MAX_SENDER_NAMES = 5
 
 
 def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
@@ -74,5 +76,6 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         overrides=judgement.overrides,
         signature=signature,
         features=stages.make_row(reading),
+        sender_names=tuple(sender.name[:MAX_SENDER_NAME] for sender in message.senders[:MAX_SENDER_NAMES]),
         message_id=(message.headers.first("message-id") or "").strip()[:MAX_MESSAGE_ID],
     )

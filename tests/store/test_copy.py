@@ -16,7 +16,7 @@ from gatepost.store.copy import TABLES, copy
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
 from gatepost.store.lookup import HitCount
-from gatepost.store.message_search import MessageFilter
+from gatepost.store.message_plans import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant

@@ -15,7 +15,7 @@ from gatepost.store import message_evidence
 from gatepost.store.engine import Write
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_evidence import Evidence, index_evidence
-from gatepost.store.message_search import MessageFilter
+from gatepost.store.message_plans import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 

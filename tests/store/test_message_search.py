@@ -10,7 +10,8 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import paging
-from gatepost.store.message_search import MessageFilter, MessagePage
+from gatepost.store.message_plans import MessageFilter
+from gatepost.store.message_search import MessagePage
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 

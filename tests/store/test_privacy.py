@@ -16,7 +16,7 @@ from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import Write
 from gatepost.store.entries import NewEntry
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_search import MessageFilter
+from gatepost.store.message_plans import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.personal_data import Person, new_pseudonym
 from gatepost.store.privacy import FoundEntry

@@ -12,7 +12,7 @@ from gatepost.store.audit import AuditFilter
 from gatepost.store.engine import Write
 from gatepost.store.errors import NotFound
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_search import MessageFilter
+from gatepost.store.message_plans import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant

@@ -17,7 +17,7 @@ from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_search import MessageFilter
+from gatepost.store.message_plans import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.tenants import Tenant
 

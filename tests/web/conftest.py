@@ -110,15 +110,16 @@ class Core:
             self.orders.append(order)
             return await self._release(order)
         if isinstance(order, DeleteOrder):
-            there = await self.store.delete_held(order.ggrid, order.by, order.tenant)
-            return Deleted() if there and self.raw.pop(order.ggrid, b"") else NotHeld()
+            there = await self.store.delete_held(order.ggrid, order.by, order.tenant, for_good=order.for_good)
+            return Deleted() if there else NotHeld()
         if order.ggrid not in self.raw:
             return NotHeld()
         if isinstance(order, PictureOrder):
             known = order.index == 0
             return Picture(b"\x89PNG\r\n\x1a\n", 1, 1) if known else NotShown("there is no such picture")
         if isinstance(order, ExportOrder):
-            await self.store.note_export(order.ggrid, order.tenant, order.by)
+            if not order.for_learning:
+                await self.store.note_export(order.ggrid, order.tenant, order.by)
             return self.raw[order.ggrid]
         text = self.raw[order.ggrid].decode()
         picture = PictureLine(0, "1.2", "cat.png", "png", 70, 1, 1)
@@ -136,11 +137,17 @@ class Core:
     store: Store
 
 
+def notice_cookie(answer: httpx.Response) -> str:
+    """The notice that an answer sets, as a cookie; "" without one."""
+    return next((each.partition(";")[0] for each in answer.headers.get_list("set-cookie") if "-notice=" in each), "")
+
+
 class Visitor:
     """Somebody with a browser. `who` is the user's name."""
 
     def __init__(self, site: "Site", who: str, password: str = PASSWORD) -> None:
         self.who = who
+        self._notice = ""
         self._client = httpx.Client(
             base_url=site.url, headers={"Accept": "text/html"}, timeout=60, trust_env=False, verify=site.no_tls
         )
@@ -153,11 +160,16 @@ class Visitor:
         self.csrf = html.unescape(found[1])
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return self._client.get(path, **options)
+        """A page; the notice of the change before comes along once, as a browser sends it."""
+        notice, self._notice = self._notice, ""
+        cookie = f"{self.cookie}; {notice}" if notice else self.cookie
+        return self._client.get(path, headers={"Cookie": cookie}, **options)
 
     def post(self, path: str, fields: dict[str, Any] | None = None, **options: Any) -> httpx.Response:
         """A form of one of our pages; fields with a list are sent as often."""
-        return self._client.post(path, data={"csrf": self.csrf, **(fields or {})}, **options)
+        answer = self._client.post(path, data={"csrf": self.csrf, **(fields or {})}, **options)
+        self._notice = notice_cookie(answer)
+        return answer
 
     def upload(
         self,
@@ -231,6 +243,11 @@ class Site:
     def run(self, coroutine: Any) -> Any:
         """Have the store do something."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+    @staticmethod
+    def went(answer: httpx.Response) -> str:
+        """Where a change leads, and the notice that the page there will show."""
+        return f"{answer.headers['location']} {notice_cookie(answer).partition('=')[2]}".strip()
 
     def new_tenant(self, name: str = "") -> str:
         uid: str = self.run(self.store.create_tenant(name or f"tenant {new_id()}")).uid

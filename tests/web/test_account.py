@@ -20,7 +20,7 @@ def visitor(site: Any) -> Any:
 def test_another_password_ends_the_other_sessions(site: Any, visitor: Any) -> None:
     elsewhere = site.enter(visitor.who)
     fields = {"password": site.password, "new": NEW, "again": NEW}
-    assert visitor.post("/account/password", fields).headers["location"] == "/account?done=password"
+    assert site.went(visitor.post("/account/password", fields)) == "/account password"
     assert visitor.get("/account").status_code == 200
     assert elsewhere.get("/account").status_code == 303
     assert site.enter(visitor.who, NEW).get("/account").status_code == 200
@@ -70,7 +70,7 @@ def second_factor(site: Any, visitor: Any) -> str:
     """The secret of a second factor that was set up in the browser; the code of this moment is used up."""
     secret = offered_secret(visitor)
     fields = {"secret": secret, "code": code_of(secret), "password": site.password}
-    assert visitor.post("/account/totp/confirm", fields).headers["location"] == "/account?done=totp-on"
+    assert site.went(visitor.post("/account/totp/confirm", fields)) == "/account totp-on"
     return secret
 
 
@@ -82,7 +82,7 @@ def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
     assert visitor.post("/account/totp/confirm", {**confirm, "code": "000000"}).status_code == 400
     assert not site.run(site.store.credentials(visitor.who)).user.totp
     assert elsewhere.get("/account").status_code == 200
-    assert visitor.post("/account/totp/confirm", confirm).headers["location"] == "/account?done=totp-on"
+    assert site.went(visitor.post("/account/totp/confirm", confirm)) == "/account totp-on"
     kept = site.run(site.store.credentials(visitor.who))
     assert kept.user.totp
     assert kept.totp_step > 0, "the code that proved it is used up"
@@ -112,7 +112,7 @@ def test_a_new_second_factor_needs_a_code_of_the_old_one(site: Any, visitor: Any
         assert "current second factor is wrong" in answer.text
     assert site.run(site.store.credentials(visitor.who)).totp_secret == before
     right = {**fields, "old-code": code_of(second_factor, 1)}
-    assert visitor.post("/account/totp/confirm", right).headers["location"] == "/account?done=totp-on"
+    assert site.went(visitor.post("/account/totp/confirm", right)) == "/account totp-on"
     assert site.run(site.store.totp_secret(site.run(site.store.credentials(visitor.who)))) == new
 
 

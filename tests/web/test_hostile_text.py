@@ -21,6 +21,9 @@ HOSTILE = f"\u202e{WORD}\u2066\u0007\u200b\x1b[31m\x85\u200f"
 ACTS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 # What a form sends back is not text of the page, and has to stay as it is.
 _FIELDS = re.compile(r'\bvalue="[^"]*"|(<textarea[^>]*>).*?(</textarea>)', re.DOTALL)
+# Our own isolates around text that is written from right to left.
+_ISOLATED = re.compile("\u2068([^\u2068\u2069]*)\u2069")
+RIGHT_TO_LEFT = "\u05d7\u05e9\u05d1\u05d5\u05df"
 REPORT = Report(
     "spam",
     "quarantine",
@@ -40,7 +43,7 @@ REPORT = Report(
 
 def shown(page: str) -> str:
     """A page without the values of its fields."""
-    return _FIELDS.sub(r"\1\2", page)
+    return _ISOLATED.sub(r"\1", _FIELDS.sub(r"\1\2", page))
 
 
 def check(answer: httpx.Response) -> None:
@@ -62,6 +65,9 @@ def places(site: Any) -> dict[str, str]:
     site.run(site.store.create_list(None, definition, CLI))
     entry = NewEntry("hostile.example", f"hostile.example {HOSTILE}", HOSTILE)
     site.run(site.store.add_entries(None, definition, [entry], CLI))
+    user = site.run(site.store.credentials(site.visitor().who)).user
+    work = site.run(site.store.create_bulk_action(user.uid, "release", [ggrid]))
+    site.run(site.store.save_search(user.uid, "/messages", f"search {HOSTILE}", "q=x"))
     return {
         "ggrid": ggrid,
         "uid": tenant,
@@ -70,6 +76,7 @@ def places(site: Any) -> dict[str, str]:
         "kind": "text:urgency",
         "index": "0",
         "entry": "hostile.example",
+        "id": work.id,
     }
 
 
@@ -95,6 +102,23 @@ def test_every_page(site: Any, places: dict[str, str], path: str) -> None:
 def test_the_text_is_shown_written_out(site: Any, places: dict[str, str], path: str) -> None:
     page = site.visitor().get(re.sub(r"\{(\w+)\}", lambda part: places[part[1]], path)).text
     assert rf"\u202e{WORD}\u2066\x07" in page
+
+
+@pytest.mark.parametrize("path", ["/messages", "/messages/{ggrid}", "/quarantine"])
+def test_letters_from_right_to_left_are_isolated(site: Any, path: str) -> None:
+    """Without an isolate the digits and the hash that follow would change their places."""
+    report = msgspec.structs.replace(
+        REPORT,
+        subject=f"{RIGHT_TO_LEFT} 42",
+        sender_names=(RIGHT_TO_LEFT,),
+        files=(FileSeen(f"1.2/{RIGHT_TO_LEFT}.exe", "exe", 1, "ab" * 32, (f"{RIGHT_TO_LEFT}.exe",)),),
+    )
+    ggrid = site.message(report=report, held=True)
+    page = site.visitor().get(path.format(ggrid=ggrid)).text
+    assert f"\u2068{RIGHT_TO_LEFT} 42\u2069" in page
+    assert all(RIGHT_TO_LEFT not in piece for piece in _ISOLATED.sub("", _FIELDS.sub("", page)).split("\n"))
+    if path == "/messages/{ggrid}":
+        assert f"\u20681.2/{RIGHT_TO_LEFT}.exe\u2069" in page
 
 
 def test_what_is_typed_and_shown_again(site: Any, places: dict[str, str]) -> None:

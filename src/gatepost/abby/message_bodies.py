@@ -135,6 +135,8 @@ _FILTERS: dict[str, Collector] = {
     "fileName": _optional_text(MAX_NAME, 1),
     "fileHash": _checked_text(_HASH.fullmatch, "a SHA-256 of 64 hex digits"),
     "messageId": _optional_text(MAX_NAME, 1),
+    "headerFrom": _optional_text(MAX_NAME, 1),
+    "anywhere": _optional_text(MAX_NAME, 1),
     "limit": _limit_faults,
 }
 _CURSOR = "the next of another page"

@@ -52,7 +52,8 @@ from gatepost.report import FileSeen, Line, Report
 from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_evidence import Evidence
-from gatepost.store.message_search import MessageFilter, MessageSummary
+from gatepost.store.message_plans import MessageFilter
+from gatepost.store.message_search import MessageSummary
 from gatepost.store.messages import MessageRecord, Release
 from gatepost.store.store import Store
 from gatepost.store.tenants import TenantStore
@@ -123,6 +124,7 @@ class MessagesApi:
             tag=body.tag or None,
             ggrid=body.ggrid,
             evidence=_to_evidence(body),
+            anywhere=body.anywhere,
         )
         page = await self._store.search_messages(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
@@ -138,6 +140,7 @@ class MessagesApi:
             until=_to_time(body.until),
             subject=body.subject,
             evidence=_to_evidence(body),
+            anywhere=body.anywhere,
         )
         page = await self._store.search_held(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundHeldMessages(tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached))
@@ -155,7 +158,9 @@ def _to_time(text: str | None) -> int | None:
 
 
 def _to_evidence(body: SearchMessagesRequest | SearchHeldMessagesRequest) -> Evidence:
-    return Evidence(body.remote_address, body.link_host, body.file_name, body.file_hash, body.message_id)
+    return Evidence(
+        body.remote_address, body.link_host, body.file_name, body.file_hash, body.message_id, body.header_from
+    )
 
 
 def _describe_time(time: int | None) -> str | None:
@@ -183,7 +188,8 @@ def _describe_held(mail: HeldMessage) -> FoundHeldMessage:
     return FoundHeldMessage(
         ggrid=record.ggrid,
         held_since=date_time(mail.kept),
-        state=mail.state,
+        # A search finds deleted mail only where it is asked for, which the API does not do.
+        state="held" if mail.state == "deleted" else mail.state,
         verdict=report.verdict,
         tags=report.tags,
         score=_to_decimal(report.score),

@@ -7,6 +7,7 @@ comments may come from people who are not trusted by those that open the file.
 import csv
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import PurePath
 from typing import Literal
 
@@ -50,11 +51,12 @@ def format_of(name: str) -> ListFileFormat:
     return _ENDINGS.get(PurePath(name).suffix.lower(), "plain")
 
 
-def records(lines: Iterable[bytes], kind: ListFileFormat) -> Iterator[FileRecord]:
-    """The entries of a file. Raises `ListFileError` where it cannot go on."""
+def records(lines: Iterable[bytes], kind: ListFileFormat, *, phrases: bool = False) -> Iterator[FileRecord]:
+    """The entries of a file, which are `phrases` or something without spaces. Raises `ListFileError` where it cannot go
+    on."""
     texts = _texts(lines)
     if kind == "plain":
-        return _plain(texts)
+        return _plain(texts, phrases)
     return _csv(texts) if kind == "csv" else _ndjson(texts)
 
 
@@ -66,17 +68,30 @@ def _texts(lines: Iterable[bytes]) -> Iterator[str]:
             raise ListFileError(number, "is not UTF-8") from None
 
 
-def _plain(lines: Iterable[str]) -> Iterator[FileRecord]:
+def split_comment(text: str, *, phrases: bool) -> tuple[str, str]:
+    """An entry and its comment, which follows a tab, or ` # ` where that cannot be a part of the entry."""
+    entry, found, comment = text.partition("\t")
+    if not found and not phrases:
+        entry, _, comment = text.partition(" # ")
+    return entry.strip(), comment.strip()
+
+
+def _plain(lines: Iterable[str], phrases: bool) -> Iterator[FileRecord]:
     """Empty lines and those that start with `#` are skipped."""
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
-            yield FileRecord(number, number, NewListEntry(text))
+            entry, comment = split_comment(text, phrases=phrases)
+            yield FileRecord(number, number, NewListEntry(entry, comment or None))
 
 
 def _csv(lines: Iterable[str]) -> Iterator[FileRecord]:
-    """The columns are entry, comment and expires, unless the first row names them otherwise."""
-    reader = csv.reader(lines, strict=True)
+    """The columns are entry, comment and expires, unless the first row names them otherwise. Spreadsheets of countries
+    with a decimal comma separate them with semicolons."""
+    texts = iter(lines)
+    start = next(texts, "")
+    delimiter = ";" if start.count(";") > start.count(",") else ","
+    reader = csv.reader(chain((start,), texts), strict=True, delimiter=delimiter)
     columns, last = COLUMNS, 0
     try:
         for row in reader:
@@ -123,7 +138,7 @@ def lines_of(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Itera
         yield from (f"{entry.entry}\n" for entry in entries)
     else:
         row = csv.writer(_Rows(), lineterminator="\n").writerow
-        yield from (row(map(_defuse, (entry.entry, entry.comment, entry.expires or ""))) for entry in entries)
+        yield from (row(map(defuse, (entry.entry, entry.comment, entry.expires or ""))) for entry in entries)
 
 
 # What spreadsheets take for the start of a formula, also after spaces and in full width. A cell that has apostrophes
@@ -131,7 +146,8 @@ def lines_of(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Itera
 _FORMULA = re.compile(r"'*+(?:\s*+[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
 
 
-def _defuse(cell: str | None) -> str:
+def defuse(cell: str | None) -> str:
+    """A cell of CSV that no spreadsheet takes for a formula."""
     text = cell or ""
     return f"'{text}" if _FORMULA.match(text) else text
 

@@ -43,6 +43,13 @@ _LINK = msgspec.Meta(description="Host of a link, or a name above it, up to the 
 _FILE_NAME = msgspec.Meta(description="Whole name of a file, attached or inside of another file; case does not matter")
 _FILE_HASH = msgspec.Meta(description="SHA-256 of a file, attached or inside of another file")
 _MESSAGE_ID = msgspec.Meta(description="The Message-ID, with or without angle brackets")
+_HEADER_FROM = msgspec.Meta(
+    description="Sender as readers see it: an address or a domain of the From field, or words of a display name"
+)
+_ANYWHERE = msgspec.Meta(
+    description="A text that fits in whatever way it can be meant: address, domain, subject, display name, IP address, "
+    "link, file name or hash, Message-ID, ggrid or tag"
+)
 _LIMIT = msgspec.Meta(description=f"Most messages on the page; {DEFAULT_PAGE} by default")
 _CURSOR = msgspec.Meta(description="The `next` of the page before, with the same filters")
 
@@ -77,6 +84,8 @@ class SearchMessagesRequest(_Request, frozen=True, kw_only=True):
     file_name: Annotated[_Name | None, _FILE_NAME] = None
     file_hash: Annotated[_Hash | None, _FILE_HASH] = None
     message_id: Annotated[_Name | None, _MESSAGE_ID] = None
+    header_from: Annotated[_Name | None, _HEADER_FROM] = None
+    anywhere: Annotated[_Name | None, _ANYWHERE] = None
     limit: Annotated[_Limit | None, _LIMIT] = None
     cursor: Annotated[_MessageCursor | None, _CURSOR] = None
 
@@ -96,6 +105,8 @@ class SearchHeldMessagesRequest(_Request, frozen=True, kw_only=True):
     file_name: Annotated[_Name | None, _FILE_NAME] = None
     file_hash: Annotated[_Hash | None, _FILE_HASH] = None
     message_id: Annotated[_Name | None, _MESSAGE_ID] = None
+    header_from: Annotated[_Name | None, _HEADER_FROM] = None
+    anywhere: Annotated[_Name | None, _ANYWHERE] = None
     released: Annotated[bool | None, msgspec.Meta(description="Released messages instead of held ones")] = None
     limit: Annotated[_Limit | None, _LIMIT] = None
     cursor: Annotated[_HeldCursor | None, _CURSOR] = None

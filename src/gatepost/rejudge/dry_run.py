@@ -135,6 +135,14 @@ def _consider(
         dry_run.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
 
 
+def _parse_end(text: str) -> int | None:
+    """A date-time, or a day, which ends at its midnight in UTC."""
+    if len(text) == len("2030-01-31"):
+        start = milliseconds(f"{text}T00:00:00Z")
+        return None if start is None else start + 86_400_000
+    return milliseconds(text)
+
+
 def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | ListRefusal:
     """An entry in the list's normal form, or why it is none. The reason follows the words "the entry"."""
     form = definition.normalise(stated.entry)
@@ -143,9 +151,9 @@ def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | Li
     comment = stated.comment or ""
     if len(comment) > MAX_COMMENT:
         return ListRefusal(f"has a comment of more than {MAX_COMMENT:,} characters")
-    expires = milliseconds(stated.expires) if stated.expires else None
+    expires = _parse_end(stated.expires) if stated.expires else None
     if stated.expires and expires is None:
-        return ListRefusal("has an end that is no date-time such as 2030-01-31T12:00:00Z")
+        return ListRefusal("has an end that is no day such as 2030-01-31 and no date-time such as 2030-01-31T12:00:00Z")
     if expires is not None and expires <= now():
         return ListRefusal("expires in the past, so it would have no effect", "expires")
     return NewEntry(form.key, form.shown, comment, expires)

@@ -94,21 +94,23 @@ class PictureOrder(HeldMailOrder[Picture | NotShown], frozen=True, kw_only=True)
 
 
 class ExportOrder(HeldMailOrder[bytes], frozen=True, kw_only=True):
-    """Hand out a message as it came; audited."""
+    """Hand out a message as it came; audited, unless nobody gets the bytes: a report keeps them to learn from."""
 
     path = "/export"
     answer = NotHeld
 
     by: Actor
+    for_learning: bool = False
 
 
 class DeleteOrder(HeldMailOrder[Deleted | Busy], frozen=True, kw_only=True):
-    """Delete a message for good; audited."""
+    """Delete a message; audited. Unless that is `for_good`, it can be restored for some days."""
 
     path = "/delete"
     answer = Deleted | Busy | NotHeld
 
     by: Actor
+    for_good: bool = True
 
 
 ORDERS: tuple[type[HeldMailOrder[Any]], ...] = (ReleaseOrder, ViewOrder, PictureOrder, ExportOrder, DeleteOrder)

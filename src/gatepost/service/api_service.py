@@ -122,6 +122,7 @@ def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
         examine=plan.examine,
         feeds=tuple(_describe_feed(feed) for feed in settings.feeds),
         learn=partial(_save_feedback, plan.data.path),
+        certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )
 
 

@@ -106,7 +106,13 @@ async def open_quarantine(
         metrics=metrics,
         events=events,
     )
-    cleanup = Cleanup(store, raw, settings.quarantine.retention, metrics=metrics)
+    cleanup = Cleanup(
+        store,
+        raw,
+        settings.quarantine.retention,
+        metrics=metrics,
+        deleted_retention=settings.quarantine.deleted_retention,
+    )
     if registry:
         registry.register(metrics)
         if cleans_up:

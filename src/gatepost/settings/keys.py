@@ -153,6 +153,9 @@ class QuarantineSettings(Section):
         None, description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder"
     )
     retention: Days = Field(30, description="days after which held mail is deleted")
+    deleted_retention: Days = Field(
+        7, description="days for which mail that was deleted on a page of the web interface can be restored"
+    )
     max_size: Bytes = Field(
         20 << 30,
         description="maximum size of all held mail in bytes; above it, SMTP answers 451 to mail that would be held",

@@ -36,7 +36,7 @@ USE_MILLISECONDS = 60_000
 
 _COLUMNS = "id, name, tenant, read_only, created, expires, revoked, last_used"
 _INSERT = """INSERT INTO api_keys (id, hash, name, tenant, read_only, created, expires)
-VALUES ($1, $2, $3, $4, $5, $6, $7)"""
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
 _SELECT_HASH = f"SELECT {_COLUMNS} FROM api_keys WHERE hash = $1"  # noqa: S608
 _SELECT_ALL = f"SELECT {_COLUMNS} FROM api_keys ORDER BY created, id"  # noqa: S608
 _SELECT_TENANT = f"SELECT {_COLUMNS} FROM api_keys WHERE tenant = $1 ORDER BY created, id"  # noqa: S608
@@ -75,15 +75,24 @@ class ApiKeyStore(Operations):
 
     @change
     def create_api_key(
-        self, name: str, tenant: str | None, read_only: bool, expires: int | None, by: Actor = CLI
+        self,
+        name: str,
+        tenant: str | None,
+        read_only: bool,
+        expires: int | None,
+        by: Actor = CLI,
+        key_id: str | None = None,
     ) -> Work[tuple[str, ApiKey] | NotFound]:
-        """A new key with its secret, which is never shown again."""
+        """A new key with its secret, which is never shown again. `key_id` is an id that the caller has chosen, so that
+        the same request sent twice creates one key: the second one is `NotFound`."""
         owner = normalize_scope(tenant)
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
         secret = new_secret()
-        key = ApiKey(new_id(), storable(name), owner, read_only, now(), expires)
-        yield Write(_INSERT, (key.id, hash_secret(secret), key.name, owner, int(read_only), key.created, expires))
+        key = ApiKey(key_id or new_id(), storable(name), owner, read_only, now(), expires)
+        row = (key.id, hash_secret(secret), key.name, owner, int(read_only), key.created, expires)
+        if not (yield Write(_INSERT, row)):
+            return NotFound("form")
         yield from write_audit(key.created, by, "apikey.create", owner, count=1, sample=[f"{key.name} {key.id}"])
         return secret, key
 

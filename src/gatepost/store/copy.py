@@ -68,7 +68,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "undecided": ("id", "digest", "time"),
     "users": (
         *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
-        *("totp_secret", "totp_step", "last_sign_in"),
+        *("totp_secret", "totp_step", "last_sign_in", "zone"),
     ),
     "sign_in_attempts": ("user_uid", "source", "failures", "last", "locked_until"),
     "known_browsers": ("user_uid", "digest", "seen"),
@@ -76,6 +76,8 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("digest", "id", "user_uid", "created", "seen", "expires"),
         *("address", "agent", "csrf", "strong"),
     ),
+    "saved_searches": ("id", "user_uid", "page", "name", "query", "created"),
+    "bulk_actions": ("id", "user_uid", "action", "items", "results", "created", "finished", "lease"),
     "message_search": message_search.COLUMNS,
     "message_recipients": message_search.RECIPIENT_COLUMNS,
     "unsearched": ("upto",),
@@ -90,8 +92,10 @@ TABLES: dict[str, tuple[str, ...]] = {
     "learning_runs": ("scope", "holder", "locked_until", "next_run", "finished", "outcome"),
     "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
 }
+# Tables whose ids are no numbers.
+_NAMED = ("api_keys", "saved_searches", "bulk_actions")
 # Tables of PostgreSQL whose ids are counted by a sequence.
-_NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table != "api_keys")
+_NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table not in _NAMED)
 _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max(id), 0) + 1, false) FROM {0}"
 
 # Called with how many rows (or pages) are done, of how many.

@@ -17,7 +17,7 @@ class StorageError(Exception):
 class NotFound(msgspec.Struct, frozen=True):
     """The tenant, list, key or user that the call names does not exist (any more)."""
 
-    what: Literal["tenant", "list", "key", "user"]
+    what: Literal["tenant", "list", "key", "user", "form"]
 
 
 class NameTaken(msgspec.Struct, frozen=True):

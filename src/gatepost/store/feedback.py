@@ -10,7 +10,7 @@ import msgspec
 
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.campaigns import MarkSays, mark_message
-from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query
+from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query, storable
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
 from gatepost.store.training_pools import teach_record
@@ -20,6 +20,9 @@ MAX_PAGE = 1_000
 
 _SELECT = """SELECT id, time, actor_kind, actor_name, scope, sample FROM audit
 WHERE id > $1 AND action = $2 ORDER BY id LIMIT $3"""
+
+_SELECT_SAID = """SELECT says, created FROM campaign_marks
+WHERE scope = $2 AND ggrid = $1 AND says IN ('wanted', 'unwanted')"""
 
 Correction: TypeAlias = Literal["should have been delivered", "should have been held"]
 
@@ -76,6 +79,13 @@ class FeedbackStore(Operations):
         unwanted = mark == "unwanted"
         taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=evidence.features)
         return Noted(taught)
+
+    @query
+    def report_state(self, ggrid: str, tenant: str | None = None) -> Work[tuple[str, int] | None]:
+        """What people of the deployment, or of that tenant, said of a message last, and when; None if they said
+        nothing, or its text was too short to be remembered."""
+        rows = yield Read(_SELECT_SAID, (storable(ggrid.lower()), normalize_scope(tenant) or ""))
+        return (str(rows[0][0]), int(rows[0][1])) if rows else None
 
     @query
     def feedback(self, after: int = 0, limit: int = 1_000) -> Work[tuple[Feedback, ...]]:

@@ -31,9 +31,9 @@ from gatepost.store.engine import (
     snapshot,
     storable,
 )
-from gatepost.store.held_search import HeldFilter, normalize_address, plan_search
+from gatepost.store.held_search import HeldFilter, normalize_address, plan_newer, plan_search
 from gatepost.store.message_evidence import Evidence, has_evidence
-from gatepost.store.message_search import domain_of, fold
+from gatepost.store.message_terms import Term, domain_of, fits_record, fold, parse_term
 from gatepost.store.messages import MessageRecord, Release, parse_record, parse_release
 from gatepost.store.paging import ROW_BUDGET, Keys, find_page
 from gatepost.store.record_packing import pack
@@ -49,6 +49,7 @@ EXAMINED = 200
 COLUMNS = (
     *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
     *("detail", "state", "holder", "lease", "released", "released_by", "released_to", "subject", "score", "gone"),
+    *("deleted", "deleted_by"),
 )
 _INSERT = """INSERT INTO held
 (ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score,
@@ -61,7 +62,7 @@ _INSERT_RECIPIENTS = Bulk(
     (),
 )
 _SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
-kept, state, lease, released, released_by, released_to FROM held"""
+kept, state, lease, released, released_by, released_to, deleted, deleted_by FROM held"""
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
 _SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
 _SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
@@ -76,9 +77,17 @@ _SET_RELEASED = """UPDATE held SET state = 'released', gone = 1, holder = '', le
 released = $2, released_by = $3, released_to = $4 WHERE ggrid = $1 AND state <> 'released'"""
 _LOCK = """SELECT ggrid, tenant FROM held
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) FOR UPDATE"""
+_SET_DELETED = """UPDATE held SET state = 'deleted', gone = 2, holder = '', lease = 0, deleted = $2, deleted_by = $3
+WHERE ggrid = $1"""
+_RESTORE = """UPDATE held SET state = 'held', gone = 0, deleted = NULL, deleted_by = NULL
+WHERE ggrid = $1 AND state = 'deleted'"""
+_DELETED_BEFORE = (
+    "SELECT ggrid FROM held WHERE deleted IS NOT NULL AND deleted < $1 ORDER BY deleted LIMIT $2 FOR UPDATE"
+)
 _DELETE = ("DELETE FROM held_recipients WHERE ggrid = ANY($1)", "DELETE FROM held WHERE ggrid = ANY($1)")
 # A released message stays for as long as its result is stored: the release is a part of that record.
-_OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)
+_OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state IN ('held', 'deleted')
+OR (state = 'releasing' AND lease < $2)
 OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid))){}
 ORDER BY kept LIMIT $3 FOR UPDATE"""
 _OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
@@ -95,13 +104,15 @@ _DELETE_UNDECIDED = "DELETE FROM undecided WHERE time <= $1"
 
 class HeldMessage(msgspec.Struct, frozen=True):
     """A message in the quarantine: its record, since when it is held, and how far its release is. Until `lease` a
-    process is releasing it. A `released` one is here for its record only."""
+    process is releasing it. A `released` one is here for its record only, a `deleted` one until its deletion can no
+    longer be taken back: then `deletion` says when and by whom."""
 
     record: MessageRecord
     kept: int
-    state: Literal["held", "releasing", "released"]
+    state: Literal["held", "releasing", "released", "deleted"]
     lease: int = 0
     release: Release | None = None
+    deletion: tuple[int, str] | None = None
 
 
 class HeldPage(msgspec.Struct, frozen=True):
@@ -142,7 +153,13 @@ class HeldMailStore(Operations):
     @query
     def held(self, ggrid: str, tenant: str | None = None) -> Work[HeldMessage | None]:
         """One held or released message, of that tenant if one is named."""
-        return find_held(ggrid, normalize_scope(tenant))
+        mail = yield from find_held(ggrid, normalize_scope(tenant))
+        return mail if mail and mail.state != "deleted" else None
+
+    @query
+    def held_or_deleted(self, ggrid: str, tenant: str | None = None) -> Work[HeldMessage | None]:
+        """One message that is held, was released, or was deleted and can be restored."""
+        return (yield from find_held(ggrid, normalize_scope(tenant)))
 
     @snapshot
     def search_held(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Work[HeldPage]:
@@ -151,16 +168,30 @@ class HeldMailStore(Operations):
         `before` is the `next` of the page before, or the ggrid of the last message on it.
         """
         plan = yield from plan_search(wanted, before)
-        keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted else limit)
+        term = parse_term(wanted.anywhere) if wanted.anywhere else None
+        is_examined = bool(wanted.evidence.wanted or term)
+        keys = yield from find_page(plan, EXAMINED if is_examined else limit)
         ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
         found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
         rows = [_held_message(found[uid]) for uid in ids]
-        if wanted.evidence.wanted:
-            rows, keys = _select_by_evidence(rows, keys, wanted.evidence, limit)
+        if is_examined:
+            rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
         reached = keys.reached
         if isinstance(reached, str):
             reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
         return HeldPage(tuple(rows), keys.cursor, reached)
+
+    @snapshot
+    def newer_held(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
+        """The ggrid of the message that stands before this one in a list of held mail; None where it is the first."""
+        plan = plan_newer(wanted, mail.kept, mail.record.ggrid)
+        term = parse_term(wanted.anywhere) if wanted.anywhere else None
+        keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted or term else 1)
+        for row in keys.rows:
+            found = yield from find_held(row[len(plan.order) - 1], None)
+            if found and _fits(found.record, wanted.evidence, term):
+                return found.record.ggrid
+        return None
 
     @query
     def held_counts(self, tenant: str | None = None) -> Work[HeldCounts]:
@@ -208,15 +239,33 @@ class HeldMailStore(Operations):
         return (rows and _held_message(rows[0]).release) or release
 
     @change
-    def delete_held(self, ggrid: str, by: Actor, tenant: str | None = None) -> Work[bool]:
-        """Delete a held message; False where there is none, or it is being released."""
+    def delete_held(self, ggrid: str, by: Actor, tenant: str | None = None, *, for_good: bool = True) -> Work[bool]:
+        """Delete a held message; False where there is none, or it is being released. Unless that is `for_good`, record
+        and bytes stay until `purge_deleted`, and `restore_held` takes the deletion back."""
         moment, owner = now(), normalize_scope(tenant)
         rows = yield Read(_LOCK, (storable(ggrid.lower()), moment))
         if not rows or owner not in (None, rows[0][1]):
             return False
-        yield from delete_held_rows([rows[0][0]])
+        if for_good:
+            yield from delete_held_rows([rows[0][0]])
+        else:
+            yield Write(_SET_DELETED, (rows[0][0], moment, storable(by.label)))
         yield from write_audit(moment, by, "quarantine.delete", rows[0][1], count=1, sample=[rows[0][0]])
         return True
+
+    @change
+    def restore_held(self, ggrid: str, by: Actor, tenant: str | None = None) -> Work[bool]:
+        """Take back a deletion; False where there is none to take back."""
+        mail = yield from find_held(ggrid, normalize_scope(tenant))
+        if mail is None or not (yield Write(_RESTORE, (mail.record.ggrid,))):
+            return False
+        scope = mail.record.envelope.tenant
+        yield from write_audit(now(), by, "quarantine.restore", scope, count=1, sample=[mail.record.ggrid])
+        return True
+
+    async def purge_deleted(self, before: int) -> int:
+        """Delete for good what was deleted before that time; returns how many."""
+        return await self._repeat(partial(_delete_deleted, before))
 
     @change
     def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
@@ -295,18 +344,30 @@ def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
         yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
 
 
-def _select_by_evidence(
-    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, limit: int
+def _select_by_record(
+    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
 ) -> tuple[list[HeldMessage], Keys]:
-    """Those of the messages that have the evidence, at most `limit`, and where the next page begins. A page on which
+    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
     some were passed over says how far it reached."""
     chosen: list[HeldMessage] = []
     for row, key in zip(rows, keys.rows, strict=True):
-        if has_evidence(row.record.envelope, row.record.report, evidence):
+        if _fits(row.record, evidence, term):
             chosen.append(row)
             if len(chosen) == limit:
                 return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
     return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
+
+
+def _fits(record: MessageRecord, evidence: Evidence, term: Term | None) -> bool:
+    envelope, report = record.envelope, record.report
+    if not has_evidence(envelope, report, evidence):
+        return False
+    if term is None or term.ggrid:
+        return term is None or term.ggrid == record.ggrid
+    addresses = map(normalize_address, (envelope.sender, *envelope.recipients))
+    if term.address and term.address in addresses:
+        return True
+    return fits_record(term, envelope, report)
 
 
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
@@ -320,6 +381,11 @@ def _delete_overdue(before: int, condition: str, value: Many | str | None) -> Wo
     return (yield from delete_held_rows([row[0] for row in rows]))
 
 
+def _delete_deleted(before: int) -> Work[int]:
+    rows = yield Read(_DELETED_BEFORE, (before, PURGE_BATCH))
+    return (yield from delete_held_rows([row[0] for row in rows]))
+
+
 def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
     """Delete rows; the cores delete the bytes when they clean up."""
     if ggrids:
@@ -329,6 +395,7 @@ def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
 
 
 def _held_message(row: Row) -> HeldMessage:
-    *record, kept, state, lease, time, by, recipients = row
+    *record, kept, state, lease, time, by, recipients, deleted, deleted_by = row
     release = None if time is None else parse_release(time, by, recipients)
-    return HeldMessage(parse_record(*record), kept, state, lease, release)
+    deletion = None if deleted is None else (int(deleted), str(deleted_by))
+    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion)

@@ -9,7 +9,7 @@ import msgspec
 from gatepost.ids import canonical
 from gatepost.store.engine import Read, Work, storable
 from gatepost.store.message_evidence import Evidence
-from gatepost.store.message_search import fold
+from gatepost.store.message_terms import fold
 from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range
 
 # What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
@@ -31,7 +31,8 @@ _JOINED = Condition("h.ggrid = r.ggrid", ())
 class HeldFilter(msgspec.Struct, frozen=True):
     """Which held mail to show. A field that is None does not matter. Sender and recipient are an address or a domain,
     `subject` is words that must all occur, `score` the lowest one; `released` shows released messages instead of held
-    ones. Times are `since` <= kept < `until`. `evidence` is compared with the records themselves."""
+    ones, `deleted` those whose deletion can be taken back. Times are `since` <= kept < `until`. `evidence` is compared
+    with the records themselves, and so is `anywhere` (`message_terms`)."""
 
     tenant: str | None = None
     verdict: str | None = None
@@ -43,6 +44,13 @@ class HeldFilter(msgspec.Struct, frozen=True):
     subject: str | None = None
     score: int | None = None
     evidence: Evidence = Evidence()
+    deleted: bool = False
+    anywhere: str | None = None
+
+    @property
+    def gone(self) -> int:
+        """The value of the column of that name."""
+        return 2 if self.deleted else int(self.released)
 
 
 def plan_search(wanted: HeldFilter, before: str | None) -> Work[PageQuery]:
@@ -50,11 +58,38 @@ def plan_search(wanted: HeldFilter, before: str | None) -> Work[PageQuery]:
     tests = _tests(wanted)
     if wanted.sender is None and wanted.recipient is None:
         return _plan_by_time(wanted, (yield from _end_of_range(before, wanted.until)), tests)
-    tests |= {"gone": Condition("gone = {}", (int(wanted.released),)), "kept": _time_test(wanted)}
+    tests |= {"gone": Condition("gone = {}", (wanted.gone,)), "kept": _time_test(wanted)}
     end = (storable(before.lower()),) if before else ()
     if wanted.recipient is None:
         return _plan_by_sender(wanted.sender or "", end, tests)
     return _plan_by_recipient(wanted.recipient, end, tests)
+
+
+def plan_newer(wanted: HeldFilter, kept: int, ggrid: str) -> PageQuery:
+    """How to find the held messages that came after one, oldest first; the key of the rows ends with the ggrid."""
+    tests = _tests(wanted)
+    # Any suffix sorts behind the id of the message itself.
+    behind = f"{storable(ggrid)}~"
+    if wanted.sender is None and wanted.recipient is None:
+        lead: dict[str, object] = {"gone": wanted.gone}
+        if "tenant" in tests:
+            lead["tenant"] = tests.pop("tenant").values[0]
+        end = () if wanted.until is None else (wanted.until,)
+        within = key_range(lead, ("kept", "ggrid"), (kept, behind), end)
+        plan = PageQuery("held", ("kept", "ggrid"), within, tuple(tests.values()), tuple(tests), tuple(lead))
+    else:
+        tests |= {"gone": Condition("gone = {}", (wanted.gone,)), "kept": _time_test(wanted)}
+        if wanted.recipient is None:
+            column = "sender" if _is_address(wanted.sender or "") else "sender_domain"
+            lead = {column: tests.pop(column).values[0]}
+            within = key_range(lead, ("ggrid",), (behind,), ())
+            plan = PageQuery("held", ("ggrid",), within, tuple(tests.values()), tuple(tests), tuple(lead))
+        else:
+            plan = _plan_by_recipient(wanted.recipient, (), tests)
+            column = plan.lead[0]
+            within = key_range({column: _normalize_pattern(wanted.recipient)}, ("r.ggrid",), (behind,), ())
+            plan = msgspec.structs.replace(plan, within=[*within, *plan.within[2:]])
+    return msgspec.structs.replace(plan, descending=False)
 
 
 def normalize_address(address: str) -> str:
@@ -63,7 +98,7 @@ def normalize_address(address: str) -> str:
 
 
 def _plan_by_time(wanted: HeldFilter, end: tuple[int, str], tests: dict[str, Condition]) -> PageQuery:
-    lead: dict[str, object] = {"gone": int(wanted.released)}
+    lead: dict[str, object] = {"gone": wanted.gone}
     if "tenant" in tests:
         lead["tenant"] = tests.pop("tenant").values[0]
     order = ("kept", "ggrid")

@@ -1,4 +1,5 @@
-"""Evidence of a message that investigations ask for: sending host, link hosts, names and hashes of files, Message-ID.
+"""Evidence of a message that investigations ask for: the sender as its reader sees it, sending host, link hosts, names
+and hashes of files, Message-ID.
 
 "Who else got a link to this host?" must not read every record of a month. So the narrow row of a message has a digest
 of 48 bits for each of its values, and a search compares digests in narrow rows. What they find is compared once more
@@ -8,7 +9,7 @@ no digests and is always compared with its record; so are messages that were sto
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from ipaddress import ip_address
 from typing import Literal, TypeAlias
@@ -17,17 +18,22 @@ import msgspec
 
 from gatepost.lists.links import split_url
 from gatepost.mail.message import Envelope
-from gatepost.names import normal_domain, org_domain
+from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.report import Report
 from gatepost.store.paging import Condition
 
-MAX_VALUES = 40
+MAX_VALUES = 50
+# Senders of one message, and words of a display name, that can be searched for.
+MAX_SENDERS = 2
+MAX_WORDS = 4
 # How much of a name or an id is compared.
 MAX_TEXT = 500
 
 _PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[/?#]|$)", re.ASCII)
 
-EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id"]
+_WORD = re.compile(r"[^\W_]{2,40}")
+
+EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id", "from", "word"]
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -35,7 +41,8 @@ class Evidence(msgspec.Struct, frozen=True):
 
     `link_host` is the host of a link or a name above it, up to the domain that was registered. `file_name` is a whole
     name, and `file_hash` a SHA-256 in hex; both hold for files inside of files too. `message_id` comes with or without
-    angle brackets.
+    angle brackets. `header_from` is an address of the From field, its domain or a name above that, or a word of a
+    display name.
     """
 
     remote_address: str | None = None
@@ -43,6 +50,7 @@ class Evidence(msgspec.Struct, frozen=True):
     file_name: str | None = None
     file_hash: str | None = None
     message_id: str | None = None
+    header_from: str | None = None
 
     @property
     def wanted(self) -> tuple[tuple[EvidenceKind, str], ...]:
@@ -54,7 +62,8 @@ class Evidence(msgspec.Struct, frozen=True):
             ("hash", _fold(self.file_hash)),
             ("id", _normalise_id(self.message_id)),
         )
-        return tuple((kind, value) for kind, value in stated if value is not None)
+        found = [(kind, value) for kind, value in stated if value is not None]
+        return (*found, *([] if self.header_from is None else from_values(self.header_from)))
 
 
 def index_evidence(envelope: Envelope, report: Report) -> str | None:
@@ -76,6 +85,23 @@ def match_digests(evidence: Evidence) -> Condition | None:
     return Condition(f"(evidence IS NULL OR ({found}))", tuple(digests))
 
 
+def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> Condition:
+    """The condition on narrow rows that have one of these values, or all words of the display name."""
+    words = [_digest(*each) for each in values if each[0] == "word"]
+    others = [_digest(*each) for each in values if each[0] != "word"]
+    parts = ["strpos(evidence, {}) > 0"] * len(others)
+    if words:
+        parts.append("(" + " AND ".join(["strpos(evidence, {}) > 0"] * len(words)) + ")")
+    return Condition(f"({' OR '.join(parts)})", (*others, *words))
+
+
+def has_any_evidence(envelope: Envelope, report: Report, values: Sequence[tuple[EvidenceKind, str]]) -> bool:
+    """Whether a message has one of these values, or all words of the display name."""
+    there = set(_list_values(envelope, report))
+    words = {each for each in values if each[0] == "word"}
+    return bool(words and words <= there) or any(each in there for each in values if each[0] != "word")
+
+
 def has_evidence(envelope: Envelope, report: Report, evidence: Evidence) -> bool:
     """Whether a message has everything that matters."""
     missing = set(evidence.wanted)
@@ -87,7 +113,29 @@ def has_evidence(envelope: Envelope, report: Report, evidence: Evidence) -> bool
     return not missing
 
 
+def from_values(text: str) -> list[tuple[EvidenceKind, str]]:
+    """What a text in a search means as a sender: an address, a domain, or words of a display name."""
+    plain = text.strip()[:MAX_TEXT].casefold().removeprefix("@")
+    if "@" in plain:
+        return [("from", normal_address(plain))]
+    if "." in plain and " " not in plain:
+        return [("from", normal_domain(plain))]
+    return [("word", word) for word in _WORD.findall(plain)[:MAX_WORDS]] or [("from", plain)]
+
+
+def _list_senders(report: Report) -> Iterator[tuple[EvidenceKind, str]]:
+    names: set[str] = set()
+    for address in report.senders[:MAX_SENDERS]:
+        yield "from", address.casefold()
+        for name in _list_names(address.rpartition("@")[2].casefold(), names):
+            yield "from", name
+    for shown in report.sender_names[:MAX_SENDERS]:
+        for word in _WORD.findall(shown.casefold())[:MAX_WORDS]:
+            yield "word", word
+
+
 def _list_values(envelope: Envelope, report: Report) -> Iterator[tuple[EvidenceKind, str]]:
+    yield from _list_senders(report)
     for address in (envelope.remote_address, report.authentication.host):
         if address:
             yield "host", _normalise_address(address) or ""

@@ -1,33 +1,38 @@
 """The search for messages, and its index: a narrow row beside each long one, and a row for each recipient.
 
 A result is kilobytes long, and reading through a hundred thousand of them would read gigabytes. The narrow row has what
-filters ask for, folded and cut: a subject of 250 characters, 20 recipients. Whole addresses of up to 100 recipients
-have an index of their own, because "where is my mail?" is asked most. Messages that were stored by a version without a
-search are indexed afterwards, in small steps, from the newest on.
+filters ask for, folded and cut: a subject of 250 characters, 20 recipients and the domains of the others. Whole
+addresses of all recipients have an index of their own, because "where is my mail?" is asked most. Messages that were
+stored by a version without a search are indexed afterwards, in small steps, from the newest on.
 
-A search reads by the best index, tests further conditions in narrow rows, and reads the page from the long rows. The
-indexes in their order: a whole recipient, then the domain of the sender, the tenant, the verdict, else time. Where one
-tenant's messages are searched, rows of other tenants are passed over, never shown.
+Which index serves a search is the subject of `message_plans`.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import apsw
 import msgspec
 
+from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import traffic
 from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, snapshot, storable
-from gatepost.store.message_evidence import Evidence, has_evidence, match_digests
-from gatepost.store.paging import MAX_WORDS, Condition, PageQuery, contains_all, find_page, key_range, parse_time_cursor
-from gatepost.store.record_packing import unpack
+from gatepost.store.message_evidence import Evidence, has_evidence
+from gatepost.store.message_plans import MessageFilter, plan_search
+from gatepost.store.message_terms import Term, domain_of, fits_record, fold, fold_address, parse_term
+from gatepost.store.paging import count_any, find_any
+from gatepost.store.record_packing import Detail, unpack
 
 MAX_ADDRESS = 254
 MAX_SUBJECT = 250
 MAX_TAGS = 40
 MAX_TESTED_RECIPIENTS = 20
-MAX_RECIPIENTS = 100
+MAX_RECIPIENTS = 1_000
+# Recipients that a summary shows.
+MAX_SHOWN_RECIPIENTS = 100
+# How far results are counted.
+MAX_COUNTED = 10_000
 STEP = 500
 # How many records are read for a page where their evidence matters: hostile ones can be long.
 EXAMINED = 100
@@ -101,11 +106,20 @@ def index_texts(
         domain_of(address),
         address,
         fold(subject[:MAX_SUBJECT]),
-        _join_lines(addresses[:MAX_TESTED_RECIPIENTS]),
+        _join_lines((*addresses[:MAX_TESTED_RECIPIENTS], *_other_domains(addresses))),
         _join_lines(tags[:MAX_TAGS]),
         evidence,
         addresses,
     )
+
+
+def _other_domains(addresses: Sequence[str]) -> list[str]:
+    """The domains of recipients that the narrow row does not have, each once, as ends of addresses."""
+    if len(addresses) <= MAX_TESTED_RECIPIENTS:
+        return []
+    known = {domain_of(each) for each in addresses[:MAX_TESTED_RECIPIENTS]}
+    others = dict.fromkeys(domain_of(each) for each in addresses[MAX_TESTED_RECIPIENTS:])
+    return [f"@{domain}" for domain in others if domain and domain not in known][:MAX_TESTED_RECIPIENTS]
 
 
 def insert_in_sqlite(connection: apsw.Connection, messages: Sequence[IndexedMessage]) -> None:
@@ -150,22 +164,6 @@ def index_old_messages() -> Work[int]:
     return len(rows)
 
 
-def fold(text: str) -> str:
-    """Text as it is compared."""
-    return storable(text if text.isascii() and text.islower() else text.casefold())
-
-
-def fold_address(address: str) -> str:
-    """An address as it is compared."""
-    # Folding can make text longer.
-    return fold(address[:MAX_ADDRESS].strip().removeprefix("<").removesuffix(">"))[:MAX_ADDRESS]
-
-
-def domain_of(address: str) -> str:
-    """The domain of an address that is folded already; "" where there is none."""
-    return address.rpartition("@")[2].rstrip(".") if "@" in address else ""
-
-
 def _row(completed: int, uid: int, tenant: str | None, verdict: str, decision: str, texts: IndexedTexts) -> Row:
     return (completed, uid, tenant, verdict, decision, *searched_texts(texts))
 
@@ -189,40 +187,11 @@ def _join_lines(texts: Iterable[str]) -> str:
     return f"\n{joined}\n" if joined else ""
 
 
-# The index of a tenant's messages has these columns too: reading it is faster than reading rows.
-COVERED = frozenset({"verdict", "decision"})
-COVERED_REACH = 4.0
-
 _SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
 FROM messages"""
 _SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
 _SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
-_INDEX = "message_search"
-_RECIPIENTS = "message_recipients AS r"
-_RECIPIENTS_AND_INDEX = "message_recipients AS r CROSS JOIN message_search AS s"
-_JOINED = Condition("s.completed = r.completed AND s.id = r.id", ())
-
-
-class MessageFilter(msgspec.Struct, frozen=True):
-    """Which results to show. A field that is None does not matter; `tenant` None is all tenants.
-
-    Sender and recipient are an address, a domain (`example.org` or `@example.org`), or a part of an address (no dot in
-    it, or a `*` around it: `*example*`). `subject` is words that must all occur. Times are `since` <= completed <
-    `until`.
-    """
-
-    tenant: str | None = None
-    since: int | None = None
-    until: int | None = None
-    sender: str | None = None
-    recipient: str | None = None
-    subject: str | None = None
-    verdict: str | None = None
-    decision: str | None = None
-    tag: str | None = None
-    ggrid: str | None = None
-    evidence: Evidence = Evidence()
 
 
 class MessageSummary(msgspec.Struct, frozen=True):
@@ -250,11 +219,11 @@ class MessagePage(msgspec.Struct, frozen=True):
     reached: int | None = None
 
 
-class _AddressPattern(msgspec.Struct, frozen=True):
-    """An address to search for: whole, by domain, or by a part."""
+class MessageCount(msgspec.Struct, frozen=True):
+    """How many results fit; with `more`, at least so many."""
 
-    kind: Literal["address", "domain", "part"]
-    text: str
+    messages: int
+    more: bool = False
 
 
 class MessageSearch(Operations):
@@ -263,12 +232,25 @@ class MessageSearch(Operations):
     @snapshot
     def search_messages(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[MessagePage]:
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
+        term = parse_term(wanted.anywhere) if wanted.anywhere else None
+        if term and term.ggrid:
+            wanted = msgspec.structs.replace(wanted, ggrid=term.ggrid)
         if wanted.ggrid is not None:
             return (yield from _find_by_ggrid(wanted, before))
-        keys = yield from find_page(_plan(wanted, before), min(limit, EXAMINED) if wanted.evidence.wanted else limit)
-        ids = yield from _select_by_evidence(tuple(row[1] for row in keys.rows), wanted.evidence)
+        is_examined = bool(wanted.evidence.wanted or (term and term.values))
+        keys = yield from find_any(plan_search(wanted, before, term), min(limit, EXAMINED) if is_examined else limit)
+        ids = yield from _select_by_record(tuple(row[1] for row in keys.rows), wanted.evidence, term)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
+
+    @snapshot
+    def count_messages(self, wanted: MessageFilter) -> Work[MessageCount]:
+        """How many results fit, up to 10,000. Where the budget ends before, and of messages whose evidence is only in
+        their records, the others are not counted: then there may be more."""
+        term = parse_term(wanted.anywhere) if wanted.anywhere else None
+        if wanted.ggrid is not None or (term and term.ggrid):
+            return MessageCount(1)
+        return MessageCount(*(yield from count_any(plan_search(wanted, None, term, exact=True), MAX_COUNTED)))
 
 
 def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePage]:
@@ -278,106 +260,32 @@ def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePag
     return MessagePage(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
 
 
-def _select_by_evidence(ids: tuple[int, ...], evidence: Evidence) -> Work[tuple[int, ...]]:
-    """Those of the messages whose record has the evidence; digests say so only nearly."""
-    if not ids or not evidence.wanted:
+def _select_by_record(ids: tuple[int, ...], evidence: Evidence, term: Term | None) -> Work[tuple[int, ...]]:
+    """Those of the messages whose record fits; digests say so only nearly."""
+    if not ids or not (evidence.wanted or (term and term.values)):
         return ids
     details = dict((yield Read(_SELECT_DETAILS, (Many(ids),))))
     unpacked = ((uid, unpack(details[uid])) for uid in ids if uid in details)
-    return tuple(uid for uid, detail in unpacked if has_evidence(detail.envelope, detail.report, evidence))
+    return tuple(uid for uid, detail in unpacked if _fits(detail, evidence, term))
 
 
-def _plan(wanted: MessageFilter, before: str | None) -> PageQuery:
-    tests = _tests(wanted)
-    recipient = _parse_address(wanted.recipient)
-    sender = _parse_address(wanted.sender)
-    if recipient and recipient.kind == "address":
-        return _plan_by_recipient(recipient.text, wanted, before, tests)
-    lead = _choose_lead(sender, tests)
-    within = _within(lead, ("completed", "id"), wanted, before)
-    reach = COVERED_REACH if "tenant" in lead and tests.keys() <= COVERED else 1.0
-    return PageQuery(_INDEX, ("completed", "id"), within, tuple(tests.values()), tuple(tests), tuple(lead), reach=reach)
+def _fits(detail: Detail, evidence: Evidence, term: Term | None) -> bool:
+    envelope, report = detail.envelope, detail.report
+    if not has_evidence(envelope, report, evidence):
+        return False
+    return term is None or _has_address(term, envelope) or fits_record(term, envelope, report)
 
 
-def _choose_lead(sender: _AddressPattern | None, tests: dict[str, Condition]) -> dict[str, object]:
-    """The condition that an index serves; it is taken out of `tests`."""
-    if sender and sender.kind != "part":
-        tests.pop("sender_domain", None)
-        return {"sender_domain": sender.text if sender.kind == "domain" else domain_of(sender.text)}
-    column = next((column for column in ("tenant", "verdict") if column in tests), None)
-    return {column: tests.pop(column).values[0]} if column else {}
-
-
-def _within(
-    lead: dict[str, object], order: tuple[str, ...], wanted: MessageFilter, before: str | None
-) -> list[Condition]:
-    start = () if wanted.since is None else (wanted.since,)
-    return key_range(lead, order, start, parse_time_cursor(before, wanted.until))
-
-
-def _plan_by_recipient(
-    address: str, wanted: MessageFilter, before: str | None, tests: dict[str, Condition]
-) -> PageQuery:
-    lead: dict[str, object] = {"r.address": address}
-    order = ("r.completed", "r.id")
-    within = _within(lead, order, wanted, before)
-    tests.pop("recipients", None)
-    if not tests:
-        return PageQuery(_RECIPIENTS, order, within, lead=tuple(lead))
-    tested = [f"s.{column}" for column in tests]
-    return PageQuery(_RECIPIENTS_AND_INDEX, order, [*within, _JOINED], tuple(tests.values()), tested, tuple(lead))
-
-
-def _tests(wanted: MessageFilter) -> dict[str, Condition]:
-    """The condition on each column."""
-    tests: dict[str, Condition] = {}
-    if wanted.tenant is not None:
-        tests["tenant"] = Condition("tenant = {}", (storable(wanted.tenant.lower()),))
-    if wanted.verdict is not None:
-        tests["verdict"] = Condition("verdict = {}", (storable(wanted.verdict),))
-    if wanted.decision is not None:
-        tests["decision"] = Condition("decision = {}", (storable(wanted.decision),))
-    if wanted.tag is not None:
-        tests["tags"] = contains_all("tags", [f"\n{storable(wanted.tag)}\n"])
-    if sender := _parse_address(wanted.sender):
-        tests |= _sender_tests(sender)
-    if recipient := _parse_address(wanted.recipient):
-        text = {"address": f"\n{recipient.text}\n", "domain": f"@{recipient.text}\n"}.get(
-            recipient.kind, recipient.text
-        )
-        tests["recipients"] = contains_all("recipients", [text])
-    if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
-        tests["subject"] = contains_all("subject", words)
-    if digests := match_digests(wanted.evidence):
-        tests["evidence"] = digests
-    return tests
-
-
-def _sender_tests(sender: _AddressPattern) -> dict[str, Condition]:
-    if sender.kind == "part":
-        return {"sender": contains_all("sender", [sender.text])}
-    if sender.kind == "domain":
-        return {"sender_domain": Condition("sender_domain = {}", (sender.text,))}
-    return {"sender": Condition("sender = {}", (sender.text,))}
-
-
-def _parse_address(text: str | None) -> _AddressPattern | None:
-    """Whether a text in the search form is an address, a domain or a part of an address."""
-    if text is None:
-        return None
-    plain = fold_address(text)
-    if "*" in plain:
-        return _AddressPattern("part", plain.strip("*"))
-    if not plain or "@" in plain.strip("@"):
-        return _AddressPattern("address", plain)
-    if plain.startswith("@") or ("." in plain and not plain.endswith("@")):
-        return _AddressPattern("domain", plain.strip("@."))
-    return _AddressPattern("part", plain)
+def _has_address(term: Term, envelope: Envelope) -> bool:
+    sender = fold_address(envelope.sender)
+    if term.address and (term.address == sender or term.address in map(fold_address, envelope.recipients)):
+        return True
+    return bool(term.domain) and term.domain == domain_of(sender)
 
 
 def _summary(row: Row) -> MessageSummary:
     _, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size = row
-    addresses, tag_names = _strings.decode(recipients), _strings.decode(tags)
+    addresses, tag_names = _strings.decode(recipients)[:MAX_SHOWN_RECIPIENTS], _strings.decode(tags)
     return MessageSummary(
         ggrid, completed, tenant, sender, addresses, subject, verdict, decision, score, tag_names, size
     )

@@ -29,7 +29,8 @@ from gatepost.store.traffic import BINS, CountedMessage
 
 # What the columns for searching hold of hostile strings; the packed value has them whole.
 MAX_TEXT = 1_000
-MAX_RECIPIENTS = 100
+# As many as SMTP and the API take: every recipient can be found.
+MAX_RECIPIENTS = 1_000
 PURGE_BATCH = 500
 STREAM_BATCH = 100
 

@@ -115,6 +115,36 @@ def find_page(query: PageQuery, limit: int) -> Work[Keys]:
     return Keys(rows, tuple(edge[0]), is_spent=True) if edge else Keys(rows)
 
 
+def find_any(queries: Sequence[PageQuery], limit: int) -> Work[Keys]:
+    """Find a page of rows that one of the queries finds, which all have the same descending order. A query that has
+    more than its page makes the rows below its last one unknown: the page ends there."""
+    if len(queries) == 1:
+        return (yield from find_page(queries[0], limit))
+    found: list[Keys] = []
+    for query in queries:
+        found += [(yield from find_page(query, limit))]
+    rows = sorted({tuple(row[: len(queries[0].order)]) for keys in found for row in keys.rows}, reverse=True)
+    floor = max((tuple(keys.next) for keys in found if keys.next), default=None)
+    known = [row for row in rows if floor is None or row >= floor]
+    wanted = max(1, min(limit, MAX_PAGE))
+    if len(known) > wanted:
+        return Keys(known[:wanted], known[wanted - 1])
+    is_spent = any(keys.is_spent for keys in found if keys.next and tuple(keys.next) == floor)
+    return Keys(known, floor, is_spent=is_spent)
+
+
+def count_any(queries: Sequence[PageQuery], most: int) -> Work[tuple[int, bool]]:
+    """Count the rows that one of the queries finds, up to `most`, and say whether there may be more."""
+    found: set[Row] = set()
+    more = False
+    for query in queries:
+        rows = yield _matching(query, most + 1)
+        found.update(tuple(row[: len(query.order)]) for row in rows)
+        edge = (yield _last_within_budget(query)) if query.tests and len(rows) <= most else ()
+        more = more or bool(edge) or len(rows) > most
+    return min(len(found), most), more or len(found) > most
+
+
 def _compare(operator: str, columns: Sequence[str], values: Row) -> Condition:
     return Condition(f"({', '.join(columns)}) {operator} ({', '.join(['{}'] * len(values))})", values)
 

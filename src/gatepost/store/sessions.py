@@ -77,10 +77,13 @@ class SessionStore(Operations):
         rows = yield Read(_SELECT_DIGEST, (storable(digest),))
         return _session(rows[0])
 
-    async def session(self, digest: str, now: int, idle: int = IDLE_MILLISECONDS) -> WebSession | None:
-        """The session of a cookie, if it and its user are still valid; its use is stored, at most once a minute."""
+    async def session(
+        self, digest: str, now: int, idle: int = IDLE_MILLISECONDS, *, is_use: bool = True
+    ) -> WebSession | None:
+        """The session of a cookie, if it and its user are still valid; its use is stored, at most once a minute, unless
+        nobody uses it: a page that refreshes itself must not keep a session alive."""
         found = await self._find_session(digest, now, idle)
-        if found is None or now - found.seen < SEEN_MILLISECONDS:
+        if found is None or not is_use or now - found.seen < SEEN_MILLISECONDS:
             return found
         try:
             await self._set_seen(found.id, now)

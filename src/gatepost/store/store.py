@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gatepost.store.api_keys import ApiKeyStore
 from gatepost.store.audit import AuditStore
+from gatepost.store.bulk_actions import BulkActionStore
 from gatepost.store.campaigns import CampaignStore
 from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.feedback import FeedbackStore
@@ -18,6 +19,7 @@ from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
 from gatepost.store.privacy import PrivacyStore
 from gatepost.store.publishing import PublishingStore
+from gatepost.store.saved_searches import SavedSearchStore
 from gatepost.store.second_factors import KEY_FILE, SecondFactorStore, TotpKey
 from gatepost.store.sessions import SessionStore
 from gatepost.store.sightings import SightingStore
@@ -46,6 +48,8 @@ class Store(
     SecondFactorStore,
     SignInAttemptStore,
     SessionStore,
+    SavedSearchStore,
+    BulkActionStore,
     AuditStore,
     PrivacyStore,
     PublishingStore,

@@ -30,7 +30,11 @@ from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
 from gatepost.store.sign_in_attempts import forget_attempts, forget_browsers
 from gatepost.store.tenants import tenant_exists
 
-USER_COLUMNS = "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in"
+USER_COLUMNS = (
+    "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in, zone"
+)
+MAX_ZONE = 100
+USER_WIDTH = USER_COLUMNS.count(",") + 1
 
 _INSERT = """INSERT INTO users (uid, name, folded, role, tenant, created, disabled, password, totp_step)
 VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0) ON CONFLICT (folded) DO NOTHING"""
@@ -44,8 +48,10 @@ _LOCK_ADMINISTRATORS = """SELECT uid FROM users
 WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 ORDER BY uid FOR UPDATE"""
 _UPDATE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1"
 _DELETE = "DELETE FROM users WHERE uid = $1"
+_DELETE_SEARCHES = "DELETE FROM saved_searches WHERE user_uid = $1"
 _SET_PASSWORD = "UPDATE users SET password = $2 WHERE uid = $1"  # noqa: S105
 _RENEW_PASSWORD = "UPDATE users SET password = $3 WHERE uid = $1 AND password = $2"  # noqa: S105
+_SET_ZONE = "UPDATE users SET zone = $2 WHERE uid = $1"
 _SET_SIGN_IN = "UPDATE users SET last_sign_in = $2 WHERE uid = $1"
 _DELETE_SESSIONS = "DELETE FROM sessions WHERE user_uid = $1 AND id <> $2"
 
@@ -53,7 +59,8 @@ Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
 
 
 class User(msgspec.Struct, frozen=True):
-    """A person who may sign in. `tenant` None is all tenants; `totp` says whether a second factor is set."""
+    """A person who may sign in. `tenant` None is all tenants; `totp` says whether a second factor is set; `zone` is
+    the name of the time zone in which times are shown, "" for UTC."""
 
     uid: str
     name: str
@@ -63,6 +70,7 @@ class User(msgspec.Struct, frozen=True):
     disabled: bool = False
     totp: bool = False
     last_sign_in: int | None = None
+    zone: str = ""
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -109,7 +117,7 @@ class UserStore(Operations):
     def credentials(self, name: str) -> Work[Credentials | None]:
         """What a user of that name has to prove, whether it is disabled or not."""
         rows = yield Read(_CREDENTIALS, (_fold_name(name),))
-        return Credentials(parse_user(rows[0][:8]), *rows[0][8:]) if rows else None
+        return Credentials(parse_user(rows[0][:USER_WIDTH]), *rows[0][USER_WIDTH:]) if rows else None
 
     @change
     def change_user(
@@ -158,6 +166,7 @@ class UserStore(Operations):
         yield from delete_sessions(user.uid)
         yield from forget_attempts(user.uid)
         yield from forget_browsers(user.uid)
+        yield Write(_DELETE_SEARCHES, (user.uid,))
         yield Write(_DELETE, (user.uid,))
         yield from _write_audit(now(), by, "user.delete", user)
         return user
@@ -185,6 +194,11 @@ class UserStore(Operations):
         return bool((yield Write(_RENEW_PASSWORD, (_normalize_uid(uid), before, storable(password)))))
 
     @change
+    def set_zone(self, uid: str, zone: str) -> Work[None]:
+        """Store the time zone in which a user reads times; "" is UTC."""
+        yield Write(_SET_ZONE, (_normalize_uid(uid), storable(zone[:MAX_ZONE])))
+
+    @change
     def note_sign_in(self, uid: str, now: int) -> Work[None]:
         """Store when a user last signed in."""
         if not (yield Write(_SET_SIGN_IN, (_normalize_uid(uid), now))):
@@ -199,8 +213,8 @@ def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
 
 def parse_user(row: Row) -> User:
     """The user of a row with `USER_COLUMNS`."""
-    uid, name, role, tenant, created, disabled, totp, last = row
-    return User(uid, name, role, tenant, created, bool(disabled), bool(totp), last)
+    uid, name, role, tenant, created, disabled, totp, last, zone = row
+    return User(uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone)
 
 
 def _administers_all(user: User) -> bool:

@@ -15,6 +15,8 @@ LEFT = 44
 RIGHT = 8
 TOP = 10
 BOTTOM = 24
+# A character of a label, at most, at 12 pixels.
+CHARACTER = 8
 _ROUND_STEPS = (1, 2, 5)
 
 
@@ -119,11 +121,13 @@ def _draw_grid(top: int) -> str:
 
 def _draw_labels(labels: Sequence[str], slot: float) -> str:
     every = max(1, -(-len(labels) // 6))
-    return "".join(
-        f'<text x="{LEFT + (index + 0.5) * slot:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(label)}</text>'
-        for index, label in enumerate(labels)
-        if index % every == every // 2
-    )
+    drawn = []
+    for index in range(every // 2, len(labels), every):
+        # Half the width of the label, at most: it must not reach beyond the picture.
+        half = len(labels[index]) * CHARACTER / 2
+        x = min(LEFT + (index + 0.5) * slot, WIDTH - half)
+        drawn.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(labels[index])}</text>')
+    return "".join(drawn)
 
 
 def _shorten(number: int) -> str:

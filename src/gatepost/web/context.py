@@ -19,6 +19,7 @@ from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
+from gatepost.web.bulk_work import BulkWork
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.rendering import PageRenderer
 from gatepost.web.request import GLOBAL, SignedInRequest
@@ -66,7 +67,9 @@ class FeedLine(msgspec.Struct, frozen=True):
 class Installation(msgspec.Struct, frozen=True):
     """What the system page shows of this process: its version, when it started, the settings in force without their
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
-    keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files."""
+    keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files.
+    `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
+    operator has configured another one."""
 
     version: str = __version__
     started: float = 0.0
@@ -74,6 +77,7 @@ class Installation(msgspec.Struct, frozen=True):
     examine: Examination = no_examination
     learn: Callable[[bytes, bool], object] = no_feedback
     feeds: tuple[FeedLine, ...] = ()
+    certificate: str = ""
 
 
 class WebContext(msgspec.Struct, frozen=True):
@@ -92,6 +96,7 @@ class WebContext(msgspec.Struct, frozen=True):
     renderer: PageRenderer
     installation: Installation
     scan_seconds: float
+    bulk_work: BulkWork = msgspec.field(default_factory=BulkWork)
     events: Emits = NO_EVENTS
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)

@@ -3,8 +3,12 @@
 A form of somebody who is not signed in is small and has to arrive soon. A large form is parsed in a thread: decoding
 megabytes would stop everything else that the event loop does.
 
+A form that is sent after its session has ended is kept in the form for signing in, and offered again afterwards.
+Nothing of it waits on the server. Forms with a password or a code in them are not kept, nor are long ones, since a
+stranger's form must stay small.
+
 A field that comes twice keeps all its values, in order: selected rows are sent like that. Times in forms are a day, or
-a day and a minute, in UTC.
+a day and a minute, in the zone of the request.
 """
 
 import asyncio
@@ -23,6 +27,7 @@ from starlette.requests import Request
 
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
 from gatepost.api.requests import BodyPace, content_length, parse_boundary
+from gatepost.web.time_zones import current_zone, local_time
 
 MAX_FORM = 4 << 20
 MAX_FIELDS = 2_000
@@ -68,14 +73,14 @@ class Form(msgspec.Struct, frozen=True):
         return self.fields.get(name, ())
 
     def with_field(self, name: str, value: str) -> str:
-        """Return the fields as the query of a URL with one of them set, and without the notice (`done`)."""
-        kept = {key: values for key, values in self.fields.items() if key not in (name, "done") and any(values)}
-        return urlencode({**kept, name: (value,)}, doseq=True, errors="replace")
+        """Return the fields as the query of a URL with one of them set, or left out where the value is empty."""
+        kept = {key: values for key, values in self.fields.items() if key != name and any(values)}
+        return urlencode({**kept, **({name: (value,)} if value else {})}, doseq=True, errors="replace")
 
     @property
     def is_filtered(self) -> bool:
-        """Does the query of a URL filter the rows? The notice (`done`) and the position (`before`) do not."""
-        return any(any(values) for name, values in self.fields.items() if name not in ("done", "before"))
+        """Does the query of a URL filter the rows? The position (`before`) and the order (`sort`) do not."""
+        return any(any(values) for name, values in self.fields.items() if name not in ("before", "sort"))
 
     def has(self, name: str) -> bool:
         """Was the field sent with a value? Browsers send a checkbox only when it is ticked."""
@@ -200,6 +205,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 UNREADABLE_TIME = Failure(INVALID_REQUEST, "this is not a date; write it as 2027-01-31")
 PAST_TIME = Failure(INVALID_REQUEST, "the date is in the past; choose a later one, or none")
+REVERSED_PERIOD = Failure(INVALID_REQUEST, "the period ends before it begins; exchange From and To")
+UNKNOWN_PERIOD = Failure(INVALID_REQUEST, "this is not a period; choose one of the list")
+
+# Periods up to now that a form offers, in milliseconds.
+LAST_PERIODS = {
+    "1h": ("last hour", 3_600_000),
+    "4h": ("last 4 hours", 4 * 3_600_000),
+    "24h": ("last 24 hours", 86_400_000),
+    "7d": ("last 7 days", 7 * 86_400_000),
+    "30d": ("last 30 days", 30 * 86_400_000),
+}
 
 
 def parse_time(text: str, *, end: bool = False) -> int | Failure | None:
@@ -208,12 +224,12 @@ def parse_time(text: str, *, end: bool = False) -> int | Failure | None:
         return None
     try:
         stated = datetime.fromisoformat(text)
-        moment = stated.replace(tzinfo=UTC) if stated.tzinfo is None else stated.astimezone(UTC)
         if end and len(text) <= len("2027-01-31"):
-            moment += timedelta(days=1)
+            stated += timedelta(days=1)
+        moment = stated.replace(tzinfo=current_zone()) if stated.tzinfo is None else stated
+        return (moment - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError):
         return UNREADABLE_TIME
-    return (moment - _EPOCH) // _MILLISECOND
 
 
 class Period(msgspec.Struct, frozen=True):
@@ -223,12 +239,26 @@ class Period(msgspec.Struct, frozen=True):
     until: int | None = None
 
 
-def parse_period(query: Form) -> Period | Failure:
-    """Return the period of the fields `since` and `until`; the last day is included."""
-    since, until = parse_time(query.text("since")), parse_time(query.text("until"), end=True)
+def parse_period(query: Form, now: int) -> Period | Failure:
+    """Return the period of the field `last`, or of the fields `since` and `until`, each with an hour of its own; the
+    last day is included, and so is the last minute."""
+    if last := query.text("last", 10):
+        return Period(now - LAST_PERIODS[last][1]) if last in LAST_PERIODS else UNKNOWN_PERIOD
+    since = parse_time(_with_hour(query, "since", now))
+    until = parse_time(_with_hour(query, "until", now), end=True)
     if isinstance(since, Failure):
         return since
-    return until if isinstance(until, Failure) else Period(since, until)
+    if isinstance(until, Failure):
+        return until
+    return REVERSED_PERIOD if since is not None and until is not None and until <= since else Period(since, until)
+
+
+def _with_hour(query: Form, name: str, now: int) -> str:
+    """Return a day and the hour beside it; an hour alone is one of today."""
+    day, hour = query.text(name, 40), query.text(f"{name}-time", 10)
+    if hour and not day:
+        day = local_time(now).date().isoformat()
+    return f"{day}T{hour}" if hour and "T" not in day else day
 
 
 def parse_expiry(text: str, now: int) -> int | Failure | None:
@@ -237,3 +267,35 @@ def parse_expiry(text: str, now: int) -> int | Failure | None:
     if isinstance(moment, int) and moment <= now:
         return PAST_TIME
     return moment
+
+
+# Encoded once more in the form for signing in, this is a third of what a stranger may send.
+MAX_KEPT = 5_000
+_SECRET_FIELDS = frozenset({"password", "new", "again", "code", "old-code", "secret"})
+
+
+class Unsent(msgspec.Struct, frozen=True):
+    """The path of a form with its query, and its fields, encoded; empty where nothing is kept."""
+
+    path: str = ""
+    fields: str = ""
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The fields with their values."""
+        return parse_qsl(self.fields, keep_blank_values=True, errors="replace")
+
+
+def keep_unsent(path: str, query: str, form: Form) -> Unsent:
+    """Return what is kept of a form that nobody was signed in for."""
+    if not form.fields or not _SECRET_FIELDS.isdisjoint(form.fields):
+        return Unsent()
+    encoded = urlencode({name: each for name, each in form.fields.items() if name != "csrf"}, doseq=True)
+    return Unsent(f"{path}?{query}" if query else path, encoded) if len(encoded) <= MAX_KEPT else Unsent()
+
+
+def read_unsent(form: Form) -> Unsent:
+    """Return what the form for signing in brings along; only paths of this site."""
+    path, fields = form.text("unsent-path", 2_000), form.raw_text("unsent-fields")
+    is_inside = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return Unsent(path, fields) if is_inside and len(fields) <= MAX_KEPT else Unsent()

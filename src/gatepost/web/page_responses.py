@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.web.notices import set_notice
 
 CONTENT_SECURITY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -43,9 +44,11 @@ def html_response(body: str, status: int = 200) -> Response:
     return Response(body.encode("utf-8", "replace"), status, PAGE_HEADERS, "text/html")
 
 
-def redirect(path: str) -> Response:
-    """After a change the browser asks for another page, so that going back sends nothing twice (RFC 9110 15.4.4)."""
-    return Response(status_code=303, headers={**PAGE_HEADERS, "Location": quote(path, safe="/?&=%+#:@,-_.~")})
+def redirect(path: str, *values: object, notice: str = "") -> Response:
+    """After a change the browser asks for another page, so that going back sends nothing twice (RFC 9110 15.4.4). That
+    page shows the notice, with the values in it."""
+    response = Response(status_code=303, headers={**PAGE_HEADERS, "Location": quote(path, safe="/?&=%+#:@,-_.~")})
+    return set_notice(response, notice, *values) if notice else response
 
 
 def download_response(body: bytes, name: str, media_type: str) -> Response:

@@ -1,13 +1,14 @@
-"""Rendering of pages: the templates with their filters, the navigation, and the notices.
+"""Rendering of pages: the templates with their filters, the navigation, and the pages for failures.
 
 Templates are compiled once. Every value is escaped; a missing name is an error, not a gap. Characters that would act on
 the page or not show (control characters, direction overrides) are written out in every value, since any of them may be
-foreign text. Only what a form sends back (`form_value`) keeps them: it must come back as it was. Notices are named by
-the word in `?done=`, from a closed set, so that no link can make a page say anything else.
+foreign text. Text with letters that are written from right to left is isolated (UAX 9 section 3.3.2), so that it
+cannot turn round what stands beside it. Only what a form sends back (`form_value`) is left alone: it must come back as
+it was.
 """
 
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,8 +20,11 @@ from gatepost.api.errors import Failure
 from gatepost.api.responses import Headers
 from gatepost.times import date_time
 from gatepost.view.values import escape_block
+from gatepost.web.message_lines import attachments, links_by_host, short_reason, shown_sender
+from gatepost.web.notices import read_notice
 from gatepost.web.page_responses import html_response
 from gatepost.web.request import PagePermission, SignedInRequest
+from gatepost.web.time_zones import current_zone_name, format_ago, format_moment, times_in
 
 
 class NavigationLink(msgspec.Struct, frozen=True):
@@ -48,32 +52,6 @@ NAVIGATION = (
 )
 
 
-NOTICES = {
-    "signed-out": "You are signed out.",
-    "password": "Password changed. All other sessions of this user have ended.",
-    "session-ended": "Session ended.",
-    "sessions-ended": "All other sessions ended.",
-    "totp-on": "Signing in now requires a code from your app. All other sessions of this user have ended.",
-    "totp-off": "Signing in no longer requires a code. All other sessions of this user have ended.",
-    "model-withdrawn": "The model is withdrawn. All nodes follow within seconds.",
-    "model-not-current": "This model did not take part any more; nothing was changed.",
-    "key-revoked": "Key revoked. It no longer works.",
-    "added": "Entries saved.",
-    "deleted": "Deleted.",
-    "changed": "Change saved.",
-    "list-created": "List created. Add its first entry.",
-    "list-deleted": "List and entries deleted.",
-    "tenant-created": "Tenant created. Add its domains next.",
-    "tenant-deleted": "Tenant deleted, with all its data.",
-    "user-created": "User created.",
-    "user-deleted": "User deleted.",
-    "released": "Released: the next hop has accepted the message.",
-    "reported": "Report recorded. Thank you.",
-    "blocked": "Blocked from the next message on.",
-    "allowed": "Allowed from the next message on.",
-}
-
-
 class PageRenderer:
     """Renders templates with the values that every page needs."""
 
@@ -81,28 +59,43 @@ class PageRenderer:
         self._environment = environment
 
     def render(self, template: str, request: SignedInRequest, **values: Any) -> str:
-        """Render a page for a signed-in user."""
-        return self._environment.get_template(template).render(
-            request=request,
-            user=request.user,
-            csrf=request.session.csrf,
-            navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
-            notice=NOTICES.get(request.query.text("done"), ""),
-            **values,
-        )
+        """Render a page for a signed-in user, with times in the zone of the user."""
+        with times_in(request.user.zone):
+            return self._environment.get_template(template).render(
+                request=request,
+                user=request.user,
+                csrf=request.session.csrf,
+                navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
+                notice=read_notice(request.http),
+                **values,
+            )
 
     def render_public(self, template: str, **values: Any) -> str:
         """Render a page that needs no session, or a fragment of a page."""
-        return self._environment.get_template(template).render(request=None, notice="", **values)
+        return self._environment.get_template(template).render(request=None, notice=None, **values)
 
     def error_page(self, failure: Failure, headers: Headers) -> Response:
         """Return the response to a failure, for a browser; it has no navigation, since there may be no session."""
-        title = failure.error.code.replace("_", " ").capitalize()
-        sentence = failure.message[:1].upper() + failure.message[1:].rstrip(".") + "."
-        page = self._environment.get_template("error.html").render(title=title, message=sentence, error=failure.error)
-        response = html_response(page, failure.error.status)
-        response.headers.update(dict(headers))
-        return response
+        page = self._environment.get_template("error.html").render(**_describe_failure(failure))
+        return _failure_response(page, failure, headers)
+
+    def error_page_in_frame(self, failure: Failure, request: SignedInRequest) -> Response:
+        """Return the response to a failure for a signed-in user, who keeps the navigation."""
+        page = self.render("error-in-frame.html", request, **_describe_failure(failure))
+        wait = failure.error.retry_after
+        return _failure_response(page, failure, (*failure.headers, *((("Retry-After", str(wait)),) if wait else ())))
+
+
+def _describe_failure(failure: Failure) -> dict[str, Any]:
+    title = failure.error.code.replace("_", " ").capitalize()
+    sentence = failure.message[:1].upper() + failure.message[1:].rstrip(".") + "."
+    return {"title": title, "message": sentence, "error": failure.error}
+
+
+def _failure_response(page: str, failure: Failure, headers: Headers) -> Response:
+    response = html_response(page, failure.error.status)
+    response.headers.update(dict(headers))
+    return response
 
 
 _SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB")
@@ -120,6 +113,8 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         finalize=write_out,
     )
     created.globals["asset"] = dict(assets)
+    created.globals["zone"] = current_zone_name
+    created.globals["shown_sender"] = shown_sender
     created.filters.update(
         moment=format_moment,
         machine=date_time,
@@ -128,36 +123,33 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         count=format_count,
         percent=format_percent,
         ago=format_ago,
+        short_reason=short_reason,
+        attachments=attachments,
+        links_by_host=links_by_host,
         form_value=form_value,
     )
     return created
 
 
+# Scripts that are written from right to left (UAX 9, classes R and AL), and digits that go with them (AN).
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
+
+
 def write_out(value: Any) -> Any:
     """Return a value as a page shows it. Every expression of every template passes here; markup has passed before."""
-    return escape_block(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    shown = escape_block(value)
+    if shown.isascii() or not _RIGHT_TO_LEFT.search(shown):
+        return shown
+    # A line break ends an isolate, so each line has its own.
+    return "\n".join(f"{_ISOLATE}{line}{_END_OF_ISOLATE}" for line in shown.split("\n"))
 
 
 def form_value(text: str) -> Markup:
     """Return text for the value of a field that is sent back: escaped, and otherwise as it is."""
     return escape(text)
-
-
-def format_moment(milliseconds: int | None) -> str:
-    """A time for people, in UTC; every page says so once."""
-    if milliseconds is None:
-        return "never"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def format_ago(milliseconds: int, now: int) -> str:
-    """How long ago a time was, roughly."""
-    seconds = max(0, now - milliseconds) // 1000
-    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= unit:
-            number = seconds // unit
-            return f"{number} {name}{'' if number == 1 else 's'} ago"
-    return "just now"
 
 
 def format_size(number: float) -> str:

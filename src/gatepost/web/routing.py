@@ -17,14 +17,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gatepost.api.call_limits import CallKind
-from gatepost.api.errors import FORBIDDEN, Failure
+from gatepost.api.errors import FORBIDDEN, INVALID_REQUEST, Failure
 from gatepost.api.responses import Endpoint, Handler
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.sessions import WebSession
 from gatepost.web.context import WebContext
-from gatepost.web.forms import Form, read_form, read_upload
-from gatepost.web.page_responses import Assets, ProgressResponse, redirect
+from gatepost.web.forms import STRANGER, Form, Unsent, keep_unsent, read_form, read_upload
+from gatepost.web.notices import NOTICE_COOKIE, NOTICES, clear_notice
+from gatepost.web.page_responses import Assets, ProgressResponse, html_response, is_progress_wanted, redirect
 from gatepost.web.request import PagePermission, SignedInRequest, permissions_of, read_cookie
+from gatepost.web.time_zones import times_in
 
 IDLE_MILLISECONDS = 2 * 3_600_000
 
@@ -34,18 +36,20 @@ UploadHandler: TypeAlias = Callable[[WebContext, SignedInRequest, SpooledBody], 
 PublicHandler: TypeAlias = Callable[[WebContext, Request], Awaitable[PageResult]]
 
 CROSS_SITE = Failure(FORBIDDEN, "the request comes from another site; nothing was saved")
-STALE_FORM = Failure(FORBIDDEN, "your session has changed. Reload the page and try again; nothing was saved")
+STALE_FORM = Failure(INVALID_REQUEST, "your session has changed. Reload the page and try again; nothing was saved")
 
 
 class PageRoute(msgspec.Struct, frozen=True):
     """One page or action for signed-in users. `may` None needs no permission besides the session. `limited` is what it
-    counts as among the calls of which only so many run at once."""
+    counts as among the calls of which only so many run at once. What a page asks for by itself `is_polled`: it is no
+    use of the session, which ends all the same."""
 
     method: Literal["GET", "POST"]
     path: str
     handler: PageHandler
     may: PagePermission | None = None
     limited: CallKind | None = None
+    is_polled: bool = False
 
 
 class UploadRoute(msgspec.Struct, frozen=True):
@@ -105,29 +109,44 @@ async def _answer_public(context: WebContext, page: PublicRoute, request: Reques
 
 
 async def _answer_page(context: WebContext, page: PageRoute, request: Request) -> PageResult:
-    session = await _authorize(context, page.may, request)
+    session = await _authorize(context, page.may, request, is_use=not page.is_polled)
     if not isinstance(session, WebSession):
         return session
     if page.method == "GET":
         return await _call(context, page, SignedInRequest(request, session))
     form = await read_form(request)
     if isinstance(form, Failure):
-        return form
-    return (
-        await _call(context, page, SignedInRequest(request, session, form))
-        if _has_session_token(form, session)
-        else STALE_FORM
-    )
+        return _in_frame(context, form, SignedInRequest(request, session))
+    if not _has_session_token(form, session):
+        return _in_frame(context, STALE_FORM, SignedInRequest(request, session))
+    return await _call(context, page, SignedInRequest(request, session, form))
 
 
 async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) -> PageResult:
-    if page.limited is None:
-        return await page.handler(context, request)
-    call = context.limits.begin(page.limited, request.party)
-    if isinstance(call, Failure):
-        return call
-    with call:
-        return await page.handler(context, request)
+    with ExitStack() as stack:
+        call = context.limits.begin(page.limited, request.party) if page.limited else None
+        if isinstance(call, Failure):
+            return _in_frame(context, call, request)
+        if call:
+            stack.enter_context(call)
+        stack.enter_context(times_in(request.user.zone))
+        answer = _in_frame(context, await page.handler(context, request), request)
+    return answer if page.is_polled else _after_notice(answer, request.http)
+
+
+def _in_frame(context: WebContext, answer: PageResult, request: SignedInRequest) -> PageResult:
+    """Return a failure as a page with the navigation, for a browser; everything else as it is."""
+    if isinstance(answer, Failure) and "text/html" in request.http.headers.get("accept", ""):
+        return context.renderer.error_page_in_frame(answer, request)
+    return answer
+
+
+def _after_notice(answer: PageResult, request: Request) -> PageResult:
+    """Clear the notice that a page has shown. A script that sends a form asks for the page once more."""
+    if NOTICE_COOKIE not in request.cookies or isinstance(answer, Failure) or is_progress_wanted(request):
+        return answer
+    is_page = answer.status_code != 303 and answer.media_type == "text/html"
+    return clear_notice(answer) if is_page else answer
 
 
 async def _answer_upload(context: WebContext, page: UploadRoute, request: Request) -> PageResult:
@@ -142,42 +161,53 @@ async def _answer_upload(context: WebContext, page: UploadRoute, request: Reques
         if call:
             stack.enter_context(call)
         body = stack.enter_context(context.spool.new())
+        stack.enter_context(times_in(session.user.zone))
         form = await read_upload(request, body, page.limit)
         if isinstance(form, Failure):
-            return form
+            return _in_frame(context, form, SignedInRequest(request, session))
         body.finish()
-        answer = (
-            await page.handler(context, SignedInRequest(request, session, form), body)
-            if _has_session_token(form, session)
-            else STALE_FORM
-        )
+        signed_in = SignedInRequest(request, session, form)
+        answer = await page.handler(context, signed_in, body) if _has_session_token(form, session) else STALE_FORM
+        answer = _in_frame(context, answer, signed_in)
         if isinstance(answer, ProgressResponse):
             answer.resources = stack.pop_all()
         return answer
 
 
-async def _authorize(context: WebContext, may: PagePermission | None, request: Request) -> WebSession | PageResult:
-    session = await find_session(context, request)
+async def _authorize(
+    context: WebContext, may: PagePermission | None, request: Request, *, is_use: bool = True
+) -> WebSession | PageResult:
+    session = await find_session(context, request, is_use=is_use)
     if session is None or not session.strong:
-        return _redirect_to_sign_in(request)
+        return await _ask_to_sign_in(context, request)
     if may is not None and may not in permissions_of(session.user):
-        return Failure(FORBIDDEN, f"{session.user.role}s cannot use this page")
+        failure = Failure(FORBIDDEN, f"{session.user.role}s cannot use this page")
+        return _in_frame(context, failure, SignedInRequest(request, session))
     if request.method == "POST" and not is_same_origin(request):
-        return CROSS_SITE
+        return _in_frame(context, CROSS_SITE, SignedInRequest(request, session))
     return session
 
 
-async def find_session(context: WebContext, request: Request) -> WebSession | None:
+async def find_session(context: WebContext, request: Request, *, is_use: bool = True) -> WebSession | None:
     """Return the session that the request's cookie belongs to."""
     digest = read_cookie(request)
-    return await context.store.session(digest, context.now(), IDLE_MILLISECONDS) if digest else None
+    return await context.store.session(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use) if digest else None
 
 
-def _redirect_to_sign_in(request: Request) -> Response:
-    if request.method != "GET" or request.url.path == "/":
-        return redirect("/sign-in")
-    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return redirect(f"/sign-in?next={quote(target[:1000], safe='')}")
+async def _ask_to_sign_in(context: WebContext, request: Request) -> PageResult:
+    """Redirect to the form for signing in. What a form of ours brought along is kept in that form, and can be sent
+    again afterwards: a session may end while somebody types."""
+    if request.method == "GET":
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return redirect("/sign-in" if target == "/" else f"/sign-in?next={quote(target[:1000], safe='')}")
+    if not is_same_origin(request):
+        return CROSS_SITE
+    form = await read_form(request, STRANGER)
+    unsent = Unsent() if isinstance(form, Failure) else keep_unsent(request.url.path, request.url.query, form)
+    page = context.renderer.render_public(
+        "sign-in.html", code=False, next="", fault=NOTICES["session-over"], name="", done="", unsent=unsent
+    )
+    return html_response(page, 401)
 
 
 def is_same_origin(request: Request) -> bool:

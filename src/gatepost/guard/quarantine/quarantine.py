@@ -169,12 +169,13 @@ class Quarantine:
         return cast("R | NotHeld", await self._operations[type(order)](order))
 
     async def delete(self, order: DeleteOrder) -> bool:
-        """Delete a message for good, also one whose bytes are not here; False where there is none, or it is being
-        released."""
-        if not await self._store.delete_held(order.ggrid, order.by, order.tenant):
+        """Delete a message, also one whose bytes are not here; False where there is none, or it is being released. The
+        bytes of one that can be restored stay."""
+        if not await self._store.delete_held(order.ggrid, order.by, order.tenant, for_good=order.for_good):
             return False
         self._metrics.count("deleted")
-        await self._raw.delete(order.ggrid)
+        if order.for_good:
+            await self._raw.delete(order.ggrid)
         return True
 
     async def _release(self, order: ReleaseOrder) -> ReleaseOutcome:
@@ -210,7 +211,8 @@ class Quarantine:
         raw = await self.raw(order.ggrid, order.tenant)
         if mail is None or raw is None:
             return NotHeld()
-        await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+        if not order.for_learning:
+            await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
         return raw
 
     async def _delete(self, order: DeleteOrder) -> Deleted | Busy | NotHeld:
@@ -246,6 +248,7 @@ ORPHAN_SECONDS = 3_600.0
 
 class Cleanup:
     """Deletes what is older than the retention, in days, and bytes that no record knows, from `start` to `stop`.
+    Deletions that can be taken back become final after `deleted_retention` days.
 
     Bytes without a record are what a kill left behind, or belong to a message that was released or deleted. Young ones
     are left alone, for their record may be on its way.
@@ -258,8 +261,10 @@ class Cleanup:
         retention: int,
         clock: Callable[[], float] = time.time,
         metrics: QuarantineMetrics | None = None,
+        deleted_retention: int = 0,
     ) -> None:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
+        self._deleted_retention = deleted_retention
         self._metrics = metrics or QuarantineMetrics(store, None)
         self._task: asyncio.Task[None] | None = None
 
@@ -279,6 +284,7 @@ class Cleanup:
         moment = int(self._clock() * 1_000)
         limits = await self._store.retention_limits("quarantine", moment)
         purged = await self._store.purge_held(moment - self._retention * DAY_MILLISECONDS, limits)
+        await self._store.purge_deleted(moment - self._deleted_retention * DAY_MILLISECONDS)
         self._metrics.count("expired", purged)
         return purged
 

@@ -1,4 +1,4 @@
-"""The account of the signed-in user: password, second factor, sessions.
+"""The account of the signed-in user: password, second factor, time zone, sessions.
 
 Whatever changes how the user signs in needs the password again, and a code where a second factor is on: a browser that
 was left open, or a stolen cookie, must not be enough to take over the account. Attempts are counted for the session, so
@@ -17,6 +17,7 @@ from gatepost.web.credentials import password_fault
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import SignedInRequest, clear_cookie, read_browser_cookie
 from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.time_zones import UTC_NAME, zone_names
 
 WRONG_PASSWORD = "The current password is wrong; nothing was changed."  # noqa: S105  a sentence
 WRONG_CODE = "The code of the current second factor is wrong or was already used; nothing was changed."
@@ -30,7 +31,7 @@ log = structlog.get_logger("gatepost.abby")
 async def sign_out(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End the session of the request."""
     await context.store.end_session(request.session.id, request.actor, request.user.uid)
-    return clear_cookie(redirect("/sign-in?done=signed-out"))
+    return clear_cookie(redirect("/sign-in", notice="signed-out"))
 
 
 async def show_account(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -56,7 +57,7 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
         keep=request.session.id,
         keep_browser=read_browser_cookie(request.http, request.user.uid),
     )
-    return redirect("/account?done=password")
+    return redirect("/account", notice="password")
 
 
 async def show_totp_setup(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -76,7 +77,7 @@ async def confirm_totp(context: WebContext, request: SignedInRequest) -> Respons
     if fault or step is None:
         return html_response(await _render_account(context, request, fault=fault, secret=secret), 400)
     await _set_totp(context, request, secret, step)
-    return redirect("/account?done=totp-on")
+    return redirect("/account", notice="totp-on")
 
 
 async def remove_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -84,7 +85,7 @@ async def remove_totp(context: WebContext, request: SignedInRequest) -> Response
     if fault := await _find_proof_fault(context, request, needs_code=True):
         return html_response(await _render_account(context, request, fault=fault), 400)
     await _set_totp(context, request, None)
-    return redirect("/account?done=totp-off")
+    return redirect("/account", notice="totp-off")
 
 
 async def _set_totp(context: WebContext, request: SignedInRequest, secret: str | None, step: int = 0) -> None:
@@ -99,16 +100,26 @@ async def _set_totp(context: WebContext, request: SignedInRequest, secret: str |
     )
 
 
+async def set_time_zone(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Set the time zone in which the user reads and writes times."""
+    name = request.form.text("zone", 100)
+    if name not in zone_names():
+        fault = "This time zone is not known; nothing was changed."
+        return html_response(await _render_account(context, request, fault=fault), 400)
+    await context.store.set_zone(request.user.uid, "" if name == UTC_NAME else name)
+    return redirect("/account", notice="zone")
+
+
 async def end_session(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End one session of the user."""
     await context.store.end_session(request.path_part("id"), request.actor, request.user.uid)
-    return redirect("/account?done=session-ended")
+    return redirect("/account", notice="session-ended")
 
 
 async def end_other_sessions(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End all sessions of the user except this one."""
     await context.store.end_sessions(request.user.uid, request.actor, keep=request.session.id)
-    return redirect("/account?done=sessions-ended")
+    return redirect("/account", notice="sessions-ended")
 
 
 async def _find_proof_fault(context: WebContext, request: SignedInRequest, *, needs_code: bool) -> str:
@@ -150,6 +161,7 @@ async def _render_account(context: WebContext, request: SignedInRequest, *, faul
         secret=secret,
         picture=credentials.totp_qr_code(secret, request.user.name) if secret else None,
         sessions=await context.store.sessions(request.user.uid, context.now()),
+        zones=zone_names(),
     )
 
 
@@ -157,6 +169,7 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("POST", "/sign-out", sign_out),
     PageRoute("GET", "/account", show_account),
     PageRoute("POST", "/account/password", change_password),
+    PageRoute("POST", "/account/zone", set_time_zone),
     PageRoute("POST", "/account/totp", show_totp_setup),
     PageRoute("POST", "/account/totp/confirm", confirm_totp),
     PageRoute("POST", "/account/totp/remove", remove_totp),

@@ -3,15 +3,17 @@
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
+from gatepost.ids import canonical, new_id
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.errors import NotFound
 from gatepost.web.context import Scopes, WebContext, find_scopes
-from gatepost.web.forms import parse_expiry
+from gatepost.web.forms import Form, parse_expiry
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
 MAX_NAME = 100
+SENT_BEFORE = "this form was sent before, and its key exists; if the secret is lost, revoke that key and create another"
 
 
 async def show_keys(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -20,8 +22,10 @@ async def show_keys(context: WebContext, request: SignedInRequest) -> Response |
 
 
 async def create_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Create a key. Its secret is in this response only, so there is no redirect."""
+    """Create a key. Its secret is in this response only, so there is no redirect; the same form sent again, as a reload
+    does, creates no second key."""
     form = request.form
+    stated = canonical(form.text("form", 60))
     scope = request.parse_scope(form.text("scope"))
     if isinstance(scope, Failure):
         return scope
@@ -30,7 +34,11 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
     fault = expires.message if isinstance(expires, Failure) else "" if name else "enter a name"
     if fault or isinstance(expires, Failure):
         return html_response(await _render_keys(context, request, fault=fault), 400)
-    created = await context.store.create_api_key(name, scope, form.has("read-only"), expires, request.actor)
+    created = await context.store.create_api_key(
+        name, scope, form.has("read-only"), expires, request.actor, key_id=stated
+    )
+    if isinstance(created, NotFound) and created.what == "form":
+        return html_response(await _render_keys(context, request, fault=SENT_BEFORE), 409)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     secret, key = created
@@ -43,7 +51,7 @@ async def revoke_key(context: WebContext, request: SignedInRequest) -> Response 
     if not any(key.id == request.path_part("id") for key in keys):
         return NOT_VISIBLE
     await context.store.revoke_api_key(request.path_part("id"), request.actor)
-    return redirect("/keys?done=key-revoked")
+    return redirect("/keys", notice="key-revoked")
 
 
 async def _render_keys(
@@ -62,6 +70,9 @@ async def _render_keys(
         fault=fault,
         now=context.now(),
         base=str(request.http.base_url).rstrip("/"),
+        form=request.form if fault else Form(),
+        form_id=new_id(),
+        certificate=context.installation.certificate,
     )
 
 

@@ -32,7 +32,7 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Res
     scope = request.parse_scope(named) if named else request.user.tenant
     if isinstance(scope, Failure):
         return scope
-    when = parse_period(query)
+    when = parse_period(query, context.now())
     if isinstance(when, Failure):
         return when
     wanted = AuditFilter(

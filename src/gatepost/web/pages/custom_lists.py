@@ -49,7 +49,7 @@ async def create_list(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(created, NameTaken | TooManyLists):
         fault = NAME_TAKEN if isinstance(created, NameTaken) else TOO_MANY.format(created.limit)
         return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 409)
-    return redirect(f"/lists/{scope or GLOBAL}/{created.name}?done=list-created")
+    return redirect(f"/lists/{scope or GLOBAL}/{created.name}", notice="list-created")
 
 
 def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
@@ -106,7 +106,7 @@ async def delete_list(context: WebContext, request: SignedInRequest) -> Response
     if not scoped_list.definition.custom:
         return BUILT_IN
     gone = await context.store.delete_list(scoped_list.scope, scoped_list.definition.name, request.actor)
-    return NO_LIST if isinstance(gone, NotFound) else redirect(f"{scoped_list.home}&done=list-deleted")
+    return NO_LIST if isinstance(gone, NotFound) else redirect(scoped_list.home, notice="list-deleted")
 
 
 PAGES: tuple[WebRoute, ...] = (

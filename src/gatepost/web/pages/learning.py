@@ -70,9 +70,9 @@ async def roll_back(context: WebContext, request: SignedInRequest) -> Response |
     if isinstance(found, Failure):
         return found
     if found.state != "current":
-        return redirect("/learning?done=model-not-current")
+        return redirect("/learning", notice="model-not-current")
     await context.store.roll_back_model(found.tenant, request.actor)
-    return redirect("/learning?done=model-withdrawn")
+    return redirect("/learning", notice="model-withdrawn")
 
 
 async def _find_model(context: WebContext, request: SignedInRequest) -> StoredModel | Failure:

@@ -12,6 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
+from gatepost.api.list_files import split_comment
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import PHRASE, ListRefusal
@@ -72,17 +73,27 @@ def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: i
             faults.append(RejectedLine(number, stated.entry, made.reason))
         else:
             lines.append(PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires)))
-    return Pasted(_mark_repeated(lines), tuple(faults))
+    return Pasted(_mark_repeated(_share_comments(lines, comment)), tuple(faults))
 
 
 def _parse_line(row: str, definition: ListDefinition, comment: str) -> NewListEntry | None:
     text = row.strip()
     if not text or text.startswith("#"):
         return None
-    entry, found, own = text.partition("\t")
-    if not found and definition.kind != PHRASE.name:
-        entry, _, own = text.partition(" # ")
-    return NewListEntry(entry.strip(), own.strip() or comment)
+    entry, own = split_comment(text, phrases=definition.kind == PHRASE.name)
+    return NewListEntry(entry, own or comment)
+
+
+def _share_comments(lines: list[PastedLine], default: str) -> list[PastedLine]:
+    """The last line of an entry counts; where it has no comment of its own, the one before it is kept."""
+    own: dict[str, str] = {}
+    shared = []
+    for line in lines:
+        if line.entry.comment != default:
+            own[line.entry.key] = line.entry.comment
+        entry = msgspec.structs.replace(line.entry, comment=own.get(line.entry.key, default))
+        shared.append(msgspec.structs.replace(line, entry=entry))
+    return shared
 
 
 def _mark_repeated(lines: list[PastedLine]) -> tuple[PastedLine, ...]:
@@ -140,8 +151,8 @@ async def add_entries(context: WebContext, request: SignedInRequest) -> Response
         )
     number = await _look_back(context, request, scoped_list, pasted_form.pasted)
     if number and request.may("messages.read"):
-        return redirect(f"{scoped_list.path}/look-back?done=added&id={number}")
-    return redirect(f"{scoped_list.path}?done=added")
+        return redirect(f"{scoped_list.path}/look-back?id={number}", notice="added")
+    return redirect(f"{scoped_list.path}", notice="added")
 
 
 async def _look_back(

@@ -5,7 +5,6 @@ line write.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from starlette.responses import Response
@@ -27,6 +26,7 @@ from gatepost.web.pages.custom_lists import render_lists
 from gatepost.web.pages.list_changes import MAX_LINES
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.time_zones import local_time
 
 ROWS_ON_A_PAGE = 100
 MAX_CURSOR = 20_000
@@ -127,7 +127,6 @@ async def export_list(context: WebContext, request: SignedInRequest) -> Response
 
 MAX_KEY = 3_000
 ENTRY_GONE = Failure(NOT_FOUND, "the entry is no longer in the list; it was deleted or has expired")
-NONE_SELECTED = Failure(INVALID_REQUEST, "no entry is selected; go back and select some")
 
 
 async def show_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -152,7 +151,7 @@ async def change_entry(context: WebContext, request: SignedInRequest) -> Respons
     applied = await add_all(context, scoped_list, (NewEntry(entry.key, entry.shown, comment, expires),), request.actor)
     if applied.fault:
         return html_response(_render_entry(context, request, scoped_list, entry, applied.fault), 409)
-    return redirect(f"{scoped_list.path}?done=changed")
+    return redirect(f"{scoped_list.path}", notice="changed")
 
 
 async def delete_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -162,10 +161,10 @@ async def delete_entries(context: WebContext, request: SignedInRequest) -> Respo
         return scoped_list
     keys = tuple(dict.fromkeys(key[:MAX_KEY] for key in request.form.all("key")))
     if not keys:
-        return NONE_SELECTED
+        return redirect(scoped_list.path, notice="none-selected")
     if request.form.has("sure"):
         await delete_all(context, scoped_list, keys, request.actor)
-        return redirect(f"{scoped_list.path}?done=deleted")
+        return redirect(f"{scoped_list.path}", notice="deleted")
     dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
     return html_response(
@@ -189,7 +188,7 @@ def format_minute(milliseconds: int | None) -> str:
     """Format a time as the value of a datetime-local field."""
     if milliseconds is None:
         return ""
-    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M")
+    return local_time(milliseconds // 1000 * 1000).strftime("%Y-%m-%dT%H:%M")
 
 
 def _render_entry(

@@ -10,8 +10,8 @@ not be able to train the filter of all.
 """
 
 import asyncio
-from collections.abc import Iterator
-from string import hexdigits
+from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -24,19 +24,21 @@ from gatepost.lists.links import split_url
 from gatepost.lists.subjects import Role
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record
-from gatepost.report import Line, Report
+from gatepost.report import Report
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.held_mail import HeldMessage
-from gatepost.store.message_evidence import Evidence
-from gatepost.store.message_search import MessageFilter
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.message_search import MessageSummary
 from gatepost.store.messages import MessageRecord
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import Form, parse_period
+from gatepost.web.forms import LAST_PERIODS, parse_query
+from gatepost.web.message_lines import attachments, defang, headline, links_by_host, shown_sender, strongest_lines
 from gatepost.web.page_responses import download_response, html_response, image_response, redirect
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.search_fields import DECISIONS, MORE_FIELDS, SORTS, parse_held_filter, parse_message_filter
 
 MAX_PER_ROLE = 8
 
@@ -92,16 +94,20 @@ async def report_wrong_decision(context: WebContext, request: SignedInRequest, g
     if not await context.store.report_wrong(ggrid, CORRECTIONS[word], request.actor, request.user.tenant):
         return False
     if request.user.tenant is None:
-        raw = await context.held_mail.carry_out(ExportOrder(ggrid, by=request.actor))
+        raw = await context.held_mail.carry_out(ExportOrder(ggrid, by=request.actor, for_learning=True))
         if isinstance(raw, bytes):
             await asyncio.to_thread(context.installation.learn, raw, word == "deliver")
     return True
 
 
 ROWS_ON_A_PAGE = 100
-DECISIONS = ("deliver", "quarantine", "bounce", "drop", "undecided")
+# How many results are sorted by something else than time.
+SORTED_ROWS = 1_000
+SORT_KEYS: dict[str, Callable[[MessageSummary], Any]] = {
+    "score": lambda row: -row.score,
+    "sender": lambda row: row.sender.casefold(),
+}
 NO_CORE = Failure(CORE_UNAVAILABLE, "the core that stores this message is not answering; try again in a moment")
-MAX_REASONS = 6
 
 
 class MessageOnRecord(msgspec.Struct, frozen=True):
@@ -112,65 +118,41 @@ class MessageOnRecord(msgspec.Struct, frozen=True):
 
     @property
     def is_held(self) -> bool:
-        return self.held is not None and self.held.state != "released"
+        return self.held is not None and self.held.state in ("held", "releasing")
 
 
 async def show_messages(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Search messages, newest first."""
-    wanted = _parse_filter(request)
+    """Search messages, newest first, or the newest thousand by score or sender."""
+    wanted = parse_message_filter(request, context.now())
     if isinstance(wanted, Failure):
         return wanted
     query = request.query
-    if wanted.ggrid and (ggrid := canonical(wanted.ggrid)):
+    if ggrid := canonical(wanted.ggrid or wanted.anywhere or ""):
         return redirect(f"/messages/{ggrid}")
-    page = await context.store.search_messages(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
+    sort = query.text("sort", 20) or "newest"
+    limit = ROWS_ON_A_PAGE if sort == "newest" else SORTED_ROWS
+    page = await context.store.search_messages(wanted, query.text("before", 200) or None, limit)
+    rows = sorted(page.rows, key=SORT_KEYS[sort]) if sort in SORT_KEYS else page.rows
     return html_response(
         context.renderer.render(
             "messages.html",
             request,
             here="/messages",
             page=page,
+            rows=rows,
+            count=await context.store.count_messages(wanted) if query.is_filtered and page.rows else None,
             query=query,
             scopes=await find_scopes(context, request),
             verdicts=VERDICTS,
             decisions=DECISIONS,
+            sorts=SORTS,
+            periods=LAST_PERIODS,
+            has_more=any(query.has(name) for name in MORE_FIELDS),
+            searches=[
+                each for each in await context.store.saved_searches(request.user.uid) if each.page == "/messages"
+            ],
             narrowed=query.is_filtered,
         )
-    )
-
-
-def _parse_filter(request: SignedInRequest) -> MessageFilter | Failure:
-    query, tenant = request.query, request.parse_tenant()
-    if isinstance(tenant, Failure):
-        return tenant
-    when = parse_period(query)
-    if isinstance(when, Failure):
-        return when
-    return MessageFilter(
-        tenant=tenant,
-        since=when.since,
-        until=when.until,
-        sender=query.text("sender", 320) or None,
-        recipient=query.text("recipient", 320) or None,
-        subject=query.text("subject", 200) or None,
-        verdict=query.text("verdict", 40) or None,
-        decision=query.text("decision", 40) or None,
-        tag=query.text("tag", 200) or None,
-        ggrid=query.text("ggrid", 60) or None,
-        evidence=parse_evidence(query),
-    )
-
-
-def parse_evidence(query: Form) -> Evidence:
-    """Return what the messages must have in them; the field for a file takes a name or a SHA-256."""
-    file = query.text("file", 500)
-    is_hash = len(file) == 64 and all(character in hexdigits for character in file)
-    return Evidence(
-        remote_address=query.text("host", 60) or None,
-        link_host=query.text("link", 260) or None,
-        file_name=file if file and not is_hash else None,
-        file_hash=file if is_hash else None,
-        message_id=query.text("message_id", 500) or None,
     )
 
 
@@ -179,7 +161,7 @@ async def find_message(context: WebContext, request: SignedInRequest) -> Message
     ggrid = canonical(request.path_part("ggrid"))
     if ggrid is None:
         return NOT_VISIBLE
-    held = await context.store.held(ggrid, request.user.tenant)
+    held = await context.store.held_or_deleted(ggrid, request.user.tenant)
     record = await context.store.message(ggrid) or (held.record if held else None)
     if record is None or (request.user.tenant and record.envelope.tenant != request.user.tenant):
         return NOT_VISIBLE
@@ -209,11 +191,17 @@ async def render_message(
         report=report,
         held=found.held,
         is_held=found.is_held,
+        headline=headline(report),
+        sender=shown_sender(report, record.envelope.sender),
         reasons=strongest_lines(report),
+        hosts=links_by_host(report),
+        attachments=attachments(report),
+        defang=defang,
+        said=await context.store.report_state(record.ggrid, request.user.tenant),
+        neighbours=await _find_neighbours(context, request, found),
         silent=[line for line in report.lines if not line.counted and not line.conclusive],
         view=view if isinstance(view, View) else None,
         missing_text=_explain_missing_text(found, view),
-        links=[subject for subject in report.subjects if subject.role == "link"][:500],
         entry_links=_entry_links(request, found),
         notes=tuple(dict.fromkeys(msgspec.structs.replace(note, where="") for note in report.lists)),
         scopes=await find_scopes(context, request),
@@ -222,14 +210,28 @@ async def render_message(
     )
 
 
-def strongest_lines(report: Report) -> list[Line]:
-    """Return the lines that led to the verdict, each kind once: those that point to it first, then by points."""
-    counted = (line for line in report.lines if line.counted > 0 or line.conclusive)
-    ordered = sorted(counted, key=lambda line: (line.verdict != report.verdict, not line.conclusive, -line.counted))
-    each: dict[str, Line] = {}
-    for line in ordered:
-        each.setdefault(line.kind, line)
-    return list(each.values())[:MAX_REASONS]
+class Neighbours(msgspec.Struct, frozen=True):
+    """The messages before and after this one in the list of held mail that its user works on; `place` is the query of
+    that list, as part of an address."""
+
+    place: str = ""
+    previous: str | None = None
+    following: str | None = None
+
+
+async def _find_neighbours(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> Neighbours | None:
+    """Return the neighbours of a message that was opened from the quarantine; None for one that was not."""
+    if "in" not in request.query.fields or found.held is None:
+        return None
+    place = request.query.raw_text("in")
+    query = parse_query(place)
+    named = request.parse_scope(query.text("tenant")) if query.has("tenant") else request.user.tenant
+    wanted = named if isinstance(named, Failure) else parse_held_filter(query, named, context.now())
+    if not isinstance(wanted, HeldFilter):
+        return None
+    after = await context.store.search_held(wanted, found.record.ggrid, 1)
+    previous = await context.store.newer_held(wanted, found.held)
+    return Neighbours(urlencode({"in": place}), previous, after.rows[0].record.ggrid if after.rows else None)
 
 
 def _explain_missing_text(found: MessageOnRecord, view: object) -> str:
@@ -240,6 +242,8 @@ def _explain_missing_text(found: MessageOnRecord, view: object) -> str:
         return "The core that stores the message is not answering."
     if found.held and found.held.state == "released":
         return "The message was released; its content is no longer stored."
+    if found.held and found.held.state == "deleted":
+        return "The message was deleted. While it can be restored, its content is stored but not shown."
     return "The content of this message is not stored; only held messages are."
 
 
@@ -286,7 +290,7 @@ async def report_message(context: WebContext, request: SignedInRequest) -> Respo
     if isinstance(found, Failure) or word not in CORRECTIONS:
         return NOT_VISIBLE
     await report_wrong_decision(context, request, found.record.ggrid, word)
-    return redirect(f"/messages/{found.record.ggrid}?done=reported")
+    return redirect(f"/messages/{found.record.ggrid}", notice="reported")
 
 
 async def show_reevaluation(context: WebContext, request: SignedInRequest) -> Response | Failure:

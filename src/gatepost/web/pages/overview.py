@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.page_responses import html_response
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.time_zones import local_time
 
 MINUTE = 60_000
 
@@ -86,6 +86,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "buckets": buckets,
         "labels": [_format_label(bucket.start, span) for bucket in buckets],
         "now": now,
+        "since": local_time(now - span.length).strftime("%Y-%m-%dT%H:%M"),
         **_draw_charts(buckets, span),
     }
 
@@ -134,10 +135,10 @@ def total_traffic(buckets: tuple[TrafficBucket, ...]) -> TrafficBucket:
 
 
 def _format_label(start: int, span: Span) -> str:
-    return datetime.fromtimestamp(start / 1000, UTC).strftime(span.label)
+    return local_time(start).strftime(span.label)
 
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/", show_overview, "overview.read"),
-    PageRoute("GET", "/overview/live", show_live_overview, "overview.read"),
+    PageRoute("GET", "/overview/live", show_live_overview, "overview.read", is_polled=True),
 )

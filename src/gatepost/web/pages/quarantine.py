@@ -1,70 +1,80 @@
-"""The quarantine: held mail, with actions on one message or on all selected ones, also by keyboard."""
+"""The quarantine: held mail, with actions on one message, on all selected ones or on all that match.
 
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+A deletion can be taken back for some days. A release cannot, so it is confirmed on a page of its own, which says how
+many messages of which verdicts it is about. Work on many messages goes on in the background (`quarantine_work`).
+"""
 
-import msgspec
+from urllib.parse import urlencode
+
 from starlette.responses import Response
 
-from gatepost.abby.core_state import Down
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.names import normal_address
-from gatepost.policy.rules import VERDICTS
-from gatepost.scanning.held_mail import Busy, Deleted, DeleteOrder, NotHeld, NotSent, Released, ReleaseOrder
+from gatepost.scanning.held_mail import ReleaseOrder
+from gatepost.store.bulk_actions import MAX_ITEMS
 from gatepost.store.held_search import HeldFilter
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import parse_period
+from gatepost.web.forms import LAST_PERIODS, parse_query
+from gatepost.web.message_lines import MailGroup, group_campaigns
 from gatepost.web.page_responses import html_response, redirect
-from gatepost.web.pages.messages import MessageOnRecord, find_message, parse_evidence, report_wrong_decision
+from gatepost.web.pages.messages import MessageOnRecord, find_message
 from gatepost.web.pages.messages import render_message as message_page
+from gatepost.web.pages.quarantine_work import ACTIONS, explain_failure, run_work
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.search_fields import HELD_VERDICTS, MORE_FIELDS, STATES, parse_held_filter
 
 ROWS_ON_A_PAGE = 50
+GROUPED_ROWS = 500
 MAX_RECIPIENTS = 100
-HELD_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
-
-
-class ActionResult(msgspec.Struct, frozen=True):
-    """The result of an action on one message; `fault` is "" where it succeeded."""
-
-    ggrid: str
-    fault: str = ""
-
-
-Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[ActionResult]]
+NOTHING_SELECTED = "no message is selected"
 
 
 async def show_quarantine(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Search held mail, newest first."""
-    wanted = _parse_filter(request)
+    wanted = _parse_filter(context, request)
     return wanted if isinstance(wanted, Failure) else html_response(await _render_quarantine(context, request, wanted))
 
 
 async def act_on_selected(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Apply one action to every selected message; the failed ones are listed with their faults."""
-    wanted = _parse_filter(request)
+    """Apply one action to every selected message, or to all that match; a release is confirmed first."""
+    wanted = _parse_filter(context, request)
     if isinstance(wanted, Failure):
         return wanted
     word = request.form.text("action")
-    action = ACTIONS.get(word)
-    chosen = list(dict.fromkeys(filter(None, map(canonical, request.form.all("ggrid")[:ROWS_ON_A_PAGE]))))
-    if action is None or not chosen:
-        return html_response(
-            await _render_quarantine(context, request, wanted, faults=[ActionResult("", "no message is selected")]), 400
-        )
-    done = [await action(context, request, ggrid) for ggrid in chosen]
-    faults = [each for each in done if each.fault]
-    if faults:
-        return html_response(
-            await _render_quarantine(context, request, wanted, faults=faults, succeeded=len(done) - len(faults)), 409
-        )
-    return redirect(f"/quarantine?{request.query.with_field('done', NOTICE_OF_ACTION[word])}")
+    chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
+    if word not in ACTIONS or not chosen:
+        page = await _render_quarantine(context, request, wanted, fault=NOTHING_SELECTED)
+        return html_response(page, 400)
+    work = await context.store.create_bulk_action(request.user.uid, word, chosen)
+    back = request.query.with_field("again", "")
+    if word == "release" or request.form.has("all"):
+        return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
+    return await run_work(context, request, work, back)
+
+
+def _parse_selected(request: SignedInRequest) -> list[str]:
+    """The ids of the selected messages; the value of a group has several."""
+    values = (each for value in request.form.all("ggrid")[:ROWS_ON_A_PAGE] for each in value.split(",")[:GROUPED_ROWS])
+    return list(dict.fromkeys(filter(None, map(canonical, values))))
+
+
+async def _find_all(context: WebContext, wanted: HeldFilter) -> list[str]:
+    """The ids of all held messages that match, at most as many as one work can have."""
+    found: list[str] = []
+    before: str | None = None
+    while len(found) < MAX_ITEMS:
+        page = await context.store.search_held(wanted, before, 500)
+        found += [row.record.ggrid for row in page.rows if row.state == "held"]
+        before = page.next
+        if before is None:
+            break
+    return found[:MAX_ITEMS]
 
 
 async def release_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Release one message to its recipients, or to the addresses in the form."""
+    """Release one message to its recipients, or to the addresses in the form, once the user has confirmed it."""
     found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
@@ -72,6 +82,19 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
+    if not request.form.has("sure"):
+        return html_response(
+            context.renderer.render(
+                "release.html",
+                request,
+                here="/quarantine",
+                record=found.record,
+                report=found.record.report,
+                recipients=recipients or found.record.envelope.recipients,
+                stated=" ".join(stated),
+                place=request.query.raw_text("in"),
+            )
+        )
     order = ReleaseOrder(
         found.record.ggrid,
         request.user.tenant,
@@ -79,106 +102,64 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
         recipients=tuple(recipients),
         anywhere=request.may("quarantine.release-anywhere"),
     )
-    outcome = await context.held_mail.carry_out(order)
-    fault = _explain_failure(outcome)
-    return (
-        await _render_fault(context, request, found, fault)
-        if fault
-        else redirect(f"{_message_path(found)}?done=released")
-    )
+    fault = explain_failure(await context.held_mail.carry_out(order))
+    if fault:
+        return await _render_fault(context, request, found, fault)
+    place = request.query.raw_text("in")
+    path = f"/messages/{found.record.ggrid}"
+    return redirect(f"{path}?{urlencode({'in': place})}" if place else path, notice="released")
 
 
 async def delete_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Delete one held message."""
+    """Delete one held message, and go on to the next one of the list that the user works on."""
     found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    done = await _delete_one(context, request, found.record.ggrid)
-    return (
-        await _render_fault(context, request, found, done.fault) if done.fault else redirect("/quarantine?done=deleted")
-    )
+    place = request.query.raw_text("in")
+    wanted = parse_held_filter(parse_query(place), request.user.tenant, context.now())
+    following = None
+    if "in" in request.query.fields and isinstance(wanted, HeldFilter):
+        page = await context.store.search_held(wanted, found.record.ggrid, 1)
+        following = page.rows[0].record.ggrid if page.rows else None
+    work = await context.store.create_bulk_action(request.user.uid, "delete", [found.record.ggrid])
+    path = f"/messages/{following}?{urlencode({'in': place})}" if following else f"/quarantine?{place}".rstrip("?")
+    return await run_work(context, request, work, place, then=path)
 
 
 async def _render_fault(context: WebContext, request: SignedInRequest, found: MessageOnRecord, fault: str) -> Response:
     return html_response(await message_page(context, request, found, fault=fault), 409)
 
 
-def _message_path(found: MessageOnRecord) -> str:
-    return f"/messages/{found.record.ggrid}"
-
-
-async def _release_one(context: WebContext, request: SignedInRequest, ggrid: str) -> ActionResult:
-    order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor)
-    return ActionResult(ggrid, _explain_failure(await context.held_mail.carry_out(order)))
-
-
-async def _delete_one(context: WebContext, request: SignedInRequest, ggrid: str) -> ActionResult:
-    order = DeleteOrder(ggrid, request.user.tenant, by=request.actor)
-    return ActionResult(ggrid, _explain_failure(await context.held_mail.carry_out(order)))
-
-
-async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str) -> ActionResult:
-    known = await report_wrong_decision(context, request, ggrid, "deliver")
-    return ActionResult(ggrid, "" if known else _explain_failure(NotHeld()))
-
-
-ACTIONS: dict[str, Action] = {"release": _release_one, "delete": _delete_one, "report": _report_one}
-NOTICE_OF_ACTION = {"release": "released", "delete": "deleted", "report": "reported"}
-
-
-def _explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down) -> str:
-    """Return why an action failed, "" where it succeeded."""
-    if isinstance(outcome, NotHeld):
-        return "it is no longer held"
-    if isinstance(outcome, NotSent):
-        return f"{outcome.reason}; the message is still held"
-    if isinstance(outcome, Busy):
-        return "another release of this message is in progress"
-    if isinstance(outcome, Down):
-        return "the core that stores it is not answering; try again in a moment"
-    return ""
-
-
-def _parse_filter(request: SignedInRequest) -> HeldFilter | Failure:
-    query, tenant = request.query, request.parse_tenant()
-    if isinstance(tenant, Failure):
-        return tenant
-    when = parse_period(query)
-    if isinstance(when, Failure):
-        return when
-    return HeldFilter(
-        tenant=tenant,
-        verdict=query.text("verdict", 40) or None,
-        sender=query.text("sender", 320) or None,
-        recipient=query.text("recipient", 320) or None,
-        subject=query.text("subject", 200) or None,
-        since=when.since,
-        until=when.until,
-        released=query.has("released"),
-        evidence=parse_evidence(query),
-    )
+def _parse_filter(context: WebContext, request: SignedInRequest) -> HeldFilter | Failure:
+    tenant = request.parse_tenant()
+    return tenant if isinstance(tenant, Failure) else parse_held_filter(request.query, tenant, context.now())
 
 
 async def _render_quarantine(
-    context: WebContext,
-    request: SignedInRequest,
-    wanted: HeldFilter,
-    *,
-    faults: list[ActionResult] | None = None,
-    succeeded: int = 0,
+    context: WebContext, request: SignedInRequest, wanted: HeldFilter, *, fault: str = ""
 ) -> str:
     query = request.query
+    limit = GROUPED_ROWS if query.has("group") else ROWS_ON_A_PAGE
+    page = await context.store.search_held(wanted, query.text("before", 200) or None, limit)
+    groups = group_campaigns(page.rows) if query.has("group") else [MailGroup((row,)) for row in page.rows]
     return context.renderer.render(
         "quarantine.html",
         request,
         here="/quarantine",
-        page=await context.store.search_held(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE),
+        page=page,
+        groups=groups,
         counts=await context.store.held_counts(wanted.tenant),
         query=query,
+        place=query.with_field("before", ""),
         scopes=await find_scopes(context, request),
         verdicts=HELD_VERDICTS,
-        faults=faults or [],
-        succeeded=succeeded,
+        states=STATES,
+        periods=LAST_PERIODS,
+        has_more=any(query.has(name) for name in MORE_FIELDS),
+        searches=[each for each in await context.store.saved_searches(request.user.uid) if each.page == "/quarantine"],
+        now=context.now(),
+        most=MAX_ITEMS,
+        fault=fault,
         narrowed=query.is_filtered,
     )
 

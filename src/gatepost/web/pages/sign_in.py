@@ -28,11 +28,17 @@ from gatepost.store.sign_in_attempts import Attempt, address_source, browser_sou
 from gatepost.store.users import Credentials, User
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
-from gatepost.web.forms import STRANGER, Form, parse_query, read_form
+from gatepost.web.forms import STRANGER, Form, Unsent, parse_query, read_form, read_unsent
+from gatepost.web.notices import clear_notice, read_notice
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.pages.account import is_valid_code
-from gatepost.web.rendering import NOTICES
-from gatepost.web.request import new_session_secret, read_browser_cookie, set_browser_cookie, set_cookie
+from gatepost.web.request import (
+    SignedInRequest,
+    new_session_secret,
+    read_browser_cookie,
+    set_browser_cookie,
+    set_cookie,
+)
 from gatepost.web.routing import IDLE_MILLISECONDS, PublicRoute, WebRoute, find_session
 
 SESSION_SECONDS = 12 * 3600
@@ -66,8 +72,10 @@ async def show_sign_in(context: WebContext, request: Request) -> Response | Fail
     query = parse_query(request.url.query)
     if session and session.strong:
         return redirect(_safe_target(query.text("next")))
-    done = NOTICES.get(query.text("done"), "")
-    return _render_sign_in(context, query.text("next"), session is not None and not query.has("again"), done=done)
+    notice = read_notice(request)
+    code = session is not None and not query.has("again")
+    page = _render_sign_in(context, query.text("next"), code, done=notice.text if notice else "")
+    return clear_notice(page) if notice else page
 
 
 async def sign_in(context: WebContext, request: Request) -> Response | Failure:
@@ -149,8 +157,8 @@ def _refuse(
 ) -> Response:
     context.events.emit(_describe_refusal, found, origin.address, attempt, code=code)
     log.warning("sign-in refused", user=found.user.name if found else None, address=origin.address)
-    fault = WRONG_CODE if code else WRONG_SIGN_IN
-    return _render_sign_in(context, form.text("next"), code, fault=fault, name=form.text("name", 100))
+    fault, unsent = WRONG_CODE if code else WRONG_SIGN_IN, read_unsent(form)
+    return _render_sign_in(context, form.text("next"), code, fault=fault, name=form.text("name", 100), unsent=unsent)
 
 
 def _describe_refusal(
@@ -213,13 +221,18 @@ async def _start_session(
         return _refuse(context, form, found, origin, attempt, code=False)
     if not strong:
         await context.store.give_back_attempt(attempt)
-        return set_cookie(_render_sign_in(context, form.text("next"), code=True), secret, seconds)
+        page = _render_sign_in(context, form.text("next"), code=True, unsent=read_unsent(form))
+        return set_cookie(page, secret, seconds)
     await context.store.finish_attempt(attempt, now)
     await context.store.note_sign_in(user.uid, now)
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
     context.events.emit(_describe_sign_in, user, origin.address)
     log.info("signed in", user=user.name)
-    answer = set_cookie(redirect(_safe_target(form.text("next"))), secret, seconds)
+    if (unsent := read_unsent(form)).path:
+        resending = context.renderer.render("unsent.html", SignedInRequest(request, session), unsent=unsent)
+        answer = set_cookie(html_response(resending), secret, seconds)
+    else:
+        answer = set_cookie(redirect(_safe_target(form.text("next"))), secret, seconds)
     return await _mark_browser(context, answer, user.uid, origin)
 
 
@@ -234,9 +247,18 @@ async def _mark_browser(context: WebContext, answer: Response, uid: str, origin:
 
 
 def _render_sign_in(
-    context: WebContext, target: str, code: bool, *, fault: str = "", name: str = "", done: str = ""
+    context: WebContext,
+    target: str,
+    code: bool,
+    *,
+    fault: str = "",
+    name: str = "",
+    done: str = "",
+    unsent: Unsent | None = None,
 ) -> Response:
-    page = context.renderer.render_public("sign-in.html", code=code, next=target, fault=fault, name=name, done=done)
+    page = context.renderer.render_public(
+        "sign-in.html", code=code, next=target, fault=fault, name=name, done=done, unsent=unsent or Unsent()
+    )
     return html_response(page, 401 if fault else 200)
 
 

@@ -34,7 +34,7 @@ async def create_tenant(context: WebContext, request: SignedInRequest) -> Respon
         return html_response(
             await _render_tenants(context, request, fault=f"a tenant named {created.name} already exists"), 409
         )
-    return redirect(f"/tenants/{created.uid}?done=tenant-created")
+    return redirect(f"/tenants/{created.uid}", notice="tenant-created")
 
 
 async def show_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -49,10 +49,11 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(tenant, Failure):
         return tenant
     typed = request.form.raw_text("domains")
-    normal = [normalise_tenant_domain(line) for line in typed.split()]
+    lines = [(number, line.strip()) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
+    normal = [normalise_tenant_domain(line) for _, line in lines]
     faults = [
-        f"{line[:100]} {each.reason}"
-        for line, each in zip(typed.split(), normal, strict=True)
+        f"line {number}: {line[:100]} {each.reason}"
+        for (number, line), each in zip(lines, normal, strict=True)
         if isinstance(each, ListRefusal)
     ]
     if len(normal) > MAX_DOMAINS:
@@ -66,7 +67,7 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(outcome, NameTaken):
         faults = [f"{outcome.name} belongs to another tenant, {outcome.by}"]
         return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 409)
-    return redirect(f"/tenants/{tenant.uid}?done=changed")
+    return redirect(f"/tenants/{tenant.uid}", notice="changed")
 
 
 async def delete_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -78,7 +79,7 @@ async def delete_tenant(context: WebContext, request: SignedInRequest) -> Respon
         fault = "to delete the tenant, type its name exactly as shown"
         return html_response(await _render_tenant(context, request, tenant, faults=[fault]), 400)
     await context.store.delete_tenant(tenant.uid, request.actor)
-    return redirect("/tenants?done=tenant-deleted")
+    return redirect("/tenants", notice="tenant-deleted")
 
 
 async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant | Failure:

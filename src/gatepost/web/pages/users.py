@@ -99,7 +99,7 @@ async def _answer_change(
         return NOT_VISIBLE
     if isinstance(outcome, LastAdministrator):
         return html_response(await _render_users(context, request, fault=LAST_ADMINISTRATOR), 409)
-    return redirect(f"/users?done={done}")
+    return redirect("/users", notice=done)
 
 
 async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:

@@ -46,19 +46,36 @@ document.addEventListener("submit", (event) => {
   if (asker.dataset.confirm && !window.confirm(asker.dataset.confirm)) event.preventDefault();
 });
 
-// <section data-live="/path" data-every="5"> is fetched again while the page is visible.
+// A part of the page is replaced by its next version: what was open stays open, and the focus stays where it was.
+const replace = (section, html) => {
+  const kinds = "details, summary, a[href], button, [tabindex]";
+  const open = all("details", section).map((each) => each.open);
+  const at = all(kinds, section).indexOf(document.activeElement);
+  section.innerHTML = html;
+  all("details", section).forEach((each, index) => { if (open[index] !== undefined) each.open = open[index]; });
+  if (at >= 0) all(kinds, section)[at]?.focus({ preventScroll: true });
+  localise(section);
+};
+
+// <section data-live="/path" data-every="5"> is fetched again while the page is visible; a page that is out of date says so.
 for (const section of all("[data-live]")) {
   const seconds = Number(section.dataset.every || 5);
   const refresh = async () => {
     if (document.hidden) return;
+    const stale = document.querySelector("[data-stale-notice]");
     try {
       const answer = await fetch(section.dataset.live, { headers: { Accept: "text/html" }, redirect: "error" });
       if (!answer.ok) throw new Error(String(answer.status));
-      section.innerHTML = await answer.text();
-      localise(section);
+      replace(section, await answer.text());
       section.removeAttribute("data-stale");
+      if (stale) stale.hidden = true;
+      if (section.querySelector("[data-finished]")) window.location.reload();
     } catch {
       section.setAttribute("data-stale", "");
+      if (stale && stale.hidden) {
+        stale.querySelector("[data-stale-since]").textContent = new Date().toLocaleTimeString();
+        stale.hidden = false;
+      }
     }
   };
   window.setInterval(refresh, seconds * 1000);
@@ -70,7 +87,16 @@ document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
   if (name) for (const box of all(`input[name="${name}"]`)) box.checked = event.target.checked;
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  if (event.target.matches("input[type=file]")) event.target.setCustomValidity("");
 });
+
+// A link to a form leads to its first field.
+const enter = () => {
+  const section = window.location.hash.length > 1 && document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
+  if (section && section.matches("section")) section.querySelector("textarea, input:not([type=hidden])")?.focus();
+};
+window.addEventListener("hashchange", enter);
+enter();
 
 // <div class="drop"> takes a file that is dropped on it.
 const dropping = (root) => {
@@ -134,38 +160,58 @@ document.addEventListener("submit", (event) => {
   for (const button of all("button", form)) button.disabled = true;
 });
 
-// Keys for tables with data-triage: j and k move, x selects, o or Enter opens, a letter with data-key on a button acts.
+// Keys of pages: a letter with data-key on a button or link acts, / goes to the search field. In tables with data-triage
+// j and k move, x selects, o opens. The row is remembered for as long as the tab is open, so that no action loses the place.
 const table = document.querySelector("table[data-triage]");
+const rows = table ? all("tbody tr", table) : [];
+const boxes = table ? all("tbody input[type=checkbox]", table) : [];
+const place = `row of ${window.location.pathname}${window.location.search}`;
+let at = -1;
+const go = (to) => {
+  if (rows.length === 0) return;
+  rows[at]?.classList.remove("chosen");
+  at = Math.max(0, Math.min(rows.length - 1, to));
+  rows[at].classList.add("chosen");
+  window.sessionStorage.setItem(place, String(at));
+  rows[at].querySelector("a")?.focus({ preventScroll: true });
+  rows[at].scrollIntoView({ block: "nearest" });
+};
+const count = () => {
+  const said = document.querySelector("[data-selected]");
+  if (said) said.textContent = `${boxes.filter((box) => box.checked).length} selected`;
+};
 if (table) {
-  const rows = all("tbody tr", table);
-  let at = -1;
-  const go = (to) => {
-    if (rows.length === 0) return;
-    rows[at]?.classList.remove("chosen");
-    at = Math.max(0, Math.min(rows.length - 1, to));
-    rows[at].classList.add("chosen");
-    const link = rows[at].querySelector("a");
-    link?.focus({ preventScroll: true });
-    rows[at].scrollIntoView({ block: "nearest" });
-  };
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
-    if (event.key === "j") go(at + 1);
-    else if (event.key === "k") go(at - 1);
-    else if (event.key === "x" && at >= 0) {
-      const box = rows[at].querySelector("input[type=checkbox]");
-      if (box) box.checked = !box.checked;
-    } else if (event.key === "o" && at >= 0) rows[at].querySelector("a")?.click();
-    else {
-      const button = document.querySelector(`button[data-key="${CSS.escape(event.key)}"]`);
-      if (!button) return;
-      const boxes = all("tbody input[type=checkbox]", table);
-      if (at >= 0 && !boxes.some((box) => box.checked)) {
-        const box = rows[at].querySelector("input[type=checkbox]");
-        if (box) box.checked = true;
-      }
-      button.click();
+  const kept = window.sessionStorage.getItem(place);
+  if (kept !== null && rows.length > 0 && !window.location.hash) go(Number(kept));
+  let last = null;
+  table.addEventListener("click", (event) => {
+    const box = boxes.indexOf(event.target);
+    if (box < 0) return;
+    if (event.shiftKey && last !== null) {
+      for (let each = Math.min(box, last); each <= Math.max(box, last); each += 1) boxes[each].checked = event.target.checked;
     }
-    event.preventDefault();
+    last = box;
   });
+  document.addEventListener("change", count);
 }
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
+  if (event.key === "/") document.getElementById("q")?.focus();
+  else if (table && event.key === "j") go(at + 1);
+  else if (table && event.key === "k") go(at < 0 ? 0 : at - 1);
+  else if (table && event.key === "x" && at >= 0) {
+    const box = rows[at].querySelector("input[type=checkbox]");
+    if (box) box.checked = !box.checked;
+    count();
+  } else if (table && event.key === "o" && at >= 0) rows[at].querySelector("a")?.click();
+  else {
+    const button = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!button) return;
+    if (at >= 0 && !boxes.some((box) => box.checked)) {
+      const box = rows[at].querySelector("input[type=checkbox]");
+      if (box) box.checked = true;
+    }
+    button.click();
+  }
+  event.preventDefault();
+});

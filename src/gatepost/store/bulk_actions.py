@@ -1,0 +1,93 @@
+"""Actions on many held messages: which messages, in which order, how far the work is, and what became of each.
+
+The record is made before the work begins, so that a user can look at it and confirm it, and the work is done under a
+lease. A process that dies leaves the rest of the items undone and says so: the results that are stored are those of the
+first items. Whoever continues begins behind them; every action can be repeated without harm.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gatepost.ids import new_id
+from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
+
+MAX_ITEMS = 10_000
+# How long a process has the work to itself without storing a result.
+LEASE_MILLISECONDS = 120_000
+KEPT_MILLISECONDS = 30 * 86_400_000
+
+_COLUMNS = "id, user_uid, action, items, results, created, finished, lease"
+_INSERT = f"INSERT INTO bulk_actions ({_COLUMNS}) VALUES ($1, $2, $3, $4, '[]', $5, NULL, 0)"  # noqa: S608
+_SELECT = f"SELECT {_COLUMNS} FROM bulk_actions WHERE id = $1 AND user_uid = $2"  # noqa: S608
+_CLAIM = "UPDATE bulk_actions SET lease = $3 WHERE id = $1 AND lease < $2 AND finished IS NULL"
+_LOCK = "SELECT items, results FROM bulk_actions WHERE id = $1 AND finished IS NULL FOR UPDATE"
+_STORE = "UPDATE bulk_actions SET results = $2, lease = $3, finished = $4 WHERE id = $1"
+_DELETE_OLD = "DELETE FROM bulk_actions WHERE created < $1"
+
+_strings = msgspec.json.Decoder(tuple[str, ...])
+
+
+class BulkAction(msgspec.Struct, frozen=True):
+    """An action on many messages. `results` has one for each of the first items: "" if it succeeded, else the reason.
+    Nothing was begun while `lease` is 0; until `lease` some process works."""
+
+    id: str
+    user_uid: str
+    action: str
+    items: tuple[str, ...]
+    results: tuple[str, ...]
+    created: int
+    finished: int | None
+    lease: int
+
+    @property
+    def succeeded(self) -> tuple[str, ...]:
+        """The messages for which it succeeded."""
+        return tuple(item for item, fault in zip(self.items, self.results, strict=False) if not fault)
+
+    @property
+    def failed(self) -> tuple[tuple[str, str], ...]:
+        """The messages for which it failed, each with the reason."""
+        return tuple((item, fault) for item, fault in zip(self.items, self.results, strict=False) if fault)
+
+
+class BulkActionStore(Operations):
+    """Actions on many messages, each known to the user who asked for it."""
+
+    @change
+    def create_bulk_action(self, user_uid: str, action: str, items: Sequence[str]) -> Work[BulkAction]:
+        """Record what is to be done with at most `MAX_ITEMS` messages; older records are deleted."""
+        made = BulkAction(new_id(), user_uid, action, tuple(items[:MAX_ITEMS]), (), now(), None, 0)
+        yield Write(_DELETE_OLD, (made.created - KEPT_MILLISECONDS,))
+        encoded = storable(msgspec.json.encode(made.items).decode())
+        yield Write(_INSERT, (made.id, made.user_uid, made.action, encoded, made.created))
+        return made
+
+    @query
+    def bulk_action(self, uid: str, user_uid: str) -> Work[BulkAction | None]:
+        """An action of this user; None where there is none."""
+        rows = yield Read(_SELECT, (storable(uid), user_uid))
+        return _bulk_action(rows[0]) if rows else None
+
+    @change
+    def claim_bulk_action(self, uid: str) -> Work[bool]:
+        """Claim the work; False where it is finished or somebody does it."""
+        moment = now()
+        return bool((yield Write(_CLAIM, (storable(uid), moment, moment + LEASE_MILLISECONDS))))
+
+    @change
+    def add_bulk_results(self, uid: str, results: Sequence[str]) -> Work[None]:
+        """Store the results of the next items, and the end of the work with those of the last."""
+        rows = yield Read(_LOCK, (storable(uid),))
+        if rows:
+            together = (*_strings.decode(rows[0][1]), *map(storable, results))
+            moment = now()
+            end = moment if len(together) >= len(_strings.decode(rows[0][0])) else None
+            encoded = msgspec.json.encode(together).decode()
+            yield Write(_STORE, (storable(uid), encoded, moment + LEASE_MILLISECONDS, end))
+
+
+def _bulk_action(row: Row) -> BulkAction:
+    uid, user_uid, action, items, results, created, finished, lease = row
+    return BulkAction(uid, user_uid, action, _strings.decode(items), _strings.decode(results), created, finished, lease)

@@ -1,0 +1,58 @@
+"""Work on many messages in the background: four at a time, with the results stored as they come.
+
+The record of the work (`store.bulk_actions`) is what pages show; a task of this process does the work. Should the
+process end, the record says how far the work came, and its user can continue it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+
+from gatepost.store.bulk_actions import BulkAction, BulkActionStore
+from gatepost.store.errors import StorageError
+
+AT_ONCE = 4
+# How long a request waits for its own work before it shows the progress instead.
+PATIENCE_SECONDS = 2.0
+
+log = structlog.get_logger("gatepost.abby")
+
+# Does the action for one message; returns why it failed, "" if it succeeded.
+ActsOnOne: TypeAlias = Callable[[str], Awaitable[str]]
+
+
+class BulkWork:
+    """The tasks of this process."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, store: BulkActionStore, work: BulkAction, act: ActsOnOne) -> None:
+        """Begin or continue work, unless somebody does it, and wait a little for its end."""
+        if work.id not in self._tasks and await store.claim_bulk_action(work.id):
+            task = asyncio.create_task(self._run(store, work, act))
+            self._tasks[work.id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(work.id, None))
+        if running := self._tasks.get(work.id):
+            await asyncio.wait({running}, timeout=PATIENCE_SECONDS)
+
+    async def _run(self, store: BulkActionStore, work: BulkAction, act: ActsOnOne) -> None:
+        left = work.items[len(work.results) :]
+        for start in range(0, len(left), AT_ONCE):
+            items = left[start : start + AT_ONCE]
+            try:
+                results = await asyncio.gather(*(_try(act, item) for item in items))
+                await store.add_bulk_results(work.id, results)
+            except StorageError as fault:
+                # The record keeps what was stored; its user is told, and can continue.
+                log.warning("work on many messages stopped", id=work.id, reason=str(fault))
+                return
+
+
+async def _try(act: ActsOnOne, item: str) -> str:
+    try:
+        return await act(item)
+    except StorageError as fault:
+        return f"storage failed: {fault}"

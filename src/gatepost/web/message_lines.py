@@ -1,0 +1,128 @@
+"""How a message is described in few words: its headline, its sender as the reader sees it, and its marks.
+
+Lists of messages and the page of one message use the same words. Model internals and the numbers of parts are not among
+them; the ledger has them.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gatepost.lists.links import split_url
+from gatepost.report import Line, Report
+from gatepost.store.held_mail import HeldMessage
+
+MAX_REASONS = 6
+MAX_HOSTS = 50
+_DECISIONS = {"quarantine": "Held", "deliver": "Delivered", "bounce": "Bounced", "drop": "Dropped"}
+
+
+def strongest_lines(report: Report) -> list[Line]:
+    """Return the lines that led to the verdict, each kind once: those that point to it first, then by points."""
+    counted = (line for line in report.lines if line.counted > 0 or line.conclusive)
+    ordered = sorted(counted, key=lambda line: (line.verdict != report.verdict, not line.conclusive, -line.counted))
+    each: dict[str, Line] = {}
+    for line in ordered:
+        each.setdefault(line.kind, line)
+    return list(each.values())[:MAX_REASONS]
+
+
+def short_reason(report: Report) -> str:
+    """Return the reason of the verdict in one line: the strongest findings, or the sentence of the report."""
+    titles = [line.title for line in strongest_lines(report) if line.verdict == report.verdict][:2]
+    return "; ".join(titles) or report.reason
+
+
+def headline(report: Report) -> str:
+    """Return what happened to a message and why, as a help desk would say it."""
+    done = _DECISIONS.get(report.decision, "Not decided")
+    titles = [line.title for line in strongest_lines(report) if line.verdict == report.verdict][:2]
+    if not titles:
+        return f"{done} as {report.verdict}: {report.reason}"
+    reasons = " and ".join(_lower_first(title) for title in titles)
+    return f"{done} as {report.verdict}: {reasons}"
+
+
+def _lower_first(title: str) -> str:
+    """Return a title within a sentence; a word in capitals, such as a name of a standard, stays."""
+    first = title.partition(" ")[0]
+    return title if len(first) > 1 and not first[1:].islower() else title[:1].lower() + title[1:]
+
+
+class ShownSender(msgspec.Struct, frozen=True):
+    """The sender as most mail programs show it. Name and address are apart: a page isolates each of them."""
+
+    name: str
+    address: str
+
+
+def shown_sender(report: Report, envelope_sender: str) -> ShownSender:
+    """Return display name and address of From, or the envelope sender of a message without one."""
+    if not report.senders:
+        return ShownSender("", envelope_sender)
+    name = report.sender_names[0] if report.sender_names else ""
+    return ShownSender(name if name != report.senders[0] else "", report.senders[0])
+
+
+class HostLinks(msgspec.Struct, frozen=True):
+    """The links of a message to one host."""
+
+    host: str
+    links: tuple[str, ...]
+
+    @property
+    def defanged(self) -> str:
+        """The host as it can be passed on without becoming a link."""
+        return self.host.replace(".", "[.]")
+
+
+def links_by_host(report: Report) -> list[HostLinks]:
+    """Return the links of a message grouped by their hosts, those with most links first."""
+    grouped: dict[str, dict[str, None]] = {}
+    for subject in report.subjects:
+        if subject.role == "link":
+            parts = split_url(subject.value)
+            grouped.setdefault(parts[0] if parts else "", {})[subject.value] = None
+    groups = [HostLinks(host, tuple(links)) for host, links in grouped.items()]
+    return sorted(groups, key=lambda group: -len(group.links))[:MAX_HOSTS]
+
+
+def defang(url: str) -> str:
+    """Return a link as it can be passed on without becoming a link: `hxxps://evil[.]example/x`."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return url.replace(".", "[.]")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower().replace('tt', 'xx', 1)}://{host.replace('.', '[.]')}{slash}{path}"
+
+
+def attachments(report: Report) -> list[str]:
+    """Return the names of the files that are attached, not of those inside of them and not of text parts."""
+    return [file.names[-1] for file in report.files if file.names and file.path.count("/") <= 1][:20]
+
+
+class MailGroup(msgspec.Struct, frozen=True):
+    """Messages of one campaign, the newest first: same subject but for digits, and same first link host."""
+
+    rows: tuple[HeldMessage, ...]
+
+    @property
+    def first(self) -> HeldMessage:
+        return self.rows[0]
+
+    @property
+    def ggrids(self) -> str:
+        """The ids of all messages, as one value of a form."""
+        return ",".join(row.record.ggrid for row in self.rows)
+
+
+def group_campaigns(rows: Sequence[HeldMessage]) -> list[MailGroup]:
+    """Group held messages that belong together, in the order of their newest ones."""
+    groups: dict[tuple[str, str, str], list[HeldMessage]] = {}
+    for row in rows:
+        report = row.record.report
+        subject = "".join(character for character in report.subject.casefold() if not character.isdigit())
+        hosts = links_by_host(report)
+        key = (report.verdict, " ".join(subject.split()), hosts[0].host if hosts else "")
+        groups.setdefault(key, []).append(row)
+    return [MailGroup(tuple(group)) for group in groups.values()]

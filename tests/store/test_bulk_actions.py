@@ -1,0 +1,62 @@
+"""Work on many messages and saved searches on both engines: whose they are, how far they came, and who does them."""
+
+from collections.abc import Awaitable, Callable
+
+from gatepost.ids import new_id
+from gatepost.store.bulk_actions import MAX_ITEMS
+from gatepost.store.saved_searches import MAX_SEARCHES
+from gatepost.store.store import Store
+
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+
+
+def test_work_is_claimed_once_and_continued_behind_its_results(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        user, items = new_id(), [new_id() for _ in range(3)]
+        work = await store.create_bulk_action(user, "delete", items)
+        assert (work.items, work.results, work.finished, work.lease) == (tuple(items), (), None, 0)
+        assert await store.bulk_action(work.id, new_id()) is None
+        assert await store.claim_bulk_action(work.id)
+        assert not await store.claim_bulk_action(work.id)
+        await store.add_bulk_results(work.id, ["", "it is no longer held"])
+        half = await store.bulk_action(work.id, user)
+        assert half
+        assert half.finished is None
+        assert (half.succeeded, half.failed) == ((items[0],), ((items[1], "it is no longer held"),))
+        await store.add_bulk_results(work.id, [""])
+        done = await store.bulk_action(work.id, user)
+        assert done
+        assert done.finished is not None
+        assert len(done.results) == 3
+        await store.add_bulk_results(work.id, ["late"])
+        assert await store.bulk_action(work.id, user) == done, "what is finished does not change"
+        assert not await store.claim_bulk_action(work.id)
+
+    use(scenario)
+
+
+def test_work_is_bounded(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        work = await store.create_bulk_action(new_id(), "delete", ["x"] * (MAX_ITEMS + 1))
+        assert len(work.items) == MAX_ITEMS
+
+    use(scenario)
+
+
+def test_saved_searches_belong_to_their_user(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        ann, bob = new_id(), new_id()
+        assert await store.save_search(ann, "/messages", "Bank", "q=bank.example")
+        assert await store.save_search(ann, "/messages", "Bank", "q=bank.test")
+        assert await store.save_search(ann, "/quarantine", "\0 \ud800", "q=x")
+        mine = await store.saved_searches(ann)
+        assert [(each.page, each.query) for each in mine] == [("/messages", "q=bank.test"), ("/quarantine", "q=x")]
+        assert await store.saved_searches(bob) == ()
+        assert not await store.delete_search(mine[0].id, bob)
+        assert await store.delete_search(mine[0].id, ann)
+        for number in range(MAX_SEARCHES - 1):
+            assert await store.save_search(ann, "/messages", f"s{number}", "q=x")
+        assert not await store.save_search(ann, "/messages", "one more", "q=x")
+        assert await store.save_search(ann, "/messages", "s0", "q=y"), "one that is there can be changed"
+
+    use(scenario)
