@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.abby.core_state import MISSES_UNTIL_LOST, Down
-from gatepost.abby.cores import Cores, queue_colour
+from gatepost.abby.core_state import MISSES_UNTIL_LOST, Down, queue_colour
+from gatepost.abby.cores import Cores
 from gatepost.api.errors import Failure
 from gatepost.api.requests import ClientLeft
 from gatepost.mail.message import Envelope

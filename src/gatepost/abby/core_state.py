@@ -10,8 +10,8 @@ record. So abby does not have to decide whether a silent core is dead or slow.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Literal, Protocol
 
 import msgspec
 import structlog
@@ -21,6 +21,8 @@ from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 MISSES_UNTIL_LOST = 3
 # A core that takes no connections any more may be finishing what it has; that can take as long as an analysis may.
 MISSES_UNTIL_ENDED = 60
+
+Status = Literal["GREEN", "YELLOW", "RED"]
 
 log = structlog.get_logger("gatepost.abby")
 
@@ -234,3 +236,14 @@ class CoreAttempts:
             self.has_lost_storage = True
         self.deaths += isinstance(outcome, Down) and outcome.begun
         self.refusals += isinstance(outcome, Down) and not outcome.begun
+
+
+def queue_colour(loads: Iterable[Load | None]) -> Status:
+    """Return the status of cores with these loads; None is a core that does not answer."""
+    every = list(loads)
+    answering = [load for load in every if load is not None]
+    if all(load.full or load.fault for load in answering):
+        return "RED"
+    if len(answering) < len(every) or any(each.throttling or each.full or each.trouble for each in answering):
+        return "YELLOW"
+    return "GREEN"

@@ -15,12 +15,11 @@ import contextlib
 from collections.abc import Iterable
 from heapq import heapify, heappush
 from pathlib import Path
-from typing import Literal, Protocol
 
 import structlog
 
-from gatepost.abby.core_state import CoreAttempts, CoreState, Down, ScanCore
-from gatepost.abby.waiting_scans import PATIENCE_SECONDS, WaitingScans
+from gatepost.abby.core_state import CoreAttempts, CoreState, Down, ScanCore, Status, queue_colour
+from gatepost.abby.waiting_scans import PATIENCE_SECONDS, Waiter, WaitingClient, WaitingScans
 from gatepost.api.errors import (
     ANALYSIS_TIMEOUT,
     CORE_UNAVAILABLE,
@@ -47,41 +46,7 @@ MAX_DEATHS = 3
 # A core that tells its load and takes no scan is tried about twenty times a second: for so long as a restart may take.
 MAX_REFUSALS = 200
 
-Status = Literal["GREEN", "YELLOW", "RED"]
-
 log = structlog.get_logger("gatepost.abby")
-
-
-class WaitingClient(Protocol):
-    """The client of a scan, while the scan waits."""
-
-    def park(self) -> None:
-        """Move the message from memory to disk, since the scan is about to wait."""
-        ...
-
-    async def wait_until_gone(self) -> None:
-        """Return when the client has left."""
-        ...
-
-
-class _Waiter:
-    """One scan in the queue; `turn` becomes the core that it may use, or the failure that ends its wait.
-
-    `beside` are the cores that have the message already, where a second attempt is wanted.
-    """
-
-    def __init__(self, ticket: int, tenant: str, beside: frozenset[CoreState] = frozenset()) -> None:
-        self.ticket, self.tenant, self.beside = ticket, tenant, beside
-        self.turn: asyncio.Future[CoreState | Failure] = asyncio.get_running_loop().create_future()
-
-    def __lt__(self, other: "_Waiter") -> bool:
-        return self.ticket < other.ticket
-
-    def withdraw(self) -> None:
-        """Stop waiting, and give back a slot that was reserved for it."""
-        if self.turn.done() and not self.turn.cancelled() and isinstance(state := self.turn.result(), CoreState):
-            state.release()
-        self.turn.cancel()
 
 
 class Cores:
@@ -105,8 +70,8 @@ class Cores:
         self._hear_seconds = hear_seconds
         self._doubt_seconds = doubt_seconds
         self._turns = turns or Turns()
-        self._queue: WaitingScans[_Waiter] = WaitingScans(self._turns)
-        self._seconds: list[_Waiter] = []
+        self._queue: WaitingScans[Waiter] = WaitingScans(self._turns)
+        self._seconds: list[Waiter] = []
         self._retry: asyncio.TimerHandle | None = None
         self._silent_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -242,7 +207,7 @@ class Cores:
 
     async def _find_second(self, attempts: CoreAttempts, ticket: int) -> CoreState | None:
         """Return a core to try beside the silent ones, once one has a slot that no queued scan needs."""
-        waiter = _Waiter(ticket, "", attempts.states)
+        waiter = Waiter(ticket, "", attempts.states)
         waiter.turn.add_done_callback(attempts.wake)
         heappush(self._seconds, waiter)
         try:
@@ -282,7 +247,7 @@ class Cores:
             return _unavailable()
         if self._turns.held_bytes + size > self._waiting_limit:
             return Failure(OVERLOADED, "too many messages wait for a slot")
-        waiter = _Waiter(ticket, request.envelope.tenant or "")
+        waiter = Waiter(ticket, request.envelope.tenant or "")
         self._queue.add(waiter)
         self._turns.hold(size)
         self.waiting += 1
@@ -302,7 +267,7 @@ class Cores:
             self.waiting -= 1
             self.waiting_bytes -= size
 
-    async def _wait_for_turn(self, waiter: _Waiter, client: WaitingClient) -> CoreState | Failure | ClientLeft:
+    async def _wait_for_turn(self, waiter: Waiter, client: WaitingClient) -> CoreState | Failure | ClientLeft:
         for state in self._states:
             state.poked.set()
         gone = asyncio.ensure_future(client.wait_until_gone())
@@ -405,17 +370,6 @@ class Cores:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-def queue_colour(loads: Iterable[Load | None]) -> Status:
-    """Return the status of cores with these loads; None is a core that does not answer."""
-    every = list(loads)
-    answering = [load for load in every if load is not None]
-    if all(load.full or load.fault for load in answering):
-        return "RED"
-    if len(answering) < len(every) or any(each.throttling or each.full or each.trouble for each in answering):
-        return "YELLOW"
-    return "GREEN"
 
 
 def _not_taken(*, lost_storage: bool) -> Failure:

@@ -5,6 +5,8 @@ from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
+from gatepost.abby.core_state import CoreState
+from gatepost.api.errors import Failure
 from gatepost.scanning.turns import Place, Turns
 
 
@@ -118,3 +120,35 @@ class WaitingScans(Generic[W]):
         if self._places.get(tenant) != place:
             self._places[tenant] = place
             heappush(self._heap, (place, tenant))
+
+
+class WaitingClient(Protocol):
+    """The client of a scan, while the scan waits."""
+
+    def park(self) -> None:
+        """Move the message from memory to disk, since the scan is about to wait."""
+        ...
+
+    async def wait_until_gone(self) -> None:
+        """Return when the client has left."""
+        ...
+
+
+class Waiter:
+    """One scan in the queue; `turn` becomes the core that it may use, or the failure that ends its wait.
+
+    `beside` are the cores that have the message already, where a second attempt is wanted.
+    """
+
+    def __init__(self, ticket: int, tenant: str, beside: frozenset[CoreState] = frozenset()) -> None:
+        self.ticket, self.tenant, self.beside = ticket, tenant, beside
+        self.turn: asyncio.Future[CoreState | Failure] = asyncio.get_running_loop().create_future()
+
+    def __lt__(self, other: "Waiter") -> bool:
+        return self.ticket < other.ticket
+
+    def withdraw(self) -> None:
+        """Stop waiting, and give back a slot that was reserved for it."""
+        if self.turn.done() and not self.turn.cancelled() and isinstance(state := self.turn.result(), CoreState):
+            state.release()
+        self.turn.cancel()
