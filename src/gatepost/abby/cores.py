@@ -41,6 +41,9 @@ MAX_REFUSALS = 200
 
 Status = Literal["GREEN", "YELLOW", "RED"]
 
+_UNAVAILABLE = Failure(CORE_UNAVAILABLE, "no core answers")
+_NOT_TAKEN = Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
+
 log = structlog.get_logger("gatepost.abby")
 
 
@@ -181,7 +184,7 @@ class Cores:
                     return attempts.result
                 if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
                     self._give_back(turn)
-                    return _not_taken()
+                    return _NOT_TAKEN
         finally:
             attempts.give_up()
 
@@ -200,7 +203,7 @@ class Cores:
             if isinstance(outcome, Down):
                 deaths, refusals = deaths + outcome.begun, refusals + (not outcome.begun)
                 if deaths >= MAX_DEATHS or refusals >= MAX_REFUSALS:
-                    return _not_taken()
+                    return _NOT_TAKEN
             turn = await self._wait(ticket, request, client)
             self.attempts_again += isinstance(turn, CoreState)
         return turn
@@ -258,7 +261,7 @@ class Cores:
     async def _wait(self, ticket: int, request: ScanRequest, client: WaitingClient) -> CoreState | Failure | ClientLeft:
         size = request.body.size
         if self._has_given_up():
-            return _unavailable()
+            return _UNAVAILABLE
         if self._turns.held_bytes + size > self._waiting_limit:
             return Failure(OVERLOADED, "too many messages wait for a slot")
         waiter = _Waiter(ticket, request.envelope.tenant or "")
@@ -379,7 +382,7 @@ class Cores:
     def _turn_away(self) -> None:
         while (waiter := self._queue.pop()) is not None:
             if not waiter.turn.done():
-                waiter.turn.set_result(_unavailable())
+                waiter.turn.set_result(_UNAVAILABLE)
 
     @staticmethod
     def _now() -> float:
@@ -395,11 +398,3 @@ def queue_colour(loads: Iterable[Load | None]) -> Status:
     if len(answering) < len(every) or any(load.throttling or load.full for load in answering):
         return "YELLOW"
     return "GREEN"
-
-
-def _not_taken() -> Failure:
-    return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
-
-
-def _unavailable() -> Failure:
-    return Failure(CORE_UNAVAILABLE, "no core answers")
