@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-from gatepost.abby.upload import _ScanParts
+from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
 from gatepost.api.list_files import ListFileError, records
 from gatepost.auth import keys, signature, spf_record
@@ -203,11 +203,16 @@ class _Sink(bytearray):
 
 
 def receive_upload(data: bytes) -> object:
-    parts = _ScanParts("b", _Sink())
+    email = _Sink()
+    parts = _ScanParts("b", email)
+    plain = split_plain(data, "b")
     for place in range(0, len(data), 100):
         if failure := parts.feed(data[place : place + 100]):
+            assert plain is None, "a body that is wrong was split"
             return failure
-    return parts.finish()
+    found = parts.finish()
+    assert plain in (None, (found, bytes(email))), "a body was split otherwise than the parser has it"
+    return found
 
 
 _BODIES = {

@@ -150,7 +150,9 @@ def uploads() -> list[bytes]:
         b'--b\r\nContent-Disposition: form-data; name="parameters"\r\nContent-Type: application/json\r\n\r\n{}\r\n'
     )
     email = b"--b\r\nContent-Disposition: form-data; name=\"email\"; filename*=utf-8''a\r\n\r\nFrom: a\r\n\r\nx\r\n"
-    return [parameters + email + b"--b--\r\n", email + parameters + b"--b--\r\nrest", b"--b\n\n" + email]
+    plain = email.replace(b"*=utf-8''a", b'="a.eml"\r\nContent-Type: message/rfc822')
+    ordinary = [parameters + plain + b"--b--\r\n", plain + parameters + b"--b--"]
+    return [*ordinary, parameters + email + b"--b--\r\n", email + parameters + b"--b--\r\nrest", b"--b\n\n" + email]
 
 
 def configurations() -> list[bytes]:

@@ -46,6 +46,10 @@ MAX_DEATHS = 3
 # A core that tells its load and takes no scan is tried about twenty times a second: for so long as a restart may take.
 MAX_REFUSALS = 200
 
+_UNAVAILABLE = Failure(CORE_UNAVAILABLE, "no core answers")
+_NOT_TAKEN = Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
+_STORAGE_LOST = Failure(STORAGE_UNAVAILABLE, "the storage of the cores cannot be used now")
+
 log = structlog.get_logger("gatepost.abby")
 
 
@@ -165,7 +169,7 @@ class Cores:
                     return attempts.result
                 if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
                     self._give_back(turn)
-                    return _not_taken(lost_storage=attempts.has_lost_storage)
+                    return _STORAGE_LOST if attempts.has_lost_storage else _NOT_TAKEN
         finally:
             attempts.give_up()
 
@@ -186,7 +190,7 @@ class Cores:
                 deaths, refusals = deaths + outcome.begun, refusals + (not outcome.begun)
                 lost_storage = lost_storage or outcome.storage
                 if deaths >= MAX_DEATHS or refusals >= MAX_REFUSALS:
-                    return _not_taken(lost_storage=lost_storage)
+                    return _STORAGE_LOST if lost_storage else _NOT_TAKEN
             turn = await self._wait(ticket, request, client)
             self.attempts_again += isinstance(turn, CoreState)
         return turn
@@ -244,7 +248,7 @@ class Cores:
     async def _wait(self, ticket: int, request: ScanRequest, client: WaitingClient) -> CoreState | Failure | ClientLeft:
         size = request.body.size
         if self._has_given_up():
-            return _unavailable()
+            return _UNAVAILABLE
         if self._turns.held_bytes + size > self._waiting_limit:
             return Failure(OVERLOADED, "too many messages wait for a slot")
         waiter = Waiter(ticket, request.envelope.tenant or "")
@@ -365,18 +369,8 @@ class Cores:
     def _turn_away(self) -> None:
         while (waiter := self._queue.pop()) is not None:
             if not waiter.turn.done():
-                waiter.turn.set_result(_unavailable())
+                waiter.turn.set_result(_UNAVAILABLE)
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-def _not_taken(*, lost_storage: bool) -> Failure:
-    if lost_storage:
-        return Failure(STORAGE_UNAVAILABLE, "the storage of the cores cannot be used now")
-    return Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
-
-
-def _unavailable() -> Failure:
-    return Failure(CORE_UNAVAILABLE, "no core answers")

@@ -7,7 +7,7 @@ is not 5), unknown ones are ignored, null on an optional field means absent.
 
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -198,8 +198,12 @@ class ScanApi:
         self._spool = spool
         self._seconds = seconds
         self._observe = observe
-        # Bound once: every scan has a line.
-        self._log = log.bind()
+
+    @cached_property
+    def _log(self) -> structlog.typing.FilteringBoundLogger:
+        """Bound once, since every scan has a line; not before the first, when the level of these settings holds."""
+        bound: structlog.typing.FilteringBoundLogger = log.bind()
+        return bound
 
     async def submit(self, request: Request) -> Response | Failure | None:
         """Take one message from upload to result."""

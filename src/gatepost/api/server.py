@@ -42,7 +42,10 @@ class _RefusedRequest(Exception):  # noqa: N818  an outcome, not a fault
 def _check_head(version: str, headers: list[tuple[bytes, bytes]]) -> None:
     """Raise `_RefusedRequest` for a request whose meaning RFC 9112 leaves open or has refused."""
     # What arrived in one piece was not counted while it arrived.
-    if sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
+    size = 0
+    for name, value in headers:
+        size += len(name) + len(value)
+    if size > MAX_HEAD:
         raise _RefusedRequest(_HEAD_TOO_LARGE)
     if version not in _VERSIONS:
         raise _RefusedRequest(f"HTTP/{version} is not spoken here; send HTTP/1.1")

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol
 
 import msgspec
@@ -82,8 +83,6 @@ class Guard:
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock
-        # Bound once: every message has a line.
-        self._log = log.bind()
         self._lists = lists or ListAnswers(store, clock)
         self._sender_histories = sender_histories
         self._campaigns = campaigns
@@ -111,6 +110,12 @@ class Guard:
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""
         return not self._stopping and self._admission.has_slot()
+
+    @cached_property
+    def _log(self) -> structlog.typing.FilteringBoundLogger:
+        """Bound once, since every message has a line; not before the first, when the level of these settings holds."""
+        bound: structlog.typing.FilteringBoundLogger = log.bind()
+        return bound
 
     async def wait_for_slot(self) -> None:
         """Return once a slot is free, which is not reserved, or `SLOT_SECONDS` later."""

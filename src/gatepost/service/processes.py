@@ -213,10 +213,10 @@ class _Node:
             self._next_look = now + LOOK_SECONDS
             self._end_hung_fronts()
         self._forget_ended()
-        due = [number for number, moment in self._due.items() if moment <= now and number not in self._unforgotten]
-        for number in due if not self._stopping else ():
-            del self._due[number]
-            self._spawn(number)
+        for number, moment in list(self._due.items()):
+            if moment <= now and number not in self._unforgotten and not self._stopping:
+                del self._due[number]
+                self._spawn(number)
 
     def _end_hung_fronts(self) -> None:
         """Kill fronts that stand still; they are replaced like others that end."""

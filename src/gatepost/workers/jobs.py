@@ -250,21 +250,21 @@ class JobQueue(Generic[J]):
         if not (self._shared.count or self._alone.count or self._patient.count):
             return None  # as after most frames
         reserved = None
-        if self._alone and _may_be_alone(workers, self._alone.first):
+        if self._alone.count and _may_be_alone(workers, self._alone.first):
             reserved = min((worker for worker in workers if not worker.taken_alone), key=_load, default=None)
             if reserved is not None and reserved.free and not reserved.suspended:
                 return self._alone.popleft(), reserved
-        if self._patient and (not self._shared or self._passed >= PATIENCE):
+        if self._patient.count and (not self._shared.count or self._passed >= PATIENCE):
             worker = _find_room(workers, self._patient.first.size, reserved)
             if worker is not None:
                 self._passed = 0
                 return self._patient.popleft(), worker
-        if not self._shared:
+        if not self._shared.count:
             return None
         worker = _find_room(workers, self._shared.first.size, reserved)
         if worker is None:
             return None
-        self._passed += bool(self._patient)
+        self._passed += bool(self._patient.count)
         return self._shared.popleft(), worker
 
 

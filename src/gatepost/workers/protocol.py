@@ -193,8 +193,9 @@ def read_report(body: bytes) -> Report:
     numbers: list[float] = [result.score, *(file.size for file in result.files)]
     for line in result.lines:
         numbers += (line.weight, line.counted, line.strength)
-    if not all(-_MAX_NUMBER < number < _MAX_NUMBER for number in numbers):
-        raise FrameError("a number out of bounds")
+    for number in numbers:
+        if not -_MAX_NUMBER < number < _MAX_NUMBER:
+            raise FrameError("a number out of bounds")
     return result
 
 

@@ -142,7 +142,8 @@ class Answerer:
                 missing.append(question)
         zones = [inquiry.question for asked in inquiries.values() for inquiry in asked]
         resolved = await self._resolve(job, budget, missing, zones)
-        found.update((question, resolved.get(question, FAILED)) for question in missing)
+        for question in missing:
+            found[question] = resolved.get(question, FAILED)
         for answer in found.values():
             budget.note(answer)
         for question, asked in inquiries.items():

@@ -77,7 +77,8 @@ class _HashIndex(Generic[V]):
         """Return the values whose signature is a near-duplicate of this one."""
         found: dict[V, None] = {}
         for each in signature:
-            found.update(dict.fromkeys(islice(reversed(self._by_hash.get(each, {})), MAX_COMPARED)))
+            if those := self._by_hash.get(each):
+                found.update(dict.fromkeys(islice(reversed(those), MAX_COMPARED)))
         return [value for value in found if is_near_duplicate(value.signature, signature)]
 
 
