@@ -1,7 +1,6 @@
 """Markup in every field of a mail, of an envelope and of a list is text wherever it is shown: nothing of it runs,
 nothing is loaded, no element comes of it."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 from bench.sample import EICAR
 from playwright.sync_api import Page
-from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI
@@ -64,32 +62,6 @@ def hostile(markup: str) -> bytes:
         f'--b\r\nContent-Type: application/octet-stream; name="{quoted}"\r\n'
         f'Content-Disposition: attachment; filename="{quoted}"\r\n\r\n{EICAR}\r\n--b--\r\n'
     ).encode()
-
-
-def strange_elements(text: str) -> list[str]:
-    """What `STRANGE` looks for, in the tree that the HTML standard makes of a page."""
-    found = []
-    for node in LexborHTMLParser(text).root.traverse():  # type: ignore[union-attr]
-        attributes = node.attributes
-        source, target = attributes.get("src") or "", attributes.get("href")
-        if node.tag in {"iframe", "object", "embed", "style", "base", "video", "audio", "foreignobject"}:
-            found.append(node.tag)
-        if node.tag == "script" and not source.startswith("/static/"):
-            found.append("script")
-        if node.tag == "img" and not source.startswith(("/static/", "/messages/")):
-            found.append("img")
-        if node.tag == "a" and target is not None and re.match(r"[a-z0-9+.-]+:|//|\s", target, re.IGNORECASE):
-            found.append(f"a {target}")
-        if any(name.startswith("on") or name == "style" for name in attributes) or attributes.get("id") == "planted":
-            found.append(f"{node.tag} {sorted(attributes)}")
-    return found
-
-
-def test_what_is_looked_for_without_a_browser_would_be_found() -> None:
-    page = "<p>x</p><a href=/messages>x</a><img src=/static/x.svg><script src=/static/x.js></script>"
-    assert strange_elements(page) == []
-    for bad in ("<script>x</script>", "<img src=x>", "<p onclick=x>", "<a href=javascript:x>", "<svg onload=x>"):
-        assert strange_elements(page + bad), bad
 
 
 def innocent(page: Page, path: str) -> None:
@@ -174,15 +146,9 @@ def test_the_messages_of_the_attack_suite_run_nothing(
     found = [service.scan(each.read_bytes(), "attacker@suite.example")["ggrid"] for each in messages]
     page = browser.page()
     shown = 0
-    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
-    for number, ggrid in enumerate(found):
-        # Every page is looked at as a browser would parse it; Chromium runs one of four.
-        answer = service.client.get(f"/messages/{ggrid}", cookies=cookies, headers={"Accept": "text/html"})
-        assert answer.status_code == 200
-        assert strange_elements(answer.text) == [], ggrid
-        shown += answer.text.count("Plain text, produced in a sealed process.")
-        if number % 4 == 0:
-            innocent(page, f"/messages/{ggrid}")
+    for ggrid in found:
+        innocent(page, f"/messages/{ggrid}")
+        shown += page.get_by_text("Plain text, produced in a sealed process.").count()
     assert shown == len(found)
     innocent(page, "/messages?sender=attacker@suite.example")
     innocent(page, "/quarantine?sender=attacker@suite.example")

@@ -28,7 +28,7 @@ from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store import open_store
 from gatepost.store.tenants import Tenant
 
-FRONTS, MAXIMUM = 2, 6
+FRONTS, MAXIMUM = 3, 6
 TOKEN = "5f" * 32
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 MAIL = EXAMPLE.encode()
@@ -169,7 +169,7 @@ def open_connections(node: Node, pid: int) -> int:
 
 
 def test_a_parent_with_a_writer_and_fronts(node: Node) -> None:
-    assert sorted(node.children()) == ["gatepost-front0", "gatepost-front1", "gatepost-writer"]
+    assert sorted(node.children()) == ["gatepost-front0", "gatepost-front1", "gatepost-front2", "gatepost-writer"]
     assert len(list(Path(f"/proc/{node.process.pid}/task").iterdir())) == 1, "a parent with threads could not fork"
     assert (node.data / "guard.lock").read_text() == str(node.process.pid)
     assert node.output.read_text().count("Gatepost listens on") == 1
@@ -318,7 +318,7 @@ def test_no_mail_is_lost_when_processes_are_killed(node: Node, lasting_next_hop:
     senders = [threading.Thread(target=send) for _ in range(6)]
     for sender in senders:
         sender.start()
-    for victim in ("gatepost-front1", "gatepost-writer"):
+    for victim in ("gatepost-front2", "gatepost-writer"):
         target = len(accepted) + 5
         wait_for(lambda target=target: len(accepted) >= target)  # type: ignore[misc]
         os.kill(node.children()[victim], signal.SIGKILL)

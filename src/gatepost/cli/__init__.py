@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from gatepost.settings.faults import ConfigError
 
 
-# How often the collector of cycles looks, in a service and in a command: nothing of what a command imports is ever
-# freed, and to look for it takes an eighth of a short command's time.
-USUAL_COLLECTION = gc.get_threshold()
+# How seldom the collector of cycles looks while a command runs: nothing of what it imports is ever freed, and to look
+# for it takes an eighth of a short command's time. Services keep the usual thresholds.
 _RARE_COLLECTION = (50_000, 20, 20)
+_SERVICES = frozenset({"serve", "guard", "abby"})
 
 
 def main() -> None:
@@ -21,7 +21,9 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"gatepost {__version__}")
         return
-    gc.set_threshold(*_RARE_COLLECTION)
+    usual = gc.get_threshold()
+    if not _SERVICES & set(sys.argv[1:2]):
+        gc.set_threshold(*_RARE_COLLECTION)
     from gatepost.cli.app import app
 
     try:
@@ -37,7 +39,7 @@ def main() -> None:
         print(sentence, file=sys.stderr)
         sys.exit(1)
     finally:
-        gc.set_threshold(*USUAL_COLLECTION)
+        gc.set_threshold(*usual)
 
 
 def _describe_fault(fault: Exception) -> str | None:

@@ -3,13 +3,11 @@
 `gatepost serve` prints where it listens, how to send the first message, and what a shell needs for the commands.
 """
 
-import gc
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gatepost.cli import USUAL_COLLECTION
 from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ def serve(config: ConfigOption = None, data: DataOption = None) -> None:
     """Run guard and abby together; if there is no configuration, write a working one first."""
     from gatepost.service import commands
 
-    gc.set_threshold(*USUAL_COLLECTION)
     commands.serve(data_folder(data), config.expanduser().absolute() if config else None, greet)
 
 
@@ -30,7 +27,6 @@ def guard(config: ConfigOption = None, data: DataOption = None) -> None:
     """Run the core alone."""
     from gatepost.service import commands
 
-    gc.set_threshold(*USUAL_COLLECTION)
     place = data_folder(data)
     commands.guard(place, config_folder(config, place))
 
@@ -39,7 +35,6 @@ def abby(config: ConfigOption = None, data: DataOption = None) -> None:
     """Run the API service alone."""
     from gatepost.service import commands
 
-    gc.set_threshold(*USUAL_COLLECTION)
     place = data_folder(data)
     commands.abby(place, config_folder(config, place))
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from hashlib import md5, sha1, sha256, sha384, sha512
 from hmac import compare_digest
 from struct import Struct, error
-from typing import Any
 
 from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -90,11 +89,10 @@ def _decrypt_agile(information: bytes, encrypted: bytes, password: bytes) -> byt
     data_part, _, key_part = information[8:].partition(b"encryptedKey")
     data, key = _parse_attributes(data_part), _parse_attributes(key_part)
     spins = int(key["spinCount"])
-    algorithm, salt = _HASHES[key["hashAlgorithm"]], b64decode(key["saltValue"])
-    hashed = _find_hash(key["hashAlgorithm"])
+    hashed, salt = _find_hash(key["hashAlgorithm"]), b64decode(key["saltValue"])
     if not 0 <= spins <= MAX_SPINS:
         return b""
-    base = _hash_repeatedly(algorithm, salt + password, spins)
+    base = _hash_repeatedly(hashed, salt + password, spins)
     size = int(key["keyBits"]) // 8
     if size not in _KEY_SIZES:
         return b""
@@ -122,7 +120,9 @@ def _decrypt_standard(information: bytes, encrypted: bytes, password: bytes) -> 
     header = int.from_bytes(information[8:12], "little")
     size = int.from_bytes(information[28:32], "little") // 8
     salt, verifier, expected = _VERIFIER.unpack_from(information, 12 + header)
-    final = _compute_digest(sha1, _hash_repeatedly(sha1, salt + password, STANDARD_SPINS) + bytes(4))
+    final = _compute_digest(
+        sha1, _hash_repeatedly(lambda data: _compute_digest(sha1, data), salt + password, STANDARD_SPINS) + bytes(4)
+    )
     key = b"".join(_compute_digest(sha1, bytes(byte ^ pad for byte in final.ljust(64, b"\0"))) for pad in (0x36, 0x5C))[
         :size
     ]
@@ -189,11 +189,10 @@ def _compute_digest(algorithm: Callable[..., object], data: bytes) -> bytes:
     return result
 
 
-def _hash_repeatedly(algorithm: Callable[..., Any], start: bytes, spins: int) -> bytes:
-    """Hash so many times; calls between this loop and the algorithm would double its cost."""
-    value = _compute_digest(algorithm, start)
+def _hash_repeatedly(hashed: Hash, start: bytes, spins: int) -> bytes:
+    value = hashed(start)
     for turn in range(spins):
-        value = algorithm(turn.to_bytes(4, "little") + value, usedforsecurity=False).digest()
+        value = hashed(turn.to_bytes(4, "little") + value)
     return value
 
 
