@@ -1987,6 +1987,31 @@ static int has_content_field(const unsigned char *bytes, size_t at, size_t limit
     return 0;
 }
 
+static PyObject *find_content_field(PyObject *self, PyObject *args)
+{
+    PyObject *source;
+    Py_ssize_t start, end;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Snn", &source, &start, &end))
+        return NULL;
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(source);
+    Py_ssize_t length = PyBytes_GET_SIZE(source), at = (start < 0 ? 0 : start) + 7;
+    /* The hyphen is the rarest of its characters. */
+    while (at + 1 < length && at - 7 < end) {
+        const unsigned char *hyphen = memchr(bytes + at, '-', (size_t)(length - 1 - at));
+        if (!hyphen)
+            break;
+        at = hyphen - bytes;
+        int same = (bytes[at + 1] | 32) == 't';
+        for (int i = 0; same && i < 7; i++)
+            same = (bytes[at - 7 + i] | 32) == "content"[i];
+        if (same && at - 7 < end)
+            return PyLong_FromSsize_t(at - 7);
+        at++;
+    }
+    return PyLong_FromLong(-1);
+}
+
 static PyObject *find_segments(PyObject *self, PyObject *args)
 {
     PyObject *source;
@@ -2193,6 +2218,8 @@ static PyMethodDef functions[] = {
      "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
     {"find_delimiter", find_delimiter, METH_VARARGS,
      "find_delimiter(source, at, opened, closed, prefixes, most): the place, how many were taken, and if it is one."},
+    {"find_content_field", find_content_field, METH_VARARGS,
+     "find_content_field(source, start, end): where `content-t` begins between two places, in any case; or -1."},
     {"squeeze", squeeze, METH_VARARGS, "squeeze(text, with_breaks): the text with runs of blanks as one."},
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,
