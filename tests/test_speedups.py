@@ -138,6 +138,19 @@ def test_a_list_that_changes_while_it_is_read() -> None:
     assert np.frombuffer(rows, np.int32).tolist() == [0]
 
 
+def test_another_list_that_changes_while_one_is_read() -> None:
+    rest, marks = ["a"] * 5_000, ["a"] * 5_000
+
+    def shrink(_: str) -> str:
+        rest.clear()
+        marks.clear()
+        return "a"
+
+    rows, noted, *_ = _table().find(["§"], rest, marks, shrink, 80)
+    assert np.frombuffer(rows, np.int32).tolist() == [0]
+    assert not noted
+
+
 @pytest.fixture(scope="module")
 def twin_book() -> Iterator[phrasebook.Phrasebook]:
     with pytest.MonkeyPatch.context() as patch:

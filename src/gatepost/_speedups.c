@@ -401,9 +401,10 @@ static void sum_weights(const RowTable *table, const RowSet *set, double sums[3]
 static void fetch_slots(const RowTable *table, PyObject *words, size_t count, int32_t *slots)
 {
     for (size_t i = 0; i < count; i++) {
-        PyObject *word = PyList_GET_ITEM(words, (Py_ssize_t)i);
         slots[i] = 0;
-        if (!PyUnicode_Check(word) || !PyUnicode_IS_COMPACT_ASCII(word))
+        /* `normalise` may have made this list shorter while another one was looked up. */
+        PyObject *word = (Py_ssize_t)i < PyList_GET_SIZE(words) ? PyList_GET_ITEM(words, (Py_ssize_t)i) : NULL;
+        if (!word || !PyUnicode_Check(word) || !PyUnicode_IS_COMPACT_ASCII(word))
             continue;
         uint32_t hash = hash_bytes((const char *)PyUnicode_1BYTE_DATA(word), (size_t)PyUnicode_GET_LENGTH(word));
         slots[i] = (int32_t)(hash & table->mask);
