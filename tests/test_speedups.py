@@ -254,7 +254,14 @@ def test_the_same_delimiters(lines: list[str], at: int, most: int, with_prefixes
 
 @pytest.mark.parametrize("size", [995, 996, 997, 998])
 def test_the_same_long_delimiters(size: int) -> None:
-    given_to = (b"\n--" + b"d" * size + b" \n", 0, frozenset({b"d" * 997, b"d" * 995}), frozenset(), (), 9)
+    given_to: tuple[Any, ...] = (
+        b"\n--" + b"d" * size + b" \n",
+        0,
+        frozenset({b"d" * 997, b"d" * 995}),
+        frozenset(),
+        (),
+        9,
+    )
     assert native.find_delimiter(*given_to) == tree.find_delimiter(*given_to)
 
 
