@@ -3,9 +3,10 @@
     python -m bench.equal record FILE [--count N]
     python -m bench.equal compare FILE [--count N] [--show N]
 
-`record` analyses the messages and writes one line for each; `compare` analyses them again, with the code as it is now, and
-says which reports differ and in what. A change that only makes the analysis faster leaves none. DNS answers "no such
-name", and lists, sender history and campaigns know nothing, so that a report depends on the message and the code alone.
+`record` analyses the messages and writes one line for each; `compare` analyses them again, with the code as it is now,
+and says which reports differ and in what. A change that only makes the analysis faster leaves none. DNS answers "no
+such name", and lists, sender history and campaigns know nothing, so that a report depends on the message and the code
+alone.
 """
 
 import argparse

@@ -22,9 +22,10 @@ from tools import build_speedups
 
 from gatepost import speedups
 from gatepost.checks import phrasebook, phrases
-from gatepost.mail import headers, leaves, tree
+from gatepost.mail import headers, leaves, links, reader, tree
 from gatepost.mail.html import document
 from gatepost.mail.html.active import HtmlNotes
+from gatepost.mail.html.elements import BREAK
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.links import Links
 from gatepost.mail.reader import read
@@ -113,6 +114,8 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.split_fields(b"a", -1, 9, 9, 9, None, None), ValueError),
         (lambda: native.split_fields(b"a:b\n\n", 0, 9, 9, 9, None, None), TypeError),
         (lambda: native.find_delimiter(b"\n--a", 0, {b"a"}, frozenset(), (), 9), TypeError),
+        (lambda: native.link_words("ä.com", frozenset()), ValueError),
+        (lambda: native.squeeze(b"a", True), TypeError),
     ],
 )
 def test_wrong_arguments_are_refused(call: Callable[[], object], error: type[Exception]) -> None:
@@ -133,6 +136,19 @@ def test_a_list_that_changes_while_it_is_read() -> None:
 
     rows, *_ = _table().find(text, [], [], shrink, 80)
     assert np.frombuffer(rows, np.int32).tolist() == [0]
+
+
+def test_another_list_that_changes_while_one_is_read() -> None:
+    rest, marks = ["a"] * 5_000, ["a"] * 5_000
+
+    def shrink(_: str) -> str:
+        rest.clear()
+        marks.clear()
+        return "a"
+
+    rows, noted, *_ = _table().find(["§"], rest, marks, shrink, 80)
+    assert np.frombuffer(rows, np.int32).tolist() == [0]
+    assert not noted
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +206,8 @@ def test_the_same_page_by_source_and_by_tree(pieces: list[str]) -> None:
 
 
 HEADER_PIECES = st.sampled_from(
-    "Subject¦X-A¦ ¦\t¦:¦: ¦\r\n¦\r\n¦\n¦\n ¦\r\n\t¦\r¦\0¦--¦--b¦ä¦=?utf-8?q?a?=¦=?¦\x1f¦\x0b¦value¦\x7f¦\r\n\r\n¦\n\n¦x".split(
-        "¦"
-    )
+    "Subject¦X-A¦ ¦\t¦:¦: ¦\r\n¦\r\n¦\n¦\n ¦\r\n\t¦\r¦\0¦--¦--b¦ä¦=?utf-8?q?a?=¦=?¦\x1f¦\x0b¦"
+    "value¦\x7f¦\r\n\r\n¦\n\n¦x".split("¦")
 )
 
 
@@ -239,7 +254,14 @@ def test_the_same_delimiters(lines: list[str], at: int, most: int, with_prefixes
 
 @pytest.mark.parametrize("size", [995, 996, 997, 998])
 def test_the_same_long_delimiters(size: int) -> None:
-    given_to = (b"\n--" + b"d" * size + b" \n", 0, frozenset({b"d" * 997, b"d" * 995}), frozenset(), (), 9)
+    given_to: tuple[Any, ...] = (
+        b"\n--" + b"d" * size + b" \n",
+        0,
+        frozenset({b"d" * 997, b"d" * 995}),
+        frozenset(),
+        (),
+        9,
+    )
     assert native.find_delimiter(*given_to) == tree.find_delimiter(*given_to)
 
 
@@ -253,6 +275,32 @@ def test_the_same_segments(pieces: list[str], limit: int, most: int) -> None:
     source = "".join(pieces).encode()
     assert native.find_segments(source, limit, most) == leaves.find_segments(source, limit, most)
     assert native.find_segments(source, len(source), 99) == leaves.find_segments(source, len(source), 99)
+
+
+@given(st.lists(SEGMENT_PIECES, max_size=20), st.integers(-1, 60), st.integers(-1, 120))
+def test_the_same_content_fields(pieces: list[str], start: int, end: int) -> None:
+    source = "".join(pieces).encode()
+    assert native.find_content_field(source, start, end) == reader.find_content_field(source, start, end)
+
+
+WEB_PIECES = st.sampled_from(
+    "http://¦https://¦HTTP://¦www.¦WWW2.¦w12.¦w123.¦.com¦.COM¦.ly/x¦a¦b.¦@¦-¦ ¦<¦>¦(¦.¦..¦:¦o:¦mailto:a@b.com¦:/¦:]¦"
+    "example.org¦x.co.uk¦/¦_¦9¦,¦ftp://x.y¦\x7f¦\x1f".split("¦")
+)
+
+
+@given(st.lists(WEB_PIECES, max_size=14))
+def test_the_same_words_with_links(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert native.link_words(text, links._ENDINGS_WITH_PATH) == links.find_link_words(text)
+
+
+@given(st.text(" \t\n\x1e\x1f\xa0\x85\u3000\u2003abé中", max_size=40))
+def test_the_same_blanks(text: str) -> None:
+    assert native.squeeze(text, False) == " ".join(text.split())
+    lines = "\n".join(" ".join(words) for line in text.split(BREAK) if (words := line.split()))
+    assert native.squeeze(text, True) == lines
+    assert hash(native.squeeze(text, True)) == hash(lines)
 
 
 def test_the_same_header_fields_and_segments_of_real_mail() -> None:

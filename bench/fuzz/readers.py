@@ -18,11 +18,14 @@ from gatepost.guard.answers.dns_message import build_question, is_reply, read_re
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
+from gatepost.mail import headers, leaves, tree
 from gatepost.mail.encodings import charset, compressed_rtf, embedded, transfer
+from gatepost.mail.html.elements import BREAK
 from gatepost.mail.html.style import StyleSheets, parse_style
 from gatepost.mail.link_wrappers import unwrap
-from gatepost.mail.message import Envelope, Message, Part
-from gatepost.mail.reader import read
+from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words
+from gatepost.mail.message import Envelope, Field, Message, Part
+from gatepost.mail.reader import find_content_field, read
 from gatepost.mail.text import TextReader
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.settings.document import parse_document
@@ -31,6 +34,7 @@ from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import BytesInPieces, leave_out, read_header
+from gatepost.speedups import native
 from gatepost.stages import Context
 from gatepost.urls import parse_url
 from gatepost.workers import protocol
@@ -42,6 +46,43 @@ MAX_MEMBER = 1 << 20
 
 def decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def compare_native(data: bytes) -> object:
+    """Give any bytes to the native functions that read mail and to their Python twins, which must agree."""
+    if not native:
+        return None
+    text, half = data.decode("latin-1"), len(data) // 2
+    names = frozenset(data[half:].split(b"-")[:4])
+    flat = decode_text(data).encode("ascii", "replace").decode("ascii")
+    pairs = [
+        (each.split_fields(data, 0, 65_536, 1 << 20, 50, Field, str.lower), each.find_segments(data, len(data), 9))
+        for each in (native, _Twins)
+    ]
+    pairs += [
+        (each.find_delimiter(data, 0, names, frozenset(), tuple(names), 9), each.find_content_field(data, 0, half))
+        for each in (native, _Twins)
+    ]
+    pairs += [(each.squeeze(text, True), each.link_words(flat, _ENDINGS_WITH_PATH)) for each in (native, _Twins)]
+    for ours, twins in zip(pairs[::2], pairs[1::2], strict=True):
+        if ours != twins:
+            raise AssertionError(f"{ours!r} is not {twins!r}")
+    return pairs
+
+
+class _Twins:
+    split_fields = staticmethod(headers.split_fields)
+    find_segments = staticmethod(leaves.find_segments)
+    find_delimiter = staticmethod(tree.find_delimiter)
+    find_content_field = staticmethod(find_content_field)
+
+    @staticmethod
+    def squeeze(text: str, _with_breaks: bool) -> str:
+        return "\n".join([" ".join(words) for line in text.split(BREAK) if (words := line.split())])
+
+    @staticmethod
+    def link_words(text: str, _endings: frozenset[str]) -> list[tuple[int, int]]:
+        return find_link_words(text)
 
 
 def read_file(kind: str, name: str, *, native: bool = False) -> Run:

@@ -159,6 +159,7 @@ FILES: tuple[Target, ...] = (
 
 MAIL: tuple[Target, ...] = (
     Target("mime", read, seeds.messages),
+    Target("native-twins", readers.compare_native, seeds.messages, cheap=True),
     Target("html", lambda data: readers.read_part(data, "text/html"), seeds.pages),
     Target(
         "plain-text",

@@ -1,9 +1,10 @@
 /* Native twins of the hottest functions of an analysis.
 
 Each function here does what a Python function of the same name does (`near_duplicates.smallest_hashes`,
-`textmodel.model.RowTable`, `checks.phrasebook.PhraseIndex`), and tests hold the two equal. Nothing here keeps state
-between two messages, calls the system, or reads beyond the length that an object states. All integers that come from
-a message are bounded before they are used as a size. */
+`textmodel.model.RowTable`, `checks.phrasebook.Phrasebook`, `mail.headers.split_fields`), and tests hold the two equal.
+Nothing here keeps state between two messages (but names of header fields, see `field_names`), calls the system, or
+reads beyond the length that an object states. All integers that come from a message are bounded before they are used
+as a size. */
 
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -401,9 +402,10 @@ static void sum_weights(const RowTable *table, const RowSet *set, double sums[3]
 static void fetch_slots(const RowTable *table, PyObject *words, size_t count, int32_t *slots)
 {
     for (size_t i = 0; i < count; i++) {
-        PyObject *word = PyList_GET_ITEM(words, (Py_ssize_t)i);
         slots[i] = 0;
-        if (!PyUnicode_Check(word) || !PyUnicode_IS_COMPACT_ASCII(word))
+        /* `normalise` may have made this list shorter while another one was looked up. */
+        PyObject *word = (Py_ssize_t)i < PyList_GET_SIZE(words) ? PyList_GET_ITEM(words, (Py_ssize_t)i) : NULL;
+        if (!word || !PyUnicode_Check(word) || !PyUnicode_IS_COMPACT_ASCII(word))
             continue;
         uint32_t hash = hash_bytes((const char *)PyUnicode_1BYTE_DATA(word), (size_t)PyUnicode_GET_LENGTH(word));
         slots[i] = (int32_t)(hash & table->mask);
@@ -1987,6 +1989,31 @@ static int has_content_field(const unsigned char *bytes, size_t at, size_t limit
     return 0;
 }
 
+static PyObject *find_content_field(PyObject *self, PyObject *args)
+{
+    PyObject *source;
+    Py_ssize_t start, end;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Snn", &source, &start, &end))
+        return NULL;
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(source);
+    Py_ssize_t length = PyBytes_GET_SIZE(source), at = (start < 0 ? 0 : start) + 7;
+    /* The hyphen is the rarest of its characters. */
+    while (at + 1 < length && at - 7 < end) {
+        const unsigned char *hyphen = memchr(bytes + at, '-', (size_t)(length - 1 - at));
+        if (!hyphen)
+            break;
+        at = hyphen - bytes;
+        int same = (bytes[at + 1] | 32) == 't';
+        for (int i = 0; same && i < 7; i++)
+            same = (bytes[at - 7 + i] | 32) == "content"[i];
+        if (same && at - 7 < end)
+            return PyLong_FromSsize_t(at - 7);
+        at++;
+    }
+    return PyLong_FromLong(-1);
+}
+
 static PyObject *find_segments(PyObject *self, PyObject *args)
 {
     PyObject *source;
@@ -2193,6 +2220,8 @@ static PyMethodDef functions[] = {
      "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
     {"find_delimiter", find_delimiter, METH_VARARGS,
      "find_delimiter(source, at, opened, closed, prefixes, most): the place, how many were taken, and if it is one."},
+    {"find_content_field", find_content_field, METH_VARARGS,
+     "find_content_field(source, start, end): where `content-t` begins between two places, in any case; or -1."},
     {"squeeze", squeeze, METH_VARARGS, "squeeze(text, with_breaks): the text with runs of blanks as one."},
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,

@@ -48,8 +48,8 @@ class PhraseError(ValueError):
     """A phrase that cannot be read."""
 
 
-# What stands on one side of the words by which a phrase is known, for the native index: whether it ends with a word, then
-# the alternatives of each slot.
+# What stands on one side of the words by which a phrase is known, for the native index: whether it ends with a word,
+# then the alternatives of each slot.
 Rest = tuple[bool | tuple[str, ...], ...]
 
 

@@ -111,8 +111,8 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
 
 
 def find_segments(source: bytes, limit: int, most: int) -> list[tuple[int, int]]:
-    """Return where lines that begin with `--` and have a content field after them begin and end, at most so many, as far
-    as they lie before `limit`. `_speedups.c` has the same."""
+    """Return where lines that begin with `--` and have a content field after them begin and end, at most so many, as
+    far as they lie before `limit`. `_speedups.c` has the same."""
     return [line.span(1) for line in islice(_START.finditer(source, 0, max(0, limit)), max(0, most))]
 
 

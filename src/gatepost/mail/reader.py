@@ -5,6 +5,7 @@ message is ambiguous, a second, suspicious reading (`leaves.reread`) adds what a
 Messages inside encoded parts are sources of their own and wait in a queue: nothing recurses.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterator
 
@@ -27,10 +28,11 @@ from gatepost.mail.message import Field, Headers, Message, Part
 from gatepost.mail.text import read_texts
 from gatepost.mail.tree import MimeNode, MimeTree
 from gatepost.names import Address
+from gatepost.speedups import native
 
 _SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
-_CHUNK = 1 << 20
-_FIELD_START = b"content-t"
+_FIELD_START = re.compile(rb"content-t", re.IGNORECASE)
+_FIELD_START_SIZE = len(b"content-t")
 _MOST_OCCURRENCES = 2_000
 _LONGEST_GREETING = 200
 _GREETINGS = frozenset(
@@ -221,12 +223,20 @@ def _has_hidden_fields(tree: MimeTree) -> bool:
 
 def _find_occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
     """Yield where a content field may begin between two places."""
-    for chunk in range(start, end, _CHUNK):
-        piece = source[chunk : min(chunk + _CHUNK, end) + len(_FIELD_START) - 1].lower()
-        place = piece.find(_FIELD_START)
-        while place >= 0:
-            yield chunk + place
-            place = piece.find(_FIELD_START, place + 1)
+    place = _find_content_field(source, start, end)
+    while place >= 0:
+        yield place
+        place = _find_content_field(source, place + 1, end)
+
+
+def find_content_field(source: bytes, start: int, end: int) -> int:
+    """Return where `content-t` begins between two places, in capitals or small letters; -1 where it does not.
+    `_speedups.c` has the same."""
+    match = _FIELD_START.search(source, max(0, start), max(0, end) + _FIELD_START_SIZE - 1)
+    return match.start() if match else -1
+
+
+_find_content_field = native.find_content_field if native else find_content_field
 
 
 # Fields that may stand only once (RFC 5322 section 3.6).

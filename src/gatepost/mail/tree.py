@@ -28,8 +28,8 @@ _NONE: frozenset[bytes] = frozenset()
 def find_delimiter(
     source: bytes, at: int, opened: frozenset[bytes], closed: frozenset[bytes], prefixes: tuple[bytes, ...], most: int
 ) -> tuple[int, int, bool]:
-    """Return the next line feed before `--` and one of the boundaries `opened` or `closed`, or the end of one, or a line
-    that begins with one of `prefixes`; -1 where there is none.
+    """Return the next line feed before `--` and one of the boundaries `opened` or `closed`, or the end of one, or a
+    line that begins with one of `prefixes`; -1 where there is none.
 
     Then how many lines that begin with `--` were looked at; after `most` of them the place is that of the next one,
     and the last value False. `_speedups.c` has the same.

@@ -150,8 +150,8 @@ def _find_salad(reading: Reading) -> Iterator[Finding]:
 
 def _first_salad(text: str) -> str:
     """Return the first run of words without small ones."""
-    # One byte for each character, and one splitting: most texts have no run that is long enough.
-    if len(max(text.encode("latin-1", "replace").translate(_BROKEN_RUNS).split(b"."), key=len)) < _SHORTEST_RUN:
+    # One byte for each character: most texts have no run that is long enough.
+    if not _has_long_run(text.encode("latin-1", "replace").translate(_BROKEN_RUNS)):
         return ""
     for chunk in _RUN_BREAKS.split(text):
         if len(chunk) < _SHORTEST_RUN:
@@ -162,6 +162,18 @@ def _first_salad(text: str) -> str:
             if len(set(run)) > SALAD_RUN // 2 and sum(word in _SMALL_WORDS for word in run) <= 1:
                 return " ".join(run[:12])
     return ""
+
+
+def _has_long_run(shapes: bytes) -> bool:
+    """Return whether so many characters stand between two dots. Each step goes on after the last dot within reach, so
+    that most characters are never looked at."""
+    start = 0
+    while start + _SHORTEST_RUN <= len(shapes):
+        dot = shapes.rfind(b".", start, start + _SHORTEST_RUN)
+        if dot < 0:
+            return True
+        start = dot + 1
+    return False
 
 
 def _is_known_language(text: str) -> bool:
