@@ -30,6 +30,7 @@ BENCHMARKS = (
     "large",
     "noloss",
     "cores",
+    "fairness",
     "web",
     "model",
     "evasion",
