@@ -119,7 +119,7 @@ class Load:
             self.account.sent.add(name)
             while True:
                 try:
-                    client = client or smtplib.SMTP("127.0.0.1", self._node.smtp, timeout=120)
+                    client = client or smtplib.SMTP("127.0.0.1", self._node.smtp, timeout=600)
                     client.ehlo_or_helo_if_needed()
                     again = self._transaction(client, name, held=count % 10 == 0)
                 except TimeoutError:
@@ -163,7 +163,7 @@ class Load:
 
     def _search(self) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=120, headers=headers)
+        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=600, headers=headers)
 
         def step() -> None:
             stated = random.choice(SEARCHES)
@@ -177,7 +177,7 @@ class Load:
         self._paced(SEARCH_PACE, step)
 
     def _browse(self) -> None:
-        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=120)
+        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=600)
         client.headers["Accept"] = "text/html"
 
         def step() -> None:

@@ -24,7 +24,7 @@ class ListClient:
             base_url=node.url,
             verify=False,
             trust_env=False,
-            timeout=120,
+            timeout=600,
             headers={"Authorization": f"apikey {node.keys[name]}"},
         )
         self._entries: dict[str, set[str]] = {"blocked-urls": set(), "blocked-phrases": set()}
