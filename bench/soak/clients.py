@@ -10,18 +10,28 @@ from collections.abc import Callable
 import httpx
 
 from bench import load
+from bench.sample import EICAR
 from bench.soak.account import Account, Outcome, judge
 from bench.soak.hangups import hang_up
 from bench.soak.lists import ListClient
 from bench.soak.mail import Mixture
 from bench.soak.node import PASSWORD, TOKEN, SoakNode
-from bench.sample import EICAR
 
 SCANNERS, SENDERS = 3, 2
 # Seconds between two requests of one client: about ten messages a second in all.
 SCAN_PACE, SMTP_PACE, LIST_PACE, SEARCH_PACE, WEB_PACE, HANG_UP_PACE = 0.43, 0.7, 1.0, 1.0, 2.0, 2.0
 GRACE_SECONDS = 240.0
-PAGES = ("/", "/messages", "/messages?verdict=spam", "/quarantine", "/lists", "/policy", "/audit", "/system", "/account")
+PAGES = (
+    "/",
+    "/messages",
+    "/messages?verdict=spam",
+    "/quarantine",
+    "/lists",
+    "/policy",
+    "/audit",
+    "/system",
+    "/account",
+)
 SEARCHES: tuple[dict[str, object], ...] = (
     {"limit": 20},
     {"recipient": "r@example.org", "limit": 50},

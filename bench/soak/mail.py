@@ -70,7 +70,12 @@ def _plain(mark: str) -> bytes:
 def _with_file(mark: str, dice: random.Random) -> bytes:
     """A file in a zip: a harmless one, a script, or the test virus."""
     name, content = dice.choice(
-        (("notes.txt", b"notes"), ("invoice.js", b"WScript.Echo(1)"), ("a.com", EICAR.encode()), ("b.bin", b"\0" * 9999))
+        (
+            ("notes.txt", b"notes"),
+            ("invoice.js", b"WScript.Echo(1)"),
+            ("a.com", EICAR.encode()),
+            ("b.bin", b"\0" * 9999),
+        )
     )
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

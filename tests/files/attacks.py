@@ -113,9 +113,7 @@ LETTERS: dict[str, tuple[str, ...]] = {
     ),
     "list:blocked-urls": ("The minutes are here:", f"https://{BLOCKED}/minutes?id=4", "Ann"),
 }
-_SHELLS = tuple(
-    each for each in FORMATS if each.group in ("archives", "compressed files") and each.outcome == "opened"
-)
+_SHELLS = tuple(each for each in FORMATS if each.group in ("archives", "compressed files") and each.outcome == "opened")
 
 
 def make_letter(seed: int, number: int) -> tuple[Attack, str]:

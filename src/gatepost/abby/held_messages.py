@@ -24,9 +24,9 @@ from gatepost.api.errors import (
     CORE_UNAVAILABLE,
     DELIVERY_FAILED,
     FORBIDDEN,
-    STORAGE_UNAVAILABLE,
     MESSAGE_NOT_FOUND,
     MESSAGE_NOT_SHOWN,
+    STORAGE_UNAVAILABLE,
     Failure,
 )
 from gatepost.api.messages import (

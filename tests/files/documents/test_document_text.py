@@ -123,8 +123,15 @@ def test_a_long_document_does_not_weaken_the_mail(form: LetterFormat) -> None:
     assert points(beside) == points(alone) != []
 
 
-@pytest.mark.parametrize("change", [lambda text: text + b"\0" * 4, lambda text: text.replace(b" ", b"\0 "),
-    lambda text: text.decode().encode("utf-16-le")], ids=["at the end", "between words", "two bytes, no mark"])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + b"\0" * 4,
+        lambda text: text.replace(b" ", b"\0 "),
+        lambda text: text.decode().encode("utf-16-le"),
+    ],
+    ids=["at the end", "between words", "two bytes, no mark"],
+)
 def test_nuls_do_not_hide_a_letter(change: Callable[[bytes], bytes]) -> None:
     letter = "\n".join(LETTERS["text:advance-fee"]).encode()
     assert "text:advance-fee" in report(mail("letter.txt", change(letter))).tags
@@ -133,7 +140,9 @@ def test_nuls_do_not_hide_a_letter(change: Callable[[bytes], bytes]) -> None:
 
 @every_form
 def test_a_line_that_is_a_link_is_one(form: LetterFormat) -> None:
-    message = read(mail(name_of(form), form.make(("The minutes are here:", "https://evil.example/minutes?id=4", "Ann"))))
+    message = read(
+        mail(name_of(form), form.make(("The minutes are here:", "https://evil.example/minutes?id=4", "Ann")))
+    )
     files = find_qr_codes(find_files(message))
     assert {link.url for each in (message, *files) for link in each.links} == {"https://evil.example/minutes?id=4"}
 
