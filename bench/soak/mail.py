@@ -54,13 +54,13 @@ def _real_mail() -> list[tuple[bytes, dict[str, object]]]:
     try:
         return [(mail.raw, mail.envelope) for mail in corpus.mail(REAL, max_bytes=300_000)]
     except corpus.NotPresentError:
-        made = []
+        made: list[tuple[bytes, dict[str, object]]] = []
         for mail in MAILS:
             message = EmailMessage()
             message["From"], message["To"], message["Subject"] = mail.sender, mail.to[0], mail.subject
             message.set_content(mail.text)
             made.append((message.as_bytes(), {}))
-        return list(made)
+        return made
 
 
 def _plain(mark: str) -> bytes:

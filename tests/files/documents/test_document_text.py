@@ -144,7 +144,8 @@ def test_a_line_that_is_a_link_is_one(form: LetterFormat) -> None:
         mail(name_of(form), form.make(("The minutes are here:", "https://evil.example/minutes?id=4", "Ann")))
     )
     files = find_qr_codes(find_files(message))
-    assert {link.url for each in (message, *files) for link in each.links} == {"https://evil.example/minutes?id=4"}
+    links = [*message.links, *(link for file in files for link in file.links)]
+    assert {link.url for link in links} == {"https://evil.example/minutes?id=4"}
 
 
 def test_text_is_bounded() -> None:
