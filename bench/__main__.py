@@ -33,6 +33,7 @@ BENCHMARKS = (
     "noloss",
     "cores",
     "publish",
+    "fairness",
     "web",
     "model",
     "evasion",

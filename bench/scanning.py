@@ -199,7 +199,7 @@ def configure(folder: Path, port: int, core: int, nameserver: str = PEERS_NAMESE
     abby.write_text(
         f"listen: {{host: 127.0.0.1, port: {port}}}\nlog: {{level: warning}}\n"
         f"serviceProviders:\n  core: {{hosts: ['https://127.0.0.1:{core}']}}\n"
-        f"staticApiTokens:\n  - {{name: bench, token: '{TOKEN}', permissions: [messages.read]}}\n"
+        f"staticApiTokens:\n  - {{name: bench, token: '{TOKEN}', permissions: [messages.read, messages.search]}}\n"
     )
 
 

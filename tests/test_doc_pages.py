@@ -245,3 +245,13 @@ def test_every_text_of_the_start_errors_is_one_of_ours() -> None:
         ):
             wanted = piece.strip(" ;:()?.")
             assert len(wanted) < 6 or wanted in joined, text
+
+
+def test_tests_that_pages_name_exist() -> None:
+    """A page that says which test shows something names one that is there."""
+    root = Path(__file__).parent
+    known = {name for file in root.rglob("test_*.py") for name in re.findall(r"(?m)^def (test_\w+)", file.read_text())}
+    text = (root.parent / "docs" / "proof.md").read_text("utf-8")
+    assert {name for name in re.findall(r"[`:](test_\w+)`", text) if name not in known} == set()
+    files = {name for name in re.findall(r"`(tests/[\w/]+\.py)", text) if not (root.parent / name).exists()}
+    assert files == set()

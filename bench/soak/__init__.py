@@ -2,16 +2,17 @@
 
 `python -m bench soak --minutes 120` starts `gatepost serve` with two front processes and sealed workers on PostgreSQL,
 or on SQLite where there is none, and about ten messages a second: REST scans of real, generated and hostile mail for
-two tenants and none, SMTP, list changes, exports, searches, pages, and clients that hang up. Meanwhile workers, loaders,
-fronts and the whole node are killed (-9), the disk of the data folder is full (a tmpfs), name servers are silent and the
-database is away. Clients behave as mail servers and tools do: what fails is sent again. At the end every message that
-was answered is on record, delivered or held, and every list has exactly the entries that its changes were acknowledged
-for. Memory, descriptors and threads of each process are sampled; their slope is that of a least-squares line over each
-stretch without a restart.
+two tenants and none, SMTP, list changes, exports, searches, pages, and clients that hang up. Meanwhile workers,
+loaders, fronts and the whole node are killed (-9), the disk of the data folder is full (a tmpfs), name servers are
+silent and the database is away. Clients behave as mail servers and tools do: what fails is sent again. At the end every
+message that was answered is on record, delivered or held, and every list has exactly the entries that its changes were
+acknowledged for. Memory, descriptors and threads of each process are sampled; their slope is that of a least-squares
+line over each stretch without a restart. SIGTERM ends a run early, with the figures so far.
 """
 
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import threading
@@ -38,6 +39,8 @@ def run(minutes: float = MINUTES, *, sqlite: bool = False) -> str:
         sampler = Sampler(node, load)
         sampler.on_interim = lambda: _say(describe_interim(load.account, sampler))
         faults = Faults(node, minutes * 60)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: faults.stop())
         load.start()
         sampling = threading.Thread(target=sampler.run, name="sampler")
         sampling.start()

@@ -10,18 +10,28 @@ from collections.abc import Callable
 import httpx
 
 from bench import load
+from bench.sample import EICAR
 from bench.soak.account import Account, Outcome, judge
 from bench.soak.hangups import hang_up
 from bench.soak.lists import ListClient
 from bench.soak.mail import Mixture
 from bench.soak.node import PASSWORD, TOKEN, SoakNode
-from bench.sample import EICAR
 
 SCANNERS, SENDERS = 3, 2
 # Seconds between two requests of one client: about ten messages a second in all.
 SCAN_PACE, SMTP_PACE, LIST_PACE, SEARCH_PACE, WEB_PACE, HANG_UP_PACE = 0.43, 0.7, 1.0, 1.0, 2.0, 2.0
 GRACE_SECONDS = 240.0
-PAGES = ("/", "/messages", "/messages?verdict=spam", "/quarantine", "/lists", "/policy", "/audit", "/system", "/account")
+PAGES = (
+    "/",
+    "/messages",
+    "/messages?verdict=spam",
+    "/quarantine",
+    "/lists",
+    "/policy",
+    "/audit",
+    "/system",
+    "/account",
+)
 SEARCHES: tuple[dict[str, object], ...] = (
     {"limit": 20},
     {"recipient": "r@example.org", "limit": 50},
@@ -119,7 +129,7 @@ class Load:
             self.account.sent.add(name)
             while True:
                 try:
-                    client = client or smtplib.SMTP("127.0.0.1", self._node.smtp, timeout=120)
+                    client = client or smtplib.SMTP("127.0.0.1", self._node.smtp, timeout=600)
                     client.ehlo_or_helo_if_needed()
                     again = self._transaction(client, name, held=count % 10 == 0)
                 except TimeoutError:
@@ -163,7 +173,7 @@ class Load:
 
     def _search(self) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=120, headers=headers)
+        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=600, headers=headers)
 
         def step() -> None:
             stated = random.choice(SEARCHES)
@@ -177,7 +187,7 @@ class Load:
         self._paced(SEARCH_PACE, step)
 
     def _browse(self) -> None:
-        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=120)
+        client = httpx.Client(base_url=self._node.url, verify=False, trust_env=False, timeout=600)
         client.headers["Accept"] = "text/html"
 
         def step() -> None:

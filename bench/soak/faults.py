@@ -6,6 +6,7 @@ groups at each quarter, so that there are long stretches in which growth can be 
 
 import random
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -33,6 +34,7 @@ class Faults:
         self._random = random.Random(4)
         self._gap = max(12.0, seconds / 72)
         self.lasting = min(20.0, self._gap / 3)
+        self._over = threading.Event()
         self.happened: Counter[str] = Counter()
         self.skipped: set[str] = set()
 
@@ -53,9 +55,16 @@ class Faults:
             for name in names:
                 say(name)
                 self._happen(name)
-                time.sleep(self._gap if len(names) == 1 else min(30.0, self._gap))
-        time.sleep(max(0.0, began + self._seconds - time.monotonic()))
+                self._over.wait(self._gap if len(names) == 1 else min(30.0, self._gap))
+                if self._over.is_set():
+                    say("stopped")
+                    return
+        self._over.wait(max(0.0, began + self._seconds - time.monotonic()))
         say("end")
+
+    def stop(self) -> None:
+        """Let nothing more happen; what is counted so far is the result."""
+        self._over.set()
 
     def _happen(self, name: str) -> None:
         node = self._node
@@ -73,15 +82,15 @@ class Faults:
             node.start()
         elif name == "disk full":
             node.fill_disk()
-            time.sleep(self.lasting)
+            self._over.wait(self.lasting)
             node.free_disk()
         elif name == "DNS silent":
             node.dns.answering = False
-            time.sleep(self.lasting)
+            self._over.wait(self.lasting)
             node.dns.answering = True
         else:
             node.stop_database()
-            time.sleep(self.lasting)
+            self._over.wait(self.lasting)
             node.start_database()
 
     def _kill_one(self, role: str) -> None:

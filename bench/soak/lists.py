@@ -24,7 +24,7 @@ class ListClient:
             base_url=node.url,
             verify=False,
             trust_env=False,
-            timeout=120,
+            timeout=600,
             headers={"Authorization": f"apikey {node.keys[name]}"},
         )
         self._entries: dict[str, set[str]] = {"blocked-urls": set(), "blocked-phrases": set()}
@@ -54,7 +54,7 @@ class ListClient:
         return f"h{self._number}-{place}.{self._name}.example"
 
     def _change(self, operation: str, name: str, entries: list[str] | list[dict[str, str]]) -> None:
-        body = {"listName": name, "tenantUid": self._tenant, "entries": entries}
+        body: dict[str, object] = {"listName": name, "tenantUid": self._tenant, "entries": entries}
         while self._call(operation, body) is None:
             time.sleep(0.5)
         self._account.changes += 1

@@ -54,13 +54,13 @@ def _real_mail() -> list[tuple[bytes, dict[str, object]]]:
     try:
         return [(mail.raw, mail.envelope) for mail in corpus.mail(REAL, max_bytes=300_000)]
     except corpus.NotPresentError:
-        made = []
+        made: list[tuple[bytes, dict[str, object]]] = []
         for mail in MAILS:
             message = EmailMessage()
             message["From"], message["To"], message["Subject"] = mail.sender, mail.to[0], mail.subject
             message.set_content(mail.text)
             made.append((message.as_bytes(), {}))
-        return list(made)
+        return made
 
 
 def _plain(mark: str) -> bytes:
@@ -70,7 +70,12 @@ def _plain(mark: str) -> bytes:
 def _with_file(mark: str, dice: random.Random) -> bytes:
     """A file in a zip: a harmless one, a script, or the test virus."""
     name, content = dice.choice(
-        (("notes.txt", b"notes"), ("invoice.js", b"WScript.Echo(1)"), ("a.com", EICAR.encode()), ("b.bin", b"\0" * 9999))
+        (
+            ("notes.txt", b"notes"),
+            ("invoice.js", b"WScript.Echo(1)"),
+            ("a.com", EICAR.encode()),
+            ("b.bin", b"\0" * 9999),
+        )
     )
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

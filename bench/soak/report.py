@@ -20,26 +20,21 @@ def describe(outcome: Outcome, sampler: Sampler, faults: Faults, node: SoakNode,
     total = sum(losses.values())
     ordered = sorted(account.latencies) or [0.0]
     quantiles = ", ".join(f"{name} {_at(ordered, share):.2f} s" for name, share in (("p50", 0.5), ("p99", 0.99)))
-    return "\n".join(
-        (
-            f"{seconds / 60:.0f} minutes on {node.engine}, {account.answered:,} messages answered "
-            f"({account.answered / seconds:.1f} a second; REST {quantiles}, slowest {ordered[-1]:.1f} s), "
-            f"{account.changes:,} list changes, {account.comparisons} lists compared whole. Faults: {happened}; full "
-            f"disk: {disk}; each of disk, DNS and database lasts {faults.lasting:.0f} s. The node was started "
-            f"{node.starts} times. Load of the machine at the end: {os.getloadavg()[0]:.1f}.",
-            "",
-            f"**{total} lost**: " + ", ".join(f"{count} {name}" for name, count in losses.items()) + ".",
-            f"{outcome.records:,} records, {outcome.held:,} held, {outcome.duplicates} SMTP duplicates after "
-            f"{sum(account.cut.values())} cut replies. Decisions over REST: {_counts(account.decisions)}.",
-            *(f"- {each}" for each in account.differences[:20]),
-            "",
-            *_outcomes(outcome),
-            "",
-            *_slopes(sampler),
-            "",
-            *_sizes(sampler),
-        )
+    setting = (
+        f"{seconds / 60:.0f} minutes on {node.engine}, {account.answered:,} messages answered "
+        f"({account.answered / seconds:.1f} a second; REST {quantiles}, slowest {ordered[-1]:.1f} s), "
+        f"{account.changes:,} list changes, {account.comparisons} lists compared whole. Faults: {happened}; full "
+        f"disk: {disk}; each of disk, DNS and database lasts {faults.lasting:.0f} s. The node was started "
+        f"{node.starts} times. Load of the machine at the end: {os.getloadavg()[0]:.1f}."
     )
+    kept = (
+        f"{outcome.records:,} records, {outcome.held:,} held, {outcome.duplicates} SMTP duplicates after "
+        f"{sum(account.cut.values())} cut replies. Decisions over REST: {_counts(account.decisions)}."
+    )
+    lost = f"**{total} lost**: " + ", ".join(f"{count} {name}" for name, count in losses.items()) + "."
+    differences = [f"- {each}" for each in account.differences[:20]]
+    tables = (_outcomes(outcome), _slopes(sampler), _sizes(sampler))
+    return "\n".join((setting, "", lost, kept, *differences, *(line for table in tables for line in ("", *table))))
 
 
 def describe_interim(account: Account, sampler: Sampler) -> str:
@@ -71,9 +66,9 @@ def _outcomes(outcome: Outcome) -> list[str]:
 
 
 def _slopes(sampler: Sampler) -> list[str]:
+    columns = "memory (USS) MB, line's start → end | MB an hour | MB for 1,000 messages"
     lines = [
-        "| Process | minutes | memory (USS) MB, line's start → end | MB an hour | MB for 1,000 messages | "
-        "descriptors an hour | threads an hour |",
+        f"| Process | minutes | {columns} | descriptors an hour | threads an hour |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     memory = list(sampler.slopes(lambda each: each.memory))

@@ -608,7 +608,9 @@ def test_a_stream_that_breaks_has_no_end(lists: Any, tenant: str, monkeypatch: p
         lists.call("listEntries", {"listName": "blocked-urls", "tenantUid": tenant})
 
 
-def test_storage_that_fails_is_said_and_can_be_tried_again(lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_fails_is_said_and_can_be_tried_again(
+    lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken(scope: str | None, _name: str, _made: Any) -> Any:
         if scope == tenant:
             raise StorageError("secret detail")

@@ -1,6 +1,7 @@
-"""A generator of attacks: programs and scripts under disguised names, in containers, in carriers of mail.
+"""A generator of attacks: programs, scripts and letters under disguised names, in containers, in carriers of mail.
 
-Each message is made by one number, so that a failure names the message that it is about: `make_attack(SEED, number)`.
+Each message is made by one number, so that a failure names the message that it is about: `make_attack(SEED, number)`
+for what is run, `make_letter(SEED, number)` for what is read.
 """
 
 import base64
@@ -13,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 from tests.files import document_formats as d
 from tests.files.coverage import FORMATS, Format
+from tests.files.letter_formats import LETTER_FORMATS
 
 SEED = 20_261_115
 
@@ -97,6 +99,50 @@ def make_attack(seed: int, number: int) -> Attack:
 
 
 _STEMS = ("files", "scan 2026-11", "Rechnung", "photo", "документы", "a")
+
+
+# What a letter says, by the finding that names it; the second only has a link, which a list blocks.
+BLOCKED = "login.blocked.example"
+LETTERS: dict[str, tuple[str, ...]] = {
+    "text:advance-fee": (
+        "Dear Friend,",
+        "I am the widow of the late Colonel Ahmed, and I got your contact in my search for a reliable person.",
+        "My late husband deposited the sum of $12.5 million with a security company before his sudden death.",
+        "As his next of kin I need your assistance to claim the fund. This transaction is confidential and risk free.",
+        "You will receive 30% of the total sum. Kindly send your full name, address and bank account details.",
+    ),
+    "list:blocked-urls": ("The minutes are here:", f"https://{BLOCKED}/minutes?id=4", "Ann"),
+}
+_SHELLS = tuple(each for each in FORMATS if each.group in ("archives", "compressed files") and each.outcome == "opened")
+
+
+def make_letter(seed: int, number: int) -> tuple[Attack, str]:
+    """Return a message whose attachment is a letter, and the tag that it must get."""
+    rng = random.Random(f"{seed}:letter:{number}")
+    tag = rng.choice(sorted(LETTERS))
+    form = rng.choice(LETTER_FORMATS)
+    content = form.make(LETTERS[tag])
+    name = rng.choice(_LETTER_DISGUISES)(f"{rng.choice(_STEMS)}.{form.extension}".rstrip("."))
+    story = [tag, form.title, ascii(name)]
+    for _ in range(rng.choices([0, 1, 2, 3], [3, 4, 2, 1])[0]):
+        each = rng.choice(_SHELLS)
+        content = each.make(name, content)
+        name = f"{rng.choice(_STEMS)}.{each.extension}" if each.named else f"{name}.{each.extension}"
+        story.append(each.title)
+    carrier = rng.choice(_CARRIERS)
+    story.append(carrier.__name__.strip("_"))
+    return Attack(carrier(name, content, rng), " < ".join(story)), tag
+
+
+# Names under which a person still opens the letter.
+_LETTER_DISGUISES: tuple[Callable[[str], str], ...] = (
+    lambda name: name,
+    lambda name: name,
+    lambda name: name.upper(),
+    lambda name: f"{name} ",
+    lambda name: f"\u200b{name}",
+    lambda name: f"v2 {name}",
+)
 
 
 def _plain(name: str, each: Format) -> str:

@@ -1,25 +1,33 @@
-"""Two thousand attacks, made of every script, disguise, container and carrier: none of them is delivered."""
+"""Two thousand attacks, made of every script, disguise, container and carrier: none of them is delivered. Two thousand
+letters, made of every form, disguise, container and carrier: none of them is clean."""
 
 import pytest
-from tests.files.attacks import SEED, make_attack
+from tests.files.attacks import BLOCKED, SEED, make_attack, make_letter
 
 from gatepost.analysis import analyse
+from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
-from gatepost.questions import Dns, DnsAnswer, LookupAnswer
+from gatepost.questions import Answer, Dns, DnsAnswer, Hit, Lookup, LookupAnswer, Question
 from gatepost.report import Report
 from gatepost.stages import Context
 
 BATCH, BATCHES = 250, 8
+CONTEXT = Context(now=1_794_302_520.0, lists=CompiledLists(UnkeyedLists(keyed=("url",))))
+
+
+def answer(question: Question) -> Answer:
+    if isinstance(question, Dns):
+        return DnsAnswer("no-name")
+    asked = {key for _, keys in question.keys for key in keys} if isinstance(question, Lookup) else set()
+    return LookupAnswer((Hit("blocked-urls", "tenant", BLOCKED),) if BLOCKED in asked else ())
 
 
 def judge(raw: bytes) -> Report:
-    asking = analyse(raw, Envelope("ann@a.example", ("bob@b.example",)), Context(now=1_794_302_520.0))
+    asking = analyse(raw, Envelope("ann@a.example", ("bob@b.example",)), CONTEXT)
     try:
         questions = next(asking)
         while True:
-            questions = asking.send(
-                tuple(DnsAnswer("no-name") if isinstance(each, Dns) else LookupAnswer() for each in questions)
-            )
+            questions = asking.send(tuple(map(answer, questions)))
     except StopIteration as stop:
         report: Report = stop.value
         return report
@@ -29,4 +37,17 @@ def judge(raw: bytes) -> Report:
 def test_no_attack_is_delivered(batch: int) -> None:
     attacks = [make_attack(SEED, number) for number in range(batch * BATCH, (batch + 1) * BATCH)]
     passed = [attack.story for attack in attacks if judge(attack.raw).decision == "deliver"]
+    assert not passed
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_no_letter_is_clean(batch: int) -> None:
+    """A letter gets its finding wherever it is, and a blocked link holds the message; a carrier that cannot be read is
+    said."""
+    passed = []
+    for number in range(batch * BATCH, (batch + 1) * BATCH):
+        attack, tag = make_letter(SEED, number)
+        report = judge(attack.raw)
+        if report.decision == "deliver":
+            passed.append((number, attack.story, tag in report.tags))
     assert not passed

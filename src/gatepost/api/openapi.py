@@ -11,10 +11,10 @@ import msgspec
 from gatepost.api.errors import (
     ERRORS,
     INTERNAL_ERROR,
-    STORAGE_UNAVAILABLE,
     MALFORMED_REQUEST,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
+    STORAGE_UNAVAILABLE,
     UNAUTHORIZED,
     Error,
     ErrorCode,

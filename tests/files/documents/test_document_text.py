@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Callable
 from email.message import EmailMessage
 
 import pytest
@@ -120,6 +121,31 @@ def test_a_long_document_does_not_weaken_the_mail(form: LetterFormat) -> None:
         return [line.strength for line in found.lines if line.kind == "text:advance-fee"]
 
     assert points(beside) == points(alone) != []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + b"\0" * 4,
+        lambda text: text.replace(b" ", b"\0 "),
+        lambda text: text.decode().encode("utf-16-le"),
+    ],
+    ids=["at the end", "between words", "two bytes, no mark"],
+)
+def test_nuls_do_not_hide_a_letter(change: Callable[[bytes], bytes]) -> None:
+    letter = "\n".join(LETTERS["text:advance-fee"]).encode()
+    assert "text:advance-fee" in report(mail("letter.txt", change(letter))).tags
+    assert "text:advance-fee" not in report(mail("letter.bin", b"\x02\x07" + change(letter))).tags
+
+
+@every_form
+def test_a_line_that_is_a_link_is_one(form: LetterFormat) -> None:
+    message = read(
+        mail(name_of(form), form.make(("The minutes are here:", "https://evil.example/minutes?id=4", "Ann")))
+    )
+    files = find_qr_codes(find_files(message))
+    links = [*message.links, *(link for file in files for link in file.links)]
+    assert {link.url for link in links} == {"https://evil.example/minutes?id=4"}
 
 
 def test_text_is_bounded() -> None:

@@ -54,11 +54,10 @@ def inspect_card(file: File, budget: UnpackBudget) -> Contents:
     """Return the text and links of a card that was not read with the message."""
     builder = ContentsBuilder(file, budget)
     if not file.shown:
-        text = normalise_lines(budget.take_text_source(file.content).decode("utf-8", "replace"))
-        values = (
-            line.partition(":") for line in unfold_calendar(text).split("\n") if "BASE64" not in line[:200].upper()
-        )
-        builder.add_text("\n".join(value or head for head, _, value in values))
+        text = _FOLD.sub("", normalise_lines(budget.take_text_source(file.content).decode("utf-8", "replace")))
+        values = (line.partition(":") for line in text.split("\n") if "BASE64" not in line[:200].upper())
+        # Line breaks inside a value are written out last: a line of a note may itself begin with `https:`.
+        builder.add_text("\n".join(unfold_calendar(value or head) for head, _, value in values))
     return builder.build()
 
 

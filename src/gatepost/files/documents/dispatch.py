@@ -20,7 +20,7 @@ from gatepost.files.documents import (
     web_page,
 )
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.documents.document_text import is_readable, read_plain_text
+from gatepost.files.documents.document_text import is_readable, read_plain_text, remove_nuls
 from gatepost.files.file_types import CONTAINERS
 from gatepost.files.signatures import is_pdf
 from gatepost.files.values import Contents, File, UnpackBudget
@@ -122,6 +122,10 @@ def _inspect_data(file: File, budget: UnpackBudget) -> Contents:
         return web_page.inspect(file, budget)
     if file.content[:2] in _WIDE_MARKS and not file.shown and is_readable(file):
         return _read_plain(file, budget)
+    if not file.shown and is_readable(file) and (text := remove_nuls(file.content)):
+        builder = ContentsBuilder(file, budget)
+        builder.add_text(read_plain_text(budget.take_text_source(text)))
+        return builder.build()
     if b"\0" in file.content[:4] and office_xml.is_xml(file.content):
         return office_xml.inspect(file, budget)
     return _NOTHING

@@ -34,6 +34,7 @@ _ELEMENT = re.compile(r"<[^<>]*>")
 _READABLE = frozenset(
     "txt text csv tsv tab prn log md asc nfo readme 1st doc docx dot rtf wri xls xlsx odt pdf eml msg vcf ics".split()
 )
+_CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _RUN_MARKS = (b":t>", b":t ", b"<t>", b"<t ")
 _BODY_MARKS = (b"<office:text", b"<office:spreadsheet", b"<office:presentation")
 
@@ -69,6 +70,13 @@ def is_readable(file: File) -> bool:
     document."""
     extensions = [extension for name in file.names for extension in find_last_extensions(name)]
     return not _READABLE.isdisjoint(extensions) if extensions else not file.within
+
+
+def remove_nuls(content: bytes) -> bytes:
+    """Return text that NULs make look like data, without them: editors show it all the same, and so they do text with
+    two bytes to a character that no mark begins. b"" where it is no text."""
+    text = content[:MAX_PLAIN].replace(b"\0", b"")
+    return text if len(text) >= len(content[:MAX_PLAIN]) // 2 and not _CONTROLS.search(text) else b""
 
 
 def read_plain_text(content: bytes) -> str:

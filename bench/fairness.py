@@ -1,0 +1,296 @@
+"""One tenant floods, another scans: how much slower is the other, and what held the event loop?
+
+Tenant B scans real mail over four connections, alone and beside a flood of tenant A, in turns. A's flood comes from a
+process of its own at a lower priority (clients are other machines, as a rule): scans over 24 connections, which are
+more than there are slots, additions to `blocked-phrases`, each of which makes a new snapshot for the workers, exports
+of a long list, searches of messages, trials of a policy and dry runs of list changes. Nothing of it may cost B more
+than half of what it had alone, so its p99 at most doubles, and no callback may hold the event loop for 20 ms of CPU.
+Memory is compared after one flood, which fills caches, and after all others.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import httpx
+import psutil
+
+from bench import corpus, load
+from bench.gateway import NoSuchName
+from bench.ports import free_ports
+from bench.processes import await_output
+from bench.sample import MAILS
+from bench.scanning import TOKEN, configure, pss
+
+SCANS = int(os.environ.get("BENCH_FAIRNESS_SCANS", "300"))
+ROUNDS = int(os.environ.get("BENCH_FAIRNESS_ROUNDS", "4"))
+CONNECTIONS, FLOOD = 4, 24
+ENTRIES = 20_000
+PASSWORD = "six words for a small test"
+BASE = "/api/public/lists/v1"
+SETTLE_SECONDS = 15.0
+MOST_RATIO, MOST_LOOP_SECONDS = 2.0, 0.020
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the service is, and who A is to it."""
+
+    url: str
+    tenant: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Round:
+    """B's latencies in one run, in milliseconds."""
+
+    p50: float
+    p99: float
+    errors: int
+
+
+def run() -> str:
+    """Both in turns, on one service."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        contextlib.closing(NoSuchName()) as dns,
+        _service(Path(name), dns.address) as (place, other, process),
+    ):
+        return _measured(place, other, process)
+
+
+@contextlib.contextmanager
+def _service(folder: Path, nameserver: str) -> Iterator[tuple[Place, str, psutil.Process]]:
+    port, core = free_ports(2)
+    configure(folder, port, core, nameserver)
+    arguments = [sys.executable, "-m", "gatepost", "serve", "--data", str(folder)]
+    output = folder / "output"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(arguments, stdout=sink, stderr=sink)
+    try:
+        await_output(process, output, "https://")
+
+        def command(*words: str, stdin: str = "") -> str:
+            done = subprocess.run(
+                [sys.executable, "-m", "gatepost", *words, "--data", str(folder)],
+                check=True,
+                capture_output=True,
+                text=True,
+                input=stdin,
+            )
+            return done.stdout.strip()
+
+        flooding, other = command("tenant", "create", "a"), command("tenant", "create", "b")
+        key = command("apikey", "create", "a", "--tenant", flooding)
+        command("user", "create", "flood", "--role", "analyst", "--tenant", flooding, stdin=PASSWORD)
+        yield Place(f"https://127.0.0.1:{port}", flooding, key), other, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(90)
+
+
+def _measured(place: Place, other: str, process: psutil.Process) -> str:
+    requests = [load.upload(raw, envelope, TOKEN, tenant=other) for raw, envelope in _mail(SCANS)]
+    _fill(place)
+    load.send(place.url, requests[: SCANS // 2], CONNECTIONS)
+    rounds: dict[str, list[Round]] = {"alone": [], "beside the flood": []}
+    with _flood(place):
+        time.sleep(SETTLE_SECONDS)
+    time.sleep(SETTLE_SECONDS)
+    before, memory = _figures(place.url), pss(process)
+    flooded: Counter[str] = Counter()
+    for _ in range(ROUNDS):
+        rounds["alone"].append(_round(place.url, requests))
+        with _flood(place) as counts:
+            rounds["beside the flood"].append(_round(place.url, requests))
+        flooded.update(counts)
+    figures = _figures(place.url)
+    time.sleep(SETTLE_SECONDS)
+    return _told(rounds, before, figures, flooded, (memory, pss(process)))
+
+
+@cache
+def _mail(count: int) -> list[tuple[bytes, dict[str, object]]]:
+    try:
+        return [(mail.raw, mail.envelope) for mail in corpus.mail(count, max_bytes=60_000)]
+    except corpus.NotPresentError:
+        envelope: dict[str, object] = {"envelopeFrom": "ann@example.org", "envelopeRecipients": ["r@example.org"]}
+        texts = [f"From: {mail.sender}\r\nSubject: {mail.subject}\r\n\r\n{mail.text}".encode() for mail in MAILS]
+        return [(texts[number % len(texts)], envelope) for number in range(count)]
+
+
+def _round(url: str, requests: list[bytes]) -> Round:
+    result = load.send(url, requests, CONNECTIONS)
+    wrong = sum(b" 200 " not in answer.split(b"\n", 1)[0] + b" " for answer in result.answers)
+    return Round(result.percentile(0.5), result.percentile(0.99), result.errors + wrong)
+
+
+def _figures(url: str) -> dict[str, float]:
+    lines = httpx.get(f"{url}/metrics", verify=False, trust_env=False, timeout=60).text.splitlines()
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
+
+
+def _client(place: Place, **headers: str) -> httpx.Client:
+    return httpx.Client(base_url=place.url, verify=False, trust_env=False, timeout=120, headers=headers)
+
+
+def _fill(place: Place) -> None:
+    """A long list of A's, to be exported."""
+    with _client(place, Authorization=f"apikey {place.key}") as client:
+        for start in range(0, ENTRIES, 500):
+            entries = [{"entry": f"h{number}.example", "comment": "x" * 40} for number in range(start, start + 500)]
+            body = {"listName": "blocked-urls", "tenantUid": place.tenant, "entries": entries}
+            client.post(f"{BASE}/addEntries", json=body).raise_for_status()
+
+
+@contextlib.contextmanager
+def _flood(place: Place) -> Iterator[dict[str, int]]:
+    """Everything that A can do, from a process of its own; afterwards what it was answered, by kind and status."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_flood_until_told, args=(place, theirs))
+    process.start()
+    assert ours.poll(180), "the flood does not begin"
+    ours.recv()
+    time.sleep(2)
+    counts: dict[str, int] = {}
+    try:
+        yield counts
+    finally:
+        ours.send("stop")
+        if ours.poll(120):
+            counts.update(ours.recv())
+        process.join(30)
+        process.kill()
+
+
+def _flood_until_told(place: Place, told: "multiprocessing.connection.Connection[object, object]") -> None:
+    os.nice(5)
+    over, counts, lock = threading.Event(), Counter[str](), threading.Lock()
+
+    def repeat(name: str, act: Callable[[], int]) -> None:
+        while not over.is_set():
+            try:
+                status = act()
+            except (OSError, httpx.HTTPError):
+                status = 0
+            with lock:
+                counts[f"{name} {status}"] += 1
+
+    works = [(name, act) for name, many, make in _KINDS for act in (make(place) for _ in range(many))]
+    threads = [threading.Thread(target=repeat, args=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    told.send("begun")
+    told.recv()
+    over.set()
+    for thread in threads:
+        thread.join(10)
+    told.send(dict(counts))
+
+
+def _scanning(place: Place) -> Callable[[], int]:
+    connection = load.Connection(place.url)
+    requests = [load.upload(raw, envelope, TOKEN, tenant=place.tenant) for raw, envelope in _mail(50)]
+    numbers = iter(range(10**9))
+
+    def act() -> int:
+        answer = connection.exchange(requests[next(numbers) % len(requests)])
+        return int(answer.split(b" ", 2)[1])
+
+    return act
+
+
+def _changing(place: Place) -> Callable[[], int]:
+    client = _client(place, Authorization=f"apikey {place.key}")
+    numbers = iter(range(10**9))
+
+    def act() -> int:
+        entries = [
+            {"entry": f"words {os.getpid()} {next(numbers)} of a flood", "comment": "y" * 500} for _ in range(20)
+        ]
+        body = {"listName": "blocked-phrases", "tenantUid": place.tenant, "entries": entries}
+        return client.post(f"{BASE}/addEntries", json=body).status_code
+
+    return act
+
+
+def _exporting(place: Place) -> Callable[[], int]:
+    client = _client(place, Authorization=f"apikey {place.key}")
+    body = {"listName": "blocked-urls", "tenantUid": place.tenant}
+    return lambda: client.post(f"{BASE}/listEntries", json=body).status_code
+
+
+def _searching(place: Place) -> Callable[[], int]:
+    client = _client(place, Authorization=f"Bearer {TOKEN}")
+    stated = {"tenantUid": place.tenant, "linkHost": "nowhere.example"}
+    return lambda: client.post("/v1/messages/search", json=stated).status_code
+
+
+def _trying(path: str, form: dict[str, str]) -> Callable[[Place], Callable[[], int]]:
+    """A page that computes what a change would do, as A's analyst."""
+
+    def make(place: Place) -> Callable[[], int]:
+        client = _client(place, Accept="text/html")
+        client.post("/sign-in", data={"name": "flood", "password": PASSWORD})
+        page = client.get("/account").text
+        csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
+        return lambda: client.post(path.format(tenant=place.tenant), data={"csrf": csrf, **form}).status_code
+
+    return make
+
+
+_KINDS: tuple[tuple[str, int, Callable[[Place], Callable[[], int]]], ...] = (
+    ("scan", FLOOD, _scanning),
+    ("list change", 2, _changing),
+    ("export", 3, _exporting),
+    ("search", 2, _searching),
+    ("policy trial", 1, _trying("/policy", {"text": '[verdicts.clean]\ndecision = "quarantine"\n'})),
+    ("dry run", 1, _trying("/lists/{tenant}/blocked-urls/preview", {"entries": "new.example\n"})),
+)
+
+
+def _told(
+    rounds: dict[str, list[Round]],
+    before: dict[str, float],
+    after: dict[str, float],
+    flooded: Counter[str],
+    memory: tuple[float, float],
+) -> str:
+    alone, beside = ([each.p99 for each in rounds[name]] for name in rounds)
+    ratio = median(b / a for a, b in zip(alone, beside, strict=True))
+    worst = after.get("gatepost_loop_blocked_worst_seconds", 0.0)
+    blocked = after.get("gatepost_loop_blocked_total", 0.0) - before.get("gatepost_loop_blocked_total", 0.0)
+    kills = sum(
+        value - before.get(name, 0) for name, value in after.items() if name.startswith("gatepost_worker_kills")
+    )
+    lines = ["| Tenant B | p50 ms | p99 ms | failed |", "|---|---:|---:|---:|"]
+    for name, runs in rounds.items():
+        p50, p99 = median(each.p50 for each in runs), median(each.p99 for each in runs)
+        lines.append(f"| {name} | {p50:.0f} | {p99:.0f} | {sum(each.errors for each in runs)} |")
+    counts = ", ".join(f"{count:,} × {what}" for what, count in sorted(flooded.items()))
+    loop = "within" if worst <= MOST_LOOP_SECONDS else "NOT within"
+    share = (
+        f"B's p99 beside the flood is {ratio:.2f} times that alone (median of {ROUNDS} rounds of {SCANS} scans; "
+        f"{'within' if ratio <= MOST_RATIO else 'NOT within'} {MOST_RATIO:.0f}). Longest callback on the event loop: "
+        f"{worst * 1000:.0f} ms of CPU ({loop} {MOST_LOOP_SECONDS * 1000:.0f} ms), {blocked:.0f} over 5 ms; "
+        f"{kills:.0f} workers lost."
+    )
+    held = (
+        f"Memory of all processes of the service (PSS): {memory[0]:.0f} MB after a first flood, {memory[1]:.0f} MB "
+        f"{SETTLE_SECONDS:.0f} s after {ROUNDS} more ({memory[1] / memory[0] - 1:+.0%})."
+    )
+    flood = f"A's flood, by status: {counts}. Load of the machine at the end: {os.getloadavg()[0]:.1f}."
+    return "\n".join((*lines, "", share, "", held, "", flood))
