@@ -205,7 +205,7 @@ class PublishingStore(Operations):
 
     async def watch_rollout(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever the rollout changes. It ends where the engine cannot tell, or not any more."""
-        await self._engine.listen("gatepost_rollout", wake)
+        await self._engine.listen("rollout", wake)
 
 
 def _read_node(row: Row) -> NodeRecord:

@@ -43,7 +43,7 @@ CREATE TABLE nodes (
 -- Nodes that listen learn of a new version, and that it is their turn, at once.
 CREATE FUNCTION gatepost_tell_rollout() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('gatepost_rollout', '');
+    PERFORM pg_notify('rollout', '');
     RETURN NULL;
 END
 $$;
