@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from gatepost.guard.admission import Admission
@@ -96,10 +95,7 @@ class Guard:
 
     def load(self) -> Load:
         """How busy it is, and what keeps it from its work."""
-        load, condition = self._admission.load(), self._condition
-        if condition.fault or condition.slowed:
-            return msgspec.structs.replace(load, fault=condition.fault, slowed=condition.slowed)
-        return load
+        return self._condition.describe(self._admission.load())
 
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""
