@@ -1,11 +1,15 @@
 """Tenants, users, policy, audit trail, system and one's own account in a browser."""
 
 import re
+import subprocess
+import sys
 from typing import Any
 
+from bench.visiting import TOKEN
 from playwright.sync_api import expect
 
 from gatepost.service.data_folder import DataFolder
+from gatepost.settings.files import ABBY_FILE
 
 
 def test_a_tenant_from_its_first_day_to_its_last(browser: Any) -> None:
@@ -128,3 +132,24 @@ def test_who_has_one_tenant_sees_only_it(browser: Any, service: Any, mail: Any) 
     expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="System")).to_have_count(0)
     page.goto("/system")
     expect(page.get_by_text("cannot use this page")).to_be_visible()
+
+
+def test_nodes_show_the_version_that_they_run(browser: Any, service: Any) -> None:
+    page = browser.page()
+    page.goto("/nodes")
+    expect(page.get_by_text("every node uses its own files")).to_be_visible()
+    expect(page.locator("#nodes ~ .scroll .badge").first).to_have_text("ok")
+    # A version may hold no secret: the token goes into a file.
+    path = service.data / ABBY_FILE
+    text = path.read_text()
+    (service.data / "mta.token").write_text(TOKEN)
+    path.write_text(text.replace(TOKEN, f'"${{file:{service.data / "mta.token"}}}"'))
+    try:
+        command = [sys.executable, "-m", "gatepost", "config", "publish", "--reason", "first version", "--wait"]
+        subprocess.run([*command, "--data", str(service.data)], check=True, capture_output=True, timeout=150)
+    finally:
+        path.write_text(text)
+    page.reload()
+    row = page.get_by_role("row").filter(has_text="guard+abby")
+    expect(row.get_by_role("cell").nth(1)).to_have_text("1")
+    expect(page.get_by_role("row").filter(has_text="first version")).to_contain_text("wanted")

@@ -6,6 +6,7 @@ import errno
 import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -173,7 +174,11 @@ def test_a_service_whose_storage_keeps_nothing_is_red_until_it_does(tmp_path: Pa
             assert scan.headers["retry-after"]
             other.execute("ROLLBACK")
             node.until("messages can be taken to their end again")
-            assert colour() == "GREEN"
+            # A core that was slow to tell its load is doubted until it is heard again.
+            deadline = time.monotonic() + 30
+            while colour() != "GREEN":
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
             assert client.get("/readyz").status_code == 200
         (found,) = json.loads(run_command("nodes", "--json", node))["nodes"]
         assert found["health"] in ("ok", "failed")

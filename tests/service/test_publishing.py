@@ -101,7 +101,7 @@ def test_history_and_differences_show_no_secret(deployment: Deployment) -> None:
 
 
 def test_a_version_that_fails_on_the_first_node_stops_there(deployment: Deployment) -> None:
-    before = deployment.list_nodes()["wanted"]
+    before, decided = deployment.list_nodes()["wanted"], decide(deployment)
     # Valid on the machine that publishes, and on no other: the environment of the nodes has no such variable.
     hook = 'events: {webhooks: [{url: "${env:TEST_HOOK}", secret: "${env:TEST_SECRET}"}]}'
     deployment.edit(policy=DROP, slots=8, guard=hook)
@@ -117,14 +117,16 @@ def test_a_version_that_fails_on_the_first_node_stops_there(deployment: Deployme
     (line,) = deployment.log("version failed")
     assert failed["node"] == line["node"]
     assert "config.fail" in deployment.run("audit", "--json").stdout
-    assert decide(deployment) == "drop"
+    assert decide(deployment) == decided
 
 
 def test_kills_during_a_publish_leave_all_nodes_on_one_version(deployment: Deployment) -> None:
     """Every node is killed at another moment of a rollout that needs restarts, and comes back."""
     before = deployment.list_nodes()["wanted"]
     deployment.edit(slots=9)
-    assert deployment.publish("with kills", wait=False).returncode == 0
+    published = deployment.publish("with kills", wait=False)
+    assert published.returncode == 0, published.stderr
+    number = int(published.stdout.split()[1])
     for node, words in zip(
         deployment.all_nodes, ("version is taken over", "version needs a restart", "version is taken over"), strict=True
     ):
@@ -140,5 +142,5 @@ def test_kills_during_a_publish_leave_all_nodes_on_one_version(deployment: Deplo
         assert time.monotonic() < deadline, found
         time.sleep(1)
         found = deployment.list_nodes()
-    assert found["wanted"] in (before, before + 2)
+    assert found["wanted"] in (before, number)
     assert decide(deployment) == ("drop" if found["wanted"] == before else "deliver")

@@ -20,7 +20,7 @@ from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
 from gatepost.metrics import Timed
-from gatepost.scanning.request import Load
+from gatepost.scanning.request import Condition, Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
@@ -49,7 +49,15 @@ class CountsStore(Protocol):
 class GuardMetrics(Collector):
     """The metrics of one core; register it in the registry that `/metrics` reads."""
 
-    def __init__(self, admission: CountsAdmission, pool: CountsPool, resolver: CountsDns, store: CountsStore) -> None:
+    def __init__(
+        self,
+        admission: CountsAdmission,
+        pool: CountsPool,
+        resolver: CountsDns,
+        store: CountsStore,
+        condition: Condition | None = None,
+    ) -> None:
+        self._condition = condition or Condition()
         self._admission, self._pool, self._resolver, self._store = admission, pool, resolver, store
         self._messages = Timed("gatepost_messages", "Messages analysed", ("verdict", "decision"))
 
@@ -68,10 +76,10 @@ class GuardMetrics(Collector):
         yield _counter("gatepost_store_failures", "Commits that failed", kept.failures)
 
     def _admission_metrics(self) -> Iterator[Metric]:
-        load, counters = self._admission.load(), self._admission.counters()
+        load, counters = self._condition.describe(self._admission.load()), self._admission.counters()
         yield _gauge("gatepost_in_processing", "Messages in processing", load.in_processing)
         yield _gauge("gatepost_in_processing_maximum", "Messages in processing at which more are refused", load.maximum)
-        yield _gauge("gatepost_queue_status", "0 GREEN, 1 YELLOW (throttles), 2 RED (full)", queue_status(load))
+        yield _gauge("gatepost_queue_status", "0 GREEN, 1 YELLOW (slowed), 2 RED (takes nothing)", queue_status(load))
         yield _counter("gatepost_admitted", "Messages that got a slot", counters.admitted)
         yield _counter("gatepost_throttled", "Messages that were delayed", counters.throttled)
         yield _counter("gatepost_rejected", "Messages that found no slot", counters.refused)

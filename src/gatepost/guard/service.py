@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from gatepost.guard.admission import Admission
@@ -102,10 +101,7 @@ class Guard:
 
     def load(self) -> Load:
         """How busy it is, and what keeps it from its work."""
-        load, condition = self._admission.load(), self._condition
-        if condition.fault or condition.slowed:
-            return msgspec.structs.replace(load, fault=condition.fault, slowed=condition.slowed)
-        return load
+        return self._condition.describe(self._admission.load())
 
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""

@@ -77,6 +77,12 @@ class Condition(msgspec.Struct):
     fault: str = ""
     slowed: str = ""
 
+    def describe(self, load: Load) -> Load:
+        """Return a load with what is known besides its slots."""
+        if self.fault or self.slowed:
+            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed)
+        return load
+
 
 class ScansMail(Protocol):
     """A core within this process; `guard.service.Guard` is one."""

@@ -163,7 +163,7 @@ def build_guard(
     pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
     node = node or SingleProcess()
     admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
-    metrics = GuardMetrics(admission, pool, resolver, store)
+    metrics = GuardMetrics(admission, pool, resolver, store, condition)
     registry.register(metrics)
     if settings.reputation.zones:
         registry.register(ReputationMetrics(reputation))

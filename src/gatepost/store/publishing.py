@@ -34,7 +34,7 @@ _TAKE = "UPDATE rollout SET holder = $1, held_until = $2 WHERE id = 1 AND (holde
 _GIVE_BACK = "UPDATE rollout SET holder = '', held_until = 0 WHERE id = 1 AND holder = $1"
 _FAIL = """UPDATE rollout SET wanted = $1, failed = $2, failed_node = $3, failed_reason = $4, failed_time = $5,
 holder = '', held_until = 0 WHERE id = 1 AND wanted = $2"""
-_PROVE = "UPDATE probe SET time = $1 WHERE id = 1"
+_PROVE = "INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time"
 _PUT_NODE = """INSERT INTO nodes (id, name, seen, detail) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO UPDATE SET name = excluded.name, seen = excluded.seen, detail = excluded.detail"""
 _NODES = "SELECT id, name, seen, detail FROM nodes ORDER BY name, id"
@@ -164,6 +164,7 @@ class PublishingStore(Operations):
     @change
     def take_turn(self, node: str, until: int) -> Work[bool]:
         """Take the turn for a node, or keep it; False where another one has it."""
+        yield Write(_LOCK)
         return bool((yield Write(_TAKE, (node, until, now()))))
 
     @change
@@ -205,7 +206,7 @@ class PublishingStore(Operations):
 
     async def watch_rollout(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever the rollout changes. It ends where the engine cannot tell, or not any more."""
-        await self._engine.listen("gatepost_rollout", wake)
+        await self._engine.listen("rollout", wake)
 
 
 def _read_node(row: Row) -> NodeRecord:

@@ -132,8 +132,8 @@ class Follower:
             if await self._take_turn():
                 await self._use_turn(await self._store.rollout())
         elif rollout.holder == self._id and await self._is_healthy():
-            await self._store.end_turn(self._id, self._name, self._version.number, "restarted")
             log.info("turn ended", node=self._name, version=self._version.number)
+            await self._store.end_turn(self._id, self._name, self._version.number, "restarted")
 
     async def _take_turn(self) -> bool:
         return await self._store.take_turn(self._id, now() + int(TURN_SECONDS * 1_000))
@@ -200,8 +200,8 @@ class Follower:
         self._files.set_current(version)
         self._version, self._since, self._error = version, now(), ""
         await self._store.put_node(self._id, self._name, self._describe())
-        await self._store.end_turn(self._id, self._name, version.number, "took over")
         log.info("version taken over", node=self._name, version=version.number)
+        await self._store.end_turn(self._id, self._name, version.number, "took over")
 
     async def _finish_trial(self, trial: Trial) -> None:
         """After a restart with a version: keep it if the node is healthy, otherwise go back."""

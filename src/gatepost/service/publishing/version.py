@@ -125,9 +125,9 @@ def find_secrets(file: str, document: Document, shared: dict[str, Any]) -> list[
         if not names or not isinstance(value, str):
             continue
         rest = _REFERENCE.sub("", value)
-        is_secret = names[-1] in SECRET_KEYS and rest.strip() != ""
+        is_secret = names[-1] in SECRET_KEYS
         is_hook = names[-1] == "url" and ("webhook" in names or "webhooks" in names) and hide_path(rest) != rest
-        if is_secret or is_hook or hide_credentials(rest) != rest:
+        if rest.strip() and (is_secret or is_hook or hide_credentials(rest) != rest):
             faults.append(Fault(file, document.line_of(key), render_key(key), _HINT))
     return faults
 

@@ -23,14 +23,12 @@ CREATE TABLE rollout (
     failed_reason TEXT NOT NULL,
     failed_time BIGINT NOT NULL
 );
-INSERT INTO rollout VALUES (1, 0, 0, '', 0, 0, '', '', 0);
 
 -- One row that every process writes now and then, to know that storage keeps changes.
 CREATE TABLE probe (
     id BIGINT PRIMARY KEY CHECK (id = 1),
     time BIGINT NOT NULL
 );
-INSERT INTO probe VALUES (1, 0);
 
 -- Every node, as it has last said itself. `detail` is JSON.
 CREATE TABLE nodes (
@@ -43,7 +41,7 @@ CREATE TABLE nodes (
 -- Nodes that listen learn of a new version, and that it is their turn, at once.
 CREATE FUNCTION gatepost_tell_rollout() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('gatepost_rollout', '');
+    PERFORM pg_notify('rollout', '');
     RETURN NULL;
 END
 $$;

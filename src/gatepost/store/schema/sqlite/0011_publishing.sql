@@ -23,14 +23,12 @@ CREATE TABLE rollout (
     failed_reason TEXT NOT NULL,
     failed_time INTEGER NOT NULL
 ) STRICT;
-INSERT INTO rollout VALUES (1, 0, 0, '', 0, 0, '', '', 0);
 
 -- One row that every process writes now and then, to know that storage keeps changes.
 CREATE TABLE probe (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     time INTEGER NOT NULL
 ) STRICT;
-INSERT INTO probe VALUES (1, 0);
 
 -- Every node, as it has last said itself. `detail` is JSON.
 CREATE TABLE nodes (
