@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -147,7 +148,9 @@ def test_a_learnt_model_is_looked_at_and_rolled_back(browser: Any, service: Any)
         finally:
             await store.close()
 
-    version = asyncio.run(fill())
+    # Playwright has an event loop of its own in this thread.
+    with ThreadPoolExecutor(1) as elsewhere:
+        version = elsewhere.submit(lambda: asyncio.run(fill())).result()
     page = browser.page()
     browser.accept(page)
     page.goto("/learning")

@@ -11,6 +11,8 @@ from gatepost.cli.app import app
 from gatepost.learning import run
 from gatepost.learning.proof import Proof, Side
 from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.first_start import prepare
 from gatepost.textmodel.learnt import LearntModel
 
 RUNNER = CliRunner()
@@ -19,6 +21,7 @@ MODEL = LearntModel(b"\x01\x00", b"\x00\x3c", reports=2)
 
 @pytest.fixture
 def data(tmp_path: Path) -> list[str]:
+    prepare(DataFolder(tmp_path), None)
     return ["--data", str(tmp_path)]
 
 

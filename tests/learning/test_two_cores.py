@@ -136,7 +136,7 @@ async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
     assert await wait_for(is_learnt)
     report = (await scan(there, mail(502, "offer"))).report
     (line,) = [line for line in report.lines if line.kind == "text:learnt-unwanted"]
-    assert line.facts["taught_by"] == f"120 reports of the deployment (model {outcome.version})"
+    assert line.facts["taught_by"] == f"121 reports of the deployment (model {outcome.version})"
     assert "text:learnt-unwanted" not in (await scan(there, mail(503, "minute"))).report.tags
     assert (await store.roll_back_model(None, ANN))[0] == outcome.version
 
