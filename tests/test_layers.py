@@ -70,6 +70,7 @@ SMALL = {
     "near_duplicates": "the comparison, without the text model",
     "store.saved_searches": "one module for each subject of the store",
     "web.bulk_work": "tasks of the process; pages see only the record of the work",
+    "settings.learning": "one section of guard.yml, beside those of feeds and reputation",
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
     "service.running": "the life of one process, from bound ports to the last request",
@@ -79,6 +80,7 @@ SMALL = {
     "store.feedback": "reports of wrong decisions, over the audit trail and held mail",
     "store.record_packing": "the packed value of a record; results, held mail and searches read it",
     "store.store": "the composition of all subjects",
+    "textmodel.rows": "what is stored of a message for learning; workers, training and storage agree on it",
     "times": "times on the wire",
 }
 

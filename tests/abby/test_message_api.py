@@ -10,13 +10,16 @@ import msgspec
 import pytest
 
 from gatepost.abby.app import ApiServices, create_app, create_services
+from gatepost.abby.core_clients import LocalCore
 from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
+from gatepost.client.exchange import build_multipart
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
+from gatepost.report import Report, undecided
 from gatepost.scanning.held_mail import Deleted, DeleteOrder, HeldMailOrder, NotHeld, NotSent, ReleaseOrder, ViewOrder
+from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store import open_store
@@ -424,7 +427,12 @@ def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
         path = f"/v1/messages/{record.ggrid.upper()}/report"
         answer = await api.call("POST", path, {"shouldHaveBeen": "held", "tenantUid": tenant})
         assert answer.status_code == 200
-        assert answer.json() | {"reported": ""} == {"ggrid": record.ggrid, "shouldHaveBeen": "held", "reported": ""}
+        assert answer.json() | {"reported": ""} == {
+            "ggrid": record.ggrid,
+            "shouldHaveBeen": "held",
+            "reported": "",
+            "learns": False,
+        }
         (mark,) = await api.store.campaign_marks(0)
         assert (mark.tenant, mark.says, mark.signature) == (tenant, "unwanted", report.signature)
         (said,) = await api.store.feedback()
@@ -454,3 +462,75 @@ def test_what_is_no_report_is_refused(use: Use, body: Any, code: str) -> None:
         assert await api.store.feedback() == ()
 
     use(scenario)
+
+
+def parts(*given: tuple[str, str, bytes]) -> tuple[bytes, dict[str, str]]:
+    """A multipart body of parts (name, content type, content), and its header."""
+    kind, body = build_multipart(given)
+    return body, {"Content-Type": kind}
+
+
+class Reader:
+    """A core that reads reported messages, as a sealed worker does."""
+
+    rest_enabled = True
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.read: list[tuple[str, bytes]] = []
+
+    def load(self) -> Load:
+        return Load(0, 5, 5)
+
+    async def wait_for_slot(self) -> None: ...
+
+    async def scan(self, request: ScanRequest) -> ScanResult:
+        self.read.append((request.source, request.body.read()))
+        return ScanResult(request.ggrid, request.created, request.created, self.report)
+
+
+def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
+    said = b'{"shouldHaveBeen": "held"}'
+    report = Report("clean", "deliver", (), 0, "", signature=tuple(range(1, 9)), features=b"\x01\x00\x02\x00")
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        api = Api(store, tmp_path)
+        core = Reader(report)
+        cores = Cores([LocalCore(core, api.core)])
+        services = create_services(cores=cores, store=store, spool=Spool(tmp_path / "spool2"))
+        tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
+        api.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(create_app(services, tokens=tokens)), base_url="http://abby"
+        )
+        await cores.start()
+        ggrid = await api.add(held=False)
+        path = f"/v1/messages/{ggrid}/report"
+        body, header = parts(
+            ("parameters", "application/json", said), ("email", "message/rfc822", b"Subject: x\r\n\r\ny")
+        )
+        answer = await api.call("POST", path, body, **header)
+        assert (answer.status_code, answer.json()["learns"]) == (200, True)
+        assert core.read == [("report", b"Subject: x\r\n\r\ny")]
+        (row,) = await store.pool_reports(None)
+        assert (row.features, row.unwanted, row.reporter) == (report.features, True, "token:soar")
+        (mark,) = await store.campaign_marks(0)
+        assert mark.signature == report.signature
+        # Faults change nothing, and what is not on record is read by nobody.
+        lone, header = parts(("parameters", "application/json", said))
+        assert (await api.call("POST", path, lone, **header)).json()["error"] == "missing_part"
+        body, header = parts(("parameters", "application/json", b"{}"), ("email", "message/rfc822", b"x"))
+        assert (await api.call("POST", path, body, **header)).json()["error"] == "invalid_request"
+        body, header = parts(("parameters", "application/json", said), ("email", "message/rfc822", b"x"))
+        gone = await api.call("POST", f"/v1/messages/{new_id()}/report", body, **header)
+        assert gone.json()["error"] == "message_not_found"
+        core.report = undecided("it could not be read")
+        answer = await api.call("POST", path, body, **header)
+        assert answer.json()["error"] == "message_not_shown"
+        assert len(core.read) == 2
+        assert len(await store.pool_reports(None)) == 1
+        await cores.stop()
+        await api.http.aclose()
+        await store.close()
+
+    asyncio.run(run())

@@ -63,6 +63,9 @@ class Pool:
         self.running.remove(kind)
         return Report("policy", "drop", (), 0, "")
 
+    async def extract(self, job: AnalysisJob) -> None:
+        raise AssertionError(f"{job.ggrid} was to be read for learning")
+
     async def show(self, job: AnalysisJob) -> ViewResult:
         raise NotImplementedError
 

@@ -1,15 +1,22 @@
 """Tenants, users, policy, audit trail, system and one's own account in a browser."""
 
+import asyncio
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 from bench.visiting import TOKEN
 from playwright.sync_api import expect
 
+from gatepost.learning.proof import Proof, Side
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE
+from gatepost.store import open_store
+from gatepost.store.audit import CLI
+from gatepost.store.training_pools import TaughtMessage
 
 
 def test_a_tenant_from_its_first_day_to_its_last(browser: Any) -> None:
@@ -153,3 +160,29 @@ def test_nodes_show_the_version_that_they_run(browser: Any, service: Any) -> Non
     row = page.get_by_role("row").filter(has_text="guard+abby")
     expect(row.get_by_role("cell").nth(1)).to_have_text("1")
     expect(page.get_by_role("row").filter(has_text="first version")).to_contain_text("wanted")
+
+
+def test_a_learnt_model_is_looked_at_and_rolled_back(browser: Any, service: Any) -> None:
+    figures = Proof(200, 100, 100, Side(20, 18, 20, 0, 0.3), Side(20, 0, 20, 0), 174, taken=True, reason="it is better")
+
+    async def fill() -> int:
+        store = open_store("sqlite:gatepost.db", service.data)
+        try:
+            await store.add_reports(None, CLI, [TaughtMessage("m", b"\x01\x00")], unwanted=True)
+            return await store.keep_model(None, msgspec.json.encode(figures), b"x", CLI)
+        finally:
+            await store.close()
+
+    # Playwright has an event loop of its own in this thread.
+    with ThreadPoolExecutor(1) as elsewhere:
+        version = elsewhere.submit(lambda: asyncio.run(fill())).result()
+    page = browser.page()
+    browser.accept(page)
+    page.goto("/learning")
+    expect(page.get_by_role("heading", name="Pools")).to_be_visible()
+    expect(page.get_by_text("18 of 20, 0 before")).to_be_visible()
+    page.get_by_role("link", name=f"Model {version}").click()
+    expect(page.get_by_role("heading", name=f"Model {version}")).to_be_visible()
+    page.goto("/learning")
+    page.get_by_role("button", name=f"Roll back model {version}").click()
+    expect(page.get_by_text("The model is withdrawn.")).to_be_visible()

@@ -49,6 +49,9 @@ class Pool:
     async def stop(self) -> None:
         self.state = "stopped"
 
+    async def extract(self, job: AnalysisJob) -> None:
+        raise AssertionError(f"{job.ggrid} was to be read for learning")
+
     async def show(self, job: AnalysisJob) -> NotShown:
         return NotShown("nobody looks here")
 

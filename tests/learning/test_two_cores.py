@@ -24,9 +24,9 @@ from gatepost.times import now
 
 ANN = Actor("user", "ann")
 SECONDS = 10.0
-LETTER = """The gardeners will come on Monday morning and begin with the hedge behind the kitchen. Please leave the
-side gate open for them and bring the chairs inside before eight. After lunch they plant bulbs along the path, so walk on
-the gravel for a week or two. Questions about the colours go to Martha, who has chosen tulips, crocuses and a few lilies.
+LETTER = """The gardeners will come on Monday morning and begin with the hedge behind the kitchen. Please leave
+the side gate open for them and bring the chairs inside before eight. After lunch they plant bulbs along the path, so
+walk on the gravel for a week or two. Questions about the colours go to Martha, who has chosen tulips and a few lilies.
 The bill is shared among the four houses as it was last year, and the shed key hangs on its usual hook by the door.
 """
 
@@ -136,7 +136,7 @@ async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
     assert await wait_for(is_learnt)
     report = (await scan(there, mail(502, "offer"))).report
     (line,) = [line for line in report.lines if line.kind == "text:learnt-unwanted"]
-    assert line.facts["taught_by"] == f"120 reports of the deployment (model {outcome.version})"
+    assert line.facts["taught_by"] == f"121 reports of the deployment (model {outcome.version})"
     assert "text:learnt-unwanted" not in (await scan(there, mail(503, "minute"))).report.tags
     assert (await store.roll_back_model(None, ANN))[0] == outcome.version
 

@@ -32,6 +32,9 @@ class Pool:
 
     async def stop(self) -> None: ...
 
+    async def extract(self, job: AnalysisJob) -> None:
+        raise AssertionError(f"{job.ggrid} was to be read for learning")
+
     async def show(self, job: AnalysisJob) -> NotShown:
         return NotShown("nobody looks here")
 

@@ -22,14 +22,14 @@ from gatepost.textmodel.rows import MAX_ROW, SPACE, make_row, pack_row, read_row
 BAD, GOOD = "offer wholesale cheap factory price".split(), "minutes meeting agenda room tuesday".split()
 
 
-def rows(count: int, seed: int = 1, **changes: str) -> list[PoolRow]:
+def rows(count: int, seed: int = 1, *, reporter: str = "", domain: str = "") -> list[PoolRow]:
     """Reports of both sides whose words differ, with some in common."""
     chance = random.Random(seed)
     found = []
     for number in range(count):
         unwanted = number % 2 == 0
         words = [*chance.sample(BAD if unwanted else GOOD, 3), f"w{chance.randrange(50)}", "the", "and"]
-        found.append(PoolRow(f"m{seed}-{number}", unwanted, pack_row(words), **changes))
+        found.append(PoolRow(f"m{seed}-{number}", unwanted, pack_row(words), reporter, domain=domain))
     return found
 
 

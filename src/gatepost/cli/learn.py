@@ -1,5 +1,6 @@
 """`gatepost learn`: report mail from files, train pools, and show, list and roll back what they have taught."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gatepost.learning.run import LearningOutcome
     from gatepost.settings.learning import LearningSettings
     from gatepost.store.learnt_models import StoredModel
+    from gatepost.store.store import Store
+    from gatepost.store.training_pools import TaughtMessage
 
 app = typer.Typer(help="Learning from reports: pools, and the models that they teach.", no_args_is_help=True)
 
@@ -72,7 +75,6 @@ def _teach(
 
     from gatepost.cli.scanners import messages_in
     from gatepost.cli.sealed_analysis import open_extractor
-    from gatepost.store.audit import CLI
     from gatepost.store.training_pools import TaughtMessage
 
     async def check_tenant(store: Any) -> bool:
@@ -91,10 +93,14 @@ def _teach(
                 if each
             ]
             read, unread = read + len(batch), unread + len(batch) - len(rows)
-            taken += with_store(
-                config, data, lambda store, rows=rows: store.add_reports(tenant, CLI, rows, unwanted=unwanted)
-            )
+            taken += with_store(config, data, partial(_add_reports, tenant, rows, unwanted))
     return read, taken, unread
+
+
+async def _add_reports(tenant: str | None, rows: list["TaughtMessage"], unwanted: bool, store: "Store") -> int:
+    from gatepost.store.audit import CLI
+
+    return await store.add_reports(tenant, CLI, rows, unwanted=unwanted)
 
 
 @app.command("now")

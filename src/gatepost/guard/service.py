@@ -125,7 +125,7 @@ class Guard:
         self._lists.start()
         if self._sender_histories:
             self._sender_histories.start()
-        if self._campaigns:
+        if self._campaigns is not None:
             self._campaigns.start()
         if self._learnt:
             await self._learnt.start()
@@ -150,7 +150,7 @@ class Guard:
         await self._lists.stop()
         if self._sender_histories:
             await self._sender_histories.stop()
-        if self._campaigns:
+        if self._campaigns is not None:
             await self._campaigns.stop()
         if self._learnt:
             await self._learnt.stop()
@@ -223,7 +223,7 @@ class Guard:
                 report = await self._with_comments(request, report)
             if self._sender_histories:
                 self._sender_histories.learn(request.ggrid, report)
-            if self._campaigns:
+            if self._campaigns is not None:
                 self._campaigns.learn(request.ggrid, request.envelope.tenant, report)
             return report
         finally:

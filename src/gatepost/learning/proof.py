@@ -19,6 +19,7 @@ from importlib.resources import files
 import msgspec
 import numpy as np
 
+from gatepost.kinds import TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED
 from gatepost.policy.rules import shipped_policy
 from gatepost.strengths import calculations
 from gatepost.textmodel.learnt import LearntModel, parse_learnt
@@ -26,7 +27,7 @@ from gatepost.textmodel.pool_training import MIN_OF_SIDE, PoolRow, train_pool
 from gatepost.textmodel.rows import read_row
 
 REFERENCE = "reference.msgpack"
-UNWANTED, WANTED = "text:learnt-unwanted", "text:learnt-wanted"
+UNWANTED, WANTED = TEXT_LEARNT_UNWANTED.id, TEXT_LEARNT_WANTED.id
 # The weight of a message of the reference set in training; and the steps by which a model that harms it speaks softer.
 ANCHOR = 0.07
 SOFTER, SOFTER_STEPS = 0.1, 15

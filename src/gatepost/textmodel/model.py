@@ -46,6 +46,7 @@ HALF = 20
 WINDOW = 80
 CHOSEN = 1.0
 _MAX_LOGIT = 30.0
+_LEAST = 1e-9
 NOWHERE = -1
 ROW_SIZE = 4
 
@@ -245,6 +246,14 @@ def share_probability(logit: float, phishing: float, fraud: float) -> ModelScore
     odds = (1.0, math.exp(min(_MAX_LOGIT, phishing)), math.exp(min(_MAX_LOGIT, fraud)))
     whole = sigmoid(logit) / sum(odds)
     return ModelScore(logit, *(whole * each for each in odds))
+
+
+def lower_score(score: ModelScore, by: float) -> ModelScore:
+    """Return the score with so much less log-odds, shared among the kinds as before."""
+    if not by:
+        return score
+    phishing, fraud = (math.log(max(each, _LEAST) / max(score.spam, _LEAST)) for each in (score.phishing, score.fraud))
+    return share_probability(score.logit - by, phishing, fraud)
 
 
 def parse_model(content: bytes) -> Model:

@@ -4,12 +4,21 @@ import msgspec
 import pytest
 
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Result
-from gatepost.checks.text.learned import MANY_RECIPIENTS, campaign, text_model
+from gatepost.checks.text.learned import (
+    MANY_RECIPIENTS,
+    WANTED_MOST,
+    campaign,
+    find_lowering,
+    learnt_model,
+    text_model,
+)
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import (
     CAMPAIGN_BURST,
     CAMPAIGN_HELD,
     CAMPAIGN_MARKED,
+    TEXT_LEARNT_UNWANTED,
+    TEXT_LEARNT_WANTED,
     TEXT_MODEL_FRAUD,
     TEXT_MODEL_PHISHING,
     TEXT_MODEL_SPAM,
@@ -21,6 +30,8 @@ from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.questions import Campaign, CampaignMarkedAs
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
+from gatepost.textmodel.learnt import LearntModels, ModelScope
+from gatepost.textmodel.pool_training import PoolRow, train_pool
 
 # The model speaks with degrees, softly where its word is worth less, and not about returned mail.
 OFFER = (
@@ -196,3 +207,47 @@ def test_a_note_to_all_staff_is_no_burst() -> None:
 )
 def test_what_people_said_of_a_copy(marked: CampaignMarkedAs, found: list[str]) -> None:
     assert campaign_kinds(work_mail(), Campaign(30, 500, marked)) == found
+
+
+def learnt(scope: ModelScope = "tenant") -> LearntModels:
+    """A model that was taught that offers are unwanted and letters are wanted."""
+    rows = [
+        PoolRow(f"{number}{unwanted}", unwanted, model_reading(f"{body} {number}").row)
+        for number in range(40)
+        for unwanted, body in ((True, OFFER), (False, LETTER))
+    ]
+    model = train_pool(rows)
+    assert model is not None
+    return LearntModels((msgspec.structs.replace(model, version=3, scope=scope),))
+
+
+def test_a_learnt_model_names_what_was_reported() -> None:
+    taught = learnt()
+    (found,) = learnt_model(msgspec.structs.replace(model_reading(OFFER), learnt=taught))
+    assert found.kind == TEXT_LEARNT_UNWANTED.id
+    assert 0 < found.strength <= 1
+    assert found.facts["taught_by"] == "80 reports of the tenant (model 3)"
+
+
+def test_what_people_want_quietens_the_text_model_and_nothing_else() -> None:
+    letter = model_reading(LETTER)
+    wanted = msgspec.structs.replace(letter, learnt=learnt())
+    (found,) = learnt_model(wanted)
+    assert found.kind == TEXT_LEARNT_WANTED.id
+    assert 0 < find_lowering(wanted) <= WANTED_MOST
+    assert "more softly" in found.facts["effect"]
+    assert find_lowering(letter) == 0.0
+    mixed = model_reading(f"{OFFER} {LETTER * 3}")
+    loud = model_strength(mixed)
+    assert model_strength(msgspec.structs.replace(mixed, learnt=learnt())) <= loud
+
+
+@pytest.mark.parametrize("body", ["", "Hello", "Zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich"])
+def test_without_models_or_words_nothing_is_learnt(body: str) -> None:
+    assert list(learnt_model(model_reading(body))) == []
+    assert list(learnt_model(msgspec.structs.replace(model_reading(body), learnt=LearntModels()))) == []
+
+
+def test_a_bounce_is_not_judged_by_what_was_reported() -> None:
+    bounce = model_reading(OFFER, envelope="MAILER-DAEMON@b.example")
+    assert list(learnt_model(msgspec.structs.replace(bounce, learnt=learnt("deployment")))) == []

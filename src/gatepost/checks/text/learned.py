@@ -1,6 +1,5 @@
 """What is known from other messages: the text model, models that reports have taught, and near-copies of other mail."""
 
-import math
 from collections.abc import Iterator
 
 import msgspec
@@ -23,7 +22,7 @@ from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
 from gatepost.textmodel.features import MAX_WORDS, Features, body_words, extract_features
 from gatepost.textmodel.learnt import LearntModel
-from gatepost.textmodel.model import ModelScore, share_probability, sigmoid
+from gatepost.textmodel.model import ModelScore, lower_score, sigmoid
 
 SPEAKS, SAYS_ALL, ENOUGH_WORDS, MANY_WORDS, LEAVABLE, OWN_SITE, SIGNED, LEAST = coefficients(
     "text-model", "speaks", "says_all", "enough_words", "many_words", "leavable", "own_site", "signed", "least"
@@ -89,20 +88,12 @@ def _weigh(reading: Reading, seen: Features) -> _Opinion | None:
         return None
     models = reading.models.for_tenant(reading.envelope.tenant)
     hits = models.hits(seen)
-    score = _lower(models.weigh(hits), find_lowering(reading))
+    score = lower_score(models.weigh(hits), find_lowering(reading))
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
     if strength < LEAST:
         return None
     is_proven = score.logit >= PROVEN and trust == 1.0 and not _is_conversation(seen)
     return _Opinion(score, strength, models.reasons(hits), is_proven)
-
-
-def _lower(score: ModelScore, by: float) -> ModelScore:
-    """Return the score with less log-odds, shared among the kinds as before."""
-    if not by:
-        return score
-    ratios = (math.log(max(share, 1e-9) / max(score.spam, 1e-9)) for share in (score.phishing, score.fraud))
-    return share_probability(score.logit - by, *ratios)
 
 
 def _is_conversation(seen: Features) -> bool:

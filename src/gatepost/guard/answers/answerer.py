@@ -112,7 +112,8 @@ class Answerer:
         self._antivirus = antivirus
         self._sender_histories = sender_histories or NoSenderHistory()
         self._reputation = reputation
-        self._campaigns = campaigns or Campaigns()
+        # One that has seen no message yet has a length of 0.
+        self._campaigns = Campaigns() if campaigns is None else campaigns
         self._budgets: dict[str, QuestionBudget] = {}
         self.refused = 0
 
