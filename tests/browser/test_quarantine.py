@@ -152,7 +152,7 @@ def test_enter_in_a_ticked_box_does_nothing_and_shift_selects_a_range(browser: A
 
 
 def test_two_hundred_held_messages_with_the_keyboard_and_no_lost_place(browser: Any, service: Any, virus: Any) -> None:
-    """A Monday: some are looked at one by one, and every second one is deleted from its page, on and on to the next one;
+    """A Monday: some are looked at one by one, and every second one is deleted from its page, which leads to the next;
     then the rest of the search goes at once. The search is kept throughout."""
     ggrid = service.scan(virus("Monday 0"))["ggrid"]
     service.ask(lambda store: hold_copies(store, ggrid, 200))
