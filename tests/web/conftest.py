@@ -163,7 +163,8 @@ class Visitor:
         """A page; the notice of the change before comes along once, as a browser sends it."""
         notice, self._notice = self._notice, ""
         cookie = f"{self.cookie}; {notice}" if notice else self.cookie
-        return self._client.get(path, headers={"Cookie": cookie}, **options)
+        headers = {"Cookie": cookie, **options.pop("headers", {})}
+        return self._client.get(path, headers=headers, **options)
 
     def post(self, path: str, fields: dict[str, Any] | None = None, **options: Any) -> httpx.Response:
         """A form of one of our pages; fields with a list are sent as often."""

@@ -14,8 +14,8 @@ from gatepost.store.bulk_actions import BulkAction, BulkActionStore
 from gatepost.store.errors import StorageError
 
 AT_ONCE = 4
-# How long a request waits for its own work before it shows the progress instead.
-PATIENCE_SECONDS = 2.0
+# How long a request waits for its own work before it shows the progress instead; proxies give up after 30 or 60.
+PATIENCE_SECONDS = 15.0
 
 log = structlog.get_logger("gatepost.abby")
 

@@ -17,6 +17,7 @@ TOP = 10
 BOTTOM = 24
 # A character of a label, at most, at 12 pixels.
 CHARACTER = 8
+GAP = 12
 _ROUND_STEPS = (1, 2, 5)
 
 
@@ -120,7 +121,9 @@ def _draw_grid(top: int) -> str:
 
 
 def _draw_labels(labels: Sequence[str], slot: float) -> str:
-    every = max(1, -(-len(labels) // 6))
+    widest = max(map(len, labels), default=1) * CHARACTER + GAP
+    most = max(1, min(6, int((WIDTH - LEFT - RIGHT) / widest)))
+    every = max(1, -(-len(labels) // most))
     drawn = []
     for index in range(every // 2, len(labels), every):
         # Half the width of the label, at most: it must not reach beyond the picture.

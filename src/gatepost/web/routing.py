@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gatepost.api.call_limits import CallKind
-from gatepost.api.errors import FORBIDDEN, INVALID_REQUEST, Failure
+from gatepost.api.errors import FORBIDDEN, Failure
 from gatepost.api.responses import Endpoint, Handler
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.sessions import WebSession
@@ -36,7 +36,7 @@ UploadHandler: TypeAlias = Callable[[WebContext, SignedInRequest, SpooledBody], 
 PublicHandler: TypeAlias = Callable[[WebContext, Request], Awaitable[PageResult]]
 
 CROSS_SITE = Failure(FORBIDDEN, "the request comes from another site; nothing was saved")
-STALE_FORM = Failure(INVALID_REQUEST, "your session has changed. Reload the page and try again; nothing was saved")
+STALE_FORM = Failure(FORBIDDEN, "your session has changed. Reload the page and try again; nothing was saved")
 
 
 class PageRoute(msgspec.Struct, frozen=True):
@@ -181,7 +181,8 @@ async def _authorize(
     if session is None or not session.strong:
         return await _ask_to_sign_in(context, request)
     if may is not None and may not in permissions_of(session.user):
-        failure = Failure(FORBIDDEN, f"{session.user.role}s cannot use this page")
+        said = f"{session.user.role}s cannot use this page. Ask an administrator if you need access"
+        failure = Failure(FORBIDDEN, said)
         return _in_frame(context, failure, SignedInRequest(request, session))
     if request.method == "POST" and not is_same_origin(request):
         return _in_frame(context, CROSS_SITE, SignedInRequest(request, session))

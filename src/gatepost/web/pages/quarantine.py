@@ -43,6 +43,8 @@ async def act_on_selected(context: WebContext, request: SignedInRequest) -> Resp
     if isinstance(wanted, Failure):
         return wanted
     word = request.form.text("action")
+    if word == "none":
+        return redirect(f"/quarantine?{request.query.with_field('again', '')}".rstrip("?"))
     chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
     if word not in ACTIONS or not chosen:
         page = await _render_quarantine(context, request, wanted, fault=NOTHING_SELECTED)

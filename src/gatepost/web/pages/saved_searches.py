@@ -17,7 +17,7 @@ from gatepost.store.saved_searches import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import download_response, redirect
-from gatepost.web.request import SignedInRequest
+from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.search_fields import parse_message_filter
 
@@ -44,7 +44,8 @@ async def save_search(context: WebContext, request: SignedInRequest) -> Response
 async def delete_search(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Delete a saved search of the user."""
     page = request.form.text("page", 40)
-    await context.store.delete_search(request.path_part("id"), request.user.uid)
+    if not await context.store.delete_search(request.path_part("id"), request.user.uid):
+        return NOT_VISIBLE
     return redirect(page if page in PAGES_WITH_SEARCHES else "/messages", notice="search-deleted")
 
 

@@ -193,6 +193,9 @@ if (table) {
     last = box;
   });
   document.addEventListener("change", count);
+  table.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && boxes.includes(event.target)) event.preventDefault();
+  });
 }
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
