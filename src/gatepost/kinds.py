@@ -104,7 +104,9 @@ HOST_NO_NAME = Kind("host:no-name", "The sending host has no reverse DNS name")
 HOST_RECORDED_FALSE_NAME = Kind(
     "host:recorded-false-name", "A server of the recipient recorded a sending host whose name does not lead back to it"
 )
-HOST_RECORDED_HELO = Kind("host:recorded-helo", "A server of the recipient recorded a HELO name that no mail server has")
+HOST_RECORDED_HELO = Kind(
+    "host:recorded-helo", "A server of the recipient recorded a HELO name that no mail server has"
+)
 HOST_RECORDED_LINE = Kind("host:recorded-line", "A server of the recipient took the mail from a dial-up or home line")
 HOST_RECORDED_NO_NAME = Kind(
     "host:recorded-no-name", "A server of the recipient recorded a sending host without a name in DNS"

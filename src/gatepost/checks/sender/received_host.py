@@ -6,7 +6,13 @@ from collections.abc import Iterator
 import msgspec
 
 from gatepost.checks.known_names import ending_exists
-from gatepost.checks.sender.host_names import DOCUMENTED, INTERNAL_ENDINGS, carries_address, is_home_line, is_mail_server
+from gatepost.checks.sender.host_names import (
+    DOCUMENTED,
+    INTERNAL_ENDINGS,
+    carries_address,
+    is_home_line,
+    is_mail_server,
+)
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     HOST_RECORDED_FALSE_NAME,
