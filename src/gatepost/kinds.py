@@ -101,6 +101,16 @@ HELO_UNKNOWN_ENDING = Kind("helo:unknown-ending", "The sending host's HELO name 
 HOST_DYNAMIC_NAME = Kind("host:dynamic-name", "The sending host is a dial-up or home line by its reverse DNS name")
 HOST_FALSE_NAME = Kind("host:false-name", "The sending host's reverse DNS name does not lead back to it")
 HOST_NO_NAME = Kind("host:no-name", "The sending host has no reverse DNS name")
+HOST_RECORDED_FALSE_NAME = Kind(
+    "host:recorded-false-name", "A server of the recipient recorded a sending host whose name does not lead back to it"
+)
+HOST_RECORDED_HELO = Kind(
+    "host:recorded-helo", "A server of the recipient recorded a HELO name that no mail server has"
+)
+HOST_RECORDED_LINE = Kind("host:recorded-line", "A server of the recipient took the mail from a dial-up or home line")
+HOST_RECORDED_NO_NAME = Kind(
+    "host:recorded-no-name", "A server of the recipient recorded a sending host without a name in DNS"
+)
 HOST_DESKTOP_PROGRAM = Kind("host:desktop-program", "A desktop mail program delivered to our border itself")
 
 # Reputation: what the operator's DNS zones say (RFC 5782).
@@ -182,6 +192,7 @@ URL_ODD_PORT = Kind("url:odd-port", "A link leads to a port that web sites do no
 URL_OPEN_REDIRECT = Kind("url:open-redirect", "A link starts at a well-known site and redirects to another")
 URL_PERSONAL_REDIRECT = Kind("url:personal-redirect", "A page redirects to an address that carries the recipient's")
 URL_QR_CODE = Kind("url:qr-code", "A picture contains a QR code that leads to a web page")
+URL_PICTURE_HOST = Kind("url:picture-host", "Shows pictures from a host where anybody can put some")
 URL_RANDOM_HOST = Kind("url:random-host", "A link leads to a domain that looks randomly generated")
 URL_RECIPIENT_ADDRESS = Kind("url:recipient-address", "A link carries the recipient's address to an unrelated site")
 URL_SHORTENER = Kind("url:shortener", "A link leads through a link shortener, which hides its target")

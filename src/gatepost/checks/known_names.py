@@ -127,6 +127,7 @@ def _index_roles() -> dict[str, frozenset[str]]:
         "shortener": read_names("shorteners.txt")[""],
         "page": hosting["pages"],
         "form": hosting["forms"],
+        "picture": hosting["pictures"],
         "tenant": read_names("tenants.txt")[""],
         "guard": read_names("guards.txt")[""],
     }
@@ -233,6 +234,11 @@ def is_hosted_page(host: str) -> bool:
 def is_form_service(host: str) -> bool:
     """Return whether anybody can put a form on this host within minutes."""
     return "form" in _roles_of(host)
+
+
+def is_picture_host(host: str) -> bool:
+    """Return whether anybody can put a picture on this host within seconds."""
+    return "picture" in _roles_of(host)
 
 
 def is_tenant(host: str) -> bool:

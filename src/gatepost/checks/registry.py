@@ -13,7 +13,7 @@ from gatepost.checks.headers.clocks import clocks, foreign_charset
 from gatepost.checks.headers.fields import date_field, defects, forged_received, hidden_recipients, message_id, subject
 from gatepost.checks.headers.habits import desktop_program, field_habits
 from gatepost.checks.headers.replies import fake_bounce, fake_reply
-from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts
+from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts, picture_host
 from gatepost.checks.links.shown import link_text, qr_codes
 from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, url_form
 from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, reply_to
@@ -24,6 +24,7 @@ from gatepost.checks.sender.history import broken_habit, first_contact, stranger
 from gatepost.checks.sender.host_names import host_names, provider_absent
 from gatepost.checks.sender.lookalikes import homograph, lookalike
 from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
+from gatepost.checks.sender.received_host import received_host
 from gatepost.checks.sender.reputation import reputation
 from gatepost.checks.text.evasion import filter_evasion, image_only
 from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
@@ -53,6 +54,7 @@ CHECKS: tuple[Check, ...] = (
     random_name,
     free_names,
     host_names,
+    received_host,
     reputation,
     provider_absent,
     message_id,
@@ -73,6 +75,7 @@ CHECKS: tuple[Check, ...] = (
     download,
     brand_in_path,
     foreign_target,
+    picture_host,
     new_hosts,
     qr_codes,
     credential_lure,

@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.checks.links.hosts import MAX_NEW_HOSTS, find_link_away, foreign_target, free_names, ip_hosts, new_hosts
+from gatepost.checks.links.hosts import (
+    MAX_NEW_HOSTS,
+    find_link_away,
+    foreign_target,
+    free_names,
+    ip_hosts,
+    new_hosts,
+    picture_host,
+)
 from gatepost.findings import Check, Protected, Reading
 from gatepost.kinds import (
     SENDER_CHEAP_ENDING,
@@ -19,6 +27,7 @@ from gatepost.kinds import (
     URL_IP_HOST,
     URL_MACHINE_NAME,
     URL_NEW_HOST,
+    URL_PICTURE_HOST,
 )
 from gatepost.mail.message import Link, Message
 from gatepost.names import Address
@@ -241,3 +250,28 @@ def test_a_proven_sender_who_links_home_is_hardly_a_lure(letter: Letter) -> None
     way = find_link_away(Reading(reading.message, reading.envelope, proven))
     assert way is not None
     assert way.distance == 0.15
+
+
+# Pictures from where anybody can put some.
+@pytest.mark.parametrize(
+    ("picture", "target", "found"),
+    [
+        ("https://i.imgur.com/logo.png", "https://shop.com/", [URL_PICTURE_HOST.id]),
+        ("https://upload.wikimedia.org/logo.png", "https://shop.com/", [URL_PICTURE_HOST.id]),
+        ("https://ci3.googleusercontent.com/proxy/x", "https://shop.com/", [URL_PICTURE_HOST.id]),
+        ("https://images.shop.com/logo.png", "https://shop.com/", []),
+        ("https://cdn.mailing.net/logo.png", "https://shop.com/", []),
+        ("https://lh3.googleusercontent.com/a/photo", "https://shop.com/", []),
+        ("https://i.imgur.com/album.png", "https://i.imgur.com/album", []),
+    ],
+)
+def test_picture_host(picture: str, target: str, found: list[str]) -> None:
+    assert kinds(picture_host, link(target), link(picture, source="image")) == found
+
+
+@pytest.mark.parametrize("field", ["In-Reply-To: <a@b.example>\n", "List-Post: <mailto:a@b.example>\n"])
+def test_pictures_in_conversations(letter: Letter, field: str) -> None:
+    shown = (link("https://i.imgur.com/x.png", source="image"),)
+    reading = letter("Hello", fields=field)
+    message = msgspec.structs.replace(reading.message, links=shown)
+    assert not list(picture_host(msgspec.structs.replace(reading, message=message)))

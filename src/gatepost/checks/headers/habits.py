@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gatepost.checks.headers.fields import parse_date
 from gatepost.checks.known_names import is_under
+from gatepost.checks.sender.received_host import MAX_HOPS, find_border_hop, is_from_stranger
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     HEADER_HIGH_PRIORITY,
@@ -114,17 +115,23 @@ def desktop_program(reading: Reading) -> Iterator[Finding]:
 
     Outlook, Thunderbird and their like hand mail to the provider of their user (RFC 6409), whose server adds a Received
     field before it passes the mail on. Mail that names such a program and was on no server before ours was sent by
-    something else: a mass mailer on a rented or hijacked machine. The operator's own users deliver so where our border
+    something else: a mass mailer on a rented or hijacked machine. The same holds for the first server of a forwarding
+    address, where the field that it wrote is the lowest. The operator's own users deliver so where our border
     also takes their mail, so senders of own domains and trusted hosts are left out.
     """
     fields, host = reading.fields, reading.envelope.remote_address
     program = fields.get("x-mailer") or fields.get("user-agent")
     if not program or not host or reading.protected.host_trusted or not _DESKTOP.match(program.strip()[:80]):
         return
-    hops = reading.message.headers.all("received")[:3]
-    # Our border may have put its own field on top already.
+    hops = reading.message.headers.all("received")[:MAX_HOPS]
+    # Our border may have put its own field on top already, and so may the servers of a forwarding address.
     if len(hops) > 1 or (hops and host not in hops[0]):
-        return
+        found = reading.once(find_border_hop)
+        if found is None or found[0] + 1 != len(hops) or not is_from_stranger(found[1], reading):
+            return
+        # Software of newsletters keeps the name of its author's program.
+        if "list-unsubscribe" in fields:
+            return
     senders = (normal_domain(sender.domain) for sender in reading.message.senders)
     if not any(is_under(sender, reading.protected.own_domains) for sender in senders):
         yield HOST_DESKTOP_PROGRAM.at("X-Mailer", program=program[:100], host=host)

@@ -14,6 +14,7 @@ from gatepost.checks.known_names import (
     is_freemail,
     is_genuine,
     is_hosted_page,
+    is_picture_host,
     is_tenant,
     is_under,
 )
@@ -29,6 +30,7 @@ from gatepost.kinds import (
     URL_IP_HOST,
     URL_MACHINE_NAME,
     URL_NEW_HOST,
+    URL_PICTURE_HOST,
     Finding,
 )
 from gatepost.mail.message import Link
@@ -177,6 +179,30 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
         return
     if link.source != "text":
         yield URL_FOREIGN_TARGET.at(link.where, about=link.url, host=host, sender=senders[0])
+
+
+MAX_PICTURES = 60
+_ANSWERED = ("in-reply-to", "references", "resent-from", "x-forwarded-message-id")
+(_PICTURE_SIGNED,) = coefficients(URL_PICTURE_HOST, "signed")
+
+
+@check(URL_PICTURE_HOST, needs={"link"})
+def picture_host(reading: Reading) -> Iterator[Finding]:
+    """Pictures that a mail in a company's name fetches from a free image host, or from a collection of logos.
+
+    A shop or bank keeps the pictures of its mail on its own site or with the service that sends the mail. Whoever poses
+    as one drops the logo where it costs nothing and asks for no name, or takes it from an encyclopaedia, or copies a
+    page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers and forwards
+    contain such addresses as well, and forums and lists show pictures of their members: both are left out.
+    """
+    if reading.is_discussion or any(name in reading.fields for name in _ANSWERED):
+        return
+    pictures = (link for link in reading.message.links[:MAX_PICTURES] if link.source == "image" and link.host)
+    found = next((link for link in pictures if is_picture_host(link.host)), None)
+    # A host that is also linked to is the sender's choice of a site, as for an album.
+    if found and found.host not in reading.sites and org_domain(found.host) not in reading.sender_domains:
+        strength = _PICTURE_SIGNED if reading.is_signed_by_sender else 1.0
+        yield URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
 _LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "home", "proven_home", "discussion")

@@ -50,7 +50,8 @@ def _measure_mismatch(shown: str, host: str, reading: Reading) -> float:
     counted = _CLICK_COUNTER.match(host) or is_tenant(host) or is_genuine(host) or "list-unsubscribe" in reading.fields
     if (is_genuine(shown) or is_under(shown, protected)) and not is_genuine(host):
         return _TRUSTED_SITE_COUNTED if counted else 1.0
-    if counted or reading.is_discussion:
+    # Under the sender's own domain it is the sender's own counter.
+    if counted or reading.is_discussion or org_domain(host) in reading.sender_domains:
         return round(_OTHER_SITE_COUNTED * measure_openness(reading), 2)
     return _OTHER_SITE
 

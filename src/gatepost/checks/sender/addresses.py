@@ -95,7 +95,7 @@ _LONG_LABEL = 12
 _SHORTEST_LABEL = 7
 _CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{5,}")
 # Two letters that are one sound, and endings that many words have.
-_ONE_SOUND = re.compile(r"tch|sch|ght|[scptwg]h|ck|st|nd|nt|ng|ss|ll|tt|rs|ts|ns|rt|rd")
+_ONE_SOUND = re.compile(r"mgm?t|mktg|svcs?|tch|sch|ght|[scptwg]h|ck|st|nd|nt|ng|ss|ll|tt|rs|ts|ns|rt|rd")
 _TURNS = re.compile(r"(?<=[a-z])\d|(?<=\d)[a-z]")
 _VOWELS = re.compile(r"[aeiouy]")
 _OTHER_LETTERS = re.compile(r"[b-df-hj-np-tv-xz]")

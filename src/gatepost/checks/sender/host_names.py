@@ -42,9 +42,9 @@ _BIG = frozenset(
     "gmail.com google.com yahoo.com hotmail.com outlook.com msn.com live.com aol.com icloud.com mail.ru".split()
 )
 # Names that only exist inside a network: a server that says one is badly set up, not a home computer.
-_LOCAL = frozenset("local localdomain lan internal intranet corp home localhost test invalid".split())
+INTERNAL_ENDINGS = frozenset("local localdomain lan internal intranet corp home localhost test invalid".split())
 # For documentation (RFC 2606 section 2): no host has such a name, so none can be suspected.
-_DOCUMENTED = "example"
+DOCUMENTED = "example"
 (_REPORT,) = coefficients("helo", "report")
 (_HOME_LINE_NAME,) = coefficients(HELO_DYNAMIC_NAME, "home_line")
 
@@ -89,9 +89,9 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
         yield HELO_NO_DOT.at("HELO", strength=strength, helo=helo, host=host)
     elif is_ip(helo):
         yield HELO_BARE_IP.at("HELO", strength=strength, helo=helo, host=host)
-    elif ending in _LOCAL:
+    elif ending in INTERNAL_ENDINGS:
         yield HELO_LOCAL_NAME.at("HELO", strength=strength, helo=helo, host=host)
-    elif ending == _DOCUMENTED:
+    elif ending == DOCUMENTED:
         return
     elif helo in _BIG:
         # Their servers have names of their own below the domain.
@@ -99,12 +99,22 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
     elif not ending_exists(helo):
         yield HELO_UNKNOWN_ENDING.at("HELO", helo=helo, host=host)
     elif carries_address(helo, host):
-        if not _SERVER.search(helo):
+        if not is_mail_server(helo):
             yield HELO_DYNAMIC_NAME.at("HELO", strength=strength, helo=helo, host=host)
-    elif _HOME_LINE.search(helo) and _DIGITS.search(helo):
+    elif is_home_line(helo):
         yield HELO_DYNAMIC_NAME.at("HELO", strength=_HOME_LINE_NAME, helo=helo, host=host)
     elif _is_recipients(helo, reading):
         yield HELO_OWN_DOMAIN.at("HELO", helo=helo, host=host)
+
+
+def is_home_line(name: str) -> bool:
+    """Return whether a host's name has a word for a home line, and a number."""
+    return _HOME_LINE.search(name) is not None and _DIGITS.search(name) is not None
+
+
+def is_mail_server(name: str) -> bool:
+    """Return whether a host's name says that the host is there to send mail."""
+    return _SERVER.search(name) is not None
 
 
 def carries_address(name: str, host: str) -> bool:

@@ -12,6 +12,8 @@ from gatepost.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGR
 from gatepost.names import is_ip, is_mixed_script, normal_domain, org_domain, skeleton, unicode_domain
 from gatepost.strengths import coefficients
 
+_MANY_SITES = 12
+(_MENTION,) = coefficients(URL_LOOKALIKE_DOMAIN, "mention")
 _SHORTEST_TYPO = 6
 _SHORTEST_INSIDE = 6
 _LURE_WORDS = (
@@ -103,11 +105,12 @@ def lookalike(reading: Reading) -> Iterator[Finding]:
             yield SENDER_LOOKALIKE_DOMAIN.at(
                 "From", strength=seen.strength, domain=domain, imitates=seen.of, trick=seen.trick
             )
+    # One among many sites is a mention, as in the digest of a weblog; a lure has its page and a few others.
+    share = _MENTION if len(reading.sites) > _MANY_SITES else 1.0
     for host, link in reading.sites.items():
         if seen := _find_imitation(host, trusted):
-            yield URL_LOOKALIKE_DOMAIN.at(
-                link.where, strength=seen.strength, about=link.url, host=host, imitates=seen.of, trick=seen.trick
-            )
+            facts = {"host": host, "imitates": seen.of, "trick": seen.trick}
+            yield URL_LOOKALIKE_DOMAIN.at(link.where, strength=round(share * seen.strength, 2), about=link.url, **facts)
 
 
 def _find_imitation(host: str, trusted: frozenset[str]) -> Imitation | None:

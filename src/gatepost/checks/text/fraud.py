@@ -141,8 +141,9 @@ _PHONE_NUMBER = re.compile(
 )
 _CALL_LETTER = 4_000
 _MOST_CALLS = 2
-_PER_CHARGE, _PER_CALL, _CALL_SITE, _LEAST_CALL = coefficients(
-    TEXT_CALL_BACK, "per_charge", "per_call", "site", "least"
+_SHORTEST_SELLER = 4
+_PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _LEAST_CALL = coefficients(
+    TEXT_CALL_BACK, "per_charge", "per_call", "site", "seller", "least"
 )
 
 
@@ -151,7 +152,8 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     """Call-back scams: a renewal that you never ordered costs $399; to cancel, call this number.
 
     There is no link and often no word of text, only an invoice and a telephone number, so that nothing can be scanned.
-    Real invoices link to their shop or come with an order that the reader made.
+    Real invoices link to their shop, or come from the domain of the company that they name; the mailbox of a scam has
+    nothing to do with the brand in its text.
     """
     phrases = find_phrases(reading)
     charges, calls = phrases.of("charge"), phrases.of("call")
@@ -162,10 +164,19 @@ def call_back(reading: Reading) -> Iterator[Finding]:
         return
     degree = (
         _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)) - (_CALL_SITE if reading.sites else 0.0)
-    )
+    ) - (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
     if degree >= _LEAST_CALL:
         facts = {"number": number.group(), "words": quote((*charges, *calls))}
         yield TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
+
+
+def _names_sender(text: str, reading: Reading) -> bool:
+    """Return whether the text names the organisation whose domain the mail is from; free mail is nobody's."""
+    for sender in reading.message.senders[:1]:
+        domain = normal_domain(sender.domain)
+        name = org_domain(domain).partition(".")[0]
+        return len(name) >= _SHORTEST_SELLER and not is_freemail(domain) and name in text
+    return False
 
 
 _PAYMENT_LETTER = 3_000

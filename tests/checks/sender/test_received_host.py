@@ -1,0 +1,117 @@
+"""The checks of `sender/received_host`: the tricks, and what looks like them."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from gatepost.auth.results import Authentication, Iprev
+from gatepost.checks.headers.habits import desktop_program
+from gatepost.checks.sender.received_host import MAX_HOPS, find_border_hop, received_host
+from gatepost.findings import Reading
+from gatepost.kinds import (
+    HOST_DESKTOP_PROGRAM,
+    HOST_RECORDED_FALSE_NAME,
+    HOST_RECORDED_HELO,
+    HOST_RECORDED_LINE,
+    HOST_RECORDED_NO_NAME,
+)
+from gatepost.mail.message import Envelope
+
+Letter = Callable[..., Reading]
+
+# The border took the mail from a forwarding server, whose own field follows.
+TOP = "from mx.club.org (mx.club.org [192.0.2.25]) by mail.house.com (8.15/8.15) with ESMTP for <ann@house.com>"
+LINE = "from shop.net (1-113-0-203.adsl.provider.net [203.0.113.1])"
+BY = "by mx.club.org (8.15/8.15) with ESMTP id x for <ann@club.org>"
+
+
+def received(*hops: str, more: str = "") -> str:
+    return "".join(f"Received: {hop}; Tue, 10 Mar 2026 10:00:00 +0000\n" for hop in hops) + more
+
+
+def at_border(reading: Reading, host: str = "192.0.2.25", helo: str = "mx.club.org") -> Reading:
+    envelope = Envelope("desk@sender.example", ("ann@house.com",), host, helo)
+    return msgspec.structs.replace(reading, envelope=envelope)
+
+
+# The server to which a forwarding address leads took the mail from a host that is no mail server.
+@pytest.mark.parametrize(
+    ("hops", "kinds"),
+    [
+        ((TOP, f"{LINE} {BY}"), [HOST_RECORDED_LINE.id]),
+        ((TOP, f"from friend (1-113-0-203.adsl.provider.net [203.0.113.1]) {BY}"), ["helo", HOST_RECORDED_LINE.id]),
+        ((TOP, f"from friend ([203.0.113.1]) {BY}"), ["helo", HOST_RECORDED_NO_NAME.id]),
+        ((TOP, f"from shop.net (unknown [203.0.113.1]) {BY}"), [HOST_RECORDED_NO_NAME.id]),
+        ((TOP, f"from unknown (HELO shop.net) (203.0.113.1) {BY}"), [HOST_RECORDED_NO_NAME.id]),
+        ((TOP, f"from a.net (b.shop.net [203.0.113.1] (may be forged)) {BY}"), [HOST_RECORDED_FALSE_NAME.id]),
+        ((TOP, f"from shop.qqqq (mail.shop.net [203.0.113.1]) {BY}"), ["helo"]),
+        # Mail servers
+        ((TOP, f"from mail.shop.net (mail.shop.net [203.0.113.1]) {BY}"), []),
+        ((TOP, f"from a.shop.net (203-0-113-1.shop.net [203.0.113.1]) {BY}"), []),
+        ((TOP, f"from a.shop.net (o203-0-113-1.smtp.big.net [203.0.113.1]) {BY}"), []),
+        # A customer who signed in, a user of the server, a relay of the same house
+        ((TOP, f"{LINE} {BY.replace('ESMTP', 'ESMTPSA')}"), []),
+        ((TOP, f"{LINE} by mx.sender.example (8.15/8.15) with ESMTP for <bob@sender.example>"), []),
+        ((TOP, f"{LINE.replace('shop.net', 'pc.club.org')} {BY}"), []),
+        # The sender's own provider, which is not on the recipient's side
+        ((TOP.replace("club", "provider"), f"{LINE} by mx.provider.org with ESMTP for <ann@house.com>"), []),
+        # A server that does not look for names, and one with a name of its own making
+        ((TOP, f"from shop.net ([203.0.113.1]) {BY.replace('(8.15/8.15)', '(Exchange)')}"), []),
+        ((TOP, f"from <host> (1-113-0-203.adsl.provider.net [203.0.113.1]) {BY}"), []),
+        ((TOP,), []),
+        ((), []),
+    ],
+)
+def test_received_host(letter: Letter, hops: tuple[str, ...], kinds: list[str]) -> None:
+    expected = [HOST_RECORDED_HELO.id if kind == "helo" else kind for kind in kinds]
+    assert [finding.kind for finding in received_host(at_border(letter("Hello", fields=received(*hops))))] == expected
+
+
+@pytest.mark.parametrize("more", ["List-Id: <a.b.example>\n", "Resent-From: bob@club.org\n"])
+def test_mail_of_lists_and_resent_mail_says_nothing_of_hosts(letter: Letter, more: str) -> None:
+    assert not list(received_host(at_border(letter("Hello", fields=received(TOP, f"{LINE} {BY}", more=more)))))
+
+
+def test_reports_come_from_whatever_server_there_is(letter: Letter) -> None:
+    reading = at_border(letter("Hello", sender="MAILER-DAEMON@sender.example", fields=received(TOP, f"{LINE} {BY}")))
+    assert not list(received_host(reading))
+
+
+def test_what_the_border_recorded_counts_less_and_not_beside_dns(letter: Letter) -> None:
+    hop = LINE + " by mail.house.com (8.15/8.15) with ESMTP for <ann@house.com>"
+    reading = at_border(letter("Hello", fields=received(hop)), "203.0.113.1", "shop.net")
+    (finding,) = received_host(reading)
+    assert (finding.kind, finding.strength) == (HOST_RECORDED_LINE.id, 0.6)
+    known = Authentication(iprev=Iprev("pass", "1-113-0-203.adsl.provider.net"))
+    assert not list(received_host(msgspec.structs.replace(reading, authentication=known)))
+
+
+def test_a_hop_inside_the_house_is_passed(letter: Letter) -> None:
+    inside = "from localhost (localhost [127.0.0.1]) by mail.house.com with ESMTP"
+    found = find_border_hop(at_border(letter("Hello", fields=received(inside, TOP, f"{LINE} {BY}"))))
+    assert found is not None
+    assert (found[0], found[1].address) == (2, "203.0.113.1")
+
+
+def test_no_more_hops_are_read_than_allowed(letter: Letter) -> None:
+    many = [f"from a{number}.house.com (a{number}.house.com [192.0.2.1]) by b.house.com" for number in range(40)]
+    found = find_border_hop(letter("Hello", fields=received(*many)))
+    assert found is not None
+    assert found[0] == MAX_HOPS - 1
+
+
+@pytest.mark.parametrize(
+    ("hops", "more", "kinds"),
+    [
+        ((TOP, f"{LINE} {BY}"), "", [HOST_DESKTOP_PROGRAM.id]),
+        ((TOP, f"{LINE} {BY}", "from pc by shop.net with ESMTPA"), "", []),
+        ((TOP, f"{LINE} {BY}"), "List-Unsubscribe: <https://sender.example/>\n", []),
+        ((TOP, f"{LINE} {BY.replace('ESMTP', 'ESMTPA')}"), "", []),
+    ],
+)
+def test_desktop_programs_at_a_forwarding_server(
+    letter: Letter, hops: tuple[str, ...], more: str, kinds: list[str]
+) -> None:
+    fields = received(*hops, more=more + "X-Mailer: Microsoft Outlook Express 6.00.2900.2180\n")
+    assert [finding.kind for finding in desktop_program(at_border(letter("Hello", fields=fields)))] == kinds
