@@ -65,8 +65,8 @@ class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Report(msgspec.Struct, frozen=True):
     """The whole account of one analysis: the result and the ledger that explains it. `signature` is the near-duplicate
-    signature of the text, `sender_names` the display names of `senders`, cut, which are what most people see; `features`
-    is the feature row, from which a report on the message teaches."""
+    signature of the text, `sender_names` the display names of `senders`, cut, which are what most people see;
+    `features` is the feature row, from which a report on the message teaches."""
 
     verdict: Verdict
     decision: Decision
