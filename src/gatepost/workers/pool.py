@@ -34,8 +34,7 @@ _STOP_SECONDS = 5.0
 _SLOW_CPU = 0.25
 # How often guard looks at the CPU that workers use without a job, and how many seconds of it are too much. A sound
 # worker tidies up after a large message, which takes a fraction of a second.
-_LOOK_SECONDS = 5.0
-_MAX_IDLE_CPU = 1.5
+_LOOK_SECONDS, _MAX_IDLE_CPU = 5.0, 1.5
 
 _log = structlog.get_logger("gatepost.workers")
 
