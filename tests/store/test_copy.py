@@ -12,13 +12,14 @@ from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.copy import TABLES, copy
+from gatepost.store.copy import copy
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
 from gatepost.store.lookup import HitCount
 from gatepost.store.message_plans import MessageFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
+from gatepost.store.tables import TABLES
 from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
 

@@ -46,7 +46,7 @@ class ScanResult(msgspec.Struct, frozen=True):
     report: Report
 
 
-class Load(msgspec.Struct, frozen=True):
+class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
     taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
     cannot be reached."""

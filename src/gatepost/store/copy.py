@@ -23,79 +23,13 @@ from typing import Any, Protocol, TypeAlias
 
 import apsw
 
-from gatepost.store import held_mail, message_search, messages, traffic
 from gatepost.store.engine import Row, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.sqlite_file import APPLICATION_ID, explain_errors, open_file, open_reader
+from gatepost.store.tables import NUMBERED, TABLES
 
 BATCH = 2_000
 
-# Every table but `meta`, which says which schema this is.
-TABLES: dict[str, tuple[str, ...]] = {
-    "tenants": ("uid", "name", "created", "history_days", "quarantine_days"),
-    "tenant_domains": ("domain", "tenant"),
-    "departed": ("tenant",),
-    "scopes": ("scope", "directory", "unkeyed"),
-    "lists": (
-        *("id", "scope", "name", "kind", "category"),
-        *("display_name", "description", "max_size", "custom", "size"),
-    ),
-    "list_prefixes": ("list_id", "prefix", "entries"),
-    "entries": (
-        *("list_id", "key", "shown", "comment", "created", "modified", "modified_by", "expires"),
-        *("hits", "last_hit"),
-    ),
-    "feeds": ("name", "holder", "locked_until", "next_run", "detail"),
-    "look_backs": (
-        *("id", "list_id", "time", "actor", "entries"),
-        *("days", "considered", "reached", "found", "hits"),
-    ),
-    "config_versions": ("number", "time", "actor", "reason", "origin", "digest", "content"),
-    "rollout": (
-        *("wanted", "restart", "holder", "held_until"),
-        *("failed", "failed_node", "failed_reason", "failed_time", "id"),
-    ),
-    "probe": ("time", "id"),
-    "nodes": ("name", "id", "seen", "detail"),
-    "api_keys": ("id", "hash", "name", "tenant", "read_only", "created", "expires", "revoked", "last_used"),
-    "audit": (
-        *("id", "time", "actor_kind", "actor_name", "actor_id"),
-        *("action", "scope", "list", "count", "sample"),
-    ),
-    "messages": ("id", *messages.COLUMNS),
-    "held": held_mail.COLUMNS,
-    "held_recipients": ("ggrid", "address", "domain"),
-    "undecided": ("id", "digest", "time"),
-    "users": (
-        *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
-        *("totp_secret", "totp_step", "last_sign_in", "zone"),
-    ),
-    "sign_in_attempts": ("user_uid", "source", "failures", "last", "locked_until"),
-    "known_browsers": ("user_uid", "digest", "seen"),
-    "sessions": (
-        *("digest", "id", "user_uid", "created", "seen", "expires"),
-        *("address", "agent", "csrf", "strong"),
-    ),
-    "saved_searches": ("id", "user_uid", "page", "name", "query", "created"),
-    "bulk_actions": ("id", "user_uid", "action", "items", "results", "created", "finished", "lease"),
-    "message_search": message_search.COLUMNS,
-    "message_recipients": message_search.RECIPIENT_COLUMNS,
-    "unsearched": ("upto",),
-    "traffic": traffic.COLUMNS,
-    "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
-    "campaign_marks": ("id", "scope", "ggrid", "says", "signature", "created"),
-    "training_reports": (
-        *("id", "scope", "reporter", "message", "unwanted", "source"),
-        *("mailbox", "domain", "features", "created"),
-    ),
-    "learnt_models": ("id", "scope", "state", "created", "figures", "look_back", "data"),
-    "learning_runs": ("scope", "holder", "locked_until", "next_run", "finished", "outcome"),
-    "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
-}
-# Tables whose ids are no numbers.
-_NAMED = ("api_keys", "saved_searches", "bulk_actions")
-# Tables of PostgreSQL whose ids are counted by a sequence.
-_NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table not in _NAMED)
 _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max(id), 0) + 1, false) FROM {0}"
 
 # Called with how many rows (or pages) are done, of how many.
@@ -291,7 +225,7 @@ async def _open_postgres_target(url: str) -> AsyncIterator[CopyTarget]:
     upgrade_schema(url)
     async with connect(url) as connection, connection.transaction():
         yield _PostgresTarget(connection)
-        for table in _NUMBERED:
+        for table in NUMBERED:
             await connection.execute(_SET_SEQUENCE.format(table))
 
 
