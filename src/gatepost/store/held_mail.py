@@ -3,8 +3,7 @@
 A release is a small state machine. `held` becomes `releasing` under a lease, which keeps other processes away for
 longer than a delivery can take, and then `released`, or `held` again where the next hop did not take the message. A
 process that dies in between leaves `releasing` behind: the message is still here, and once the lease is over it can be
-released again. That doubles a message only if the death fell between the next hop's answer and our record of it, which
-no protocol over SMTP can rule out (RFC 1047).
+released again. That doubles a message only if the death fell between the next hop's answer and our record (RFC 1047).
 """
 
 from collections.abc import Mapping, Sequence
