@@ -131,6 +131,6 @@ def test_nothing_is_lost_when_guard_is_killed_and_the_next_hop_fails(tmp_path: P
     assert result.account.kills == 2
     assert not result.lost
     assert not result.unexplained
-    assert len(result.account.accepted | result.account.refused) == 200
+    assert len(result.account.accepted | result.account.refused) == 120
     assert result.held >= 10
     assert sum(result.failures.values()) > 20

@@ -119,7 +119,7 @@ def front(number, control):
         except TimeoutError:
             pass
 
-node = processes._Node({n: (lambda control, n=n: front(n, control)) for n in (0, 1)}, cells, lambda: None)
+node = processes._Node(None, {n: (lambda plan, control, n=n: front(n, control)) for n in (0, 1)}, cells, lambda: None)
 node.run()
 """
 

@@ -216,7 +216,7 @@ class Worker:
         try:
             body = msgspec.msgpack.encode(report)
         except UnicodeEncodeError:
-            body = msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(report)))
+            body = msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(report, builtin_types=(bytes,))))
         if len(body) > MAX_REPORT:
             return self._encode_failure(run, "its report is too long")
         return protocol.raw_frame(Frame.DONE, run.number, body)

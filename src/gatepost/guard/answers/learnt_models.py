@@ -7,6 +7,7 @@ with the models that are known, or without any: rules, lists and the shipped mod
 
 import asyncio
 import contextlib
+from typing import Any
 
 import msgspec
 import structlog
@@ -20,6 +21,8 @@ MAX_CACHED = 200
 NOTHING = LearntSnapshot()
 
 log = structlog.get_logger("gatepost.learning")
+
+_MODEL = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 class LearntModelSnapshots:
@@ -86,8 +89,12 @@ class LearntModelSnapshots:
 
 def _number(packed: bytes, version: int) -> bytes:
     """The model as workers need it: with its number, which the ledger names and which is known only once it is stored,
-    and without the one that was proved."""
+    and without the one that was proved. Mail is judged without a model that is damaged."""
     if not packed:
         return b""
-    model = msgspec.msgpack.decode(packed)
+    try:
+        model = _MODEL.decode(packed)
+    except msgspec.DecodeError as fault:
+        log.error("learnt model is damaged", version=version, reason=str(fault))
+        return b""
     return msgspec.msgpack.encode({**model, "version": version, "proof": b""})
