@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
+import httpx
 import pytest
 from bench.deployment import SECRET, TOKEN, Deployment, Load
 
@@ -32,8 +33,15 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: str) -
 
 
 def decide(deployment: Deployment) -> str:
+    """How a message is decided; a node that was just started may not listen yet."""
+    deadline = time.monotonic() + 120
     with deployment.client() as client:
-        return str(deployment.scan(client).json()["decision"])
+        while True:
+            try:
+                return str(deployment.scan(client).json()["decision"])
+            except httpx.ConnectError:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
 
 
 def versions(found: dict[str, Any]) -> set[int]:

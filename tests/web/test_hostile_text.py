@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gatepost.ids import new_id
+from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.subjects import Subject
 from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
@@ -68,7 +69,10 @@ def places(site: Any) -> dict[str, str]:
     user = site.run(site.store.credentials(site.visitor().who)).user
     work = site.run(site.store.create_bulk_action(user.uid, "release", [ggrid]))
     site.run(site.store.save_search(user.uid, "/messages", f"search {HOSTILE}", "q=x"))
+    proof = Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True, reason=HOSTILE)
+    version = site.run(site.store.keep_model(None, msgspec.json.encode(proof), b"", CLI))
     return {
+        "version": str(version),
         "ggrid": ggrid,
         "uid": tenant,
         "scope": "global",

@@ -45,10 +45,12 @@ def test_pools_and_models_are_shown_and_rolled_back(site: Any, tenant: str) -> N
     assert "Your &lt;b&gt;offer&lt;/b&gt;" in detail
     assert "bob@" in detail
     answer = visitor.post(f"/learning/{second}/rollback", {})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/learning?done=model-withdrawn")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/learning")
+    assert "The model is withdrawn." in visitor.get("/learning").text
     assert site.run(store.current_models())[tenant] == first
     answer = visitor.post(f"/learning/{second}/rollback", {})
-    assert answer.headers["location"] == "/learning?done=model-not-current"
+    assert answer.headers["location"] == "/learning"
+    assert "nothing was changed" in visitor.get("/learning").text
 
 
 def test_a_tenant_sees_its_own_and_an_auditor_changes_nothing(site: Any, tenant: str) -> None:

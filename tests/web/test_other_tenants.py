@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import NewEntry
 from gatepost.store.held_search import HeldFilter
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PublicRoute, UploadRoute
+
+FIGURES = msgspec.json.encode(Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True))
 
 
 class Property(msgspec.Struct, frozen=True):
@@ -22,6 +25,7 @@ class Property(msgspec.Struct, frozen=True):
     id: str
     uid: str
     session: str
+    version: int
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,8 @@ def theirs(site: Any) -> Property:
     visitor = site.visitor("administrator", scope)
     user = next(each for each in site.run(site.store.users(scope)) if each.name == visitor.who)
     session = site.run(site.store.sessions(user.uid, 0))[0]
-    return Property(scope, site.message(scope, held=True), key.id, user.uid, session.id)
+    version = site.run(site.store.keep_model(scope, FIGURES, b"", CLI))
+    return Property(scope, site.message(scope, held=True), key.id, user.uid, session.id, version)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +62,7 @@ def everything(site: Any, theirs: Property) -> Any:
         run(store.tenant(theirs.scope)),
         [each.id for each in run(store.sessions(theirs.uid, 0))],
         run(store.message(theirs.ggrid)),
+        run(store.current_models()).get(theirs.scope),
         run(store.feedback())[-1:],
     )
 
@@ -79,7 +85,14 @@ FIELDS = {
 
 
 def path_of(row: Any, theirs: Property) -> str:
-    parts = {"scope": theirs.scope, "name": "blocked-urls", "ggrid": theirs.ggrid, "index": "0", "uid": theirs.uid}
+    parts = {
+        "version": str(theirs.version),
+        "scope": theirs.scope,
+        "name": "blocked-urls",
+        "ggrid": theirs.ggrid,
+        "index": "0",
+        "uid": theirs.uid,
+    }
     parts["id"] = theirs.session if "sessions" in row.path else theirs.id
     if row.path.startswith("/tenants"):
         parts["uid"] = theirs.scope
