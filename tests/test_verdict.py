@@ -129,7 +129,7 @@ weight = 0.8
     assert lines["text:urgency"].override == ""
     assert mine.overrides == (
         "phishing: decision bounce instead of quarantine (deployment)",
-        "by the shipped policy: clean, deliver, a score of 5.6",
+        "by the shipped policy: phishing, quarantine, a score of 5.6",
     )
     assert sum(line.counted for line in mine.lines) == mine.score == 180
 

@@ -27,7 +27,7 @@ def test_a_kind_with_degrees(explain: Explain) -> None:
     assert "Strength: (per_phrase × phrases + urgency, at most 1) × link-away" in said
     assert "0.35  some link leads to the sender's own domain" in said
     assert "With its group, lures (What the text wants of its reader), it counts at most 7." in said
-    assert "A score of 6 gives the verdict phishing (quarantine), where at least 3 of it" in said
+    assert "A score of 5 gives the verdict phishing (quarantine), where at least 3 of it" in said
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ next hop is away; and how storage faults and stalled cores are answered."""
 import asyncio
 import errno
 import json
-import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import apsw
 import httpx
@@ -33,6 +34,8 @@ from gatepost.service.health import ConditionWatch, state_of
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
+
+Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 FREE, FULL, THROTTLING = Load(0, 3, 4), Load(4, 3, 4), Load(3, 3, 4)
 BROKEN, SLOWED = Load(0, 3, 4, fault="storage cannot be used"), Load(0, 3, 4, slowed="the next hop is away")
@@ -99,28 +102,41 @@ def test_storage_faults_are_503_with_a_time_to_come_again(fault: Exception) -> N
     assert str(fault) not in answer.text
 
 
-@pytest.fixture
-def silent_core(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A core that takes connections and never answers, with the certificate that it would show."""
+@asynccontextmanager
+async def core_server(folder: Path, name: str, handler: Handler) -> AsyncIterator[tuple[str, Path]]:
+    """A TLS server in the place of a core: its address, and the certificate that it shows."""
     pem, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
-    (tmp_path / "core.pem").write_bytes(pem)
-    (tmp_path / "core.key").write_bytes(key)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield f"https://127.0.0.1:{listening.getsockname()[1]}", tmp_path / "core.pem"
+    (folder / f"{name}.pem").write_bytes(pem)
+    (folder / f"{name}.key").write_bytes(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
+    server = await asyncio.start_server(handler, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", folder / f"{name}.pem"
+    finally:
+        server.close()
+        await server.wait_closed()
+        # Transports are closed in the next rounds of the event loop.
+        await asyncio.sleep(0.05)
 
 
 def test_held_mail_of_a_core_that_has_stalled_is_not_waited_for(
-    silent_core: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core_clients, "STALL_SECONDS", 0.1)
-    monkeypatch.setattr(core_clients, "CONNECT_SECONDS", 60.0)
+    monkeypatch.setattr(core_clients, "STALL_SECONDS", 1.0)
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1024):
+            pass
+        writer.close()
 
     async def run() -> object:
-        core = RemoteCore(silent_core[0], "secret", silent_core[1])
-        try:
-            return await core.carry_out(ReleaseOrder(ggrid="0" * 32, tenant=None, by=CLI))
-        finally:
-            await core.close()
+        async with core_server(tmp_path, "core", never_answer) as (address, certificate):
+            core = RemoteCore(address, "secret", certificate)
+            try:
+                return await core.carry_out(ReleaseOrder(ggrid="0" * 32, tenant=None, by=CLI))
+            finally:
+                await core.close()
 
     outcome = asyncio.run(run())
     assert isinstance(outcome, Down)
@@ -128,23 +144,19 @@ def test_held_mail_of_a_core_that_has_stalled_is_not_waited_for(
 
 
 def test_a_certificate_that_is_not_trusted_is_named(tmp_path: Path) -> None:
-    files = {}
-    for name in ("shown", "trusted"):
-        pem, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
-        files[name] = tmp_path / f"{name}.pem"
-        files[name].write_bytes(pem)
-        (tmp_path / f"{name}.key").write_bytes(key)
+    def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
 
     async def run() -> object:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(files["shown"], tmp_path / "shown.key")
-        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
-        core = RemoteCore(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "secret", files["trusted"])
-        try:
-            return await core.load()
-        finally:
-            await core.close()
-            server.close()
+        async with (
+            core_server(tmp_path, "shown", hang_up) as (address, _),
+            core_server(tmp_path, "trusted", hang_up) as (_, trusted),
+        ):
+            core = RemoteCore(address, "secret", trusted)
+            try:
+                return await core.load()
+            finally:
+                await core.close()
 
     outcome = asyncio.run(run())
     assert isinstance(outcome, Down)

@@ -166,6 +166,7 @@ class RemoteCore:
             return await outcome
         finally:
             outcome.cancel()
+            await asyncio.gather(outcome, return_exceptions=True)
 
     async def _is_alive(self) -> bool:
         try:

@@ -39,8 +39,8 @@ SWITCHES = frozenset({"scanSources.restApi", "scanSources.smtp", "clamd"})
 # Where a text is the path of a file, relative to the folder of its configuration file.
 PATH_KEYS = frozenset({"ca", "certificate", "file"})
 
-_REFERENCE = re.compile(r"\$\{(?:env|file):[^}]*\}")
-_FILE_REFERENCE = re.compile(r"\$\{file:([^}]*)\}")
+_REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]*+\}")
+_FILE_REFERENCE = re.compile(r"\$\{file:([^{}]*+)\}")
 _HINT = (
     "is a secret in clear, which a published version may not hold: write it into a file or the environment of every"
     " node, and here ${file:/path} or ${env:NAME}"
