@@ -125,7 +125,7 @@ def test_markup_in_names_and_addresses(browser: Any, service: Any) -> None:
         innocent(page, path)
     for path in (
         f"/messages?subject={markup}&sender={markup}&tag={markup}",
-        f"/quarantine?subject={markup}&verdict={markup}",
+        f"/quarantine?subject={markup}&sender={markup}",
         f"/audit?actor={markup}&action={markup}&list={markup}",
         f"/lists/global/blocked-urls?q={markup}",
         f"/lists/global/blocked-urls?add={markup}",
