@@ -10,6 +10,7 @@ a kill between two changes therefore leaves nothing that another member could mi
 one thread, the one of its event loop, and never inside another `with`.
 """
 
+import errno
 import fcntl
 import hashlib
 import mmap
@@ -90,6 +91,20 @@ class NodeMemory:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, asked))
         return 0 if kind == fcntl.F_UNLCK else int(pid)
+
+    def try_lock(self) -> bool:
+        """Take the lock if it is free; `with memory:` waits for it, and so for a process that hangs with it."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+        except OSError as fault:
+            if fault.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            return False
+        return True
+
+    def unlock(self) -> None:
+        """Give the lock back."""
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1)
 
     def __enter__(self) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_EX, 1)

@@ -399,7 +399,8 @@ def test_workers_retire(monkeypatch: pytest.MonkeyPatch) -> None:
 
     reports, counters = asyncio.run(main())
     assert reports == [warmup.report_on(SIGNED)] * 30
-    assert counters.retired >= 4
+    # A worker that has enough is replaced when it has none left; others may take more meanwhile.
+    assert counters.retired >= 2
     assert sum(counters.kills.values()) == 0
 
 

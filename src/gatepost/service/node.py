@@ -101,13 +101,19 @@ class NodeCells:
         self.boards = MetricBoards(self.memory)
         self.heartbeats = Heartbeats(self.memory)
 
-    def forget(self, member: int) -> None:
-        """Give back what a process held that has ended, and wake the others: there may be slots now."""
-        self.boards.retire(member)
-        with self.memory:
+    def forget(self, member: int) -> bool:
+        """Give back what a process held that has ended, and wake the others: there may be slots now. False if another
+        process has the lock; it may hang with it, so it is not waited for."""
+        if not self.memory.try_lock():
+            return False
+        try:
             self.memory.forget(member)
+        finally:
+            self.memory.unlock()
+        self.boards.retire(member)
         for number in range(self.memory.members):
             self.memory.ring(number)
+        return True
 
 
 class NodeProcess(SingleProcess):

@@ -228,10 +228,7 @@ class _Node:
 
     def _forget_ended(self) -> None:
         """Give back what ended fronts held, unless one that hangs has the lock: this process must not wait for it."""
-        for number in list(self._unforgotten):
-            if not self._cells.memory.lock_holder():
-                self._cells.forget(number)
-                self._unforgotten.discard(number)
+        self._unforgotten = {number for number in self._unforgotten if not self._cells.forget(number)}
 
     def _handle_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
