@@ -15,7 +15,7 @@ from gatepost.api.messages import (
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
 )
-from gatepost.api.openapi import CALL_ERRORS, Operation, json_body, ref
+from gatepost.api.openapi import CALL_ERRORS, Operation, json_body, message_upload
 from gatepost.api.scanning import AnalysedMessage, MessageRelease
 
 MESSAGE_REQUESTS: tuple[type, ...] = (
@@ -55,40 +55,13 @@ _MANY = (
     "stop the others. A call can be repeated."
 )
 
-_REPORTING = json_body(examples.REPORTING, "A message that should have been held")
 _REPORT_BODY: dict[str, Any] = {
     "required": True,
     "content": {
-        **_REPORTING["content"],
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["parameters", "email"],
-                "properties": {
-                    "parameters": {
-                        **ref(ReportMessageRequest),
-                        "description": "The part's own content type must be explicitly set to `application/json`.",
-                    },
-                    "email": {
-                        "type": "string",
-                        "format": "binary",
-                        "contentMediaType": "message/rfc822",
-                        "minLength": 1,
-                        "description": "The raw message that is reported.",
-                    },
-                },
-            },
-            "examples": {
-                "message": {
-                    "summary": "A report with the message",
-                    "value": {"parameters": examples.to_json(examples.REPORTING), "email": examples.EMAIL},
-                }
-            },
-            "encoding": {
-                "parameters": {"contentType": "application/json"},
-                "email": {"contentType": "message/rfc822, application/octet-stream"},
-            },
-        },
+        **json_body(examples.REPORTING, "A message that should have been held")["content"],
+        **message_upload(
+            ReportMessageRequest, examples.REPORTING, "A report with the message", "The raw message that is reported."
+        ),
     },
 }
 

@@ -19,7 +19,7 @@ from gatepost.api.errors import (
     Error,
     ErrorCode,
 )
-from gatepost.api.examples import MESSAGES, to_json
+from gatepost.api.examples import EMAIL, MESSAGES, to_json
 
 REF = "#/components/schemas/{name}"
 Schema = dict[str, Any]
@@ -123,6 +123,36 @@ def _success(operation: Operation) -> dict[str, Any]:
 def ref(named: type) -> dict[str, str]:
     """A reference to a described type."""
     return {"$ref": REF.format(name=named.__name__)}
+
+
+def message_upload(parameters: type, example: Any, summary: str, description: str) -> dict[str, Any]:
+    """The content of a request that carries a raw message beside its parameters, as multipart/form-data."""
+    return {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["parameters", "email"],
+                "properties": {
+                    "parameters": {
+                        **ref(parameters),
+                        "description": "The part's own content type must be explicitly set to `application/json`.",
+                    },
+                    "email": {
+                        "type": "string",
+                        "format": "binary",
+                        "contentMediaType": "message/rfc822",
+                        "minLength": 1,
+                        "description": description,
+                    },
+                },
+            },
+            "examples": {"message": {"summary": summary, "value": {"parameters": to_json(example), "email": EMAIL}}},
+            "encoding": {
+                "parameters": {"contentType": "application/json"},
+                "email": {"contentType": "message/rfc822, application/octet-stream"},
+            },
+        }
+    }
 
 
 def json_body(example: Any, summary: str) -> dict[str, Any]:

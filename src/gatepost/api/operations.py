@@ -4,7 +4,6 @@ from."""
 from typing import Any
 
 from gatepost.api import errors, examples
-from gatepost.api.examples import to_json
 from gatepost.api.lists import (
     AddEntriesRequest,
     DeleteEntriesRequest,
@@ -15,44 +14,19 @@ from gatepost.api.lists import (
     PublicListsEntry,
 )
 from gatepost.api.message_operations import MESSAGE_OPERATIONS, MESSAGE_REQUESTS
-from gatepost.api.openapi import CALL_ERRORS, PATH_ERRORS, Interface, Operation, json_body, ref
+from gatepost.api.openapi import CALL_ERRORS, PATH_ERRORS, Interface, Operation, json_body, message_upload
 from gatepost.api.scanning import MessageAnalysisRequest, MessageAnalysisResult, SystemStatus
 
 SCANNING_VERSION = "1.1.0"
 
 _UPLOAD: dict[str, Any] = {
     "required": True,
-    "content": {
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["parameters", "email"],
-                "properties": {
-                    "parameters": {
-                        **ref(MessageAnalysisRequest),
-                        "description": "The part's own content type must be explicitly set to `application/json`.",
-                    },
-                    "email": {
-                        "type": "string",
-                        "format": "binary",
-                        "contentMediaType": "message/rfc822",
-                        "minLength": 1,
-                        "description": "The raw email as transported over the wire (an .eml file).",
-                    },
-                },
-            },
-            "examples": {
-                "message": {
-                    "summary": "A message and its envelope",
-                    "value": {"parameters": to_json(examples.PARAMETERS), "email": examples.EMAIL},
-                }
-            },
-            "encoding": {
-                "parameters": {"contentType": "application/json"},
-                "email": {"contentType": "message/rfc822, application/octet-stream"},
-            },
-        }
-    },
+    "content": message_upload(
+        MessageAnalysisRequest,
+        examples.PARAMETERS,
+        "A message and its envelope",
+        "The raw email as transported over the wire (an .eml file).",
+    ),
 }
 _EMPTY: dict[str, Any] = {
     "required": False,

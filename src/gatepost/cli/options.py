@@ -106,17 +106,20 @@ def config_folder(option: Path | None, data: DataFolder) -> Path:
     return option.expanduser().absolute() if option else data.path
 
 
-def with_store(config: Path | None, data: Path | None, use: Callable[["Store"], Awaitable[T]]) -> T:
-    """Call `use` with the storage of the configuration, and return its result."""
+def with_store(
+    config: Path | None, data: Path | None, use: Callable[["Store"], Awaitable[T]], *, any_node: bool = False
+) -> T:
+    """Call `use` with the storage that `abby.yml` names, and return its result; with `any_node`, the one of `guard.yml`
+    where a node has that."""
     import asyncio
 
-    from gatepost.cli.change_events import emit_changes
+    from gatepost.cli.change_events import emit_changes, load_event_source
     from gatepost.settings.files import load_abby
     from gatepost.store import open_store
 
     place = data_folder(data)
     folder = config_folder(config, place)
-    url = load_abby(folder).storage.url
+    url = (load_event_source if any_node else load_abby)(folder).storage.url
     place.make()
 
     async def run() -> T:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder, render_time
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    config_folder,
+    data_folder,
+    render_time,
+    with_store,
+)
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -27,25 +35,7 @@ NumberArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1)]
 
 def with_node_store(config: Path | None, data: Path | None, use: Callable[["Store"], Awaitable[T]]) -> T:
     """Call `use` with the storage of this node, whichever of the two files it has."""
-    import asyncio
-
-    from gatepost.cli.change_events import emit_changes, load_event_source
-    from gatepost.store import open_store
-
-    place = data_folder(data)
-    folder = config_folder(config, place)
-    url = load_event_source(folder).storage.url
-    place.make()
-
-    async def run() -> T:
-        store = open_store(url, place.path)
-        try:
-            with emit_changes(folder, place, store):
-                return await use(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
+    return with_store(config, data, use, any_node=True)
 
 
 def actor() -> "Actor":
